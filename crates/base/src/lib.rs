@@ -1,0 +1,14 @@
+//! The ground under every room: identifiers, order-preserving keys, checksums.
+//!
+//! Nothing here allocates behind the caller's back, talks to the operating system or knows what a
+//! transaction is. A type lives here only when two rooms that must not know each other both speak it.
+
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod ids;
+mod key;
+
+pub use checksum::crc32c;
+pub use ids::{Gtid, InstanceId, Lsn, PageId, Rid, SiteId, TableId, TxnId, WorkerId};
+pub use key::{Key, KeyReader, hash64};

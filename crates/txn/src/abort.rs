@@ -1,0 +1,54 @@
+//! Why a transaction ended without effect.
+
+use serde::{Deserialize, Serialize};
+
+/// The reason of an abort: expected, small, counted by reason. (A *fault* is something else: I/O or corruption
+/// carries its context in the engine and poisons the instance; transactions that meet it abort with
+/// [`Abort::Fault`].)
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Abort {
+    /// The procedure itself decided so (an unknown item, an empty balance); the number is the workload's own.
+    User(u16),
+    /// Waiting for this lock would have closed a cycle.
+    Deadlock,
+    /// A lock was not granted in time: how a deadlock over several instances ends.
+    LockTimeout,
+    /// Another instance could not do its part.
+    Participant,
+    /// An instance that this transaction needs is down or was lost before the decision.
+    InstanceDown,
+    /// The engine was chosen to run this transaction without locks, and it turned out to need them; it is run
+    /// again at once and never seen by a client.
+    NeedsLocks,
+    /// The arguments do not fit the procedure or the table (too long a row, a malformed step).
+    BadRequest,
+    /// No room: the data file or the buffer pool is full.
+    NoSpace,
+    /// The instance has met an I/O error or corruption and accepts nothing more.
+    Fault,
+    /// The instance is shutting down.
+    Stopping,
+}
+
+impl Abort {
+    /// The name used in result rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Abort::User(_) => "user",
+            Abort::Deadlock => "deadlock",
+            Abort::LockTimeout => "lock_timeout",
+            Abort::Participant => "participant",
+            Abort::InstanceDown => "instance_down",
+            Abort::NeedsLocks => "needs_locks",
+            Abort::BadRequest => "bad_request",
+            Abort::NoSpace => "no_space",
+            Abort::Fault => "fault",
+            Abort::Stopping => "stopping",
+        }
+    }
+
+    /// Whether running the same request again may succeed.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Abort::Deadlock | Abort::LockTimeout | Abort::Participant | Abort::InstanceDown)
+    }
+}

@@ -1,0 +1,86 @@
+//! How a step touches rows.
+//!
+//! Every method is asynchronous because a lock wait or a page fault parks the transaction, never the worker. Under
+//! a lock-based design each method takes the locks that make it serialisable before it returns; under an optimistic
+//! one it records what it saw. Closures run on the bytes in place and never leave the thread.
+
+use crate::{Abort, Row, RowMut};
+use base::TableId;
+
+/// What an insert found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    Done,
+    /// A row with that key is there; nothing was changed.
+    Exists,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Whether a scan goes on after this row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    More,
+    Enough,
+}
+
+/// Keys from `low` (inclusive) to `high` (exclusive); `None` is unbounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Range<'a> {
+    pub low: Option<&'a [u8]>,
+    pub high: Option<&'a [u8]>,
+}
+
+impl<'a> Range<'a> {
+    pub const ALL: Range<'static> = Range { low: None, high: None };
+
+    pub fn new(low: &'a [u8], high: &'a [u8]) -> Self {
+        Range { low: Some(low), high: Some(high) }
+    }
+}
+
+/// The rows of one instance, as one transaction sees them.
+///
+/// `key` is always the encoded primary key ([`base::Key`], the key columns in order). A table without a key takes
+/// [`Access::append`] and scans only.
+pub trait Access {
+    /// Runs `f` on the row with this key; `None` if there is none (and none will appear before this transaction ends).
+    async fn read<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort>;
+
+    /// Reads for update and writes back what `f` changed. Takes the exclusive lock from the start, so that two
+    /// updaters never deadlock on an upgrade. `f` must not change key columns.
+    async fn update<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort>;
+
+    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort>;
+
+    /// Adds a row to a table without a key.
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort>;
+
+    /// Removes the row; `false` if there was none.
+    async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort>;
+
+    /// Visits the rows of `range` in key order until `f` says [`Flow::Enough`]. `index` is the table itself (its
+    /// primary key; a keyless table in storage order, whole) or one of its secondary indexes. The range visited is
+    /// protected against phantoms. A scan of [`Range::ALL`] locks the whole table.
+    async fn scan(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort>;
+}

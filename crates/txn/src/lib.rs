@@ -1,0 +1,27 @@
+//! The language of transactions: what a workload says and what an engine understands.
+//!
+//! A [`Procedure`](Workload::run) is an async function that issues [`Step`]s through a [`Transaction`]; a step
+//! names where it belongs ([`Step::route`]) and what it does there ([`Step::run`], through [`Access`]). Steps
+//! awaited together form a phase and every await on steps is a rendezvous point. Steps, requests and replies are
+//! plain serialisable values: they are the only things that ever cross a thread, a process or a machine.
+//!
+//! This room knows no engine and no workload; both sides depend on it and never on each other. Read it in this
+//! order: what a table is ([`schema`]), what a row is ([`row`]), how a step touches rows ([`access`]), how steps
+//! make a transaction ([`step`]), what a workload offers ([`workload`]), and how a transaction ends badly ([`Abort`]).
+
+#![forbid(unsafe_code)]
+#![allow(async_fn_in_trait)] // a transaction lives and dies on one worker: its futures need not be Send
+
+mod abort;
+pub mod access;
+pub mod row;
+pub mod schema;
+pub mod step;
+pub mod workload;
+
+pub use abort::Abort;
+pub use access::{Access, Direction, Flow, Inserted, Range};
+pub use row::{Row, RowBuf, RowMut};
+pub use schema::{Column, IndexDef, Schema, TableDef, Type};
+pub use step::{Route, Step, StepId, Steps, Transaction};
+pub use workload::{Generator, Placement, Verdict, Workload};

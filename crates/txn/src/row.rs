@@ -1,0 +1,290 @@
+//! Rows as bytes: `[null bits][fixed columns][ends of the varying columns: u16 each][varying columns]`.
+//!
+//! Fixed columns lie at offsets that follow from the schema alone, so reading an integer is one load.
+//! A [`Layout`] is computed once per table; [`Row`] reads, [`RowMut`] changes in a scratch copy, [`RowBuf`] builds.
+
+use crate::schema::{TableDef, Type};
+
+/// Where the columns of a table's rows lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    columns: Vec<Place>,
+    nulls: usize,
+    /// Offset of the table of ends.
+    ends: usize,
+    varying: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    ty: Type,
+    nullable: bool,
+    /// Byte offset of a fixed column, ordinal of a varying one.
+    at: usize,
+}
+
+impl Layout {
+    pub fn of(table: &TableDef) -> Layout {
+        let nulls =
+            if table.columns.iter().any(|c| c.nullable) { table.columns.len().div_ceil(8) } else { 0 };
+        let (mut offset, mut varying) = (nulls, 0);
+        let mut place = |len: Option<usize>| match len {
+            Some(n) => {
+                offset += n;
+                offset - n
+            }
+            None => {
+                varying += 1;
+                varying - 1
+            }
+        };
+        let columns = table
+            .columns
+            .iter()
+            .map(|c| Place { ty: c.ty, nullable: c.nullable, at: place(c.ty.fixed_len()) })
+            .collect();
+        Layout { columns, nulls, ends: offset, varying }
+    }
+
+    /// Bytes before the first varying column.
+    fn head(&self) -> usize {
+        self.ends + 2 * self.varying
+    }
+
+    /// Whether `bytes` can be a row of this table: every offset in it stays inside.
+    pub fn fits(&self, bytes: &[u8]) -> bool {
+        if bytes.len() < self.head() {
+            return false;
+        }
+        let ends =
+            bytes[self.ends..self.head()].chunks_exact(2).map(|e| u16::from_le_bytes([e[0], e[1]]) as usize);
+        let mut last = self.head();
+        ends.into_iter().all(|e| std::mem::replace(&mut last, e) <= e && e <= bytes.len())
+            && last == bytes.len()
+    }
+
+    fn span(&self, bytes: &[u8], column: u16) -> (usize, usize) {
+        let place = self.columns[column as usize];
+        match place.ty.fixed_len() {
+            Some(n) => (place.at, place.at + n),
+            None => {
+                let end = |i: usize| {
+                    u16::from_le_bytes([bytes[self.ends + 2 * i], bytes[self.ends + 2 * i + 1]]) as usize
+                };
+                (if place.at == 0 { self.head() } else { end(place.at - 1) }, end(place.at))
+            }
+        }
+    }
+
+    fn is_null(&self, bytes: &[u8], column: u16) -> bool {
+        self.nulls > 0 && bytes[column as usize / 8] & (1 << (column % 8)) != 0
+    }
+
+    fn int(&self, bytes: &[u8], column: u16) -> i64 {
+        let (at, end) = self.span(bytes, column);
+        match end - at {
+            4 => i64::from(i32::from_le_bytes(bytes[at..end].try_into().expect("four bytes"))),
+            _ => i64::from_le_bytes(bytes[at..end].try_into().expect("an integer column")),
+        }
+    }
+}
+
+/// A row as it lies in a page.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    layout: &'a Layout,
+    bytes: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    pub fn new(layout: &'a Layout, bytes: &'a [u8]) -> Row<'a> {
+        Row { layout, bytes }
+    }
+
+    /// # Panics
+    /// If the column is not an integer.
+    #[inline]
+    pub fn int(&self, column: u16) -> i64 {
+        self.layout.int(self.bytes, column)
+    }
+
+    pub fn bytes(&self, column: u16) -> &'a [u8] {
+        let (at, end) = self.layout.span(self.bytes, column);
+        &self.bytes[at..end]
+    }
+
+    pub fn text(&self, column: u16) -> &'a str {
+        std::str::from_utf8(self.bytes(column)).unwrap_or("\u{fffd}")
+    }
+
+    pub fn is_null(&self, column: u16) -> bool {
+        self.layout.is_null(self.bytes, column)
+    }
+
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// A row being changed: a scratch copy that the engine compares with the old bytes afterwards.
+pub struct RowMut<'a> {
+    layout: &'a Layout,
+    bytes: &'a mut Vec<u8>,
+}
+
+impl<'a> RowMut<'a> {
+    pub fn new(layout: &'a Layout, bytes: &'a mut Vec<u8>) -> RowMut<'a> {
+        RowMut { layout, bytes }
+    }
+
+    pub fn row(&self) -> Row<'_> {
+        Row { layout: self.layout, bytes: self.bytes }
+    }
+
+    pub fn int(&self, column: u16) -> i64 {
+        self.layout.int(self.bytes, column)
+    }
+
+    /// # Panics
+    /// If the column is not an integer, or the value does not fit a 4-byte one.
+    #[inline]
+    pub fn set_int(&mut self, column: u16, value: i64) {
+        let (at, end) = self.layout.span(self.bytes, column);
+        match end - at {
+            4 => self.bytes[at..end]
+                .copy_from_slice(&i32::try_from(value).expect("fits a 4-byte column").to_le_bytes()),
+            _ => self.bytes[at..end].copy_from_slice(&value.to_le_bytes()),
+        }
+        self.set_null(column, false);
+    }
+
+    /// # Panics
+    /// If the value is longer (or, for a `Char`, of another length) than the column allows.
+    pub fn set_bytes(&mut self, column: u16, value: &[u8]) {
+        let place = self.layout.columns[column as usize];
+        let (at, end) = self.layout.span(self.bytes, column);
+        match place.ty {
+            Type::Text(max) => {
+                assert!(value.len() <= max as usize, "{} bytes in a column of {max}", value.len());
+                self.bytes.splice(at..end, value.iter().copied());
+                for i in place.at..self.layout.varying {
+                    let o = self.layout.ends + 2 * i;
+                    let old = u16::from_le_bytes([self.bytes[o], self.bytes[o + 1]]) as usize;
+                    let new = (old + value.len() - (end - at)) as u16;
+                    self.bytes[o..o + 2].copy_from_slice(&new.to_le_bytes());
+                }
+            }
+            _ => self.bytes[at..end].copy_from_slice(value),
+        }
+        self.set_null(column, false);
+    }
+
+    pub fn set_text(&mut self, column: u16, value: &str) {
+        self.set_bytes(column, value.as_bytes());
+    }
+
+    /// # Panics
+    /// If the column is not nullable.
+    pub fn set_null(&mut self, column: u16, null: bool) {
+        if self.layout.nulls == 0 {
+            assert!(!null, "column {column} is not nullable");
+            return;
+        }
+        assert!(!null || self.layout.columns[column as usize].nullable, "column {column} is not nullable");
+        let (byte, bit) = (column as usize / 8, 1 << (column % 8));
+        if null { self.bytes[byte] |= bit } else { self.bytes[byte] &= !bit }
+    }
+}
+
+/// Builds rows of one table; reuse it, its buffer stays.
+#[derive(Clone, Debug)]
+pub struct RowBuf {
+    layout: Layout,
+    bytes: Vec<u8>,
+}
+
+impl RowBuf {
+    pub fn new(table: &TableDef) -> RowBuf {
+        RowBuf { layout: Layout::of(table), bytes: Vec::new() }
+    }
+
+    /// Starts a row: integers 0, texts empty, nullable columns null, `Char` columns spaces.
+    pub fn start(&mut self) -> RowMut<'_> {
+        let Layout { columns, nulls, ends, .. } = &self.layout;
+        self.bytes.clear();
+        self.bytes.resize(self.layout.head(), 0);
+        for (i, c) in columns.iter().enumerate() {
+            if c.nullable {
+                self.bytes[i / 8] |= 1 << (i % 8);
+            }
+            if let Type::Char(n) = c.ty {
+                self.bytes[c.at..c.at + n as usize].fill(b' ');
+            }
+        }
+        debug_assert!(nulls <= ends);
+        let head = (self.layout.head() as u16).to_le_bytes();
+        for e in self.bytes[*ends..].chunks_exact_mut(2) {
+            e.copy_from_slice(&head);
+        }
+        RowMut { layout: &self.layout, bytes: &mut self.bytes }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn row(&self) -> Row<'_> {
+        Row { layout: &self.layout, bytes: &self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Column;
+    use base::TableId;
+
+    fn table() -> TableDef {
+        TableDef {
+            id: TableId(1),
+            name: "t".into(),
+            columns: vec![
+                Column::new("a", Type::I64),
+                Column::new("b", Type::Text(10)),
+                Column::new("c", Type::Char(3)),
+                Column::new("d", Type::Text(20)).nullable(),
+                Column::new("e", Type::I32),
+            ],
+            key: vec![0],
+            indexes: vec![],
+            domain: 1,
+        }
+    }
+
+    #[test]
+    fn a_row_reads_back_what_was_set() {
+        let mut buf = RowBuf::new(&table());
+        let mut r = buf.start();
+        r.set_int(0, -7);
+        r.set_text(3, "long one");
+        r.set_text(1, "xy");
+        r.set_bytes(2, b"abc");
+        r.set_int(4, 99);
+        r.set_text(1, "xyz");
+        let row = buf.row();
+        assert_eq!(
+            (row.int(0), row.text(1), row.bytes(2), row.text(3), row.int(4)),
+            (-7, "xyz", &b"abc"[..], "long one", 99)
+        );
+        assert!(!row.is_null(3));
+        assert!(Layout::of(&table()).fits(buf.bytes()));
+        assert!(!Layout::of(&table()).fits(&buf.bytes()[1..]));
+    }
+
+    #[test]
+    fn a_fresh_row_is_null_where_it_may_be() {
+        let mut buf = RowBuf::new(&table());
+        buf.start();
+        assert!(buf.row().is_null(3) && !buf.row().is_null(1));
+    }
+}

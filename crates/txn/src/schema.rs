@@ -1,0 +1,105 @@
+//! Tables as values: what a SQL layer can read and a catalog can store.
+
+use base::{Key, TableId};
+use serde::{Deserialize, Serialize};
+
+/// A column's type. Integers of every width are handled as `i64`; money is an integer number of cents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Type {
+    /// 4 bytes, signed.
+    I32,
+    /// 8 bytes, signed.
+    I64,
+    /// Exactly `0` bytes, padded with spaces by whoever writes it.
+    Char(u16),
+    /// At most `0` bytes of UTF-8.
+    Text(u16),
+}
+
+impl Type {
+    /// Bytes in the fixed part of a row; `None` for a type of varying length.
+    pub fn fixed_len(self) -> Option<usize> {
+        match self {
+            Type::I32 => Some(4),
+            Type::I64 => Some(8),
+            Type::Char(n) => Some(n as usize),
+            Type::Text(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub ty: Type,
+    pub nullable: bool,
+}
+
+impl Column {
+    pub fn new(name: &str, ty: Type) -> Column {
+        Column { name: name.into(), ty, nullable: false }
+    }
+
+    #[must_use]
+    pub fn nullable(mut self) -> Column {
+        self.nullable = true;
+        self
+    }
+}
+
+/// A secondary index: an ordered set of entries (columns of `columns`, then the table's key) to rows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IndexDef {
+    pub id: TableId,
+    pub name: String,
+    pub columns: Vec<u16>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableDef {
+    pub id: TableId,
+    pub name: String,
+    pub columns: Vec<Column>,
+    /// Positions of the primary-key columns in order; empty for a table that is only appended to.
+    pub key: Vec<u16>,
+    pub indexes: Vec<IndexDef>,
+    /// Routing keys of this table are `0..domain`; 0 means every instance holds a copy (read-only after loading).
+    pub domain: u64,
+}
+
+impl TableDef {
+    pub fn column(&self, name: &str) -> Option<u16> {
+        self.columns.iter().position(|c| c.name == name).map(|i| i as u16)
+    }
+
+    /// Appends the encoding of one column of `row` to `key`.
+    pub fn key_part(&self, key: Key, row: crate::Row<'_>, column: u16) -> Key {
+        match self.columns[column as usize].ty {
+            Type::I32 | Type::I64 => key.i64(row.int(column)),
+            Type::Char(_) | Type::Text(_) => key.bytes(row.bytes(column)),
+        }
+    }
+
+    /// The primary key of `row`. Integer columns of either width are encoded as `Key::i64`.
+    pub fn key_of(&self, row: crate::Row<'_>) -> Key {
+        self.key.iter().fold(Key::new(), |k, &c| self.key_part(k, row, c))
+    }
+
+    /// The entry of `row` in secondary index `index`: its columns, then the primary key.
+    pub fn entry_of(&self, index: &IndexDef, row: crate::Row<'_>) -> Key {
+        let k = index.columns.iter().fold(Key::new(), |k, &c| self.key_part(k, row, c));
+        self.key.iter().fold(k, |k, &c| self.key_part(k, row, c))
+    }
+}
+
+/// All tables of a database. `TableDef::id` is unique over tables and indexes together.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Schema {
+    pub tables: Vec<TableDef>,
+}
+
+impl Schema {
+    pub fn table(&self, id: TableId) -> Option<&TableDef> {
+        self.tables.iter().find(|t| t.id == id)
+    }
+}

@@ -1,0 +1,209 @@
+//! Steps, and how they make a transaction.
+
+use crate::{Abort, Access};
+use base::TableId;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Names a kind of step within its workload; travels with the step's bytes.
+pub type StepId = u16;
+
+/// Where a step belongs: a table and the leading integer of the keys it touches there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    pub table: TableId,
+    pub key: u64,
+}
+
+/// A piece of a transaction that runs whole in one place: plain values plus the code they select.
+pub trait Step: Serialize + DeserializeOwned + 'static {
+    const ID: StepId;
+    type Output: Serialize + DeserializeOwned + 'static;
+
+    fn route(&self) -> Route;
+    async fn run<A: Access>(&self, access: &mut A) -> Result<Self::Output, Abort>;
+}
+
+/// A phase: steps that may run in any order or in parallel. Implemented for a step alone, for vectors of one kind and
+/// for tuples of up to eight groups.
+///
+/// An engine drives it in one of two ways: whole ([`Steps::run_all`], when every step is at home: static calls only) or
+/// one by one ([`Steps::encode`] at home, [`Steps::accept`] when the reply is back).
+pub trait Steps {
+    type Outputs;
+    /// Outputs as they come in.
+    type Partial;
+
+    fn count(&self) -> usize;
+    fn route(&self, i: usize) -> Route;
+    fn id(&self, i: usize) -> StepId;
+    /// Appends step `i`'s arguments to `out`.
+    fn encode(&self, i: usize, out: &mut Vec<u8>);
+
+    fn partial(&self) -> Self::Partial;
+    async fn run<A: Access>(&self, i: usize, access: &mut A, into: &mut Self::Partial) -> Result<(), Abort>;
+    /// Takes step `i`'s output as it came over a channel.
+    fn accept(&self, i: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort>;
+    /// # Panics
+    /// If an output is missing: the engine must bring every step home first.
+    fn finish(partial: Self::Partial) -> Self::Outputs;
+
+    async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort>;
+}
+
+/// One run of a procedure: the door through which it issues its steps.
+pub trait Transaction {
+    /// Runs the steps of one phase; returns when all are done.
+    async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
+
+    /// The same for the last phase: the prepare request of a distributed commit may ride on it, so no further steps
+    /// may follow.
+    async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
+}
+
+fn encode<T: Serialize>(value: &T, out: &mut Vec<u8>) {
+    postcard::to_io(value, out).expect("steps are plain values and a Vec takes every write");
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Abort> {
+    postcard::from_bytes(bytes).map_err(|_| Abort::BadRequest)
+}
+
+impl<S: Step> Steps for S {
+    type Outputs = S::Output;
+    type Partial = Option<S::Output>;
+
+    fn count(&self) -> usize {
+        1
+    }
+    fn route(&self, _: usize) -> Route {
+        Step::route(self)
+    }
+    fn id(&self, _: usize) -> StepId {
+        S::ID
+    }
+    fn encode(&self, _: usize, out: &mut Vec<u8>) {
+        encode(self, out);
+    }
+    fn partial(&self) -> Self::Partial {
+        None
+    }
+    async fn run<A: Access>(&self, _: usize, access: &mut A, into: &mut Self::Partial) -> Result<(), Abort> {
+        *into = Some(Step::run(self, access).await?);
+        Ok(())
+    }
+    fn accept(&self, _: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort> {
+        *into = Some(decode(bytes)?);
+        Ok(())
+    }
+    fn finish(partial: Self::Partial) -> Self::Outputs {
+        partial.expect("a step's output")
+    }
+    async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort> {
+        Step::run(self, access).await
+    }
+}
+
+/// Many steps of one kind, their outputs in the same order.
+#[derive(Clone, Debug)]
+pub struct Each<S, const N: usize = 4>(pub smallvec::SmallVec<[S; N]>);
+
+impl<S: Step, const N: usize> Steps for Each<S, N> {
+    type Outputs = smallvec::SmallVec<[S::Output; N]>;
+    type Partial = smallvec::SmallVec<[Option<S::Output>; N]>;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+    fn route(&self, i: usize) -> Route {
+        self.0[i].route()
+    }
+    fn id(&self, _: usize) -> StepId {
+        S::ID
+    }
+    fn encode(&self, i: usize, out: &mut Vec<u8>) {
+        encode(&self.0[i], out);
+    }
+    fn partial(&self) -> Self::Partial {
+        self.0.iter().map(|_| None).collect()
+    }
+    async fn run<A: Access>(&self, i: usize, access: &mut A, into: &mut Self::Partial) -> Result<(), Abort> {
+        into[i] = Some(Step::run(&self.0[i], access).await?);
+        Ok(())
+    }
+    fn accept(&self, i: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort> {
+        into[i] = Some(decode(bytes)?);
+        Ok(())
+    }
+    fn finish(partial: Self::Partial) -> Self::Outputs {
+        partial.into_iter().map(|o| o.expect("a step's output")).collect()
+    }
+    async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort> {
+        let mut out = smallvec::SmallVec::new();
+        for step in &self.0 {
+            out.push(Step::run(step, access).await?);
+        }
+        Ok(out)
+    }
+}
+
+macro_rules! tuple {
+    ($($s:ident $i:tt),+) => {
+        impl<$($s: Steps),+> Steps for ($($s,)+) {
+            type Outputs = ($($s::Outputs,)+);
+            type Partial = ($($s::Partial,)+);
+
+            fn count(&self) -> usize {
+                0 $(+ self.$i.count())+
+            }
+            fn route(&self, mut i: usize) -> Route {
+                $(if i < self.$i.count() { return self.$i.route(i); } i -= self.$i.count();)+
+                unreachable!("step {i} past the end")
+            }
+            fn id(&self, mut i: usize) -> StepId {
+                $(if i < self.$i.count() { return self.$i.id(i); } i -= self.$i.count();)+
+                unreachable!("step {i} past the end")
+            }
+            fn encode(&self, mut i: usize, out: &mut Vec<u8>) {
+                $(if i < self.$i.count() { return self.$i.encode(i, out); } i -= self.$i.count();)+
+                unreachable!("step {i} past the end")
+            }
+            fn partial(&self) -> Self::Partial {
+                ($(self.$i.partial(),)+)
+            }
+            async fn run<AC: Access>(&self, mut i: usize, access: &mut AC, into: &mut Self::Partial) -> Result<(), Abort> {
+                $(if i < self.$i.count() { return self.$i.run(i, access, &mut into.$i).await; } i -= self.$i.count();)+
+                unreachable!("step {i} past the end")
+            }
+            fn accept(&self, mut i: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort> {
+                $(if i < self.$i.count() { return self.$i.accept(i, bytes, &mut into.$i); } i -= self.$i.count();)+
+                unreachable!("step {i} past the end")
+            }
+            fn finish(partial: Self::Partial) -> Self::Outputs {
+                ($($s::finish(partial.$i),)+)
+            }
+            async fn run_all<AC: Access>(&self, access: &mut AC) -> Result<Self::Outputs, Abort> {
+                Ok(($(self.$i.run_all(access).await?,)+))
+            }
+        }
+    };
+}
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+/// Runs an encoded step and appends its encoded output: what a workload's [`crate::Workload::run_step`] does per kind.
+pub async fn run_encoded<S: Step, A: Access>(
+    args: &[u8],
+    access: &mut A,
+    out: &mut Vec<u8>,
+) -> Result<(), Abort> {
+    let step: S = decode(args)?;
+    let output = Step::run(&step, access).await?;
+    encode(&output, out);
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What a workload offers to whoever deploys, loads, drives and checks it. It knows no engine.
+
+use crate::{Abort, Access, Route, Schema, StepId, Transaction};
+use base::{InstanceId, SiteId};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::ops::Range;
+
+/// Which run of adjacent sites each instance owns.
+///
+/// The routing keys `0..domain` of every table are cut into `sites` equal runs; instance `i` owns sites
+/// `bounds[i]..bounds[i + 1]`. The data and the request stream therefore stay the same for every number of instances.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Placement {
+    bounds: Vec<u32>,
+}
+
+impl Placement {
+    /// Divides `sites` over `instances` as evenly as it goes, earlier instances taking one more where it does not.
+    ///
+    /// # Panics
+    /// Unless `1 <= instances <= sites`.
+    pub fn even(sites: u32, instances: u16) -> Placement {
+        let n = u32::from(instances);
+        assert!(n >= 1 && n <= sites, "{instances} instances over {sites} sites");
+        let (share, extra) = (sites / n, sites % n);
+        Placement { bounds: (0..=n).map(|i| i * share + i.min(extra)).collect() }
+    }
+
+    pub fn instances(&self) -> u16 {
+        (self.bounds.len() - 1) as u16
+    }
+
+    pub fn sites(&self) -> u32 {
+        *self.bounds.last().expect("bounds hold at least two entries")
+    }
+
+    pub fn sites_of(&self, instance: InstanceId) -> Range<u32> {
+        self.bounds[instance.0 as usize]..self.bounds[instance.0 as usize + 1]
+    }
+
+    /// The site of routing key `key` out of `0..domain`.
+    pub fn site(&self, key: u64, domain: u64) -> SiteId {
+        SiteId((u128::from(key) * u128::from(self.sites()) / u128::from(domain.max(1))) as u32)
+    }
+
+    /// The owner of a site; sites past the end belong to the last instance.
+    pub fn owner(&self, site: SiteId) -> InstanceId {
+        InstanceId(self.bounds[1..].iter().position(|&b| site.0 < b).unwrap_or(self.bounds.len() - 2) as u16)
+    }
+
+    /// The routing keys out of `0..domain` that `instance` owns.
+    pub fn keys_of(&self, instance: InstanceId, domain: u64) -> Range<u64> {
+        let edge =
+            |site: u32| (u128::from(site) * u128::from(domain)).div_ceil(u128::from(self.sites())) as u64;
+        let sites = self.sites_of(instance);
+        edge(sites.start)..edge(sites.end)
+    }
+}
+
+/// The outcome of the consistency conditions: empty means that all of them hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// One line per condition that does not hold: its name, what was expected, what was found.
+    pub violations: Vec<String>,
+}
+
+impl Verdict {
+    pub fn holds(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// An endless, seeded stream of requests.
+pub trait Generator {
+    type Request;
+    fn next(&mut self) -> Self::Request;
+}
+
+pub trait Workload: Clone + Send + Sync + 'static {
+    /// A procedure with its arguments.
+    type Request: Clone + Serialize + DeserializeOwned + Send + 'static;
+    type Reply: Serialize + DeserializeOwned + Send + 'static;
+    type Generator: Generator<Request = Self::Request> + Send + 'static;
+    /// What one instance reports to the consistency check.
+    type Audit: Serialize + DeserializeOwned + Send + 'static;
+
+    fn name(&self) -> String;
+    fn schema(&self) -> Schema;
+    /// The number of logical sites.
+    fn sites(&self) -> u32;
+
+    /// The procedures: dispatches on the request.
+    async fn run<T: Transaction>(&self, request: &Self::Request, txn: &mut T) -> Result<Self::Reply, Abort>;
+
+    /// The steps by number, for those that arrive over a channel (see [`crate::step::run_encoded`]).
+    async fn run_step<A: Access>(
+        &self,
+        id: StepId,
+        args: &[u8],
+        access: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Abort>;
+
+    /// Every place the request will touch, its home first, as far as its arguments tell. The engine uses it to choose
+    /// the home instance and to run a transaction that stays at home without locks where the design allows; a request
+    /// that names too little is still right, only slower.
+    fn routes(&self, request: &Self::Request, visit: &mut dyn FnMut(Route));
+
+    /// The name under which results of this request are reported ("payment"), one of few.
+    fn kind(&self, request: &Self::Request) -> &'static str;
+
+    /// A stream of requests whose home lies in `sites`.
+    fn generator(&self, seed: u64, sites: Range<u32>) -> Self::Generator;
+
+    /// How many pieces the data of one site is loaded in; each is one transaction.
+    fn load_parts(&self, site: SiteId) -> u32;
+    /// Inserts piece `part` of `site`. Replicated tables are inserted by every instance: pieces of
+    /// [`Workload::load_replicated`].
+    async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort>;
+    async fn load_replicated<A: Access>(&self, _access: &mut A) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Gathers what the consistency conditions need from the instance that owns `sites`. Runs alone.
+    async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<Self::Audit, Abort>;
+    /// Judges the audits of all instances together. `committed`: transactions known to have committed since loading,
+    /// if it is known.
+    fn judge(&self, audits: Vec<Self::Audit>, committed: Option<u64>) -> Verdict;
+}
