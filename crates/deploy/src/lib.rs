@@ -1,1 +1,36 @@
-//! (being built)
+//! Which instances run where: from a [`Deployment`] (a value) to a [`Running`] one and back to nothing.
+//!
+//! It knows instances from outside only (start, connect, load, drive, measure, halt, audit, stop) and no workload by
+//! name: it is generic over [`Hosted`]. It never looks into a message between instances.
+//!
+//! A deployment enters through [`Deployment::launch`]. Each instance gets a host, a child process or a thread, and in
+//! both the same loop takes orders from one end of a unix socket pair ([`host_child`] in a child). The caller orders
+//! through [`Running`], whose [`Running::tend`] is the supervisor. Leaving it, in order ([`Running::stop`]) or by any
+//! error, takes every child and every temporary file along.
+//!
+//! Who may do what: the directory of an instance belongs to its host alone; the deployment's own files (manifest, lock)
+//! to the parent alone; a child that loses its parent ends.
+
+#![forbid(unsafe_code)]
+
+mod control;
+pub mod engine;
+mod error;
+mod host;
+mod manifest;
+mod member;
+mod plan;
+mod running;
+
+pub use control::Sample;
+pub use error::DeployError;
+pub use host::{host_child, resident_bytes};
+pub use manifest::{FORMAT, Home, Manifest};
+pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, Seats};
+pub use running::Running;
+
+/// A workload that a child process can be told about: its value travels as JSON, its type by name.
+pub trait Hosted: txn::Workload + serde::Serialize + serde::de::DeserializeOwned {
+    /// The name by which the child picks the type ("micro").
+    const FAMILY: &'static str;
+}
