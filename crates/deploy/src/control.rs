@@ -4,11 +4,13 @@
 //! A frame is `[length: u32 LE][postcard]`. The length is checked before anything is allocated. End of file is
 //! meaningful on both sides: a child whose parent is gone exits, a parent whose child is gone restarts it.
 
-use crate::engine::{Address, InstanceConfig, Measured};
+use crate::engine::{Address, InstanceConfig};
 use base::InstanceId;
+use probe::Measured;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use workload::WorkloadSpec;
 
 /// Longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch or site.
 const MAX_FRAME: u32 = 256 << 20;
@@ -26,8 +28,8 @@ pub(crate) enum Order {
     Measure,
     Halt,
     Audit,
-    /// The workload with other per-request options over the same data, as JSON.
-    Reconfigure(String),
+    /// Other requests over the same data.
+    Reconfigure(Box<WorkloadSpec>),
     Stop,
 }
 
@@ -50,32 +52,22 @@ impl Order {
 
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Birth {
-    /// The workload's value as JSON: postcard cannot carry a value of a type it is not told.
-    pub workload: String,
+    pub spec: WorkloadSpec,
     pub config: InstanceConfig,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum Reply {
-    Started(Address),
-    Progress { done: u64, total: u64 },
+    /// Where it listens: a port that the system chose is known from here on.
+    Started(Option<Address>),
+    Progress {
+        done: u64,
+        total: u64,
+    },
     Done,
-    Measured(Box<Sample>),
+    Measured(Box<Measured>),
     Audit(Vec<u8>),
     Failed(String),
-}
-
-/// What one instance reports of a window.
-#[derive(Serialize, Deserialize, Debug, Clone)]
-pub struct Sample {
-    pub measured: Measured,
-    /// CPU time of the hosting process since it started, all threads, in nanoseconds. With the thread host this is
-    /// the whole process, the same for every instance.
-    pub cpu_ns: u64,
-    /// Resident memory of the hosting process, in bytes.
-    pub rss_bytes: u64,
-    /// The hosting process.
-    pub pid: u32,
 }
 
 pub(crate) fn send<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Result<()> {

@@ -1,18 +1,19 @@
 //! Stand-in with the face of the `instance` room, until that room is there.
 
 use base::InstanceId;
+use probe::Measured;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use txn::{Abort, Placement, Workload};
+use txn::{Placement, Workload};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Address {
     Shm(PathBuf),
     Uds(PathBuf),
     Tcp(std::net::SocketAddr),
-    Ring(u64),
+    Ring(String),
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DesignKind {
@@ -33,9 +34,19 @@ pub enum Durability {
     Async,
     Memory,
 }
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Durability::Sync => "sync",
+            Durability::Async => "async",
+            Durability::Memory => "memory",
+        })
+    }
+}
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InstanceConfig {
     pub id: InstanceId,
+    pub deployment: u64,
     pub placement: Placement,
     pub design: DesignKind,
     pub durability: Durability,
@@ -43,20 +54,9 @@ pub struct InstanceConfig {
     pub pool_pages: usize,
     pub cpus: Vec<Option<usize>>,
     pub node: Option<usize>,
-    pub listen: Address,
+    pub listen: Option<Address>,
     pub lock_timeout_ms: u64,
-}
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Measured {
-    pub committed: Vec<(String, u64)>,
-    pub aborted: Vec<(Abort, u64)>,
-    pub distributed: u64,
-    pub latency: Vec<u8>,
-    pub messages: u64,
-    pub log_bytes: u64,
-    pub fsyncs: u64,
-    pub seconds: f64,
-    pub in_doubt: usize,
+    pub spin_us: u64,
 }
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -77,7 +77,7 @@ impl<W: Workload> Instance<W> {
             since: Instant::now().into(),
         })
     }
-    pub fn address(&self) -> Address {
+    pub fn address(&self) -> Option<Address> {
         self.config.listen.clone()
     }
     pub fn connect(&self, _peers: &[(InstanceId, Address)]) {}
@@ -95,7 +95,11 @@ impl<W: Workload> Instance<W> {
         let mut since = self.since.lock().unwrap();
         let seconds = std::mem::replace(&mut *since, Instant::now()).elapsed().as_secs_f64();
         let n = if self.driving.load(Ordering::Relaxed) { (seconds * 1000.0) as u64 } else { 0 };
-        Measured { committed: vec![("micro".into(), n)], seconds, ..Measured::default() }
+        Measured {
+            committed: [("micro".to_string(), n)].into(),
+            window_ns: (seconds * 1e9) as u64,
+            ..Measured::default()
+        }
     }
     pub fn halt(&self) {
         self.driving.store(false, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Which instances run where: from a [`Deployment`] (a value) to a [`Running`] one and back to nothing.
 //!
-//! It knows instances from outside only (start, connect, load, drive, measure, halt, audit, stop) and no workload by
-//! name: it is generic over [`Hosted`]. It never looks into a message between instances.
+//! It knows instances from outside only (start, connect, load, drive, measure, halt, audit, stop); a workload is a
+//! [`workload::WorkloadSpec`] to it, handed on, and an audit is bytes. It never looks into a message between instances.
 //!
 //! A deployment enters through [`Deployment::launch`]. Each instance gets a host, a child process or a thread, and in
 //! both the same loop takes orders from one end of a unix socket pair ([`host_child`] in a child). The caller orders
@@ -22,15 +22,8 @@ mod member;
 mod plan;
 mod running;
 
-pub use control::Sample;
 pub use error::DeployError;
-pub use host::{host_child, resident_bytes};
+pub use host::{cpu_ns, host_child};
 pub use manifest::{FORMAT, Home, Manifest};
-pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, Seats};
+pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK};
 pub use running::Running;
-
-/// A workload that a child process can be told about: its value travels as JSON, its type by name.
-pub trait Hosted: txn::Workload + serde::Serialize + serde::de::DeserializeOwned {
-    /// The name by which the child picks the type ("micro").
-    const FAMILY: &'static str;
-}

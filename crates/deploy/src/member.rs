@@ -4,8 +4,8 @@
 //! [`Mail::Lost`]. A new life gets a new socket and a new mailbox, so nothing of an old life is ever read in a new one.
 
 use crate::control::{Order, Reply, receive, send};
-use crate::engine::{Address, InstanceConfig};
-use crate::{DeployError, Host, Hosted, Interrupt, host};
+use crate::engine::InstanceConfig;
+use crate::{DeployError, Host, Interrupt, host};
 use base::InstanceId;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -33,8 +33,6 @@ enum Body {
 
 pub(crate) struct Member {
     pub config: InstanceConfig,
-    /// Where the others reach it.
-    pub address: Address,
     socket: UnixStream,
     mail: Receiver<Mail>,
     body: Body,
@@ -43,17 +41,15 @@ pub(crate) struct Member {
 
 impl Member {
     /// Brings the host to life; [`Order::Start`] is still to be given.
-    pub fn spawn<W: Hosted>(config: InstanceConfig, place: Host) -> Result<Member, DeployError> {
+    pub fn spawn(config: InstanceConfig, place: Host) -> Result<Member, DeployError> {
         let id = config.id;
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
         let (ours, theirs) = UnixStream::pair().map_err(fail)?;
         let body = match place {
-            Host::Process => Body::Process(spawn_process::<W>(id, theirs).map_err(fail)?),
+            Host::Process => Body::Process(spawn_process(id, theirs).map_err(fail)?),
             Host::Thread => {
                 let thread = std::thread::Builder::new().name(format!("instance-{id}"));
-                Body::Thread(Some(
-                    thread.spawn(move || host::serve::<W>(theirs, Host::Thread)).map_err(fail)?,
-                ))
+                Body::Thread(Some(thread.spawn(move || host::serve(theirs, Host::Thread)).map_err(fail)?))
             }
         };
         let mut reader = ours.try_clone().map_err(fail)?;
@@ -66,8 +62,7 @@ impl Member {
             }
             let _ = tx.send(Mail::Lost); // nobody waits any more: nothing to tell
         });
-        let address = config.listen.clone();
-        Ok(Member { config, address, socket: ours, mail, body, lost: false })
+        Ok(Member { config, socket: ours, mail, body, lost: false })
     }
 
     pub fn id(&self) -> InstanceId {
@@ -174,10 +169,10 @@ impl Drop for Member {
     }
 }
 
-fn spawn_process<W: Hosted>(id: InstanceId, socket: UnixStream) -> std::io::Result<Child> {
+fn spawn_process(id: InstanceId, socket: UnixStream) -> std::io::Result<Child> {
     Command::new("/proc/self/exe")
         .arg0("atoll")
-        .args(["instance", "--workload", W::FAMILY, "--number", &id.to_string()])
+        .args(["instance", "--number", &id.to_string()])
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::null())
         .process_group(0) // a terminal's Ctrl-C is for the parent alone, which then ends its children in order

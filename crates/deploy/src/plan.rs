@@ -1,14 +1,16 @@
 //! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
 
+use crate::DeployError;
 use crate::engine::{Address, DesignKind, Durability, InstanceConfig};
-use crate::{DeployError, Hosted};
 use base::InstanceId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use topology::{CpuId, InstancePlace};
 use txn::Placement;
+use workload::WorkloadSpec;
 
 /// Where an instance lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,6 +33,21 @@ pub enum ChannelKind {
     Ring,
 }
 
+impl ChannelKind {
+    pub const ALL: [ChannelKind; 4] =
+        [ChannelKind::Shm, ChannelKind::Uds, ChannelKind::Tcp, ChannelKind::Ring];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChannelKind::Shm => "shm",
+            ChannelKind::Uds => "uds",
+            ChannelKind::Tcp => "tcp",
+            ChannelKind::Ring => "ring",
+        }
+    }
+}
+
 /// Set by whoever catches Ctrl-C; every wait of a deployment looks at it.
 #[derive(Clone, Default, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
@@ -50,14 +67,15 @@ impl Interrupt {
 
 /// Which instances are to run where, over which data.
 #[derive(Clone, Debug)]
-pub struct Deployment<W> {
-    pub workload: W,
+pub struct Deployment {
+    pub spec: WorkloadSpec,
+    /// Logical sites of the data.
+    pub sites: u32,
     pub islands: u16,
     /// Worker threads in total, dealt out as evenly as it goes.
     pub workers: usize,
-    /// For each instance, the CPU of each of its workers (`None`: wherever the system likes) and the NUMA node its
-    /// memory is bound to. Empty: nothing is pinned.
-    pub seats: Vec<Seats>,
+    /// Where each instance's workers run and its memory lies. Empty: nothing is pinned.
+    pub places: Vec<InstancePlace>,
     pub design: DesignKind,
     pub host: Host,
     pub channel: ChannelKind,
@@ -74,25 +92,25 @@ pub struct Deployment<W> {
     pub listen: SocketAddr,
     /// How long a lock wait may take, in milliseconds: how distributed deadlocks end.
     pub lock_timeout_ms: u64,
+    /// More workers than CPUs: idle ones then sleep instead of polling.
+    pub oversubscribed: bool,
+    /// Tells this deployment's instances from any other's: they refuse strangers.
+    pub number: u64,
     pub interrupt: Interrupt,
 }
 
 /// Loopback, any port.
 pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The seats of one instance's workers.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Seats {
-    pub cpus: Vec<Option<usize>>,
-    pub node: Option<usize>,
-}
-
 /// Bytes of a page.
 const PAGE: u64 = 8192;
+/// How long an idle worker polls its inbox before it sleeps, in µs: several round trips over shared memory, and short
+/// against a scheduler's slice.
+const SPIN_US: u64 = 50;
 /// Fewest frames an instance runs with: roots, inner pages and a page per concurrent transaction stay resident.
 const MIN_FRAMES: u64 = 512;
 
-impl<W: Hosted> Deployment<W> {
+impl Deployment {
     /// Workers of instance `i`.
     pub fn workers_of(&self, i: u16) -> usize {
         let n = usize::from(self.islands);
@@ -103,7 +121,7 @@ impl<W: Hosted> Deployment<W> {
     /// When no such deployment can exist: the message names the option, what was expected and what to do.
     pub fn check(&self) -> Result<(), DeployError> {
         let impossible = |text: String| Err(DeployError::Impossible(text));
-        let (islands, workers, sites) = (self.islands, self.workers, self.workload.sites());
+        let (islands, workers, sites) = (self.islands, self.workers, self.sites);
         if islands == 0 {
             return impossible(
                 "--islands 0: expected at least 1; --islands shared is one instance over all cores".into(),
@@ -136,24 +154,27 @@ impl<W: Hosted> Deployment<W> {
 
     /// One configuration per instance, in a home at `home` with links at `sockets`.
     pub(crate) fn configs(&self, home: &Path, sockets: &Path) -> Vec<InstanceConfig> {
-        let placement = Placement::even(self.workload.sites(), self.islands);
+        let placement = Placement::even(self.sites, self.islands);
         let frames = (self.pool_bytes / PAGE / u64::from(self.islands)).max(MIN_FRAMES);
         (0..self.islands)
             .map(|i| {
-                let seats = self.seats.get(usize::from(i)).cloned().unwrap_or_default();
-                let mut cpus = seats.cpus;
+                let place = self.places.get(usize::from(i));
+                let cpu = |c: &Option<CpuId>| c.map(|c| c.0 as usize);
+                let mut cpus: Vec<_> = place.map(|p| p.cpus.iter().map(cpu).collect()).unwrap_or_default();
                 cpus.resize(self.workers_of(i), None);
                 InstanceConfig {
                     id: InstanceId(i),
+                    deployment: self.number,
                     placement: placement.clone(),
                     design: self.design,
                     durability: self.durability,
                     dir: home.join(i.to_string()),
                     pool_pages: frames as usize,
                     cpus,
-                    node: seats.node,
-                    listen: self.address(i, sockets),
+                    node: place.and_then(|p| p.node).map(|n| n.0 as usize),
+                    listen: Some(self.address(i, sockets)),
                     lock_timeout_ms: self.lock_timeout_ms,
+                    spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }
             })
             .collect()
@@ -163,7 +184,7 @@ impl<W: Hosted> Deployment<W> {
         match self.channel {
             ChannelKind::Shm => Address::Shm(sockets.join(i.to_string())),
             ChannelKind::Uds => Address::Uds(sockets.join(i.to_string())),
-            ChannelKind::Ring => Address::Ring(u64::from(i)),
+            ChannelKind::Ring => Address::Ring(format!("{}-{i}", self.number)),
             ChannelKind::Tcp => {
                 let mut at = self.listen;
                 if at.port() != 0 {

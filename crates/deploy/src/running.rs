@@ -5,13 +5,15 @@
 //! starts them again on the same data, and connects everybody anew. Restarting in the owner's thread and not in one of
 //! its own has a reason: the kernel ends a child when the *thread* that started it ends.
 
-use crate::control::{Birth, Order, Reply, Sample};
+use crate::control::{Birth, Order, Reply};
 use crate::engine::{Address, Durability};
 use crate::manifest::{FORMAT, Home, Manifest, RunDir};
 use crate::member::Member;
-use crate::{DeployError, Deployment, Host, Hosted};
+use crate::{DeployError, Deployment, Host};
 use base::InstanceId;
+use probe::Measured;
 use std::time::Duration;
+use workload::WorkloadSpec;
 
 /// How long each order may take without a sign of life.
 mod patience {
@@ -25,24 +27,26 @@ mod patience {
     pub const SHORT: Duration = Duration::from_secs(30);
 }
 
-pub struct Running<W: Hosted> {
-    deployment: Deployment<W>,
+pub struct Running {
+    deployment: Deployment,
     // Members before directories: what uses a directory goes before it.
     members: Vec<Member>,
     home: Home,
     _run_dir: RunDir,
     /// Clients per worker and seed while clients run inside the instances.
     driving: Option<(u32, u64)>,
+    /// Streams of requests handed out so far: no two are alike.
+    streams: u64,
     restarts: u64,
 }
 
-impl<W: Hosted> Deployment<W> {
+impl Deployment {
     /// Starts every instance and connects them. The data is there afterwards only if it was there before.
     ///
     /// # Errors
     /// When the deployment cannot exist, its directory cannot be had, or an instance does not start. Nothing is left
     /// behind then.
-    pub fn launch(self) -> Result<Running<W>, DeployError> {
+    pub fn launch(self) -> Result<Running, DeployError> {
         self.check()?;
         let manifest = Manifest {
             format: FORMAT,
@@ -62,10 +66,17 @@ impl<W: Hosted> Deployment<W> {
         let mut members = Vec::new();
         for config in self.configs(home.path(), run_dir.path()) {
             home.subdirectory(&config.id.to_string())?;
-            members.push(Member::spawn::<W>(config, self.host)?);
+            members.push(Member::spawn(config, self.host)?);
         }
-        let mut running =
-            Running { deployment: self, members, home, _run_dir: run_dir, driving: None, restarts: 0 };
+        let mut running = Running {
+            deployment: self,
+            members,
+            home,
+            _run_dir: run_dir,
+            driving: None,
+            streams: 0,
+            restarts: 0,
+        };
         let all: Vec<usize> = (0..running.members.len()).collect();
         running.start(&all)?;
         running.connect()?;
@@ -73,14 +84,14 @@ impl<W: Hosted> Deployment<W> {
     }
 }
 
-impl<W: Hosted> Running<W> {
-    pub fn deployment(&self) -> &Deployment<W> {
+impl Running {
+    pub fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 
     /// Where clients reach each instance.
     pub fn addresses(&self) -> Vec<(InstanceId, Address)> {
-        self.members.iter().map(|m| (m.id(), m.address.clone())).collect()
+        self.members.iter().filter_map(|m| Some((m.id(), m.config.listen.clone()?))).collect()
     }
 
     /// The processes of the instances; empty with the thread host.
@@ -94,7 +105,7 @@ impl<W: Hosted> Running<W> {
     }
 
     /// What the data's consistency check may count from: see [`Home::effects`].
-    pub fn effects_before(&self) -> Option<u64> {
+    pub fn effects_at_start(&self) -> Option<u64> {
         self.home.effects()
     }
 
@@ -129,19 +140,15 @@ impl<W: Hosted> Running<W> {
     /// Starts `clients_per_worker` closed-loop clients inside every worker.
     pub fn drive(&mut self, clients_per_worker: u32, seed: u64) -> Result<(), DeployError> {
         self.driving = Some((clients_per_worker, seed));
-        // Each instance draws its own stream.
-        for m in &mut self.members {
-            m.order(&Order::Drive { clients_per_worker, seed: stream_seed(seed, m.id()) })?;
-        }
-        self.gather("drive", patience::SHORT).map(drop)
+        self.order_drive(&(0..self.members.len()).collect::<Vec<_>>())
     }
 
     /// What every instance has measured since the last call, in order of their numbers.
-    pub fn measure(&mut self) -> Result<Vec<Sample>, DeployError> {
+    pub fn measure(&mut self) -> Result<Vec<Measured>, DeployError> {
         let replies = self.all(&Order::Measure, patience::SHORT)?;
         Ok(replies
             .into_iter()
-            .filter_map(|r| if let Reply::Measured(s) = r { Some(*s) } else { None })
+            .filter_map(|r| if let Reply::Measured(m) = r { Some(*m) } else { None })
             .collect())
     }
 
@@ -151,27 +158,16 @@ impl<W: Hosted> Running<W> {
         self.all(&Order::Halt, patience::HALT).map(drop)
     }
 
-    /// What each instance reports to the workload's consistency check.
-    pub fn audit(&mut self) -> Result<Vec<W::Audit>, DeployError> {
-        let order = Order::Audit;
-        let replies = self.all(&order, patience::AUDIT)?;
-        let mut audits = Vec::new();
-        for (reply, member) in replies.into_iter().zip(&self.members) {
-            let Reply::Audit(bytes) = reply else { continue };
-            audits.push(postcard::from_bytes(&bytes).map_err(|e| DeployError::Order {
-                instance: member.id(),
-                order: order.name(),
-                why: format!("its report does not decode: {e}"),
-            })?);
-        }
-        Ok(audits)
+    /// What each instance reports to the workload's consistency check, encoded as its `Workload::Audit` with postcard.
+    pub fn audit(&mut self) -> Result<Vec<Vec<u8>>, DeployError> {
+        let replies = self.all(&Order::Audit, patience::AUDIT)?;
+        Ok(replies.into_iter().filter_map(|r| if let Reply::Audit(a) = r { Some(a) } else { None }).collect())
     }
 
     /// The same data, other requests. Only while no clients run.
-    pub fn reconfigure(&mut self, workload: W) -> Result<(), DeployError> {
-        let json = serde_json::to_string(&workload).expect("a workload is plain data");
-        self.deployment.workload = workload;
-        self.all(&Order::Reconfigure(json), patience::SHORT).map(drop)
+    pub fn reconfigure(&mut self, spec: WorkloadSpec) -> Result<(), DeployError> {
+        self.deployment.spec = spec.clone();
+        self.all(&Order::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
     }
 
     /// SIGKILL to one instance; [`Running::tend`] brings it back.
@@ -207,7 +203,7 @@ impl<W: Hosted> Running<W> {
                 self.revive(i)?;
                 restarted.push(self.members[i].id());
             }
-            match self.start(&dead).and_then(|()| self.connect()).and_then(|()| self.resume(&dead)) {
+            match self.start(&dead).and_then(|()| self.connect()).and_then(|()| self.order_drive(&dead)) {
                 Ok(()) | Err(DeployError::Lost { .. }) => {} // another one died meanwhile: once more
                 Err(other) => return Err(other),
             }
@@ -240,24 +236,23 @@ impl<W: Hosted> Running<W> {
             let hint = if durable { "" } else { ", and with --durability memory its data is lost with it" };
             return Err(DeployError::Lost { instance, how, hint });
         }
-        let mut config = self.members[i].config.clone();
-        config.listen = self.members[i].address.clone(); // clients and peers find it where it was
-        let successor = Member::spawn::<W>(config, self.deployment.host)?;
+        // Its address included: clients and peers find it where it was.
+        let successor = Member::spawn(self.members[i].config.clone(), self.deployment.host)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())
     }
 
     fn start(&mut self, which: &[usize]) -> Result<(), DeployError> {
-        let workload = serde_json::to_string(&self.deployment.workload).expect("a workload is plain data");
         for &i in which {
             let config = self.members[i].config.clone();
-            self.members[i].order(&Order::Start(Box::new(Birth { workload: workload.clone(), config })))?;
+            let birth = Birth { spec: self.deployment.spec.clone(), config };
+            self.members[i].order(&Order::Start(Box::new(birth)))?;
         }
         for &i in which {
             let member = &mut self.members[i];
             match member.reply("start", patience::START, &self.deployment.interrupt, &mut |_, _| {}) {
-                Ok(Reply::Started(address)) => member.address = address,
+                Ok(Reply::Started(address)) => member.config.listen = address,
                 Ok(_) => {}
                 Err(DeployError::Order { instance, why, .. }) => {
                     return Err(DeployError::Start { instance, why });
@@ -278,15 +273,16 @@ impl<W: Hosted> Running<W> {
         self.gather("connect", patience::SHORT).map(drop)
     }
 
-    /// Sets the clients of restarted instances going again.
-    fn resume(&mut self, which: &[usize]) -> Result<(), DeployError> {
+    /// Sets the clients of these instances going, if clients run at all.
+    fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
         let Some((clients_per_worker, seed)) = self.driving else { return Ok(()) };
         for &i in which {
-            let m = &mut self.members[i];
-            // Not the stream of its first life over again.
-            let seed = stream_seed(seed.wrapping_add(self.restarts), m.id());
-            m.order(&Order::Drive { clients_per_worker, seed })?;
-            m.reply("drive", patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
+            let seed = stream_seed(seed, self.streams);
+            self.streams += 1;
+            self.members[i].order(&Order::Drive { clients_per_worker, seed })?;
+        }
+        for &i in which {
+            self.members[i].reply("drive", patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
         }
         Ok(())
     }
@@ -305,7 +301,24 @@ impl<W: Hosted> Running<W> {
     }
 }
 
-/// A stream of its own for each instance, all following from one seed.
-fn stream_seed(seed: u64, instance: InstanceId) -> u64 {
-    base::hash64(&[seed.to_le_bytes(), u64::from(instance.0).to_le_bytes()].concat())
+/// Streams of one instance: its workers times their clients at most.
+const STREAMS_PER_SEED: u64 = 1 << 8;
+
+/// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
+/// the low 24 bits of their stream's seed, so those bits never repeat within a run of 65,536 sets.
+fn stream_seed(seed: u64, n: u64) -> u64 {
+    (base::hash64(&seed.to_le_bytes()) << 24) | (n * STREAMS_PER_SEED & 0xff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stream_seed;
+
+    #[test]
+    fn no_two_streams_of_a_run_have_the_same_low_bits() {
+        let low = |n| stream_seed(7, n) & 0xff_ffff;
+        assert!((1..1000).all(|n| low(n) - low(n - 1) == 256));
+        assert_ne!(stream_seed(7, 1), stream_seed(8, 1));
+        assert_eq!(stream_seed(7, 1), stream_seed(7, 1));
+    }
 }
