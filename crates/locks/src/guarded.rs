@@ -1,6 +1,6 @@
 //! Data behind a [`RawMutex`]: the only unsafe code of this room.
 
-use crate::raw::RawMutex;
+use latch::RawMutex;
 use std::cell::UnsafeCell;
 
 /// `data` is touched only between `lock` and `unlock` of `raw`, by the thread that locked it.
@@ -9,17 +9,17 @@ pub(crate) struct Guarded<M, T> {
     data: UnsafeCell<T>,
 }
 
-// SAFETY: `with` hands out the data to one thread at a time (the contract of `RawMutex`), so sharing the cell
-// only ever moves access to the `T` between threads.
-unsafe impl<M: RawMutex, T: Send> Sync for Guarded<M, T> {}
+// SAFETY: a `RawMutex` that is `Sync` excludes other threads between `lock` and `unlock` (`SpinRaw` does; `NoMutex`,
+// which does not, is not `Sync`), and `with` touches the data only there. So sharing the cell only moves access to
+// the `T` from thread to thread.
+unsafe impl<M: RawMutex + Sync, T: Send> Sync for Guarded<M, T> {}
 
 struct Unlock<'a, M: RawMutex>(&'a M);
 
 impl<M: RawMutex> Drop for Unlock<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: made right after `lock` returned, and dropped once.
-        unsafe { self.0.unlock() }
+        self.0.unlock();
     }
 }
 
@@ -28,12 +28,13 @@ impl<M: RawMutex, T> Guarded<M, T> {
         Guarded { raw: M::NEW, data: UnsafeCell::new(data) }
     }
 
-    /// Runs `f` on the data. Must not be nested on one cell.
+    /// Runs `f` on the data. Must not be nested on one cell (`NoMutex` asserts that in debug builds).
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.raw.lock();
         let _unlock = Unlock(&self.raw);
-        // SAFETY: the mutex is held until `_unlock` is dropped, after the reference is gone.
+        // SAFETY: the mutex is held until `_unlock` is dropped, after the reference is gone; on one thread, no
+        // caller in this crate enters a cell from inside `f`.
         f(unsafe { &mut *self.data.get() })
     }
 }

@@ -17,7 +17,6 @@ mod guarded;
 mod locker;
 mod mode;
 mod queue;
-pub mod raw;
 mod slot;
 mod table;
 

@@ -9,8 +9,8 @@
 use crate::guarded::Guarded;
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
-use crate::raw::RawMutex;
 use base::TableId;
+use latch::RawMutex;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -145,10 +145,12 @@ impl Ids {
     }
 }
 
+type Chunk<M> = Box<[Slot<M>]>;
+
 /// The slots of all lockers of a table; a slot never moves.
 pub(crate) struct Slots<M> {
     pub(crate) ids: Arc<Ids>,
-    chunks: Box<[OnceLock<Box<[Slot<M>]>>]>,
+    chunks: Box<[OnceLock<Chunk<M>>]>,
 }
 
 impl<M: RawMutex> Slots<M> {

@@ -5,7 +5,7 @@ mod modes;
 mod queues;
 mod threads;
 
-use locks::raw::SpinRaw;
+use latch::SpinRaw;
 use locks::{Acquired, LockAbort, LockTable, Locker};
 use std::pin::Pin;
 use std::sync::Arc;
