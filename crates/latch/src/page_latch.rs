@@ -126,13 +126,11 @@ impl PageLatch {
             if word & RESIDENT == 0 {
                 return Err(Refused::Absent);
             }
-            let full = word & SHARED == SHARED;
-            if word & EXCLUSIVE == 0 && !full && self.swap(word, (word + SHARED_ONE) & !MARKED) {
+            let room = word & SHARED != SHARED;
+            if word & EXCLUSIVE == 0 && room && self.swap(word, (word + SHARED_ONE) & !MARKED) {
                 return Ok(word >> VERSION_SHIFT);
             }
-            if word & EXCLUSIVE != 0 || full {
-                backoff.wait_bounded().map_err(|_| Refused::Busy)?;
-            }
+            backoff.wait_bounded().map_err(|_| Refused::Busy)?;
         }
     }
 
@@ -165,11 +163,10 @@ impl PageLatch {
             if word & RESIDENT == 0 {
                 return Err(Refused::Absent);
             }
-            if word & EXCLUSIVE != 0 {
-                backoff.wait_bounded().map_err(|_| Refused::Busy)?;
-            } else if self.swap(word, (word | EXCLUSIVE) & !MARKED) {
+            if word & EXCLUSIVE == 0 && self.swap(word, (word | EXCLUSIVE) & !MARKED) {
                 return self.drain(&mut backoff);
             }
+            backoff.wait_bounded().map_err(|_| Refused::Busy)?;
         }
     }
 
