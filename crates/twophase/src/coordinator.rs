@@ -325,13 +325,15 @@ impl Coordinator {
         }
     }
 
-    /// Someone waits for news. While undecided there is none; a reader only needs to hear that the lock point is passed.
+    /// Someone waits for news. While undecided there is none, except for a reader once the lock point is passed; after a
+    /// restart the readers are forgotten, so whoever is not listed is one.
     fn inquired(&mut self, from: InstanceId, out: &mut Effects) {
         let gtid = self.gtid;
         let standing = self.peers.iter().find(|p| p.id == from).map(|p| p.standing);
         let answer = match (self.phase, standing) {
             (Phase::Done(Decision::Abort), _) => Message::Decide { gtid, decision: Decision::Abort },
             (_, Some(Standing::Reader(LockPoint::Reached))) => Message::Release { gtid },
+            (Phase::Telling | Phase::Done(Decision::Commit), None) => Message::Release { gtid },
             (Phase::Telling, Some(Standing::Yes(_))) => Message::Decide { gtid, decision: Decision::Commit },
             _ => return,
         };
@@ -418,4 +420,83 @@ impl Coordinator {
 
 fn send(to: InstanceId, message: Message) -> Effect {
     Effect::Send { to, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+    const GTID: Gtid = Gtid { home: InstanceId(0), life: 1, number: 1 };
+
+    fn asked(peers: &[InstanceId]) -> Coordinator {
+        let mut c = Coordinator::new(GTID);
+        for &peer in peers {
+            c.request(peer, Request::LastSteps(LockPoint::Ahead)).unwrap();
+        }
+        c
+    }
+
+    #[test]
+    fn only_yes_voters_are_listed_and_told() {
+        let mut c = asked(&[A, B]);
+        assert!(c.on(Event::Voted { from: A, vote: Vote::Yes }).is_empty());
+        assert!(c.on(Event::Voted { from: B, vote: Vote::ReadOnly }).is_empty());
+        let release = send(B, Message::Release { gtid: GTID });
+        let log = Effect::LogCommit { participants: Instances::from_slice(&[A]) };
+        assert_eq!(c.on(Event::LocalReady).as_slice(), [release, log]);
+        let tell = send(A, Message::Decide { gtid: GTID, decision: Decision::Commit });
+        assert_eq!(
+            c.on(Event::Logged).as_slice(),
+            [Effect::Commit, tell.clone(), Effect::Answer(Decision::Commit)]
+        );
+        assert_eq!(c.on(Event::Tick).as_slice(), [tell]);
+        assert_eq!(c.on(Event::Acked { from: A }).as_slice(), [Effect::Forget]);
+        assert!(c.is_done() && c.on(Event::Tick).is_empty());
+    }
+
+    #[test]
+    fn readers_alone_make_it_a_local_commit() {
+        let mut c = Coordinator::new(GTID);
+        c.request(A, Request::LastSteps(LockPoint::Reached)).unwrap();
+        c.on(Event::Voted { from: A, vote: Vote::ReadOnly });
+        assert_eq!(
+            c.on(Event::LocalReady).as_slice(),
+            [Effect::LogCommit { participants: Instances::new() }]
+        );
+        assert_eq!(c.on(Event::Logged).as_slice(), [Effect::Commit, Effect::Answer(Decision::Commit)]);
+        assert!(c.is_done());
+    }
+
+    #[test]
+    fn a_transaction_that_stayed_at_home_commits_alone() {
+        let mut c = Coordinator::new(GTID);
+        assert!(!c.is_distributed());
+        assert_eq!(
+            c.on(Event::LocalReady).as_slice(),
+            [Effect::LogCommit { participants: Instances::new() }]
+        );
+    }
+
+    #[test]
+    fn a_no_aborts_everyone_else_once() {
+        let mut c = asked(&[A, B]);
+        c.on(Event::Voted { from: A, vote: Vote::Yes });
+        let tell = send(A, Message::Decide { gtid: GTID, decision: Decision::Abort });
+        assert_eq!(
+            c.on(Event::Voted { from: B, vote: Vote::No }).as_slice(),
+            [Effect::Abort, tell, Effect::Answer(Decision::Abort)]
+        );
+        assert!(c.is_done() && c.on(Event::Tick).is_empty() && c.on(Event::Timeout).is_empty());
+    }
+
+    #[test]
+    fn no_steps_after_the_last_ones() {
+        let mut c = asked(&[A]);
+        assert_eq!(c.request(A, Request::Steps), Err(TooLate { gtid: GTID, peer: A }));
+        assert_eq!(c.request(GTID.home, Request::Steps), Err(TooLate { gtid: GTID, peer: GTID.home }));
+        c.on(Event::Timeout);
+        assert_eq!(c.request(B, Request::Steps), Err(TooLate { gtid: GTID, peer: B }));
+    }
 }

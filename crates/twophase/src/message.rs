@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// A participant's answer to the prepare request. Given once, never changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Vote {
     /// Its prepare record is durable: it can commit and can roll back, whatever happens, and waits to be told which.
     Yes,
@@ -15,7 +15,7 @@ pub enum Vote {
     No,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Decision {
     Commit,
     Abort,
@@ -26,7 +26,7 @@ pub enum Decision {
 /// Two-phase locking lets nobody release a lock before that point. A prepare request that rides on steps which run
 /// at several sites at once (the home's own included) reaches a site *ahead* of it: another site may still be
 /// acquiring, and a reader that released now could let a second transaction slip between the two reads.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LockPoint {
     /// No other step of the transaction is running or will be sent: read locks may go with the vote.
     Reached,
@@ -36,7 +36,7 @@ pub enum LockPoint {
 
 /// Between the home instance (H) and a participant (P). The steps and their results travel in the room above; a
 /// prepare request may ride on the last steps, and then the vote comes back with their results.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Message {
     /// H to P: all your steps are done, prepare. At most once per participant, never resent.
     Prepare { gtid: Gtid, lock_point: LockPoint },
@@ -98,7 +98,7 @@ pub struct CommitNote {
 }
 
 /// Rides on a participant's prepare record: whom to ask after a restart (`gtid.home`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PrepareNote {
     pub gtid: Gtid,
 }

@@ -34,7 +34,7 @@ pub enum Event {
         wrote: Wrote,
         lock_point: LockPoint,
     },
-    /// A step failed and this part is rolled back already.
+    /// A step failed, or the prepare record could not be written; this part is rolled back already.
     LocalFailed,
     /// The prepare record is durable.
     Prepared,
@@ -155,7 +155,7 @@ impl Participant {
                 self.go(Done(End::Read), [self.vote(Vote::ReadOnly), Effect::Release])
             }
             (Preparing, Event::Prepared) => self.go(InDoubt, [self.vote(Vote::Yes)]),
-            (Working, Event::LocalFailed) => self.go(Done(End::Aborted), [self.vote(Vote::No)]),
+            (Working | Preparing, Event::LocalFailed) => self.go(Done(End::Aborted), [self.vote(Vote::No)]),
 
             (Working | Preparing, Event::PeerLost)
             | (Working | Preparing | InDoubt, Event::Decided(Decision::Abort)) => {
@@ -190,5 +190,50 @@ impl Participant {
 
     fn send(&self, message: Message) -> Effect {
         Effect::Send { to: self.gtid.home, message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: InstanceId = InstanceId(0);
+    const GTID: Gtid = Gtid { home: HOME, life: 1, number: 1 };
+
+    fn to_home(message: Message) -> Effect {
+        Effect::Send { to: HOME, message }
+    }
+
+    #[test]
+    fn nothing_leaves_before_its_record_is_durable() {
+        let mut p = Participant::new(GTID);
+        let prepare = Message::Prepare { gtid: GTID, lock_point: LockPoint::Reached };
+        let log = Effect::LogPrepare { lock_point: LockPoint::Reached };
+        assert_eq!(p.receive(prepare, Wrote::Something).as_slice(), [log]);
+        assert_eq!(
+            p.on(Event::Prepared).as_slice(),
+            [to_home(Message::Vote { gtid: GTID, vote: Vote::Yes })]
+        );
+        let commit = Message::Decide { gtid: GTID, decision: Decision::Commit };
+        assert_eq!(p.receive(commit, Wrote::Something).as_slice(), [Effect::Commit]);
+        assert_eq!(p.on(Event::Logged).as_slice(), [to_home(Message::Ack { gtid: GTID })]);
+        assert!(p.is_done());
+    }
+
+    #[test]
+    fn in_doubt_only_the_home_decides() {
+        let mut p = Participant::recover(GTID);
+        for event in [Event::PeerLost, Event::LocalFailed, Event::Logged, Event::Prepared, Event::Released] {
+            assert!(p.on(event).is_empty() && p.is_in_doubt(), "{event:?}");
+        }
+        assert_eq!(p.on(Event::Tick).as_slice(), [to_home(Message::Inquire { gtid: GTID })]);
+        assert_eq!(p.on(Event::Decided(Decision::Abort)).as_slice(), [Effect::Abort]);
+    }
+
+    #[test]
+    fn a_commit_that_was_never_promised_is_not_taken() {
+        let mut p = Participant::new(GTID);
+        assert!(p.on(Event::Decided(Decision::Commit)).is_empty());
+        assert_eq!(p.state(), State::Working);
     }
 }
