@@ -22,6 +22,25 @@ pub enum Host {
     Thread,
 }
 
+impl Host {
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Host::Process => "process",
+            Host::Thread => "thread",
+        }
+    }
+}
+
+/// As the command line spells it.
+pub fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Async => "async",
+        Durability::Memory => "memory",
+    }
+}
+
 /// What carries messages between instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

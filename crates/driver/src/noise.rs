@@ -19,7 +19,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Moment {
     at: Instant,
     machine: Option<Ticks>,
-    own_seconds: f64,
+    parent_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,17 +30,17 @@ struct Ticks {
 }
 
 impl Moment {
-    /// `own_ns`: CPU time so far of everything that is ours.
-    pub fn now(own_ns: u64) -> Moment {
+    pub fn now() -> Moment {
         let machine = std::fs::read_to_string("/proc/stat").ok().and_then(|text| Ticks::parse(&text));
-        Moment { at: Instant::now(), machine, own_seconds: own_ns as f64 / 1e9 }
+        Moment { at: Instant::now(), machine, parent_ns: deploy::cpu_ns() }
     }
 
-    /// The noise between `self` and `end`, 0..=1; 0 where the system does not tell.
-    pub fn noise_until(&self, end: &Moment) -> f64 {
+    /// The noise between `self` and `end`, 0..=1; 0 where the system does not tell. `children_ns`: CPU time of the
+    /// instances' processes in between, as far as they are not this one.
+    pub fn noise_until(&self, end: &Moment, children_ns: u64) -> f64 {
         let (Some(a), Some(b)) = (self.machine, end.machine) else { return 0.0 };
-        let own = (end.own_seconds - self.own_seconds).max(0.0);
-        noise(a, b, own, end.at.duration_since(self.at).as_secs_f64())
+        let own = end.parent_ns.saturating_sub(self.parent_ns) + children_ns;
+        noise(a, b, own as f64 / 1e9, end.at.duration_since(self.at).as_secs_f64())
     }
 }
 

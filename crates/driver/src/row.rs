@@ -46,6 +46,9 @@ pub struct ResultRow {
     /// Resident memory of all instances' processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,
+    /// Pages of the data files in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_mib: Option<f64>,
     /// Instances that died and were started again during the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: u64,
@@ -59,6 +62,9 @@ pub struct ResultRow {
     pub unknown: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_in_doubt_ms: Option<u64>,
+    /// From the kill until every instance was up and connected again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_restart_ms: Option<u64>,
     pub machine: MachineStamp,
     pub commit: String,
     pub version: String,
@@ -116,6 +122,9 @@ pub struct Labels {
     /// `counter`: how many counters the threads share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<String>,
+    /// `counter`: what makes an increment safe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protection: Option<String>,
     /// `ipc`: whether the peers sit on the same island.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peers: Option<String>,

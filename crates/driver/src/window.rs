@@ -1,82 +1,83 @@
 //! What all instances together measured in one window.
 
-use crate::row::LatencyUs;
-use crate::{LatencyHistogram, decode_latency};
-use deploy::Sample;
-use std::collections::{BTreeMap, HashSet};
+use crate::row::{LatencyUs, ResultRow};
+use deploy::Host;
+use probe::Measured;
 
 /// Sums over the instances of a deployment.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
+    pub all: Measured,
     pub tps: f64,
     pub seconds: f64,
-    pub committed: u64,
-    pub by_kind: BTreeMap<String, u64>,
-    pub aborted: BTreeMap<String, u64>,
-    pub distributed: u64,
-    pub messages: u64,
-    pub log_bytes: u64,
-    pub fsyncs: u64,
-    pub in_doubt: usize,
-    pub rss_bytes: u64,
-    /// CPU time of the instances' processes since they started.
-    pub cpu_ns: u64,
-    pub latency: Option<LatencyHistogram>,
 }
 
 impl Window {
-    pub fn of(samples: &[Sample]) -> Window {
-        let mut window = Window::default();
-        let mut processes = HashSet::new();
-        for sample in samples {
-            let m = &sample.measured;
-            let committed: u64 = m.committed.iter().map(|(_, n)| n).sum();
-            window.committed += committed;
-            if m.seconds > 0.0 {
-                window.tps += committed as f64 / m.seconds;
-            }
-            window.seconds = window.seconds.max(m.seconds);
-            m.committed.iter().for_each(|(kind, n)| *window.by_kind.entry(kind.clone()).or_default() += n);
-            m.aborted
-                .iter()
-                .filter(|(_, n)| *n > 0)
-                .for_each(|(why, n)| *window.aborted.entry(why.name().into()).or_default() += n);
-            window.distributed += m.distributed;
-            window.messages += m.messages;
-            window.log_bytes += m.log_bytes;
-            window.fsyncs += m.fsyncs;
-            window.in_doubt += m.in_doubt;
-            // Instances hosted by threads share one process.
-            if processes.insert(sample.pid) {
-                window.rss_bytes += sample.rss_bytes;
-                window.cpu_ns += sample.cpu_ns;
-            }
-            if let Some(latency) = decode_latency(&m.latency) {
-                match &mut window.latency {
-                    Some(all) => {
-                        let _ = all.add(latency); // both have the same bounds, so every value fits
-                    }
-                    none => *none = Some(latency),
-                }
-            }
+    pub fn of(instances: &[Measured], host: Host) -> Window {
+        let mut all = Measured::default();
+        instances.iter().for_each(|m| all.merge(m));
+        if host == Host::Thread {
+            // Every instance reports the one process they share.
+            let first = instances.iter().max_by_key(|m| m.cpu_ns);
+            all.cpu_ns = first.map_or(0, |m| m.cpu_ns);
+            all.rss_bytes = first.map_or(0, |m| m.rss_bytes);
         }
-        window
+        let rate = |m: &Measured| m.committed_total() as f64 / (m.window_ns.max(1) as f64 / 1e9);
+        let tps = instances.iter().map(rate).sum();
+        Window { tps, seconds: all.window_ns as f64 / 1e9, all }
     }
 
-    /// A count for each committed transaction.
-    pub fn per_txn(&self, count: u64) -> f64 {
-        count as f64 / self.committed.max(1) as f64
+    fn per_txn(&self, count: u64) -> f64 {
+        count as f64 / self.all.committed_total().max(1) as f64
     }
 
-    pub fn latency_us(&self) -> Option<LatencyUs> {
-        let h = self.latency.as_ref().filter(|h| !h.is_empty())?;
-        let at = |q| h.value_at_quantile(q) as f64 / 1000.0;
-        Some(LatencyUs {
+    fn latency_us(&self) -> Option<LatencyUs> {
+        let h = &self.all.latency;
+        let at = |q| h.quantile(q) as f64 / 1000.0;
+        (h.count() > 0).then(|| LatencyUs {
             p50: at(0.5),
             p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
             max: h.max() as f64 / 1000.0,
         })
+    }
+
+    /// Writes everything that a row takes from one window.
+    pub(crate) fn fill(&self, row: &mut ResultRow) {
+        row.tps = self.tps;
+        row.committed = self.all.committed_total();
+        row.committed_by_kind = self.all.committed.clone();
+        row.aborted =
+            self.all.aborted.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
+        row.distributed = Some(self.per_txn(self.all.distributed));
+        row.latency_us = self.latency_us();
+        row.seconds = self.seconds;
+        row.log_bytes_per_txn = Some(self.per_txn(self.all.log.bytes));
+        row.messages_per_txn = Some(self.per_txn(self.all.messages));
+        row.fsyncs = Some(self.all.log.fsyncs);
+        row.rss_mib = Some(self.all.rss_bytes as f64 / f64::from(1 << 20));
+        row.pages_mib = Some(self.all.pages as f64 * 8192.0 / f64::from(1 << 20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_add_up_and_a_shared_process_counts_once() {
+        let instance = |n: u64, rss| Measured {
+            window_ns: 2_000_000_000,
+            committed: [("x".to_string(), n)].into(),
+            rss_bytes: rss,
+            cpu_ns: 5,
+            ..Measured::default()
+        };
+        let both = [instance(100, 1 << 20), instance(300, 1 << 20)];
+        let (threads, processes) = (Window::of(&both, Host::Thread), Window::of(&both, Host::Process));
+        assert_eq!((threads.tps, threads.seconds), (200.0, 2.0));
+        assert_eq!((threads.all.rss_bytes, processes.all.rss_bytes), (1 << 20, 2 << 20));
+        assert_eq!((threads.all.cpu_ns, processes.all.cpu_ns), (5, 10));
     }
 }
