@@ -8,13 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use txn::{Placement, Workload};
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Address {
-    Shm(PathBuf),
-    Uds(PathBuf),
-    Tcp(std::net::SocketAddr),
-    Ring(String),
-}
+pub use channel::Address;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DesignKind {
     Conventional,

@@ -190,14 +190,14 @@ fn run_client<W: Workload>(
     }
 }
 
-struct Owner<'a, W> {
-    torment: Torment<'a>,
+struct Owner<'t, 'a, W> {
+    torment: Torment<'t>,
     workload: &'a W,
     gate: &'a Gate,
     ledger: &'a Mutex<Ledger>,
 }
 
-impl<W: Workload> Owner<'_, W> {
+impl<W: Workload> Owner<'_, '_, W> {
     fn run(mut self) -> Result<(), DeployError> {
         let kills = self.torment.kills.kills;
         let (mut loaded, mut longest_doubt, mut longest_restart) =

@@ -10,7 +10,6 @@
 
 pub mod kill;
 pub mod noise;
-pub mod noise;
 pub mod row;
 pub mod session;
 pub mod subject;
