@@ -17,7 +17,11 @@ use wire::Caller;
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to the same one.
-pub(crate) fn accept<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, listener: &Listener, stop: &AtomicBool) {
+pub(crate) fn accept<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+    listener: &Listener,
+    stop: &AtomicBool,
+) {
     let clients = AtomicUsize::new(0);
     while !stop.load(Ordering::Acquire) {
         let Ok((link, hello)) = listener.accept() else { continue };
@@ -76,7 +80,8 @@ fn open<W: Workload, D: Design>(
     address: Option<&Address>,
 ) -> bool {
     let Some(address) = address else { return false };
-    let Ok(link) = channel::connect(address, hello(&shared.config, worker), Duration::from_millis(500)) else {
+    let Ok(link) = channel::connect(address, hello(&shared.config, worker), Duration::from_millis(500))
+    else {
         return false;
     };
     shared.inboxes[worker].put(Order::Link(link, Peer::Callee(peer)));

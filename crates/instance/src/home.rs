@@ -14,7 +14,8 @@ use exec::{Design, Part, Protection};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::task::Poll;
-use twophase::{Coordinator, Effect, Effects, Event, LockPoint, Request, Vote};
+use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
+use twophase::{LockPoint, Vote};
 use txn::{Abort, Steps, Transaction, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
@@ -42,7 +43,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
         let gtid = run.gtid;
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(part, None);
+                let lsn = engine.commit(part);
                 engine.durable(lsn).await?;
                 return Ok((reply, Reach::Home));
             }
@@ -94,7 +95,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(part, None);
+        let lsn = engine.commit(part);
         engine.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -315,7 +316,10 @@ impl<W: Workload, D: Design> Local<W, D> {
                 }
             }
         }
-        if forget && let Some(home) = self.homes.borrow_mut().remove(&gtid) && let Some(note) = home.note {
+        if forget
+            && let Some(home) = self.homes.borrow_mut().remove(&gtid)
+            && let Some(note) = home.note
+        {
             self.shared.engine.store().forget(note);
         }
         if let Some(waker) = wake {

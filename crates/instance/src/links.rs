@@ -73,6 +73,11 @@ impl Links {
         self.callees.borrow().get(instance.0 as usize).copied().flatten()
     }
 
+    pub fn is_open(&self, id: LinkId) -> bool {
+        let slots = self.slots.borrow();
+        slots[id.slot as usize].as_ref().is_some_and(|s| s.generation == id.generation)
+    }
+
     /// Sends one frame; `false` when the link is gone.
     pub fn send(&self, id: LinkId, frame: &[u8]) -> bool {
         let mut slots = self.slots.borrow_mut();
@@ -89,7 +94,12 @@ impl Links {
 
     /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links found broken.
     /// `take` must not send on a link.
-    pub fn poll(&self, budget: usize, mut take: impl FnMut(LinkId, Peer, &[u8]), broken: &mut Vec<Broken>) -> bool {
+    pub fn poll(
+        &self,
+        budget: usize,
+        mut take: impl FnMut(LinkId, Peer, &[u8]),
+        broken: &mut Vec<Broken>,
+    ) -> bool {
         let mut any = false;
         let mut slots = self.slots.borrow_mut();
         for (index, entry) in slots.iter_mut().enumerate() {

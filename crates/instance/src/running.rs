@@ -221,7 +221,7 @@ impl<W: Workload, D: Design> Running<W, D> {
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
         if let Some((listener, stop, thread)) = self.listener.take() {
             stop.store(true, Ordering::Release);
-            listener.stop();
+            listener.stopper().stop();
             drop(thread.join());
         }
         *self.shared.lost.lock().expect("not poisoned") = None;
@@ -252,7 +252,8 @@ fn share_out(
     in_doubt: Vec<store::InDoubt>,
     workers: usize,
 ) -> Result<Vec<Inheritance>, InstanceFault> {
-    let damaged = |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
+    let damaged =
+        |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
     let mut shares: Vec<Inheritance> = (0..workers).map(|_| Inheritance::default()).collect();
     let worker = |gtid: base::Gtid| (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers;
     for (id, bytes) in notes {
@@ -280,7 +281,7 @@ fn start_workers<W: Workload, D: Design>(
                 // A CPU that was taken away meanwhile: the worker runs wherever it may.
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
-            shared.engine.own::<D::Latch>();
+            shared.engine.own();
             match Worker::new(shared, index, workload, inheritance) {
                 Ok(worker) => worker.run(),
                 Err(fault) => panic!("{fault}"),

@@ -19,7 +19,8 @@ use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::Duration;
 use store::{NoteId, Txn};
-use twophase::{CommitNote, Coordinator, Event, Message, Participant};
+use twophase::coordinator::{Coordinator, Event, Phase};
+use twophase::{CommitNote, Message, Participant};
 use txn::Workload;
 use wire::Frame;
 
@@ -238,10 +239,8 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.next_tick_ns = now + TICK_NS;
         self.local.ask_homes(QUIET_NS);
         self.local.feed_homes(|home| match home.machine.phase() {
-            twophase::Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
-            twophase::Phase::Running | twophase::Phase::Voting
-                if now.saturating_sub(home.since_ns) >= GIVE_UP_NS =>
-            {
+            Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
+            Phase::Running | Phase::Voting if now.saturating_sub(home.since_ns) >= GIVE_UP_NS => {
                 Some(Event::Timeout)
             }
             _ => None,
@@ -275,7 +274,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             Order::Measure(reply) => drop(reply.send(self.measure())),
             Order::Reconfigure(workload, done) => {
                 local.reconfigure(workload);
-                drop(done.send(()));
+                let _ = done.send(());
             }
             Order::Load(plan, done) => {
                 let task = Rc::clone(local);
@@ -314,10 +313,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
     fn report(&mut self) {
         let local = &self.local;
         if !self.halts.is_empty() && local.clients.get() == 0 {
-            self.halts.drain(..).for_each(|done| drop(done.send(())));
+            self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {
-            self.settles.drain(..).for_each(|done| drop(done.send(())));
+            self.settles.drain(..).for_each(|done| _ = done.send(()));
         }
     }
 
