@@ -81,7 +81,8 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.recovery())
     }
 
-    /// Tells where the other instances are; links are opened at once and again whenever they break.
+    /// Tells where the other instances are; links are opened now and again whenever they break. Returns when all are
+    /// open, or after 2 s: a peer that is down gets its links when it is back.
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
         each!(&self.0, r => r.connect(peers))
     }

@@ -22,6 +22,8 @@ use wal::Durability;
 
 /// Buckets of an instance's lock table: enough that a bucket rarely holds two hot names.
 const LOCK_BUCKETS: usize = 1 << 16;
+/// How long `connect` waits for the links; a peer that is still down gets its links later.
+const CONNECT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(20);
 
 /// What the restart of an instance found.
@@ -39,7 +41,7 @@ pub(crate) struct Running<W: Workload, D: Design> {
     shared: Arc<Shared<W, D>>,
     workers: Vec<JoinHandle<()>>,
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
-    connector: (Sender<Wanted>, JoinHandle<()>),
+    connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
     workload: Mutex<W>,
     recovery: Recovery,
     window: Mutex<Window>,
@@ -92,7 +94,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             shared,
             workers: handles,
             listener,
-            connector,
+            connector: Some(connector),
             workload: Mutex::new(workload),
             recovery,
             window: Mutex::default(),
@@ -112,7 +114,11 @@ impl<W: Workload, D: Design> Running<W, D> {
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
         let others = peers.iter().filter(|(id, _)| *id != self.shared.config.id).cloned().collect();
         // The connector ends only with the instance.
-        let _ = self.connector.0.send(Wanted::Peers(others));
+        if let Some((wanted, _)) = &self.connector {
+            let (done, opened) = mpsc::channel();
+            let _ = wanted.send(Wanted::Peers(others, done));
+            let _ = opened.recv_timeout(CONNECT);
+        }
     }
 
     /// Sends an order to every worker and collects the answers.
@@ -225,7 +231,10 @@ impl<W: Workload, D: Design> Running<W, D> {
             drop(thread.join());
         }
         *self.shared.lost.lock().expect("not poisoned") = None;
-        let _ = self.connector.0.send(Wanted::Stop);
+        if let Some((wanted, thread)) = self.connector.take() {
+            let _ = wanted.send(Wanted::Stop);
+            drop(thread.join());
+        }
         self.shared.order_all(|| Order::Stop);
         let mut outcome = Ok(());
         for worker in self.workers.drain(..) {

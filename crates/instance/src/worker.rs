@@ -21,7 +21,7 @@ use std::time::Duration;
 use store::{NoteId, Txn};
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Message, Participant};
-use txn::Workload;
+use txn::{Clients, Workload};
 use wire::Frame;
 
 /// How often machines that wait for news are reminded, and how old their last news must be.
@@ -170,7 +170,8 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 }
                 // These may be answered on a link, so they wait until no link is borrowed.
                 Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
-                Ok(Frame::Done { .. }) | Err(_) => nonsense.push(link),
+                Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
+                Err(_) => nonsense.push(link),
             },
             &mut broken,
         );
@@ -295,12 +296,16 @@ impl<W: Workload, D: Design> Worker<W, D> {
     fn drive(&self, clients: usize, seed: u64) {
         let local = &self.local;
         local.halting.set(false);
-        let sites = local.shared.config.placement.sites_of(local.me());
-        for client_number in 0..clients {
-            let stream = seed
-                ^ (u64::from(local.me().0) << 48)
-                ^ ((local.worker as u64) << 32)
-                ^ ((client_number as u64) << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let placement = &local.shared.config.placement;
+        let sites = match local.workload.borrow().clients() {
+            Clients::Bound => placement.sites_of(local.me()),
+            Clients::Routed => 0..placement.sites(),
+        };
+        for number in 0..clients {
+            // Streams differ in their low 24 bits: workloads number their requests by these.
+            let origin =
+                u64::from(local.me().0) << 16 | (local.worker as u64 & 0xff) << 8 | (number as u64 & 0xff);
+            let stream = (seed << 24) | (origin & 0xff_ffff);
             let requests = local.workload().generator(stream, sites.clone());
             if !local.executor.spawn(client(Rc::clone(local), requests)) {
                 break;
