@@ -12,7 +12,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("storage", &["wal", "pages", "access", "locks", "store"]),
     ("execution", &["exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["deploy", "driver"]),
+    ("archipelago", &["client", "deploy", "driver"]),
     ("doors", &["atoll", "xtask"]),
 ];
 
@@ -31,6 +31,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
     ("workload", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
+    ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 
