@@ -41,6 +41,9 @@ pub const ABSENCES: &[(&str, Rule)] = &[
 pub const SYSTEM_CRATES: &[&str] = &["hwlocality", "libc", "memmap2", "nix", "rustix"];
 pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
 
+/// Rooms that link other engines, and are built only when asked for.
+const ON_DEMAND: &[&str] = &["peers"];
+
 pub fn check(workspace: &Workspace) -> Vec<String> {
     let mut complaints = listed(workspace);
     complaints.extend(downward(workspace));
@@ -55,7 +58,7 @@ fn order() -> Vec<&'static str> {
     FLOORS.iter().flat_map(|(_, rooms)| rooms.iter().copied()).collect()
 }
 
-/// Every crate has a floor, every room named here exists.
+/// Every crate has a floor and is built and tested by default; every room named here exists.
 fn listed(workspace: &Workspace) -> Vec<String> {
     let order = order();
     let homeless = workspace.crates.iter().filter(|c| !order.contains(&c.name.as_str())).map(|c| {
@@ -67,7 +70,10 @@ fn listed(workspace: &Workspace) -> Vec<String> {
     let imagined = order.iter().filter(|name| workspace.get(name).is_none());
     let imagined = imagined
         .map(|name| format!("room '{name}' is named in xtask/src/floors.rs, but there is no such crate"));
-    homeless.chain(imagined).collect()
+    let hidden = workspace.crates.iter().filter(|c| !c.is_default && !ON_DEMAND.contains(&c.name.as_str()));
+    let hidden = hidden
+        .map(|c| format!("crate '{}' is not among default-members in Cargo.toml: nothing tests it", c.name));
+    homeless.chain(imagined).chain(hidden).collect()
 }
 
 fn downward(workspace: &Workspace) -> Vec<String> {
@@ -156,6 +162,7 @@ mod tests {
             folder: name.into(),
             needs: needs.iter().map(|&n| n.into()).collect(),
             benches: 0,
+            is_default: name != "cellar",
         }
     }
 
@@ -189,6 +196,7 @@ mod tests {
         assert!(
             listed(&house(vec![room("attic", &[])])).iter().any(|c| c.contains("'attic' is on no floor"))
         );
+        assert!(listed(&house(vec![room("cellar", &[])])).iter().any(|c| c.contains("default-members")));
         assert_eq!(system(&house(vec![room("exec", &["libc"])])).len(), 1);
     }
 

@@ -24,6 +24,8 @@ pub struct Crate {
     pub needs: BTreeSet<String>,
     /// Number of benchmark targets.
     pub benches: usize,
+    /// Among the workspace's `default-members`: what plain `cargo build` and `cargo test` look at.
+    pub is_default: bool,
 }
 
 pub struct Workspace {
@@ -39,7 +41,9 @@ impl Workspace {
             serde_json::from_str(&metadata).map_err(|e| Unreadable::Metadata(e.to_string()))?;
         let packages =
             metadata["packages"].as_array().ok_or_else(|| Unreadable::Metadata("no packages".into()))?;
-        let crates = packages.iter().map(read_crate).collect::<Option<Vec<_>>>();
+        let default = &metadata["workspace_default_members"];
+        let default: Vec<&Value> = default.as_array().into_iter().flatten().collect();
+        let crates = packages.iter().map(|p| read_crate(p, &default)).collect::<Option<Vec<_>>>();
         let crates = crates.ok_or_else(|| Unreadable::Metadata("a package without name or path".into()))?;
         let listed = output("git ls-files", Command::new("git").args(LS_FILES))?;
         let mut files: Vec<PathBuf> =
@@ -75,7 +79,7 @@ impl Workspace {
 const METADATA: [&str; 4] = ["metadata", "--no-deps", "--format-version", "1"];
 const LS_FILES: [&str; 4] = ["ls-files", "--cached", "--others", "--exclude-standard"];
 
-fn read_crate(package: &Value) -> Option<Crate> {
+fn read_crate(package: &Value, default: &[&Value]) -> Option<Crate> {
     let manifest = Path::new(package["manifest_path"].as_str()?);
     let needs = package["dependencies"].as_array()?.iter().filter(|d| d["kind"] != "dev");
     let is_bench = |t: &&Value| t["kind"].as_array().is_some_and(|k| k.iter().any(|k| k == "bench"));
@@ -84,6 +88,7 @@ fn read_crate(package: &Value) -> Option<Crate> {
         folder: manifest.parent()?.strip_prefix(root()).ok()?.to_owned(),
         needs: needs.filter_map(|d| d["name"].as_str()).map(str::to_owned).collect(),
         benches: package["targets"].as_array()?.iter().filter(is_bench).count(),
+        is_default: default.contains(&&package["id"]),
     })
 }
 
