@@ -102,6 +102,8 @@ impl Shared {
     pub fn durable(&self) -> u64 {
         match self.options.durability {
             Durability::Sync => self.stable.load(Ordering::Acquire),
+            // Once the flusher has stopped, the ring is overwritten without being written.
+            Durability::Async if self.fault.get().is_some() => self.written.load(Ordering::Acquire),
             Durability::Async | Durability::Memory => self.end.load(Ordering::Acquire),
         }
     }
