@@ -13,7 +13,7 @@ use world::{File, Files, Open};
 const SPARE: &str = "spare-segment";
 /// The ring of async mode, shared with the kernel.
 pub(crate) const RING: &str = "ring";
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Who may do what: the flusher begins segments; anyone drops old ones or takes the list. Dropping keeps the last.
 pub(crate) struct LogFiles {
@@ -91,8 +91,9 @@ impl LogFiles {
 
     /// As [`LogFiles::begin`], with the first frames.
     pub fn begin_with(&self, start: u64, life: u64, frames: &[u8]) -> Result<Segment, LogFault> {
-        let spare = lock(&self.spare).take();
-        let file = spare.map_or_else(|| self.make_spare(), Ok)?;
+        // Held to the end: a second spare must not be begun under the name that this one still has.
+        let mut spare = lock(&self.spare);
+        let file = spare.take().map_or_else(|| self.make_spare(), Ok)?;
         let mut segments = lock(&self.segments);
         segments.retain(|s| s.start < start);
         let previous = segments.last().map_or(0, |s| s.start);
