@@ -28,6 +28,15 @@ struct Slot {
     link: Link,
     peer: Peer,
     generation: u32,
+    /// Whether looking for a message costs a system call.
+    socket: bool,
+}
+
+/// Which links to look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Rings,
+    All,
 }
 
 /// What became of a link.
@@ -55,7 +64,8 @@ impl Links {
             slots.push(None);
             slots.len() - 1
         });
-        slots[slot] = Some(Slot { link, peer, generation });
+        let socket = link.is_socket();
+        slots[slot] = Some(Slot { link, peer, generation, socket });
         let id = LinkId { slot: slot as u32, generation };
         if let Peer::Callee(instance) = peer {
             let mut callees = self.callees.borrow_mut();
@@ -106,7 +116,7 @@ impl Links {
             let Some(slot) = entry else { continue };
             let id = LinkId { slot: index as u32, generation: slot.generation };
             let peer = slot.peer;
-            if !slot.link.poll() {
+            if (slot.socket && ask == Ask::Rings) || !slot.link.poll() {
                 continue;
             }
             let mut gone = false;
@@ -150,6 +160,11 @@ impl Links {
                 callees[instance.0 as usize] = None;
             }
         }
+    }
+
+    /// Whether a ring has a message.
+    pub fn ring_ready(&self) -> bool {
+        self.slots.borrow().iter().flatten().any(|s| !s.socket && s.link.poll())
     }
 
     pub fn flush(&self) {

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use store::{Store, StoreOptions};
+use topology::Binding;
 use twophase::{CommitNote, PrepareNote};
 use txn::Workload;
 use wal::Durability;
@@ -44,6 +45,7 @@ pub(crate) struct Running<W: Workload, D: Design> {
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
     workload: Mutex<W>,
     recovery: Recovery,
+    binding: Binding,
     window: Mutex<Window>,
 }
 
@@ -61,12 +63,9 @@ impl<W: Workload, D: Design> Running<W, D> {
             return Err(InstanceFault::SerialWorkers(workers));
         }
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
-        let (store, recovered) = Store::open(world::real(), &config.dir, store_options(&config))?;
+        let (store, recovered, binding) = open(&config)?;
         if store.schema().is_none() {
             store.create(&workload.schema())?;
-        }
-        if let Some(node) = config.node {
-            store.pool().bind(|area| drop(topology::bind_area(area, Some(topology::NodeId(node as u32)))));
         }
         let recovery = Recovery {
             life: recovered.life,
@@ -97,6 +96,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             connector: Some(connector),
             workload: Mutex::new(workload),
             recovery,
+            binding,
             window: Mutex::default(),
         };
         running.measure();
@@ -109,6 +109,10 @@ impl<W: Workload, D: Design> Running<W, D> {
 
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    pub fn binding(&self) -> &Binding {
+        &self.binding
     }
 
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
@@ -248,6 +252,21 @@ impl<W: Workload, D: Design> Running<W, D> {
     }
 }
 
+/// Opens the store on a thread of its own whose memory comes from the instance's node: restart touches pages first.
+fn open(config: &InstanceConfig) -> Result<(Store, store::Recovered, Binding), InstanceFault> {
+    let body = || {
+        let binding = topology::bind_thread_memory(config.node.map(|n| topology::NodeId(n as u32)));
+        Store::open(world::real(), &config.dir, store_options(config)).map(|(s, r)| (s, r, binding))
+    };
+    std::thread::scope(|scope| {
+        let opener = std::thread::Builder::new().name("open".into()).spawn_scoped(scope, body);
+        match opener.map_err(InstanceFault::Thread)?.join() {
+            Ok(opened) => Ok(opened?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 fn store_options(config: &InstanceConfig) -> StoreOptions {
     let mut options = StoreOptions::default();
     options.log.durability = config.durability;
@@ -290,6 +309,7 @@ fn start_workers<W: Workload, D: Design>(
                 // A CPU that was taken away meanwhile: the worker runs wherever it may.
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
+            topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
             shared.engine.own();
             match Worker::new(shared, index, workload, inheritance) {
                 Ok(worker) => worker.run(),
