@@ -42,10 +42,10 @@ impl Machine {
         if path.exists() {
             return from_file(argument, path);
         }
-        let looks_like_path = argument.contains('/') || path.extension().is_some();
-        if argument.contains(':') && !looks_like_path {
+        if argument.contains(':') && !argument.contains('/') {
             return from_synthetic(argument);
         }
+        let looks_like_path = argument.contains('/') || path.extension().is_some();
         let problem = if looks_like_path { "no such file" } else { "not a machine" };
         Err(described(argument, problem.to_owned(), EXPECTED, "correct --machine"))
     }

@@ -107,6 +107,8 @@ fn errors_are_one_line_and_name_value_expectation_and_advice() {
         ("package:64 core:65", "more than 4096 CPUs"),
         ("package:99999999999 core:99999999999 pu:99999999999", "more than 4096 CPUs"),
         ("package:2 l3:2(size=big)", "is not a size"),
+        ("package:2 l3:2(size=1.5MiB)", "is not a size"),
+        ("package:2 l3:2(size=99999999999TiB)", "is not a size"),
         ("package:2 core:2(indexes=1,0)", "not understood"),
         ("package:2 [core] pu:2", "attaches something other"),
         (&csv.1, "line 3, column 2: \"oops\""),
