@@ -126,6 +126,11 @@ impl Link {
         }
     }
 
+    /// Whether looking for a message costs a system call.
+    pub fn is_socket(&self) -> bool {
+        matches!(self.carrier, Carrier::Stream(_))
+    }
+
     /// Lets `parker` wake its owner for this link. A link is registered with one parker at most, for its whole life.
     ///
     /// # Errors

@@ -104,10 +104,11 @@ impl<W: Workload> Client<W> {
         if slot.is_some() {
             return Ok(());
         }
-        let hello =
-            wire::Hello { version: wire::VERSION, deployment: self.deployment, from: Caller::Client }.encode();
-        let opened = channel::connect(&self.addresses[home.0 as usize], Hello(hello), Duration::from_millis(500))
-            .and_then(|mut link| link.register(&self.parker).map(|()| link));
+        let hello = wire::Hello { version: wire::VERSION, deployment: self.deployment, from: Caller::Client }
+            .encode();
+        let opened =
+            channel::connect(&self.addresses[home.0 as usize], Hello(hello), Duration::from_millis(500))
+                .and_then(|mut link| link.register(&self.parker).map(|()| link));
         match opened {
             Ok(link) => {
                 *slot = Some(link);

@@ -1,7 +1,7 @@
 //! A design is two policies: who may touch a record, and what protects it.
 
 use crate::local::Locking;
-use latch::{Coupled, LatchPolicy, NoMutex, Owned, RawMutex, SpinRaw};
+use latch::{Coupled, LatchPolicy, Owned, RawMutex, SpinRaw, ThreadBound};
 use std::fmt;
 use std::str::FromStr;
 
@@ -34,7 +34,7 @@ impl Design for Serial {
     const KIND: DesignKind = DesignKind::Serial;
     const LOCKING: Locking = Locking::WhileShared;
     type Latch = Owned;
-    type Mutex = NoMutex;
+    type Mutex = ThreadBound;
 }
 
 /// A design by name, as configuration and result rows spell it.
@@ -65,8 +65,9 @@ impl FromStr for DesignKind {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        DesignKind::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
-            format!("design '{s}' is unknown; expected one of conventional, serial")
-        })
+        DesignKind::ALL
+            .into_iter()
+            .find(|d| d.name() == s)
+            .ok_or_else(|| format!("design '{s}' is unknown; expected one of conventional, serial"))
     }
 }

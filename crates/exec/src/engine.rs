@@ -14,11 +14,10 @@ use crate::design::Design;
 use crate::executor::Executor;
 use crate::local::{Locking, Part, Protection};
 use base::{Key, Lsn, TableId, hash64};
-use locks::{Acquired, LockName, LockTable, Mode};
+use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
 use pages::Stop;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
-use store::{Store, StoreFault, Txn};
+use store::{NoteId, Store, StoreFault, Txn};
 use txn::Abort;
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +55,11 @@ impl<D: Design> Engine<D> {
         &self.store
     }
 
+    /// To be called by each worker before its first part: where pages have no latches, the one that owns them.
+    pub fn own(&self) {
+        self.store.own::<D::Latch>();
+    }
+
     pub fn into_store(self) -> Store {
         self.store
     }
@@ -71,7 +75,7 @@ impl<D: Design> Engine<D> {
 
     /// An empty part; [`Engine::begin`] starts it.
     pub fn part(&self) -> Part {
-        Part { txn: Txn::default(), locker: Locker::default(), protection: Protection::Alone }
+        Part { txn: Txn::default(), locker: self.locks.locker(), protection: Protection::Alone }
     }
 
     pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
@@ -99,12 +103,20 @@ impl<D: Design> Engine<D> {
     }
 
     /// Commits a part that was not prepared, or that was and whose decision is commit. The reply may be given once the
-    /// returned LSN is durable. `note` stays with the commit until forgotten: the participants who must learn of it.
-    pub fn commit(&self, part: &mut Part, note: Option<&[u8]>) -> Lsn {
-        let logged = self.store.commit(&mut part.txn, note);
+    /// returned LSN is durable.
+    pub fn commit(&self, part: &mut Part) -> Lsn {
+        let logged = self.store.commit(&mut part.txn, None);
         self.end(part);
         self.store.committed::<D::Latch>(&mut part.txn);
         if logged == Lsn(0) { self.horizon() } else { logged }
+    }
+
+    /// As [`Engine::commit`] with a note; also names the note, which is returned at every restart until it is forgotten.
+    pub fn commit_with_note(&self, part: &mut Part, note: &[u8]) -> (Lsn, NoteId) {
+        let (lsn, id) = self.store.commit_with_note(&mut part.txn, note);
+        self.end(part);
+        self.store.committed::<D::Latch>(&mut part.txn);
+        (lsn, id)
     }
 
     /// What a part that logged nothing has to wait for.
@@ -174,14 +186,14 @@ impl<D: Design> Engine<D> {
 
     /// Takes a transaction that restart found prepared: locks again what it changed.
     pub fn adopt(&self, txn: Txn, changed: &[(TableId, Key)]) -> Part {
-        let mut part = Part { txn, locker: Locker::default(), protection: Protection::Locks };
+        let mut part = Part { txn, locker: self.locks.locker(), protection: Protection::Locks };
         self.count_locking(1);
         for (table, key) in changed {
             let intent = self.locks.acquire(&mut part.locker, LockName::table(*table), Mode::IX);
             let name = LockName::key(*table, hash64(key));
-            let granted = self.locks.acquire(&mut part.locker, name, Mode::ROW_AND_GAP_X);
+            let granted = self.locks.acquire(&mut part.locker, name, Mode::WRITE_KEY);
             assert!(
-                matches!((intent, granted), (Acquired::Granted, Acquired::Granted)),
+                matches!((intent, granted), (Acquired::Granted(_), Acquired::Granted(_))),
                 "prepared transactions held exclusive locks, so they cannot conflict at restart"
             );
         }
@@ -201,7 +213,7 @@ impl<D: Design> Engine<D> {
             return Ok(());
         }
         match self.locks.acquire(&mut part.locker, name, mode) {
-            Acquired::Granted => Ok(()),
+            Acquired::Granted(_) => Ok(()),
             Acquired::Deadlock => Err(Abort::Deadlock),
             Acquired::Waiting => self.wait(executor, part).await,
         }
@@ -210,23 +222,17 @@ impl<D: Design> Engine<D> {
     #[cold]
     async fn wait(&self, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
         let deadline = world::now_ns() + self.options.lock_timeout_ns;
+        part.locker.deadline_ns = deadline;
         let mut armed = false;
-        std::future::poll_fn(|cx| match self.locks.poll(&mut part.locker, cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(Abort::Deadlock)),
-            Poll::Pending if world::now_ns() >= deadline => {
-                Poll::Ready(match self.locks.cancel(&mut part.locker) {
-                    // Granted in the moment it was given up: it is held.
-                    locks::Cancelled::Granted => Ok(()),
-                    locks::Cancelled::Gone => Err(Abort::LockTimeout),
-                })
+        std::future::poll_fn(|cx| {
+            let polled = self.locks.poll_until(&mut part.locker, world::now_ns(), cx);
+            if polled.is_pending() && !std::mem::replace(&mut armed, true) {
+                executor.timer(deadline, cx.waker().clone());
             }
-            Poll::Pending => {
-                if !std::mem::replace(&mut armed, true) {
-                    executor.timer(deadline, cx.waker().clone());
-                }
-                Poll::Pending
-            }
+            polled.map_err(|abort| match abort {
+                LockAbort::Deadlock => Abort::Deadlock,
+                LockAbort::Timeout => Abort::LockTimeout,
+            })
         })
         .await
     }

@@ -11,8 +11,8 @@
 //! here tolerate being polled early.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -108,10 +108,10 @@ impl<'a, D: Design> Here<'a, D> {
                     self.lock_above(index, &cursor).await?;
                 }
                 for (key, _) in chunk.rows() {
-                    self.lock(LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
+                    self.lock(LockName::key(index, hash64(key)), Mode::SCAN).await?;
                 }
                 if let (Direction::Forward, ChunkEnd::Done(next)) = (direction, &chunk.end) {
-                    self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
+                    self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
                 }
                 if !retry!(self.engine, self.engine.store.still::<D::Latch>(index, chunk.stamp)) {
                     continue;
@@ -133,13 +133,13 @@ impl<'a, D: Design> Here<'a, D> {
     /// upper bound.
     async fn lock_above(&mut self, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
         let from = match &cursor.from {
-            Bound::Unbounded => return self.lock(LockName::end(index), Mode::GAP_S).await,
+            Bound::Unbounded => return self.lock(LockName::end(index), Mode::READ_GAP).await,
             Bound::Excluded(key) => Bound::Included(key.as_slice()),
             Bound::Included(key) => Bound::Excluded(key.as_slice()),
         };
         loop {
             let next = retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from));
-            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
+            self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
             if next == retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from)) {
                 return Ok(());
             }
@@ -151,9 +151,14 @@ impl<'a, D: Design> Here<'a, D> {
         let mut chunk = Chunk::default();
         let found = retry!(self.engine, {
             chunk.clear();
-            self.engine.store.chunk::<D::Latch>(index, cursor.from(), cursor.until(), cursor.direction, limit, |key, row| {
-                chunk.push(key, row)
-            })
+            self.engine.store.chunk::<D::Latch>(
+                index,
+                cursor.from(),
+                cursor.until(),
+                cursor.direction,
+                limit,
+                |key, row| chunk.push(key, row),
+            )
         });
         chunk.stamp = found.stamp;
         chunk.end = found.end;
@@ -172,14 +177,14 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IS).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::ROW_S).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::READ_ROW).await?;
         }
         let mut f = Some(f);
         let read = retry!(
             self.engine,
-            self.engine.store.get::<D::Latch, _>(t, key, |bytes| {
-                f.take().map(|f| f(Row::new(&t.layout, bytes)))
-            })
+            self.engine
+                .store
+                .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
         );
         Ok(read.flatten())
     }
@@ -194,12 +199,14 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::ROW_X).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_ROW).await?;
         }
         let mut f = Some(f);
         let updated = retry!(
             self.engine,
-            self.engine.store.update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
+            self.engine
+                .store
+                .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
         );
         Ok(updated.flatten())
     }
@@ -219,17 +226,19 @@ impl<D: Design> Access for Here<'_, D> {
             };
         }
         self.lock(LockName::table(table), Mode::IX).await?;
-        self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
-        let mut next = retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
+        self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+        let mut next =
+            retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
             let gap = gap_name(table, next.as_deref());
-            self.lock(gap, Mode::GAP_INSERT).await?;
+            let before = self.part.locker.holds(gap);
+            self.lock(gap, Mode::INSERT).await?;
             let expect = Expect::Next(next.as_deref());
             let done = retry!(
                 self.engine,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
             );
-            self.engine.locks.release_instant(&mut self.part.locker, gap);
+            self.engine.locks.restore(&mut self.part.locker, gap, before);
             match done {
                 InsertOutcome::Done => return Ok(Inserted::Done),
                 InsertOutcome::Exists => return Ok(Inserted::Exists),
@@ -250,7 +259,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
         }
         let mut next = None;
         if self.locks() {
@@ -259,13 +268,11 @@ impl<D: Design> Access for Here<'_, D> {
         loop {
             let mut expect = Expect::Any;
             if self.locks() {
-                self.lock(gap_name(table, next.as_deref()), Mode::GAP_X).await?;
+                self.lock(gap_name(table, next.as_deref()), Mode::WRITE_GAP).await?;
                 expect = Expect::Next(next.as_deref());
             }
-            let done = retry!(
-                self.engine,
-                self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect)
-            );
+            let done =
+                retry!(self.engine, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
             match done {
                 DeleteOutcome::Done => return Ok(true),
                 DeleteOutcome::Missing => return Ok(false),

@@ -8,7 +8,7 @@
 //! - [`design`]: the two policies and their names.
 //! - [`engine`]: begin, commit, prepare, rollback; waiting for durability.
 //! - [`local`]: whether a part takes locks.
-//! - [`access`](here): record operations under key-range locking, written once for all lock-based designs.
+//! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]

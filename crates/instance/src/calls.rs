@@ -44,6 +44,18 @@ impl Calls {
         }
     }
 
+    /// Brings the reply to a request that was submitted elsewhere; its call number holds the low half of a
+    /// transaction number as the guard against late replies.
+    pub fn done(&self, call: u64, outcome: Result<(), Abort>) {
+        let waiting = match self.slots.borrow().get(call as u32 as usize) {
+            Some(State::Waiting { gtid, .. }) => *gtid,
+            _ => return,
+        };
+        if waiting.number as u32 == (call >> 32) as u32 {
+            self.reply(call as u32, waiting, outcome.map(|()| None), &[]);
+        }
+    }
+
     /// Brings a reply to whoever waits for it.
     pub fn reply(&self, call: u32, from: Gtid, outcome: Result<Option<Vote>, Abort>, outputs: &[u8]) {
         let mut slots = self.slots.borrow_mut();

@@ -59,7 +59,9 @@ pub enum InstanceFault {
     Store(#[from] store::StoreFault),
     #[error(transparent)]
     Channel(#[from] channel::ChannelError),
-    #[error("design 'serial' has one worker per instance, but {0} were asked for; use as many instances as workers")]
+    #[error(
+        "design 'serial' has one worker per instance, but {0} were asked for; use as many instances as workers"
+    )]
     SerialWorkers(usize),
     #[error("loading failed: {0}")]
     Load(String),

@@ -9,7 +9,7 @@ use exec::Design;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 use txn::Workload;
 use wire::Caller;
@@ -17,7 +17,11 @@ use wire::Caller;
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to the same one.
-pub(crate) fn accept<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, listener: &Listener, stop: &AtomicBool) {
+pub(crate) fn accept<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+    listener: &Listener,
+    stop: &AtomicBool,
+) {
     let clients = AtomicUsize::new(0);
     while !stop.load(Ordering::Acquire) {
         let Ok((link, hello)) = listener.accept() else { continue };
@@ -36,8 +40,8 @@ pub(crate) fn accept<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, listene
 
 /// What the connector is told.
 pub(crate) enum Wanted {
-    /// Where the peers are now (again after a restart of one of them).
-    Peers(Vec<(InstanceId, Address)>),
+    /// Where the peers are now (again after a restart of one of them); answered when every worker has its link to each of them.
+    Peers(Vec<(InstanceId, Address)>, Sender<()>),
     /// A worker's link to a peer has broken.
     Lost(usize, InstanceId),
     Stop,
@@ -47,6 +51,7 @@ pub(crate) enum Wanted {
 pub(crate) fn connect<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, wanted: &Receiver<Wanted>) {
     let mut addresses: HashMap<InstanceId, Address> = HashMap::new();
     let mut missing: Vec<(usize, InstanceId)> = Vec::new();
+    let mut waiting: Vec<Sender<()>> = Vec::new();
     loop {
         let next = if missing.is_empty() {
             wanted.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -56,7 +61,8 @@ pub(crate) fn connect<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, wanted
         match next {
             Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Ok(Wanted::Lost(worker, peer)) => missing.push((worker, peer)),
-            Ok(Wanted::Peers(peers)) => {
+            Ok(Wanted::Peers(peers, done)) => {
+                waiting.push(done);
                 for (peer, address) in peers {
                     if addresses.insert(peer, address).is_none() {
                         missing.extend((0..shared.config.workers()).map(|worker| (worker, peer)));
@@ -66,6 +72,9 @@ pub(crate) fn connect<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, wanted
             Err(RecvTimeoutError::Timeout) => {}
         }
         missing.retain(|&(worker, peer)| !open(shared, worker, peer, addresses.get(&peer)));
+        if missing.is_empty() {
+            waiting.drain(..).for_each(|done| _ = done.send(()));
+        }
     }
 }
 
@@ -76,7 +85,8 @@ fn open<W: Workload, D: Design>(
     address: Option<&Address>,
 ) -> bool {
     let Some(address) = address else { return false };
-    let Ok(link) = channel::connect(address, hello(&shared.config, worker), Duration::from_millis(500)) else {
+    let Ok(link) = channel::connect(address, hello(&shared.config, worker), Duration::from_millis(500))
+    else {
         return false;
     };
     shared.inboxes[worker].put(Order::Link(link, Peer::Callee(peer)));

@@ -14,8 +14,9 @@ use exec::{Design, Part, Protection};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::task::Poll;
-use twophase::{Coordinator, Effect, Effects, Event, LockPoint, Request, Vote};
-use txn::{Abort, Steps, Transaction, Workload};
+use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
+use twophase::{LockPoint, Vote};
+use txn::{Abort, Clients, Effect as StepEffect, Steps, Transaction, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
 /// Where a committed transaction's steps ran.
@@ -42,7 +43,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
         let gtid = run.gtid;
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(part, None);
+                let lsn = engine.commit(part);
                 engine.durable(lsn).await?;
                 return Ok((reply, Reach::Home));
             }
@@ -94,7 +95,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(part, None);
+        let lsn = engine.commit(part);
         engine.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -140,16 +141,13 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         }
         let mut partial = steps.partial();
         let mut groups = self.group(&steps);
-        // With one other instance the home steps run first: the request then leaves at the lock point, and a
-        // participant that only read is rid of its locks with its vote.
-        let first = groups.len() == 1;
-        let lock_point = if first { LockPoint::Reached } else { LockPoint::Ahead };
-        if first {
+        let order = self.order(&steps, &groups);
+        let lock_point = if order == Order::HomeFirst { LockPoint::Reached } else { LockPoint::Ahead };
+        if order == Order::HomeFirst {
             self.run_home(&steps, &mut partial).await?;
         }
-        let sent = self.send(&mut groups, last, lock_point);
-        let mut outcome = sent;
-        if !first && outcome.is_ok() {
+        let mut outcome = self.send(&mut groups, last, lock_point);
+        if order == Order::AtOnce && outcome.is_ok() {
             outcome = self.run_home(&steps, &mut partial).await;
         }
         for group in &groups {
@@ -162,8 +160,25 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
             }
             outcome = self.rendezvous(group, &steps, &mut partial).await;
         }
+        if order == Order::HomeLast && outcome.is_ok() {
+            outcome = self.run_home(&steps, &mut partial).await;
+        }
         groups.into_iter().for_each(|g| local.give_batch(g.steps));
         outcome.map(|()| S::finish(partial))
+    }
+
+    /// In which order a phase visits the home and the others.
+    ///
+    /// With one other instance: one after the other, in the order of their numbers if anything is written, so that
+    /// two such transactions never wait for each other in a circle; and home first if not, because the request then
+    /// leaves at the lock point and the reader is rid of its locks with its vote. With more: all at once, and
+    /// deadlocks end by time-out.
+    fn order<S: Steps>(&self, steps: &S, groups: &[Group]) -> Order {
+        match groups {
+            [one] if steps.effect() == StepEffect::Writes && one.owner < self.local.me() => Order::HomeLast,
+            [_] => Order::HomeFirst,
+            _ => Order::AtOnce,
+        }
     }
 
     fn group<S: Steps>(&self, steps: &S) -> SmallVec<[Group; 4]> {
@@ -257,6 +272,13 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    HomeFirst,
+    AtOnce,
+    HomeLast,
+}
+
 const NOT_SENT: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -315,7 +337,10 @@ impl<W: Workload, D: Design> Local<W, D> {
                 }
             }
         }
-        if forget && let Some(home) = self.homes.borrow_mut().remove(&gtid) && let Some(note) = home.note {
+        if forget
+            && let Some(home) = self.homes.borrow_mut().remove(&gtid)
+            && let Some(note) = home.note
+        {
             self.shared.engine.store().forget(note);
         }
         if let Some(waker) = wake {
@@ -338,21 +363,56 @@ impl Home {
     }
 }
 
+impl<W: Workload, D: Design> Local<W, D> {
+    fn home_of(&self, request: &W::Request) -> InstanceId {
+        let mut home = None;
+        self.workload.borrow().routes(request, &mut |route| {
+            home.get_or_insert(self.owner(route));
+        });
+        home.unwrap_or(self.me())
+    }
+
+    /// Has a request run at its home, as a client from outside would.
+    async fn submit_elsewhere(&self, home: InstanceId, request: &W::Request) -> Result<(), Abort> {
+        let link = self.links.to(home).ok_or(Abort::InstanceDown)?;
+        let guard = self.new_gtid();
+        let slot = self.calls.open(guard, link);
+        let bytes = postcard::to_stdvec(request).expect("requests are plain values");
+        let call = guard.number << 32 | u64::from(slot);
+        if !self.send(link, &Frame::Submit { call, request: &bytes }) {
+            self.calls.abandon(slot);
+            return Err(Abort::InstanceDown);
+        }
+        let reply = std::future::poll_fn(|cx| self.calls.poll(slot, cx)).await;
+        let outcome = reply.outcome.map(|_| ());
+        self.calls.recycle(reply);
+        outcome
+    }
+}
+
 /// A loop that keeps one client's requests going: draw, run, count, again (closed loop).
 pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, mut requests: W::Generator) {
     use txn::Generator;
     let mut part = local.take_part();
+    let routed = local.workload.borrow().clients() == Clients::Routed && !local.is_alone();
     let mut started = world::now_ns();
     'requests: while !local.halting.get() {
         let request = requests.next();
         loop {
-            let outcome = run(&local, &request, &mut part).await;
+            let home = if routed { local.home_of(&request) } else { local.me() };
+            let outcome = if home == local.me() {
+                run(&local, &request, &mut part).await.map(|(_, reach)| Some(reach))
+            } else {
+                // Counted and timed where it runs.
+                local.submit_elsewhere(home, &request).await.map(|()| None)
+            };
             let now = world::now_ns();
             let mut counts = local.counts.borrow_mut();
             match outcome {
-                Ok((_, reach)) => {
-                    let kind = local.workload.borrow().kind(&request);
-                    counts.committed(kind, reach, now - started);
+                Ok(reach) => {
+                    if let Some(reach) = reach {
+                        counts.committed(local.workload.borrow().kind(&request), reach, now - started);
+                    }
                     started = now;
                     break;
                 }

@@ -81,7 +81,13 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.recovery())
     }
 
-    /// Tells where the other instances are; links are opened at once and again whenever they break.
+    /// Whether the instance's memory comes from its NUMA node, or why not.
+    pub fn binding(&self) -> &topology::Binding {
+        each!(&self.0, r => r.binding())
+    }
+
+    /// Tells where the other instances are; links are opened now and again whenever they break. Returns when all are
+    /// open, or after 2 s: a peer that is down gets its links when it is back.
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
         each!(&self.0, r => r.connect(peers))
     }

@@ -28,6 +28,15 @@ struct Slot {
     link: Link,
     peer: Peer,
     generation: u32,
+    /// Whether looking for a message costs a system call.
+    socket: bool,
+}
+
+/// Which links to look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Rings,
+    All,
 }
 
 /// What became of a link.
@@ -55,7 +64,8 @@ impl Links {
             slots.push(None);
             slots.len() - 1
         });
-        slots[slot] = Some(Slot { link, peer, generation });
+        let socket = link.is_socket();
+        slots[slot] = Some(Slot { link, peer, generation, socket });
         let id = LinkId { slot: slot as u32, generation };
         if let Peer::Callee(instance) = peer {
             let mut callees = self.callees.borrow_mut();
@@ -71,6 +81,11 @@ impl Links {
     /// The link this worker opened to `instance`, if it stands.
     pub fn to(&self, instance: InstanceId) -> Option<LinkId> {
         self.callees.borrow().get(instance.0 as usize).copied().flatten()
+    }
+
+    pub fn is_open(&self, id: LinkId) -> bool {
+        let slots = self.slots.borrow();
+        slots[id.slot as usize].as_ref().is_some_and(|s| s.generation == id.generation)
     }
 
     /// Sends one frame; `false` when the link is gone.
@@ -89,14 +104,19 @@ impl Links {
 
     /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links found broken.
     /// `take` must not send on a link.
-    pub fn poll(&self, budget: usize, mut take: impl FnMut(LinkId, Peer, &[u8]), broken: &mut Vec<Broken>) -> bool {
+    pub fn poll(
+        &self,
+        budget: usize,
+        mut take: impl FnMut(LinkId, Peer, &[u8]),
+        broken: &mut Vec<Broken>,
+    ) -> bool {
         let mut any = false;
         let mut slots = self.slots.borrow_mut();
         for (index, entry) in slots.iter_mut().enumerate() {
             let Some(slot) = entry else { continue };
             let id = LinkId { slot: index as u32, generation: slot.generation };
             let peer = slot.peer;
-            if !slot.link.poll() {
+            if (slot.socket && ask == Ask::Rings) || !slot.link.poll() {
                 continue;
             }
             let mut gone = false;
@@ -140,6 +160,11 @@ impl Links {
                 callees[instance.0 as usize] = None;
             }
         }
+    }
+
+    /// Whether a ring has a message.
+    pub fn ring_ready(&self) -> bool {
+        self.slots.borrow().iter().flatten().any(|s| !s.socket && s.link.poll())
     }
 
     pub fn flush(&self) {

@@ -35,7 +35,10 @@ impl LoadPlan {
     }
 }
 
-pub(crate) async fn load<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan) -> Result<(), String> {
+pub(crate) async fn load<W: Workload, D: Design>(
+    local: &Rc<Local<W, D>>,
+    plan: &LoadPlan,
+) -> Result<(), String> {
     let workload = local.workload();
     let engine = &local.shared.engine;
     let mut part = local.take_part();
@@ -52,10 +55,15 @@ pub(crate) async fn load<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: 
         };
         if let Err(abort) = loaded {
             let undone = engine.rollback(&mut part);
-            let what = piece.map_or("the replicated tables".into(), |(s, n)| format!("piece {n} of site {s}"));
-            return Err(format!("{what}: {} {}", abort.name(), if undone.is_err() { "(not undone)" } else { "" }));
+            let what =
+                piece.map_or("the replicated tables".into(), |(s, n)| format!("piece {n} of site {s}"));
+            return Err(format!(
+                "{what}: {} {}",
+                abort.name(),
+                if undone.is_err() { "(not undone)" } else { "" }
+            ));
         }
-        let lsn = engine.commit(&mut part, None);
+        let lsn = engine.commit(&mut part);
         if piece.is_some() {
             plan.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -74,7 +82,7 @@ pub(crate) async fn audit<W: Workload, D: Design>(local: &Rc<Local<W, D>>) -> Re
     engine.begin(&mut part, local.worker, Protection::Alone);
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.here(&mut part)).await;
-    engine.commit(&mut part, None);
+    engine.commit(&mut part);
     local.give_part(part);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;
     postcard::to_stdvec(&audit).map_err(|e| e.to_string())

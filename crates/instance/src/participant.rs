@@ -12,10 +12,8 @@ use base::Gtid;
 use exec::{Design, Part, Protection};
 use std::rc::Rc;
 use std::task::Poll;
-use twophase::{
-    Decision, Effect, LockPoint, Message, Participant, ParticipantEvent, ParticipantEffect, PrepareNote, Vote, Wrote,
-    reply_unknown,
-};
+use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
+use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
@@ -61,7 +59,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             return;
         };
         session.since_ns = world::now_ns();
-        if session.part.is_none() && !matches!(session.machine.state(), twophase::State::Committing) {
+        if session.part.is_none() && !matches!(session.machine.state(), State::Committing) {
             session.cancelled |= matches!(message, Message::Decide { decision: Decision::Abort, .. });
             return;
         }
@@ -72,7 +70,7 @@ impl<W: Workload, D: Design> Local<W, D> {
     }
 
     /// Does what a participant asks for, except sending votes, which ride on replies.
-    pub(crate) fn perform_session(&self, gtid: Gtid, effects: twophase::ParticipantEffects) {
+    pub(crate) fn perform_session(&self, gtid: Gtid, effects: Effects) {
         let engine = &self.shared.engine;
         for effect in effects {
             let taken = |local: &Self| {
@@ -81,14 +79,14 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Some((session.part.take()?, session.link))
             };
             match effect {
-                ParticipantEffect::Send { to, message } => self.tell(to, message),
-                ParticipantEffect::Commit => {
+                Effect::Send { to, message } => self.tell(to, message),
+                Effect::Commit => {
                     let Some((mut part, link)) = taken(self) else { continue };
-                    let lsn = engine.commit(&mut part, None);
+                    let lsn = engine.commit(&mut part);
                     self.give_part(part);
                     self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
                 }
-                ParticipantEffect::Abort => {
+                Effect::Abort => {
                     if let Some((mut part, _)) = taken(self) {
                         // A failed rollback has poisoned the store; nothing commits afterwards.
                         let _ = engine.rollback(&mut part);
@@ -96,14 +94,14 @@ impl<W: Workload, D: Design> Local<W, D> {
                     }
                     self.sessions.borrow_mut().remove(&gtid);
                 }
-                ParticipantEffect::Release => {
+                Effect::Release => {
                     if let Some((mut part, _)) = taken(self) {
-                        engine.commit(&mut part, None);
+                        engine.commit(&mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
                 }
-                ParticipantEffect::LogPrepare { .. } => unreachable!("prepared by the task that serves the session"),
+                Effect::LogPrepare { .. } => unreachable!("prepared by the task that serves the session"),
             }
         }
     }
@@ -136,10 +134,10 @@ impl<W: Workload, D: Design> Local<W, D> {
             let session = sessions.get_mut(&gtid).expect("just listed");
             session.link = None;
             if session.part.is_none() {
-                session.cancelled |= matches!(session.machine.state(), twophase::State::Working);
+                session.cancelled |= matches!(session.machine.state(), State::Working);
                 continue;
             }
-            let effects = session.machine.on(ParticipantEvent::PeerLost);
+            let effects = session.machine.on(Event::PeerLost);
             drop(sessions);
             self.perform_session(gtid, effects);
         }
@@ -157,7 +155,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             .collect();
         for gtid in quiet {
             let effects = match self.sessions.borrow_mut().get_mut(&gtid) {
-                Some(session) => session.machine.on(ParticipantEvent::Tick),
+                Some(session) => session.machine.on(Event::Tick),
                 None => continue,
             };
             self.perform_session(gtid, effects);
@@ -243,22 +241,26 @@ impl<W: Workload, D: Design> Local<W, D> {
         let engine = &self.shared.engine;
         let wrote = if part.wrote() { Wrote::Something } else { Wrote::Nothing };
         // What the machine asks for here is known from its drawing; its vote rides on the reply.
-        let event = ParticipantEvent::Prepare { wrote, lock_point };
+        let event = Event::Prepare { wrote, lock_point };
         if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
             session.machine.on(event);
         }
         match (wrote, lock_point) {
             (Wrote::Something, _) => {
                 let note = postcard::to_stdvec(&PrepareNote { gtid }).expect("a note is a plain value");
-                let lsn = engine.prepare(&mut part, &note, match lock_point {
-                    LockPoint::Reached => exec::LockPoint::Reached,
-                    LockPoint::Ahead => exec::LockPoint::Ahead,
-                });
+                let lsn = engine.prepare(
+                    &mut part,
+                    &note,
+                    match lock_point {
+                        LockPoint::Reached => exec::LockPoint::Reached,
+                        LockPoint::Ahead => exec::LockPoint::Ahead,
+                    },
+                );
                 self.put_back(gtid, part);
                 engine.durable(lsn).await?;
                 let mut sessions = self.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
-                session.machine.on(ParticipantEvent::Prepared);
+                session.machine.on(Event::Prepared);
                 Ok(Vote::Yes)
             }
             (Wrote::Nothing, LockPoint::Ahead) => {
@@ -268,7 +270,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Ok(Vote::ReadOnly)
             }
             (Wrote::Nothing, LockPoint::Reached) => {
-                let lsn = engine.commit(&mut part, None);
+                let lsn = engine.commit(&mut part);
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
                 engine.durable(lsn).await?;
@@ -279,6 +281,8 @@ impl<W: Workload, D: Design> Local<W, D> {
 
     async fn serve_job(&self, job: Job) {
         match job {
+            // A step request is never begun once its link has broken: its home has given it up.
+            Job::Steps { link, .. } | Job::Prepare { link, .. } if !self.links.is_open(link) => {}
             Job::Steps { link, call, gtid, ride, steps } => {
                 let mut outputs = self.take_batch();
                 let outcome = self.serve_steps(gtid, link, ride, &steps, &mut outputs).await;

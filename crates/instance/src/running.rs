@@ -16,12 +16,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use store::{Store, StoreOptions};
+use topology::Binding;
 use twophase::{CommitNote, PrepareNote};
 use txn::Workload;
 use wal::Durability;
 
 /// Buckets of an instance's lock table: enough that a bucket rarely holds two hot names.
 const LOCK_BUCKETS: usize = 1 << 16;
+/// How long `connect` waits for the links; a peer that is still down gets its links later.
+const CONNECT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(20);
 
 /// What the restart of an instance found.
@@ -39,9 +42,10 @@ pub(crate) struct Running<W: Workload, D: Design> {
     shared: Arc<Shared<W, D>>,
     workers: Vec<JoinHandle<()>>,
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
-    connector: (Sender<Wanted>, JoinHandle<()>),
+    connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
     workload: Mutex<W>,
     recovery: Recovery,
+    binding: Binding,
     window: Mutex<Window>,
 }
 
@@ -59,12 +63,9 @@ impl<W: Workload, D: Design> Running<W, D> {
             return Err(InstanceFault::SerialWorkers(workers));
         }
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
-        let (store, recovered) = Store::open(world::real(), &config.dir, store_options(&config))?;
+        let (store, recovered, binding) = open(&config)?;
         if store.schema().is_none() {
             store.create(&workload.schema())?;
-        }
-        if let Some(node) = config.node {
-            store.pool().bind(|area| drop(topology::bind_area(area, Some(topology::NodeId(node as u32)))));
         }
         let recovery = Recovery {
             life: recovered.life,
@@ -92,9 +93,10 @@ impl<W: Workload, D: Design> Running<W, D> {
             shared,
             workers: handles,
             listener,
-            connector,
+            connector: Some(connector),
             workload: Mutex::new(workload),
             recovery,
+            binding,
             window: Mutex::default(),
         };
         running.measure();
@@ -109,10 +111,18 @@ impl<W: Workload, D: Design> Running<W, D> {
         &self.recovery
     }
 
+    pub fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
         let others = peers.iter().filter(|(id, _)| *id != self.shared.config.id).cloned().collect();
         // The connector ends only with the instance.
-        let _ = self.connector.0.send(Wanted::Peers(others));
+        if let Some((wanted, _)) = &self.connector {
+            let (done, opened) = mpsc::channel();
+            let _ = wanted.send(Wanted::Peers(others, done));
+            let _ = opened.recv_timeout(CONNECT);
+        }
     }
 
     /// Sends an order to every worker and collects the answers.
@@ -221,11 +231,14 @@ impl<W: Workload, D: Design> Running<W, D> {
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
         if let Some((listener, stop, thread)) = self.listener.take() {
             stop.store(true, Ordering::Release);
-            listener.stop();
+            listener.stopper().stop();
             drop(thread.join());
         }
         *self.shared.lost.lock().expect("not poisoned") = None;
-        let _ = self.connector.0.send(Wanted::Stop);
+        if let Some((wanted, thread)) = self.connector.take() {
+            let _ = wanted.send(Wanted::Stop);
+            drop(thread.join());
+        }
         self.shared.order_all(|| Order::Stop);
         let mut outcome = Ok(());
         for worker in self.workers.drain(..) {
@@ -237,6 +250,21 @@ impl<W: Workload, D: Design> Running<W, D> {
         }
         outcome
     }
+}
+
+/// Opens the store on a thread of its own whose memory comes from the instance's node: restart touches pages first.
+fn open(config: &InstanceConfig) -> Result<(Store, store::Recovered, Binding), InstanceFault> {
+    let body = || {
+        let binding = topology::bind_thread_memory(config.node.map(|n| topology::NodeId(n as u32)));
+        Store::open(world::real(), &config.dir, store_options(config)).map(|(s, r)| (s, r, binding))
+    };
+    std::thread::scope(|scope| {
+        let opener = std::thread::Builder::new().name("open".into()).spawn_scoped(scope, body);
+        match opener.map_err(InstanceFault::Thread)?.join() {
+            Ok(opened) => Ok(opened?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 fn store_options(config: &InstanceConfig) -> StoreOptions {
@@ -252,7 +280,8 @@ fn share_out(
     in_doubt: Vec<store::InDoubt>,
     workers: usize,
 ) -> Result<Vec<Inheritance>, InstanceFault> {
-    let damaged = |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
+    let damaged =
+        |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
     let mut shares: Vec<Inheritance> = (0..workers).map(|_| Inheritance::default()).collect();
     let worker = |gtid: base::Gtid| (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers;
     for (id, bytes) in notes {
@@ -280,7 +309,8 @@ fn start_workers<W: Workload, D: Design>(
                 // A CPU that was taken away meanwhile: the worker runs wherever it may.
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
-            shared.engine.own::<D::Latch>();
+            topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
+            shared.engine.own();
             match Worker::new(shared, index, workload, inheritance) {
                 Ok(worker) => worker.run(),
                 Err(fault) => panic!("{fault}"),

@@ -28,7 +28,10 @@ pub(crate) struct Shared<W, D: Design> {
 pub(crate) enum Order<W> {
     Link(Link, Peer),
     /// Start this many clients, each with its own stream of requests.
-    Drive { clients: usize, seed: u64 },
+    Drive {
+        clients: usize,
+        seed: u64,
+    },
     /// End the clients; tell when nothing of theirs is in flight.
     Halt(Sender<()>),
     /// Tell when no part of a distributed transaction is left here.
@@ -38,7 +41,10 @@ pub(crate) enum Order<W> {
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
     /// A message for a transaction that this worker looks after, received by another.
-    Message { from: InstanceId, message: Message },
+    Message {
+        from: InstanceId,
+        message: Message,
+    },
     Stop,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::connector::Wanted;
 use crate::home::client;
-use crate::links::{Broken, Links, Peer};
+use crate::links::{Ask, Broken, Links, Peer};
 use crate::load;
 use crate::local::{Home, Local};
 use crate::participant::{Job, Session};
@@ -19,8 +19,9 @@ use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::Duration;
 use store::{NoteId, Txn};
-use twophase::{CommitNote, Coordinator, Event, Message, Participant};
-use txn::Workload;
+use twophase::coordinator::{Coordinator, Event, Phase};
+use twophase::{CommitNote, Message, Participant};
+use txn::{Clients, Workload};
 use wire::Frame;
 
 /// How often machines that wait for news are reminded, and how old their last news must be.
@@ -30,6 +31,10 @@ const QUIET_NS: u64 = 100_000_000;
 const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Messages taken from one link before the others have their turn.
 const BUDGET: usize = 32;
+/// Turns of the tasks before the worker looks around.
+const TURNS: usize = 8;
+/// A busy worker looks at its sockets no more often than this: each look is a system call of some 300 ns.
+const ASK_NS: u64 = 4_000;
 
 /// What restart left for this worker.
 #[derive(Default)]
@@ -44,6 +49,7 @@ pub(crate) struct Worker<W: Workload, D: Design> {
     halts: Vec<Sender<()>>,
     settles: Vec<Sender<()>>,
     next_tick_ns: u64,
+    next_ask_ns: u64,
     window_ns: u64,
     stop: bool,
     broken: Vec<Broken>,
@@ -85,6 +91,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             halts: Vec::new(),
             settles: Vec::new(),
             next_tick_ns: now,
+            next_ask_ns: now,
             window_ns: now,
             stop: false,
             broken: Vec::new(),
@@ -118,8 +125,12 @@ impl<W: Workload, D: Design> Worker<W, D> {
         let mut idle_since = None;
         while !self.stop {
             let now = world::now_ns();
-            let mut busy = self.local.executor.turn(now) > 0;
-            busy |= self.receive();
+            let mut busy = self.turns(now);
+            let ask = if busy && now < self.next_ask_ns { Ask::Rings } else { Ask::All };
+            if ask == Ask::All {
+                self.next_ask_ns = now + ASK_NS;
+            }
+            busy |= self.receive(ask);
             busy |= self.local.poll_acks();
             busy |= self.take_orders();
             if now >= self.next_tick_ns {
@@ -140,6 +151,19 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.local.links.clear();
     }
 
+    /// Polls tasks until none is ready, something has come in, or it is time to look around.
+    fn turns(&self, now: u64) -> bool {
+        for done in 0..TURNS {
+            if self.local.executor.turn(now) == 0 {
+                return done > 0;
+            }
+            if self.local.links.ring_ready() {
+                break;
+            }
+        }
+        true
+    }
+
     fn park(&self, now: u64) {
         let local = &self.local;
         let until = local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
@@ -148,12 +172,13 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.parker.park(Some(timeout), || inbox.is_empty() && !local.executor.has_ready());
     }
 
-    fn receive(&mut self) -> bool {
+    fn receive(&mut self, ask: Ask) -> bool {
         let local = &self.local;
         let mut nonsense = Vec::new();
         let mut messages = Vec::new();
         let mut broken = std::mem::take(&mut self.broken);
         let any = local.links.poll(
+            ask,
             BUDGET,
             |link, peer, bytes| match Frame::decode(bytes) {
                 Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
@@ -169,7 +194,8 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 }
                 // These may be answered on a link, so they wait until no link is borrowed.
                 Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
-                Ok(Frame::Done { .. }) | Err(_) => nonsense.push(link),
+                Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
+                Err(_) => nonsense.push(link),
             },
             &mut broken,
         );
@@ -238,10 +264,8 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.next_tick_ns = now + TICK_NS;
         self.local.ask_homes(QUIET_NS);
         self.local.feed_homes(|home| match home.machine.phase() {
-            twophase::Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
-            twophase::Phase::Running | twophase::Phase::Voting
-                if now.saturating_sub(home.since_ns) >= GIVE_UP_NS =>
-            {
+            Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
+            Phase::Running | Phase::Voting if now.saturating_sub(home.since_ns) >= GIVE_UP_NS => {
                 Some(Event::Timeout)
             }
             _ => None,
@@ -275,7 +299,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             Order::Measure(reply) => drop(reply.send(self.measure())),
             Order::Reconfigure(workload, done) => {
                 local.reconfigure(workload);
-                drop(done.send(()));
+                let _ = done.send(());
             }
             Order::Load(plan, done) => {
                 let task = Rc::clone(local);
@@ -296,12 +320,16 @@ impl<W: Workload, D: Design> Worker<W, D> {
     fn drive(&self, clients: usize, seed: u64) {
         let local = &self.local;
         local.halting.set(false);
-        let sites = local.shared.config.placement.sites_of(local.me());
-        for client_number in 0..clients {
-            let stream = seed
-                ^ (u64::from(local.me().0) << 48)
-                ^ ((local.worker as u64) << 32)
-                ^ ((client_number as u64) << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let placement = &local.shared.config.placement;
+        let sites = match local.workload.borrow().clients() {
+            Clients::Bound => placement.sites_of(local.me()),
+            Clients::Routed => 0..placement.sites(),
+        };
+        for number in 0..clients {
+            // Streams differ in their low 24 bits: workloads number their requests by these.
+            let origin =
+                u64::from(local.me().0) << 16 | (local.worker as u64 & 0xff) << 8 | (number as u64 & 0xff);
+            let stream = (seed << 24) | (origin & 0xff_ffff);
             let requests = local.workload().generator(stream, sites.clone());
             if !local.executor.spawn(client(Rc::clone(local), requests)) {
                 break;
@@ -314,10 +342,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
     fn report(&mut self) {
         let local = &self.local;
         if !self.halts.is_empty() && local.clients.get() == 0 {
-            self.halts.drain(..).for_each(|done| drop(done.send(())));
+            self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {
-            self.settles.drain(..).for_each(|done| drop(done.send(())));
+            self.settles.drain(..).for_each(|done| _ = done.send(()));
         }
     }
 

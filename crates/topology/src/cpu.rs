@@ -42,6 +42,21 @@ pub fn cpu_list(cpus: &[CpuId]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
+/// Reads such a list; `None` when it is malformed or names a number no machine has.
+pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<CpuId>> {
+    const MOST: u32 = 1 << 16;
+    let mut cpus = Vec::new();
+    for run in text.trim().split(',').filter(|run| !run.is_empty()) {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= MOST || first > last {
+            return None;
+        }
+        cpus.extend((first..=last).map(CpuId));
+    }
+    Some(cpus)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +66,13 @@ mod tests {
         let cpus = [9, 0, 1, 2, 7, 2].map(CpuId);
         assert_eq!(cpu_list(&cpus), "0-2,7,9");
         assert_eq!(cpu_list(&[]), "");
+    }
+
+    #[test]
+    fn lists_read_back_and_nonsense_does_not() {
+        let cpus = parse_cpu_list("0-2,7,96-97\n").unwrap();
+        assert_eq!(cpu_list(&cpus), "0-2,7,96-97");
+        assert_eq!(parse_cpu_list("\n"), Some(Vec::new()));
+        assert!(["x", "3-1", "0-4000000000"].iter().all(|text| parse_cpu_list(text).is_none()));
     }
 }

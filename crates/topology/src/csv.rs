@@ -6,9 +6,7 @@
 
 use crate::cpu::CpuId;
 use crate::latency::LatencyMatrix;
-
-/// The most CPUs a file may name: bounds what a wrong file can make us allocate (64 MiB of latencies).
-pub(crate) const MOST_CPUS: usize = 4096;
+use crate::tables::MOST_CPUS;
 
 /// Latencies above this (10 ms) are not of one machine.
 const MOST_NS: f64 = 1e7;

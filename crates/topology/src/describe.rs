@@ -1,7 +1,7 @@
 //! `--machine M`: from what was typed to a machine.
 //!
-//! `live` is the machine under the process; a path is a file, XML or CSV by its content; anything with a colon is an
-//! hwloc synthetic string. A path that exists wins over the synthetic reading.
+//! `live` is the machine under the process; a path is a file, XML or CSV by its content; anything else with a
+//! colon is an hwloc synthetic string.
 
 use std::fs;
 use std::io::Read;
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use crate::cluster::{LevelKind, find_levels};
 use crate::cpu::CpuId;
-use crate::csv::{MOST_CPUS, parse_latencies};
+use crate::csv::parse_latencies;
 use crate::error::MachineError;
-use crate::hw;
 use crate::latency::LatencyMatrix;
 use crate::machine::{L3Group, Machine, Pu, Source};
+use crate::{synthetic, sysfs, xml};
 
 /// No description of a real machine comes near this; a larger file is a mistake (a disk image, a core dump).
 const MOST_BYTES: u64 = 64 << 20;
@@ -26,9 +26,9 @@ const EXPECTED_SYNTHETIC: &str =
     "hwloc's synthetic form, outermost first, such as \"package:2 l3:2 core:4 pu:2\"";
 
 impl Machine {
-    /// The machine under this process. Errors when hwloc cannot read it.
+    /// The machine under this process. Errors when not a single CPU can be found.
     pub fn live() -> Result<Machine, MachineError> {
-        hw::live()
+        sysfs::live()
     }
 
     /// The machine that `argument` names: `live`, a file, or a synthetic string. Errors are one line each and name
@@ -42,10 +42,10 @@ impl Machine {
         if path.exists() {
             return from_file(argument, path);
         }
-        let looks_like_path = argument.contains('/') || path.extension().is_some();
-        if argument.contains(':') && !looks_like_path {
+        if argument.contains(':') && !argument.contains('/') {
             return from_synthetic(argument);
         }
+        let looks_like_path = argument.contains('/') || path.extension().is_some();
         let problem = if looks_like_path { "no such file" } else { "not a machine" };
         Err(described(argument, problem.to_owned(), EXPECTED, "correct --machine"))
     }
@@ -82,10 +82,9 @@ fn from_file(argument: &str, path: &Path) -> Result<Machine, MachineError> {
     let text = read_bounded(path)
         .map_err(|problem| described(argument, problem, EXPECTED, "name a readable text file"))?;
     if text.trim_start().starts_with('<') {
-        return hw::from_xml(&text, argument).ok_or_else(|| {
-            let advice = "write the file again with lstopo on the machine itself";
-            described(argument, "hwloc rejects this XML".to_owned(), EXPECTED_XML, advice)
-        });
+        let advice = "write the file again with lstopo on the machine itself";
+        return xml::from_xml(&text, argument)
+            .map_err(|problem| described(argument, problem, EXPECTED_XML, advice));
     }
     let matrix = parse_latencies(&text)
         .map_err(|problem| described(argument, problem, EXPECTED_CSV, "correct that line of the file"))?;
@@ -108,44 +107,5 @@ fn read_bounded(path: &Path) -> Result<String, String> {
 
 fn from_synthetic(argument: &str) -> Result<Machine, MachineError> {
     let fail = |problem: String| described(argument, problem, EXPECTED_SYNTHETIC, "correct --machine");
-    let leaves = synthetic_leaves(argument).map_err(fail)?;
-    if leaves > MOST_CPUS {
-        return Err(fail(format!("describes {leaves} CPUs, more than {MOST_CPUS}")));
-    }
-    // hwloc wants CPUs at the end; who names only cores means one each.
-    let with_pus = || hw::from_synthetic(&format!("{argument} pu:1"));
-    let mut machine = hw::from_synthetic(argument)
-        .or_else(with_pus)
-        .ok_or_else(|| fail("hwloc rejects this description".to_owned()))?;
-    machine.source = Source::Synthetic(argument.to_owned());
-    machine.model = argument.to_owned();
-    Ok(machine)
-}
-
-/// The product of the counts, to refuse a machine of millions of CPUs before hwloc builds it. Memory attached in
-/// brackets, attributes in parentheses, do not multiply.
-fn synthetic_leaves(text: &str) -> Result<usize, String> {
-    let mut leaves = 1_usize;
-    for level in strip_nested(text).split_whitespace() {
-        let count = level.rsplit(':').next().unwrap_or(level);
-        let count: usize = count.parse().map_err(|_| format!("{level:?} is not TYPE:COUNT"))?;
-        if count == 0 {
-            return Err(format!("{level:?} counts to zero"));
-        }
-        leaves = leaves.saturating_mul(count);
-    }
-    Ok(leaves)
-}
-
-fn strip_nested(text: &str) -> String {
-    let mut depth = 0_i32;
-    let kept = text.chars().filter(|c| {
-        match c {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth -= 1,
-            _ => return depth == 0,
-        }
-        false
-    });
-    kept.collect()
+    synthetic::from_synthetic(argument).map_err(fail)
 }

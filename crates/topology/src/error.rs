@@ -22,13 +22,11 @@ pub enum MachineError {
     },
     /// The machine under this process could not be discovered.
     #[error(
-        "machine \"live\": {problem}; expected hwloc to find at least one CPU; {advice}, or describe the machine with --machine FILE"
+        "machine \"live\": {problem}; expected /sys/devices/system/cpu or an affinity mask to name a CPU; mount /sys or describe the machine with --machine FILE"
     )]
     Live {
         /// What went wrong.
         problem: String,
-        /// What to do.
-        advice: &'static str,
     },
 }
 

@@ -20,7 +20,10 @@ mod machine;
 mod cgroup;
 mod csv;
 mod describe;
-mod hw;
+mod synthetic;
+mod sysfs;
+mod tables;
+mod xml;
 
 mod bind;
 mod placement;

@@ -45,7 +45,7 @@ impl ProbeSpec {
     pub const QUICK: ProbeSpec =
         ProbeSpec { round_trips: 500, samples: 15, limit: Duration::from_millis(50) };
 
-    /// For the matrix: 300,000 round trips a pair at most, some 10 to 100 ms.
+    /// For the matrix: 200,000 round trips a pair at most, 10 to 100 ms.
     pub const THOROUGH: ProbeSpec =
         ProbeSpec { round_trips: 2_000, samples: 100, limit: Duration::from_millis(500) };
 }

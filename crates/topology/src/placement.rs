@@ -133,7 +133,7 @@ fn check(machine: &Machine, instances: usize, workers: usize) -> Result<(), Plac
     match () {
         () if instances == 0 => Err(PlacementError::Zero { what: "islands" }),
         () if workers == 0 => Err(PlacementError::Zero { what: "workers" }),
-        () if cpus == 0 => Err(PlacementError::NoCpu),
+        () if cpus == 0 || machine.allowed_islands().is_empty() => Err(PlacementError::NoCpu),
         () if workers > most => Err(PlacementError::TooManyWorkers { workers, most, cpus }),
         () if instances > workers => Err(PlacementError::MoreInstancesThanWorkers { instances, workers }),
         () => Ok(()),

@@ -42,7 +42,13 @@ pub enum Ride {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Frame<'a> {
     /// Run these steps (a [`Batch`] of step id and arguments) as part of `gtid`.
-    Steps { call: u32, gtid: Gtid, ride: Ride, #[serde(borrow)] steps: &'a [u8] },
+    Steps {
+        call: u32,
+        gtid: Gtid,
+        ride: Ride,
+        #[serde(borrow)]
+        steps: &'a [u8],
+    },
     /// Their outputs in the order of the steps, or why the participant has rolled back. The vote, if the prepare
     /// request rode along.
     StepsDone {
@@ -55,14 +61,25 @@ pub enum Frame<'a> {
     /// From the commit protocol.
     TwoPhase(Message),
     /// A client's request (an encoded `Workload::Request`).
-    Submit { call: u64, #[serde(borrow)] request: &'a [u8] },
+    Submit {
+        call: u64,
+        #[serde(borrow)]
+        request: &'a [u8],
+    },
     /// Its reply (an encoded `Workload::Reply`, empty after an abort).
-    Done { call: u64, outcome: Result<(), Abort>, #[serde(borrow)] reply: &'a [u8] },
+    Done {
+        call: u64,
+        outcome: Result<(), Abort>,
+        #[serde(borrow)]
+        reply: &'a [u8],
+    },
 }
 
 /// Bytes that are no frame of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a message of {0} bytes is not a frame of protocol version {VERSION}; is the peer of another version?")]
+#[error(
+    "a message of {0} bytes is not a frame of protocol version {VERSION}; is the peer of another version?"
+)]
 pub struct Malformed(pub usize);
 
 impl<'a> Frame<'a> {

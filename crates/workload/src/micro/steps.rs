@@ -2,7 +2,7 @@
 
 use super::{COUNTER, Ids, MICRO, key};
 use serde::{Deserialize, Serialize};
-use txn::step::{Route, Step, StepId};
+use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access};
 
 /// Gives the sum of the counters.
@@ -26,6 +26,7 @@ fn route(ids: &Ids) -> Route {
 
 impl Step for ReadRows {
     const ID: StepId = 1;
+    const EFFECT: Effect = Effect::Reads;
     type Output = i64;
 
     fn route(&self) -> Route {
