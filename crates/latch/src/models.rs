@@ -2,12 +2,8 @@
 //! of the crate are compiled a second time here against loom's atomics, so what is explored is what runs.
 
 mod sync {
-    pub(crate) use loom::hint::spin_loop;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(crate) use loom::thread::yield_now;
-    pub(crate) fn nap_us(_: u64) {
-        yield_now();
-    }
 }
 /// A waiter of the model yields at once: loom then runs the others until something changed.
 mod backoff {
@@ -27,10 +23,10 @@ mod backoff {
         }
     }
 }
-#[allow(dead_code)]
+#[allow(dead_code, clippy::duplicate_mod)]
 #[path = "page_latch.rs"]
 mod page_latch;
-#[allow(dead_code)]
+#[allow(dead_code, clippy::duplicate_mod)]
 #[path = "spin.rs"]
 mod spin;
 
