@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::{File, Files, Open};
 
-/// A file that will be the next segment: long enough, and in `Sync` mode all written, so that syncing it later
-/// changes no metadata.
+/// A file that will be the next segment: all written once, so that syncing it later changes no metadata.
 const SPARE: &str = "spare-segment";
 /// The ring of async mode, shared with the kernel.
 pub(crate) const RING: &str = "ring";
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Who may do what: the flusher begins segments; anyone drops old ones or takes the list. Dropping keeps the last.
 pub(crate) struct LogFiles {
@@ -66,13 +65,11 @@ impl LogFiles {
         let bytes = HEADER + self.options.segment_bytes;
         let file = self.files.open(&self.dir.join(SPARE), Open::Create)?;
         file.allocate(bytes)?;
-        if self.options.durability == Durability::Sync {
-            for at in (0..bytes).step_by(ZEROS.len()) {
-                let n = (bytes - at).min(ZEROS.len() as u64) as usize;
-                file.write_all_at(&ZEROS[..n], at)?;
-            }
-            file.sync()?;
+        for at in (0..bytes).step_by(ZEROS.len()) {
+            let n = (bytes - at).min(ZEROS.len() as u64) as usize;
+            file.write_all_at(&ZEROS[..n], at)?;
         }
+        file.sync()?;
         Ok(file)
     }
 
@@ -91,8 +88,9 @@ impl LogFiles {
 
     /// As [`LogFiles::begin`], with the first frames.
     pub fn begin_with(&self, start: u64, life: u64, frames: &[u8]) -> Result<Segment, LogFault> {
-        let spare = lock(&self.spare).take();
-        let file = spare.map_or_else(|| self.make_spare(), Ok)?;
+        // Held to the end: a second spare must not be begun under the name that this one still has.
+        let mut spare = lock(&self.spare);
+        let file = spare.take().map_or_else(|| self.make_spare(), Ok)?;
         let mut segments = lock(&self.segments);
         segments.retain(|s| s.start < start);
         let previous = segments.last().map_or(0, |s| s.start);

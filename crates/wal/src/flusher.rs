@@ -25,7 +25,12 @@ impl Flusher {
     pub fn start(shared: Arc<Shared>, files: Arc<LogFiles>, current: Segment) -> Result<Flusher, LogFault> {
         let stop = Arc::new(AtomicBool::new(false));
         let work = Work { shared, files, current, spare: None, stop: stop.clone() };
-        let handle = std::thread::Builder::new().name("log-flusher".into()).spawn(move || work.run())?;
+        let guard = Guard(work.shared.clone());
+        let run = move || {
+            let _guard = guard;
+            work.run();
+        };
+        let handle = std::thread::Builder::new().name("log-flusher".into()).spawn(run)?;
         Ok(Flusher { stop, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
@@ -50,6 +55,17 @@ impl Drop for Flusher {
         if let Some(handle) = self.handle.take() {
             // A flusher that panicked has told so on standard error; the log ends where it stopped.
             let _ = handle.join();
+        }
+    }
+}
+
+/// Poisons the log when the flusher panics: nobody may wait for it any more.
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(std::io::Error::other("the log's flusher thread panicked").into());
         }
     }
 }

@@ -33,6 +33,10 @@ pub(crate) fn recover(
     files.create_dir_all(dir)?;
     let segments = segments(&*files, dir)?;
     let start = segments.last().map_or(Ok(FIRST_LSN), end_of)?;
+    if let Some(last) = segments.last() {
+        // A process that died may have left its last writes with the kernel only.
+        last.file.sync()?;
+    }
     let ring = segments.last().map_or(Ok(Vec::new()), |last| ring_rest(&*files, dir, last, start))?;
     let life = world::entropy() | 1;
     let log_files = Arc::new(LogFiles::new(files, dir, options, segments));

@@ -10,11 +10,13 @@ mod clock;
 mod files;
 mod memory;
 mod real;
+mod watched;
 
 pub use clock::{entropy, now_ns, wall_ns};
 pub use files::{File, Files, FolderLock, Open, SharedMemory};
 pub use memory::memory;
 pub use real::real;
+pub use watched::{Deed, Verdict, watched};
 
 #[cfg(test)]
 mod tests;
