@@ -89,7 +89,7 @@ fn records_come_back_in_order_over_segments_and_openings() {
 fn compensation_records_keep_where_to_undo_next() {
     let files = memory();
     let header = RecordHeader { kind: 3, flags: CLR, txn: TxnId(1), prev: Lsn(5), undo_next: Lsn(4) };
-    drop(open(&files).map(|log| log.append(&header, &[b"x"])).unwrap());
+    open(&files).unwrap().append(&header, &[b"x"]);
     let log = open(&files).unwrap();
     let (_, found, body) = log.read_from(Lsn(0)).next().unwrap().unwrap();
     assert_eq!((found, &body[..]), (header, &b"x"[..]));
@@ -145,10 +145,10 @@ fn frames_behind_a_torn_one_never_come_back() {
     let name = segments(&files).pop().unwrap();
     let start = spans[0].start.0;
     poke(&files, &name, HEADER + spans[4].start.0 - start, &[0; 24]);
-    for kept in 4..8 {
+    for (kept, span) in spans.iter().enumerate().skip(4) {
         let log = open(&files).unwrap();
         assert_eq!(numbers(&log).unwrap().len(), kept, "a dead record came back");
-        assert_eq!(add(&log, 5), spans[kept]);
+        assert_eq!(add(&log, 5), *span);
     }
 }
 
@@ -339,7 +339,7 @@ fn a_failed_write_or_sync_poisons_the_log_for_ever() {
             assert!(matches!(&error, LogFault::Io(e) if e.kind() == ErrorKind::StorageFull), "{error}");
             broken.store(false, Ordering::SeqCst);
             // Far more than the ring holds: nobody may wait for room that never comes.
-            let later = (0..1000).map(|n| add(&log, n)).last().unwrap();
+            let later = (0..1000).fold(bad, |_, n| add(&log, n));
             assert!(log.wait_durable(later.end).is_err() && log.wait_stable(bad.end).is_err());
             let mut cx = Context::from_waker(Waker::noop());
             assert!(matches!(log.poll_durable(later.end, &mut cx), Poll::Ready(Err(_))));
