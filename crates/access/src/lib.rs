@@ -1,1 +1,34 @@
-//! (being built)
+//! The access methods: B+tree and heap, with their log records, redo and undo.
+//!
+//! A request enters with a page pool, a [`Journal`] to write the log through, and a latch policy as type parameter; it
+//! either succeeds, or is `Err(Stop)` and has changed nothing its caller could see: the caller loads the page it names
+//! and calls again. Nothing here waits for I/O, for a lock or for another transaction.
+//!
+//! What this room knows: page layouts, which pages an operation must latch and in which order, what to log.
+//! What it does not know: transactions, locks, schemas, what keys and rows mean, when anything is durable.
+//!
+//! - [`BTree`]: byte-string keys to short values, in order, with scans in both directions.
+//! - [`Heap`]: rows that keep their address.
+//! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
+//! - [`redo`], [`undo`]: a record done again, and taken back.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod heap;
+mod journal;
+mod page;
+mod record;
+mod redo;
+mod tree;
+mod undo;
+
+pub use heap::{Heap, HeapFlaw, HeapModify, HeapReport, HeapUpdate, InsertPages, MAX_ROW};
+pub use journal::Journal;
+pub use record::{Kind, PageUse, each_page};
+pub use redo::redo;
+pub use tree::{
+    BTree, Chunk, ChunkEnd, Direction, Expect, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
+    TreeReport,
+};
+pub use undo::undo;

@@ -38,6 +38,15 @@ pub enum PageFault {
     /// The file is not a data file of this version.
     #[error("{}: {what}", file.display())]
     File { file: PathBuf, what: String },
+    /// The page's checksum is right, but it is not the page that belongs there, or contradicts itself.
+    #[error("{page:?} is malformed: it is not what the pages that lead to it say; restore the database from a backup")]
+    Malformed { page: PageId },
+    /// The request's fault, not the page's: nothing was changed and nothing is wrong with the data.
+    #[error("{what} of {bytes} bytes: at most {most} fit")]
+    TooLong { what: &'static str, bytes: usize, most: usize },
+    /// A log record that does not fit the pages it is about.
+    #[error("a log record of kind {kind} {why}; restore the database from a backup")]
+    Record { kind: u8, why: &'static str },
     /// A page number beyond the pool's limit: the database was made with a larger `max_pages`, or a reference is
     /// corrupt.
     #[error("{page:?} is beyond the pool's limit of {max_pages} pages")]

@@ -1,0 +1,108 @@
+//! Reading and writing numbers in byte buffers whose content nobody vouches for.
+//!
+//! A page may be corrupt, or (once readers are optimistic) be changing under the reader; a log body comes from a
+//! file. So every offset that was itself read from the buffer is checked, and what does not fit is [`Garbled`]: a
+//! value, not a panic.
+
+use pages::PAGE_SIZE;
+
+/// A page as bytes.
+pub(crate) type Bytes = [u8; PAGE_SIZE];
+
+/// The bytes do not form what they should; whoever knows which page or record it is says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Garbled;
+
+#[inline]
+pub(crate) fn u16_at(bytes: &Bytes, at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+pub(crate) fn u32_at(bytes: &Bytes, at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline]
+pub(crate) fn put_u16(bytes: &mut Bytes, at: usize, v: usize) {
+    debug_assert!(v <= usize::from(u16::MAX));
+    bytes[at..at + 2].copy_from_slice(&(v as u16).to_le_bytes());
+}
+
+#[inline]
+pub(crate) fn put_u32(bytes: &mut Bytes, at: usize, v: u32) {
+    bytes[at..at + 4].copy_from_slice(&v.to_le_bytes());
+}
+
+/// Takes a log body or a packed image apart from the front.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], Garbled> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(Garbled)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Garbled> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Garbled)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Garbled> {
+        self.array::<1>().map(|[b]| b)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Garbled> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Garbled> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// A length as `u16`, then that many bytes.
+    pub(crate) fn sized(&mut self) -> Result<&'a [u8], Garbled> {
+        let n = self.u16()?;
+        self.take(usize::from(n))
+    }
+
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Appends a length as `u16` and the bytes: what [`Cursor::sized`] reads.
+pub(crate) fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
+    debug_assert!(bytes.len() <= usize::from(u16::MAX));
+    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Length of the longest common prefix.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let (a8, _) = a.as_chunks::<8>();
+    let (b8, _) = b.as_chunks::<8>();
+    let words = a8.iter().zip(b8).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[8 * words..], &b[8 * words..]);
+    8 * words + a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Length of the longest common suffix.
+#[inline]
+pub(crate) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
+    let (_, a8) = a.as_rchunks::<8>();
+    let (_, b8) = b.as_rchunks::<8>();
+    let words = a8.iter().rev().zip(b8.iter().rev()).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[..a.len() - 8 * words], &b[..b.len() - 8 * words]);
+    8 * words + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
+}

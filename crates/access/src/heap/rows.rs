@@ -1,0 +1,348 @@
+//! A heap page: rows that stay where their [`Rid`](base::Rid) says.
+//!
+//! ```text
+//! 0        pages' own header                                                        HEADER
+//! +0       slots u16 | heap u16 | dead u16 | free slots u16 | ordinal u32 | ghosts u16 | 0 u16
+//! SLOTS    slot 0 | slot 1 | ...            |      free      | rows, growing down            PAGE_SIZE
+//! slot     offset u16 (0: free; top bit: ghost) | length u16 | room u16
+//! ```
+//!
+//! `room >= length` is what the row holds reserved: a row that shrinks keeps its room, so that undoing the change
+//! always fits; a deleted row stays as a *ghost* with slot and bytes until it is purged after the commit. Slots
+//! at the end that become free are given up; others are used again by later inserts.
+//!
+//! Like the tree's nodes, changes are deterministic in the bytes found, and readers take any garbage.
+
+use crate::bytes::{Bytes, Garbled, put_u16, put_u32, u16_at, u32_at};
+use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
+
+const COUNT: usize = HEADER;
+const HEAP: usize = HEADER + 2;
+const DEAD: usize = HEADER + 4;
+const FREE_SLOTS: usize = HEADER + 6;
+const ORDINAL: usize = HEADER + 8;
+const GHOSTS: usize = HEADER + 12;
+const SLOTS: usize = HEADER + 16;
+const SLOT: usize = 6;
+const GHOST: u16 = 1 << 15;
+
+/// The longest row: what fits a page that holds nothing else.
+pub const MAX_ROW: usize = PAGE_SIZE - SLOTS - SLOT;
+
+/// Free-space classes: class `c` promises `c` KiB; [`EMPTY`] a page without rows.
+const CLASS_BYTES: usize = 1024;
+pub(super) const EMPTY: u8 = 8;
+
+/// The class a page must have to take a row of `len` bytes for certain.
+pub(super) fn class_needed(len: usize) -> u8 {
+    match (len + SLOT).div_ceil(CLASS_BYTES) {
+        class @ 0..8 => class as u8,
+        _ => EMPTY,
+    }
+}
+
+/// The class of a page just made.
+pub(super) const CLASS_OF_NEW: u8 = EMPTY;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    offset: u16,
+    length: u16,
+    room: u16,
+}
+
+impl Slot {
+    const FREE: Slot = Slot { offset: 0, length: 0, room: 0 };
+
+    pub(super) fn is_free(self) -> bool {
+        self.offset == 0
+    }
+
+    pub(super) fn is_ghost(self) -> bool {
+        self.offset & GHOST != 0
+    }
+
+    fn at(self) -> usize {
+        usize::from(self.offset & !GHOST)
+    }
+
+    pub(super) fn extent(self) -> std::ops::Range<usize> {
+        self.at()..self.at() + usize::from(self.room)
+    }
+}
+
+/// A heap page, to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a>(&'a Bytes);
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(bytes: &'a Bytes) -> Rows<'a> {
+        Rows(bytes)
+    }
+
+    /// Slots, free ones included.
+    #[inline]
+    pub(super) fn slots(self) -> u16 {
+        u16_at(self.0, COUNT)
+    }
+
+    fn heap(self) -> usize {
+        usize::from(u16_at(self.0, HEAP))
+    }
+
+    pub(super) fn dead(self) -> usize {
+        usize::from(u16_at(self.0, DEAD))
+    }
+
+    pub(super) fn free_slots(self) -> u16 {
+        u16_at(self.0, FREE_SLOTS)
+    }
+
+    pub(super) fn ghosts(self) -> u16 {
+        u16_at(self.0, GHOSTS)
+    }
+
+    /// Which page of its heap this is.
+    pub(super) fn ordinal(self) -> u32 {
+        u32_at(self.0, ORDINAL)
+    }
+
+    /// Bytes of content, live or dead.
+    pub(super) fn content(self) -> usize {
+        PAGE_SIZE.saturating_sub(self.heap())
+    }
+
+    /// The first byte behind the slots.
+    pub(super) fn slots_end(self) -> usize {
+        SLOTS + SLOT * usize::from(self.slots())
+    }
+
+    /// `Slot::FREE` beyond the last one.
+    #[inline]
+    pub(super) fn slot(self, i: u16) -> Result<Slot, Garbled> {
+        if i >= self.slots() {
+            return Ok(Slot::FREE);
+        }
+        let at = SLOTS + SLOT * usize::from(i);
+        let bytes = self.0.get(at..at + SLOT).ok_or(Garbled)?;
+        let half = |i: usize| u16::from_le_bytes([bytes[i], bytes[i + 1]]);
+        Ok(Slot { offset: half(0), length: half(2), room: half(4) })
+    }
+
+    #[inline]
+    fn bytes_of(self, slot: Slot) -> Result<&'a [u8], Garbled> {
+        self.0.get(slot.at()..slot.at() + usize::from(slot.length)).ok_or(Garbled)
+    }
+
+    /// The row in slot `i`; `None` if the slot is free or holds a ghost.
+    #[inline]
+    pub(super) fn row(self, i: u16) -> Result<Option<&'a [u8]>, Garbled> {
+        let slot = self.slot(i)?;
+        if slot.is_free() || slot.is_ghost() {
+            return Ok(None);
+        }
+        self.bytes_of(slot).map(Some)
+    }
+
+    /// Bytes that a new row and its slot may take.
+    fn free(self) -> usize {
+        let reuse = if self.free_slots() > 0 { SLOT } else { 0 };
+        let taken = SLOTS + SLOT * usize::from(self.slots()) + self.content();
+        (PAGE_SIZE + self.dead() + reuse).saturating_sub(taken)
+    }
+
+    /// Whether a new row of `len` bytes fits.
+    pub(super) fn fits(self, len: usize) -> bool {
+        len + SLOT <= self.free()
+    }
+
+    /// Whether the row in slot `i` can become `len` bytes long and stay in this page.
+    pub(super) fn fits_grown(self, i: u16, len: usize) -> Result<bool, Garbled> {
+        let room = usize::from(self.slot(i)?.room);
+        let reuse = if self.free_slots() > 0 { SLOT } else { 0 };
+        Ok(len <= room || len <= (self.free() + room).saturating_sub(reuse))
+    }
+
+    /// The free-space class, as the directory notes it.
+    pub(super) fn class(self) -> u8 {
+        match self.slots() {
+            0 => EMPTY,
+            _ => (self.free() / CLASS_BYTES).min(usize::from(EMPTY) - 1) as u8,
+        }
+    }
+
+    /// The slot the next insert uses.
+    pub(super) fn next_slot(self) -> Result<u16, Garbled> {
+        if self.free_slots() == 0 {
+            return Ok(self.slots());
+        }
+        for i in 0..self.slots() {
+            if self.slot(i)?.is_free() {
+                return Ok(i);
+            }
+        }
+        Err(Garbled)
+    }
+}
+
+/// A heap page, to be changed.
+pub(crate) struct RowsMut<'a>(&'a mut Bytes);
+
+impl<'a> RowsMut<'a> {
+    pub(crate) fn new(bytes: &'a mut Bytes) -> RowsMut<'a> {
+        RowsMut(bytes)
+    }
+
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows(self.0)
+    }
+
+    pub(crate) fn format(&mut self, ordinal: u32) {
+        self.0[HEADER..].fill(0);
+        put_u16(self.0, HEAP, PAGE_SIZE);
+        put_u32(self.0, ORDINAL, ordinal);
+    }
+
+    fn put_slot(&mut self, i: u16, slot: Slot) {
+        let at = SLOTS + SLOT * usize::from(i);
+        self.0[at..at + 2].copy_from_slice(&slot.offset.to_le_bytes());
+        self.0[at + 2..at + 4].copy_from_slice(&slot.length.to_le_bytes());
+        self.0[at + 4..at + 6].copy_from_slice(&slot.room.to_le_bytes());
+    }
+
+    fn count_up(&mut self, field: usize, by: isize) -> Result<(), Garbled> {
+        let now = usize::from(u16_at(self.0, field)).checked_add_signed(by).ok_or(Garbled)?;
+        put_u16(self.0, field, now.min(PAGE_SIZE));
+        Ok(())
+    }
+
+    /// Takes `len` bytes of content space, with `slots` slots in the page; compacts if they are scattered.
+    fn reserve(&mut self, len: usize, slots: u16) -> Result<usize, Garbled> {
+        let floor = SLOTS + SLOT * usize::from(slots);
+        if self.rows().heap() < floor + len || self.rows().heap() > PAGE_SIZE {
+            self.compact()?;
+        }
+        let at = self.rows().heap().checked_sub(len).filter(|at| *at >= floor).ok_or(Garbled)?;
+        put_u16(self.0, HEAP, at);
+        Ok(at)
+    }
+
+    /// Puts a row into slot `i`, which must be free.
+    pub(crate) fn insert(&mut self, i: u16, row: &[u8]) -> Result<(), Garbled> {
+        let slots = self.rows().slots();
+        if i > slots || !self.rows().slot(i)?.is_free() || row.len() > MAX_ROW {
+            return Err(Garbled);
+        }
+        let at = self.reserve(row.len(), slots.max(i + 1))?;
+        self.0[at..at + row.len()].copy_from_slice(row);
+        match i == slots {
+            true => put_u16(self.0, COUNT, usize::from(slots) + 1),
+            false => self.count_up(FREE_SLOTS, -1)?,
+        }
+        self.put_slot(i, Slot { offset: at as u16, length: row.len() as u16, room: row.len() as u16 });
+        Ok(())
+    }
+
+    /// Frees slot `i`, row or ghost.
+    pub(crate) fn remove(&mut self, i: u16) -> Result<(), Garbled> {
+        let slot = self.taken(i)?;
+        if slot.is_ghost() {
+            self.count_up(GHOSTS, -1)?;
+        }
+        self.count_up(DEAD, slot.room as isize)?;
+        self.put_slot(i, Slot::FREE);
+        self.count_up(FREE_SLOTS, 1)?;
+        while let Some(last) = self.rows().slots().checked_sub(1)
+            && self.rows().slot(last)?.is_free()
+        {
+            put_u16(self.0, COUNT, last.into());
+            self.count_up(FREE_SLOTS, -1)?;
+        }
+        Ok(())
+    }
+
+    fn taken(&self, i: u16) -> Result<Slot, Garbled> {
+        let slot = self.rows().slot(i)?;
+        if slot.is_free() { Err(Garbled) } else { Ok(slot) }
+    }
+
+    /// A row becomes a ghost.
+    pub(crate) fn bury(&mut self, i: u16) -> Result<(), Garbled> {
+        let slot = self.taken(i)?;
+        if slot.is_ghost() {
+            return Err(Garbled);
+        }
+        self.count_up(GHOSTS, 1)?;
+        self.put_slot(i, Slot { offset: slot.offset | GHOST, ..slot });
+        Ok(())
+    }
+
+    /// A ghost becomes a row.
+    pub(crate) fn restore(&mut self, i: u16) -> Result<(), Garbled> {
+        let slot = self.taken(i)?;
+        if !slot.is_ghost() {
+            return Err(Garbled);
+        }
+        self.count_up(GHOSTS, -1)?;
+        self.put_slot(i, Slot { offset: slot.offset & !GHOST, ..slot });
+        Ok(())
+    }
+
+    /// Replaces `old` bytes of row `i` from `at` on by `new`.
+    pub(crate) fn splice(&mut self, i: u16, at: usize, old: usize, new: &[u8]) -> Result<(), Garbled> {
+        let slot = self.taken(i)?;
+        let length = usize::from(slot.length);
+        let tail = at.checked_add(old).filter(|end| *end <= length).ok_or(Garbled)?;
+        if old == new.len() {
+            let from = slot.at() + at;
+            self.0.get_mut(from..from + new.len()).ok_or(Garbled)?.copy_from_slice(new);
+            return Ok(());
+        }
+        let row = self.rows().bytes_of(slot)?;
+        let row = [&row[..at], new, &row[tail..]].concat();
+        self.resize(i, slot, &row)
+    }
+
+    fn resize(&mut self, i: u16, slot: Slot, row: &[u8]) -> Result<(), Garbled> {
+        if row.len() > MAX_ROW {
+            return Err(Garbled);
+        }
+        let ghost = slot.offset & GHOST;
+        let mut next = Slot { length: row.len() as u16, ..slot };
+        if row.len() > usize::from(slot.room) {
+            if !self.rows().fits_grown(i, row.len())? {
+                return Err(Garbled);
+            }
+            self.count_up(DEAD, slot.room as isize)?;
+            self.put_slot(i, Slot { length: 0, room: 0, ..slot });
+            let at = self.reserve(row.len(), self.rows().slots())?;
+            next = Slot { offset: at as u16 | ghost, room: row.len() as u16, ..next };
+        }
+        let at = next.at();
+        self.0.get_mut(at..at + row.len()).ok_or(Garbled)?.copy_from_slice(row);
+        self.put_slot(i, next);
+        Ok(())
+    }
+
+    /// Gathers the free space into one run. Slots stay.
+    fn compact(&mut self) -> Result<(), Garbled> {
+        let old = Box::new(*self.0);
+        let rows = Rows(&old);
+        let floor = SLOTS + SLOT * usize::from(rows.slots());
+        let mut heap = PAGE_SIZE;
+        self.0.get_mut(floor..).ok_or(Garbled)?.fill(0);
+        for i in 0..rows.slots() {
+            let slot = rows.slot(i)?;
+            if slot.is_free() {
+                continue;
+            }
+            let bytes = old.get(slot.extent()).ok_or(Garbled)?;
+            heap = heap.checked_sub(bytes.len()).filter(|at| *at >= floor).ok_or(Garbled)?;
+            self.0[heap..heap + bytes.len()].copy_from_slice(bytes);
+            self.put_slot(i, Slot { offset: heap as u16 | slot.offset & GHOST, ..slot });
+        }
+        put_u16(self.0, HEAP, heap);
+        put_u16(self.0, DEAD, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! How an operation writes the log without knowing what a transaction is.
+
+use base::Lsn;
+
+/// Implemented by `store`'s transaction (and by its rollback, where the same operations write compensation
+/// records). Kinds and bodies are this crate's own, see [`Kind`](crate::Kind); the journal keeps them as they are.
+///
+/// Called with the latches of all changed pages held, so an implementation must not touch pages and must not wait
+/// for anything but room in the log buffer. The lsn returned becomes the pages' lsn: it is the record's **end**, so
+/// that a page may be written out once the log is durable up to its lsn, and [`redo`](crate::redo) must be
+/// given the same value.
+pub trait Journal {
+    /// A record with redo and undo, on behalf of the transaction; a compensation record (redo only) when the
+    /// journal belongs to a rollback.
+    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn;
+
+    /// A redo-only record that stays whatever becomes of the transaction: structure modifications, free space.
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn;
+
+    /// Which worker runs this: spreads heap inserts over pages. A hint, any number serves.
+    fn worker(&self) -> usize;
+}

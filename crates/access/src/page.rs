@@ -1,0 +1,80 @@
+//! This crate's view of a page: which kind it is, whose it is, and how a bad one is reported.
+
+use crate::bytes::Bytes;
+use base::{PageId, TableId};
+use latch::LatchPolicy;
+use pages::{Page, PageFault, PageMut, PageRef, Pool, Stop};
+use std::sync::Arc;
+
+pub(crate) const KIND_NODE: u8 = 1;
+pub(crate) const KIND_HEAP_ROOT: u8 = 2;
+pub(crate) const KIND_DIRECTORY: u8 = 3;
+pub(crate) const KIND_ROWS: u8 = 4;
+
+/// The layouts of nodes, heap pages and directories in this version.
+pub(crate) const FORMAT: u8 = 1;
+
+/// A page held in either way, for its number.
+pub(crate) trait Held {
+    fn page_id(&self) -> PageId;
+}
+
+impl<L: LatchPolicy> Held for PageRef<'_, L> {
+    fn page_id(&self) -> PageId {
+        PageRef::page_id(self)
+    }
+}
+
+impl<L: LatchPolicy> Held for PageMut<'_, L> {
+    fn page_id(&self) -> PageId {
+        PageMut::page_id(self)
+    }
+}
+
+/// Whether the page is of this kind and belongs to `owner`.
+#[inline]
+pub(crate) fn is(page: &Page, kind: u8, owner: TableId) -> bool {
+    page.kind() == kind && page.owner() == u32::from(owner.0) && page.format() == FORMAT
+}
+
+/// Names a page given new content.
+pub(crate) fn name(page: &mut Page, kind: u8, owner: TableId) {
+    page.set_kind(kind);
+    page.set_format(FORMAT);
+    page.set_flags(0);
+    page.set_owner(u32::from(owner.0));
+}
+
+/// What a page says of itself contradicts the place it was found at or its own bytes.
+#[cold]
+pub(crate) fn corrupt(page: &impl Held) -> Stop {
+    malformed(page.page_id())
+}
+
+#[cold]
+pub(crate) fn malformed(page: PageId) -> Stop {
+    Stop::Fault(Arc::new(PageFault::Malformed { page }))
+}
+
+#[cold]
+pub(crate) fn too_long(what: &'static str, bytes: usize, most: usize) -> Stop {
+    Stop::Fault(Arc::new(PageFault::TooLong { what, bytes, most }))
+}
+
+/// A log record that cannot be replayed or undone.
+#[cold]
+pub(crate) fn bad_record(kind: u8, why: &'static str) -> Stop {
+    Stop::Fault(Arc::new(PageFault::Record { kind, why }))
+}
+
+/// A page nobody uses, latched and zeroed.
+pub(crate) fn new_page<L: LatchPolicy>(pool: &Pool) -> Result<PageMut<'_, L>, Stop> {
+    let id = pool.allocate()?;
+    pool.fresh::<L>(id).inspect_err(|_| pool.free(id))
+}
+
+/// The page's bytes behind [`Page::bytes_mut`], for the layouts.
+#[inline]
+pub(crate) fn bytes_mut<'a, L: LatchPolicy>(page: &'a mut PageMut<'_, L>) -> &'a mut Bytes {
+    page.bytes_mut()
+}

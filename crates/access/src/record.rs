@@ -1,0 +1,387 @@
+//! The bodies of the log records this crate writes, byte by byte.
+//!
+//! ```text
+//! tree insert, delete      page u32 | owner u16 | key length u16 | value length u8 | key | value
+//! tree replace             page u32 | owner u16 | key length u16 | old length u8 | key | old | new
+//! heap insert              page u32 | owner u16 | slot u16 | row
+//! heap update              page u32 | owner u16 | slot u16 | at u16 | old length u16 | old bytes | new bytes
+//! heap delete, restore,
+//!      remove              page u32 | owner u16 | slot u16
+//! system                   owner u16 | action, action, ...
+//!      action              tag u8 | page u32 | length u16 | payload
+//! ```
+//!
+//! A *system* record carries one structure modification whole: an action for each page it changes, so that it is
+//! atomic by being one record and needs no undo. All numbers are little-endian.
+
+use crate::bytes::{Cursor, Garbled};
+use base::{PageId, TableId};
+
+/// What a log record of this crate says. The numbers are stored in the log; `store` must use others for its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    TreeInsert = 1,
+    TreeDelete = 2,
+    TreeReplace = 3,
+    HeapInsert = 4,
+    HeapUpdate = 5,
+    /// The row became a ghost.
+    HeapDelete = 6,
+    /// A ghost became a row again.
+    HeapRestore = 7,
+    /// The slot became free: a ghost purged, or an insert undone.
+    HeapRemove = 8,
+    /// A structure modification or free-space note: redo only.
+    System = 9,
+}
+
+impl Kind {
+    /// Record kinds up to this number belong to this crate; `store` numbers its own from the next one.
+    pub const LAST: u8 = 31;
+
+    /// `None` for a kind this crate does not write.
+    pub fn of(kind: u8) -> Option<Kind> {
+        const ALL: [Kind; 9] = [
+            Kind::TreeInsert,
+            Kind::TreeDelete,
+            Kind::TreeReplace,
+            Kind::HeapInsert,
+            Kind::HeapUpdate,
+            Kind::HeapDelete,
+            Kind::HeapRestore,
+            Kind::HeapRemove,
+            Kind::System,
+        ];
+        ALL.into_iter().find(|k| *k as u8 == kind)
+    }
+}
+
+/// A record taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Record<'a> {
+    /// A change to one page.
+    One {
+        page: PageId,
+        owner: TableId,
+        change: Change<'a>,
+    },
+    System {
+        owner: TableId,
+        actions: Actions<'a>,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    TreeInsert { key: &'a [u8], value: &'a [u8] },
+    TreeDelete { key: &'a [u8], value: &'a [u8] },
+    TreeReplace { key: &'a [u8], old: &'a [u8], new: &'a [u8] },
+    HeapInsert { slot: u16, row: &'a [u8] },
+    HeapUpdate { slot: u16, at: usize, old: &'a [u8], new: &'a [u8] },
+    HeapDelete { slot: u16 },
+    HeapRestore { slot: u16 },
+    HeapRemove { slot: u16 },
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn decode(kind: u8, body: &'a [u8]) -> Result<Record<'a>, Garbled> {
+        let kind = Kind::of(kind).ok_or(Garbled)?;
+        let mut from = Cursor(body);
+        if kind == Kind::System {
+            return Ok(Record::System { owner: TableId(from.u16()?), actions: Actions(from) });
+        }
+        let (page, owner) = (PageId(from.u32()?), TableId(from.u16()?));
+        Ok(Record::One { page, owner, change: Change::decode(kind, from)? })
+    }
+}
+
+impl<'a> Change<'a> {
+    fn decode(kind: Kind, mut from: Cursor<'a>) -> Result<Change<'a>, Garbled> {
+        Ok(match kind {
+            Kind::TreeInsert | Kind::TreeDelete => {
+                let (key, value) = (from.u16()?, from.u8()?);
+                let (key, value) = (from.take(key.into())?, from.take(value.into())?);
+                match kind {
+                    Kind::TreeInsert => Change::TreeInsert { key, value },
+                    _ => Change::TreeDelete { key, value },
+                }
+            }
+            Kind::TreeReplace => {
+                let (key, old) = (from.u16()?, from.u8()?);
+                let (key, old) = (from.take(key.into())?, from.take(old.into())?);
+                Change::TreeReplace { key, old, new: from.rest() }
+            }
+            Kind::HeapInsert => Change::HeapInsert { slot: from.u16()?, row: from.rest() },
+            Kind::HeapUpdate => {
+                let (slot, at, old) = (from.u16()?, from.u16()?, from.sized()?);
+                Change::HeapUpdate { slot, at: at.into(), old, new: from.rest() }
+            }
+            Kind::HeapDelete => Change::HeapDelete { slot: from.u16()? },
+            Kind::HeapRestore => Change::HeapRestore { slot: from.u16()? },
+            Kind::HeapRemove => Change::HeapRemove { slot: from.u16()? },
+            Kind::System => return Err(Garbled),
+        })
+    }
+}
+
+/// The front of a tree record for one entry.
+pub(crate) fn entry_front(page: PageId, owner: TableId, key: &[u8], value: &[u8]) -> [u8; 9] {
+    let [a, b, c, d] = page.0.to_le_bytes();
+    let [e, f] = owner.0.to_le_bytes();
+    let [g, h] = (key.len() as u16).to_le_bytes();
+    [a, b, c, d, e, f, g, h, value.len() as u8]
+}
+
+/// The front of a heap record.
+pub(crate) fn slot_front(page: PageId, owner: TableId, slot: u16) -> [u8; 8] {
+    let [a, b, c, d] = page.0.to_le_bytes();
+    let [e, f] = owner.0.to_le_bytes();
+    let [g, h] = slot.to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// What follows [`slot_front`] in an update: where the changed bytes begin and how many old ones there are.
+pub(crate) fn range_front(at: usize, old: usize) -> [u8; 4] {
+    let [a, b] = (at as u16).to_le_bytes();
+    let [c, d] = (old as u16).to_le_bytes();
+    [a, b, c, d]
+}
+
+/// One page's part in a structure modification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action<'a> {
+    /// The page becomes the tree node packed here.
+    Node(&'a [u8]),
+    /// Entries from this key on go away; it becomes the high fence.
+    Cut(&'a [u8]),
+    /// An inner node gains a child, from this key on.
+    Link { child: PageId, key: &'a [u8] },
+    /// An inner node loses the child that begins at this key.
+    Unlink { key: &'a [u8] },
+    /// The child that began at `old` begins at `new`.
+    Relink { old: &'a [u8], new: &'a [u8] },
+    /// The page goes back to the free list; its bytes stay as they are.
+    Freed,
+    /// The page becomes an empty heap root.
+    HeapRoot,
+    /// The page becomes an empty heap directory.
+    HeapDirectory,
+    /// The page becomes an empty heap page, this many-th of its heap.
+    HeapPage { ordinal: u32 },
+    /// The heap root lists one more directory.
+    RootAdd { directory: PageId },
+    /// The directory lists one more heap page.
+    DirectoryAdd { page: PageId, class: u8 },
+    /// The directory learns how much room its `index`-th page has.
+    Class { index: u16, class: u8 },
+}
+
+impl<'a> Action<'a> {
+    fn tag(self) -> u8 {
+        match self {
+            Action::Node(_) => 1,
+            Action::Cut(_) => 2,
+            Action::Link { .. } => 3,
+            Action::Unlink { .. } => 4,
+            Action::Relink { .. } => 5,
+            Action::Freed => 6,
+            Action::HeapRoot => 7,
+            Action::HeapDirectory => 8,
+            Action::HeapPage { .. } => 9,
+            Action::RootAdd { .. } => 10,
+            Action::DirectoryAdd { .. } => 11,
+            Action::Class { .. } => 12,
+        }
+    }
+
+    fn decode(tag: u8, payload: &'a [u8]) -> Result<Action<'a>, Garbled> {
+        let mut from = Cursor(payload);
+        Ok(match tag {
+            1 => Action::Node(payload),
+            2 => Action::Cut(payload),
+            3 => Action::Link { child: PageId(from.u32()?), key: from.rest() },
+            4 => Action::Unlink { key: payload },
+            5 => Action::Relink { old: from.sized()?, new: from.rest() },
+            6 => Action::Freed,
+            7 => Action::HeapRoot,
+            8 => Action::HeapDirectory,
+            9 => Action::HeapPage { ordinal: from.u32()? },
+            10 => Action::RootAdd { directory: PageId(from.u32()?) },
+            11 => Action::DirectoryAdd { page: PageId(from.u32()?), class: from.u8()? },
+            12 => Action::Class { index: from.u16()?, class: from.u8()? },
+            _ => return Err(Garbled),
+        })
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        match self {
+            Action::Node(bytes) | Action::Cut(bytes) | Action::Unlink { key: bytes } => out.extend(bytes),
+            Action::Link { child, key } => {
+                out.extend(child.0.to_le_bytes());
+                out.extend(key);
+            }
+            Action::Relink { old, new } => {
+                crate::bytes::push_sized(out, old);
+                out.extend(new);
+            }
+            Action::Freed | Action::HeapRoot | Action::HeapDirectory => {}
+            Action::HeapPage { ordinal } => out.extend(ordinal.to_le_bytes()),
+            Action::RootAdd { directory } => out.extend(directory.0.to_le_bytes()),
+            Action::DirectoryAdd { page, class } => {
+                out.extend(page.0.to_le_bytes());
+                out.push(class);
+            }
+            Action::Class { index, class } => {
+                out.extend(index.to_le_bytes());
+                out.push(class);
+            }
+        }
+    }
+
+    /// Whether the page's former content is irrelevant.
+    pub(crate) fn formats(self) -> bool {
+        matches!(self, Action::Node(_) | Action::HeapRoot | Action::HeapDirectory | Action::HeapPage { .. })
+    }
+}
+
+/// The actions of a system record; ends at the end of the body or at the first malformed one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Actions<'a>(Cursor<'a>);
+
+impl<'a> Actions<'a> {
+    fn one(&mut self) -> Result<(PageId, Action<'a>), Garbled> {
+        let (tag, page) = (self.0.u8()?, self.0.u32()?);
+        Ok((PageId(page), Action::decode(tag, self.0.sized()?)?))
+    }
+}
+
+impl<'a> Iterator for Actions<'a> {
+    type Item = Result<(PageId, Action<'a>), Garbled>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let one = self.one();
+        if one.is_err() {
+            self.0 = Cursor(&[]);
+        }
+        Some(one)
+    }
+}
+
+/// Builds a system record's body.
+pub(crate) struct SystemBody(Vec<u8>);
+
+impl SystemBody {
+    pub(crate) fn new(owner: TableId) -> SystemBody {
+        SystemBody(owner.0.to_le_bytes().to_vec())
+    }
+
+    #[must_use]
+    pub(crate) fn with(mut self, page: PageId, action: Action<'_>) -> SystemBody {
+        self.0.push(action.tag());
+        self.0.extend(page.0.to_le_bytes());
+        let length = self.0.len();
+        self.0.extend([0, 0]);
+        action.encode(&mut self.0);
+        let payload = self.0.len() - length - 2;
+        debug_assert!(payload <= usize::from(u16::MAX));
+        self.0[length..length + 2].copy_from_slice(&(payload as u16).to_le_bytes());
+        self
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What a record does to a page, for whoever keeps the page allocator or a table of dirty pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageUse {
+    /// Bytes of a page in use change.
+    Changed,
+    /// The page is given new content whole: from here on it is in use, if it was not before.
+    Formatted,
+    /// The page is free from here on.
+    Freed,
+}
+
+/// Calls `visit` for every page the record touches; `false` if the body is malformed or the kind not this crate's.
+pub fn each_page(kind: u8, body: &[u8], mut visit: impl FnMut(PageId, PageUse)) -> bool {
+    match Record::decode(kind, body) {
+        Err(Garbled) => false,
+        Ok(Record::One { page, .. }) => {
+            visit(page, PageUse::Changed);
+            true
+        }
+        Ok(Record::System { actions, .. }) => {
+            for action in actions {
+                let Ok((page, action)) = action else { return false };
+                visit(page, page_use(action));
+            }
+            true
+        }
+    }
+}
+
+fn page_use(action: Action<'_>) -> PageUse {
+    match action {
+        Action::Freed => PageUse::Freed,
+        action if action.formats() => PageUse::Formatted,
+        _ => PageUse::Changed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_body_reads_back() {
+        let actions = [
+            Action::Node(b"image"),
+            Action::Cut(b"fence"),
+            Action::Link { child: PageId(9), key: b"k" },
+            Action::Unlink { key: b"" },
+            Action::Relink { old: b"old", new: b"newer" },
+            Action::Freed,
+            Action::HeapRoot,
+            Action::HeapDirectory,
+            Action::HeapPage { ordinal: 7 },
+            Action::RootAdd { directory: PageId(3) },
+            Action::DirectoryAdd { page: PageId(4), class: 2 },
+            Action::Class { index: 5, class: 8 },
+        ];
+        let mut body = SystemBody::new(TableId(6));
+        for (i, action) in actions.into_iter().enumerate() {
+            body = body.with(PageId(i as u32 + 1), action);
+        }
+        let Ok(Record::System { owner: TableId(6), actions: read }) =
+            Record::decode(Kind::System as u8, body.as_slice())
+        else {
+            panic!("not a system record");
+        };
+        let read: Vec<_> = read.map(|a| a.expect("well formed")).collect();
+        let wrote: Vec<_> = actions.into_iter().enumerate().map(|(i, a)| (PageId(i as u32 + 1), a)).collect();
+        assert_eq!(read, wrote);
+
+        let mut uses = Vec::new();
+        assert!(each_page(Kind::System as u8, body.as_slice(), |page, u| uses.push((page.0, u))));
+        assert_eq!(uses[5], (6, PageUse::Freed));
+        assert_eq!(uses[8], (9, PageUse::Formatted));
+        assert_eq!(uses[11], (12, PageUse::Changed));
+    }
+
+    #[test]
+    fn a_cut_body_is_refused_everywhere() {
+        let body = SystemBody::new(TableId(1)).with(PageId(1), Action::Relink { old: b"ab", new: b"c" });
+        let whole = body.as_slice();
+        for end in 3..whole.len() {
+            assert!(!each_page(Kind::System as u8, &whole[..end], |_, _| {}), "cut at {end}");
+        }
+        assert!(each_page(Kind::System as u8, whole, |_, _| {}));
+        assert!(!each_page(200, whole, |_, _| {}), "a kind of another room");
+    }
+}

@@ -1,0 +1,185 @@
+//! Doing what a log record says, the first time and again at restart.
+//!
+//! Structure modifications are performed *from their log record*, so a replay cannot differ. Changes to one page use
+//! the same functions with the position already found.
+
+use crate::Journal;
+use crate::bytes::Garbled;
+use crate::heap::{DirectoryMut, RootMut, RowsMut};
+use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_NODE, KIND_ROWS, bad_record, is, malformed, name};
+use crate::record::{Action, Change, Kind, Record, SystemBody};
+use crate::tree::NodeMut;
+use base::{Lsn, PageId, TableId};
+use latch::{Coupled, LatchPolicy};
+use pages::{Page, PageMut, Pool, Stop};
+use wal::RecordHeader;
+
+/// Repeats what the record did, on the pages that do not carry it yet.
+///
+/// `lsn` is what the journal gave when the record was written. Idempotent: each page is compared with `lsn`, so
+/// after [`Stop::Page`] the caller loads that page (one never written loads as zeros) and calls again. Records must
+/// come in log order for each page; the latches make it safe to replay different pages from several threads.
+///
+/// # Errors
+/// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
+pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
+    let record =
+        Record::decode(header.kind, body).map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
+    match record {
+        Record::One { page, owner, change } => on(pool, page, lsn, |bytes| apply(bytes, owner, change)),
+        Record::System { owner, actions } => {
+            for action in actions {
+                let (page, action) = action.map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
+                if action != Action::Freed {
+                    on(pool, page, lsn, |bytes| act(bytes, owner, action))?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn on(
+    pool: &Pool,
+    id: PageId,
+    lsn: Lsn,
+    change: impl FnOnce(&mut Page) -> Result<(), Garbled>,
+) -> Result<(), Stop> {
+    let mut page = pool.exclusive::<Coupled>(id)?;
+    if page.lsn() >= lsn {
+        return Ok(());
+    }
+    change(&mut page).map_err(|Garbled| malformed(id))?;
+    page.logged(lsn);
+    Ok(())
+}
+
+/// A change to one page, position looked up.
+fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garbled> {
+    match change {
+        Change::TreeInsert { .. } | Change::TreeDelete { .. } | Change::TreeReplace { .. } => {
+            if !is(page, KIND_NODE, owner) {
+                return Err(Garbled);
+            }
+            entry(&mut NodeMut::new(page.bytes_mut()), change)
+        }
+        _ => {
+            if !is(page, KIND_ROWS, owner) {
+                return Err(Garbled);
+            }
+            row(&mut RowsMut::new(page.bytes_mut()), change)
+        }
+    }
+}
+
+fn entry(node: &mut NodeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
+    match change {
+        Change::TreeInsert { key, value } => {
+            let at = node.node().search(key)?.err().ok_or(Garbled)?;
+            node.insert(at, key, value)
+        }
+        Change::TreeDelete { key, .. } => {
+            let at = node.node().search(key)?.map_err(|_| Garbled)?;
+            node.remove(at)
+        }
+        Change::TreeReplace { key, new, .. } => {
+            let at = node.node().search(key)?.map_err(|_| Garbled)?;
+            node.set_value(at, new)
+        }
+        _ => Err(Garbled),
+    }
+}
+
+fn row(rows: &mut RowsMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
+    match change {
+        Change::HeapInsert { slot, row } => rows.insert(slot, row),
+        Change::HeapUpdate { slot, at, old, new } => rows.splice(slot, at, old.len(), new),
+        Change::HeapDelete { slot } => rows.bury(slot),
+        Change::HeapRestore { slot } => rows.restore(slot),
+        Change::HeapRemove { slot } => rows.remove(slot),
+        _ => Err(Garbled),
+    }
+}
+
+/// One page's part of a system record.
+fn act(page: &mut Page, owner: TableId, action: Action<'_>) -> Result<(), Garbled> {
+    let (kind, formats) = (kind_of(action), action.formats());
+    if formats {
+        name(page, kind, owner);
+    } else if !is(page, kind, owner) {
+        return Err(Garbled);
+    }
+    let bytes = page.bytes_mut();
+    match action {
+        Action::Node(image) => NodeMut::new(bytes).format(image),
+        Action::Cut(fence) => NodeMut::new(bytes).cut(fence),
+        Action::Link { child, key } => link(&mut NodeMut::new(bytes), key, &child.0.to_le_bytes()),
+        Action::Unlink { key } => unlink(&mut NodeMut::new(bytes), key).map(|_| ()),
+        Action::Relink { old, new } => {
+            let node = &mut NodeMut::new(bytes);
+            let child = unlink(node, old)?;
+            link(node, new, &child)
+        }
+        Action::Freed => Ok(()),
+        Action::HeapRoot => {
+            RootMut::new(bytes).format();
+            Ok(())
+        }
+        Action::HeapDirectory => {
+            DirectoryMut::new(bytes).format();
+            Ok(())
+        }
+        Action::HeapPage { ordinal } => {
+            RowsMut::new(bytes).format(ordinal);
+            Ok(())
+        }
+        Action::RootAdd { directory } => RootMut::new(bytes).add(directory),
+        Action::DirectoryAdd { page, class } => DirectoryMut::new(bytes).add(page, class),
+        Action::Class { index, class } => DirectoryMut::new(bytes).set_class(index.into(), class),
+    }
+}
+
+fn kind_of(action: Action<'_>) -> u8 {
+    match action {
+        Action::HeapRoot | Action::RootAdd { .. } => KIND_HEAP_ROOT,
+        Action::HeapDirectory | Action::DirectoryAdd { .. } | Action::Class { .. } => KIND_DIRECTORY,
+        Action::HeapPage { .. } => KIND_ROWS,
+        _ => KIND_NODE,
+    }
+}
+
+fn link(node: &mut NodeMut<'_>, key: &[u8], child: &[u8; 4]) -> Result<(), Garbled> {
+    let at = node.node().search(key)?.err().ok_or(Garbled)?;
+    node.insert(at, key, child)
+}
+
+fn unlink(node: &mut NodeMut<'_>, key: &[u8]) -> Result<[u8; 4], Garbled> {
+    let at = node.node().search(key)?.map_err(|_| Garbled)?;
+    let child = node.node().value(at)?.try_into().map_err(|_| Garbled)?;
+    node.remove(at)?;
+    Ok(child)
+}
+
+/// Logs a structure modification and carries it out on the pages, all of which the caller holds.
+pub(crate) fn perform<L: LatchPolicy>(
+    journal: &mut impl Journal,
+    owner: TableId,
+    body: &SystemBody,
+    pages: &mut [&mut PageMut<'_, L>],
+) -> Result<(), Stop> {
+    let lsn = journal.system(Kind::System as u8, &[body.as_slice()]);
+    let Ok(Record::System { actions, .. }) = Record::decode(Kind::System as u8, body.as_slice()) else {
+        unreachable!("a body that was built here");
+    };
+    for action in actions {
+        let (id, action) = action.map_err(|Garbled| malformed(pages[0].page_id()))?;
+        if action == Action::Freed {
+            continue;
+        }
+        let page =
+            pages.iter_mut().find(|p| p.page_id() == id).expect("the caller holds every page it changes");
+        act(page, owner, action).map_err(|Garbled| malformed(id))?;
+        page.logged(lsn);
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! Changing a node. Every function is deterministic in the bytes it finds, because restart runs the same functions
+//! from the log: a replayed page equals the original byte for byte, free space included.
+//!
+//! Nothing here decides; whether an entry may go in (the tree's fill limit) is the caller's business. What does not
+//! fit physically, or meets a malformed page, is [`Garbled`] and leaves the entries as they were.
+
+use super::node::{
+    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, RUN, SKIP, SLOT, SLOTS,
+    Slot, entry_size, head_of,
+};
+use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32};
+use base::PageId;
+use pages::{PAGE_HEADER, PAGE_SIZE};
+
+/// A node, to be changed.
+pub(crate) struct NodeMut<'a>(&'a mut Bytes);
+
+/// All a node contains, as the log carries it: what splits, merges and root changes build.
+pub(crate) struct Image(Vec<u8>);
+
+impl Image {
+    /// `first` is the leftmost child, 0 in a leaf.
+    pub(crate) fn new(level: u8, first: PageId, low: &[u8], high: Option<&[u8]>) -> Image {
+        let mut out = Vec::with_capacity(256);
+        out.push(level);
+        out.extend_from_slice(&first.0.to_le_bytes());
+        push_sized(&mut out, low);
+        out.push(u8::from(high.is_some()));
+        push_sized(&mut out, high.unwrap_or_default());
+        Image(out)
+    }
+
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
+        push_sized(&mut self.0, key);
+        self.0.push(value.len() as u8);
+        self.0.extend_from_slice(value);
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<'a> NodeMut<'a> {
+    pub(crate) fn new(bytes: &'a mut Bytes) -> NodeMut<'a> {
+        NodeMut(bytes)
+    }
+
+    pub(crate) fn node(&self) -> Node<'_> {
+        Node(self.0)
+    }
+
+    /// Makes the page this image and nothing else.
+    pub(crate) fn format(&mut self, image: &[u8]) -> Result<(), Garbled> {
+        let mut from = Cursor(image);
+        let (level, first) = (from.u8()?, from.u32()?);
+        let low = from.sized()?;
+        let bounded = from.u8()? != 0;
+        let high = from.sized()?;
+        self.clear(level, PageId(first), low, bounded.then_some(high))?;
+        while !from.is_empty() {
+            let key = from.sized()?;
+            let value = usize::from(from.u8()?);
+            let value = from.take(value)?;
+            self.push(key, value)?;
+        }
+        self.rehead()?;
+        self.0[RUN] = 0;
+        Ok(())
+    }
+
+    /// An empty node with these fences.
+    fn clear(&mut self, level: u8, first: PageId, low: &[u8], high: Option<&[u8]>) -> Result<(), Garbled> {
+        if low.len() + high.map_or(0, <[u8]>::len) > CAPACITY {
+            return Err(Garbled);
+        }
+        self.0[PAGE_HEADER..].fill(0);
+        self.0[LEVEL] = level;
+        put_u32(self.0, FIRST, first.0);
+        put_u16(self.0, HEAP, PAGE_SIZE);
+        self.put_fence(LOW, Some(low));
+        self.put_fence(HIGH, high);
+        Ok(())
+    }
+
+    fn put_fence(&mut self, field: usize, fence: Option<&[u8]>) {
+        let bytes = fence.unwrap_or_default();
+        let at = self.node().heap() - bytes.len();
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        put_u16(self.0, HEAP, at);
+        put_u16(self.0, field, at);
+        put_u16(self.0, field + 2, fence.map_or(usize::from(NO_FENCE), <[u8]>::len));
+    }
+
+    /// Contiguous free bytes between slots and content.
+    fn gap(&self) -> Result<usize, Garbled> {
+        let node = self.node();
+        node.heap().min(PAGE_SIZE).checked_sub(SLOTS + SLOT * node.count()).ok_or(Garbled)
+    }
+
+    /// Puts an entry at `pos`, which [`Node::search`] gave.
+    #[inline]
+    pub(crate) fn insert(&mut self, pos: usize, key: &[u8], value: &[u8]) -> Result<(), Garbled> {
+        if pos > self.node().count() || value.len() > MAX_VALUE {
+            return Err(Garbled);
+        }
+        if self.gap()? < entry_size(key.len(), value.len()) {
+            self.compact()?;
+            if self.gap()? < entry_size(key.len(), value.len()) {
+                return Err(Garbled);
+            }
+        }
+        self.0[RUN] = if pos == self.node().count() { self.0[RUN].saturating_add(1) } else { 0 };
+        self.make_common(key)?;
+        self.place(pos, key, value);
+        Ok(())
+    }
+
+    /// Behind the last entry, heads left for [`NodeMut::rehead`].
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Garbled> {
+        if self.gap()? < entry_size(key.len(), value.len()) {
+            return Err(Garbled);
+        }
+        self.place(self.node().count(), key, value);
+        Ok(())
+    }
+
+    /// Copies the content in and opens a slot. The caller has checked the room.
+    #[inline]
+    fn place(&mut self, pos: usize, key: &[u8], value: &[u8]) {
+        let count = self.node().count();
+        let at = self.node().heap() - key.len() - value.len();
+        self.0[at..at + key.len()].copy_from_slice(key);
+        self.0[at + key.len()..at + key.len() + value.len()].copy_from_slice(value);
+        put_u16(self.0, HEAP, at);
+        let slot = SLOTS + SLOT * pos;
+        self.0.copy_within(slot..SLOTS + SLOT * count, slot + SLOT);
+        let head = head_of(key, self.node().skip());
+        self.put_slot(pos, Slot::new(head, at, key.len(), value.len()));
+        put_u16(self.0, COUNT, count + 1);
+    }
+
+    fn put_slot(&mut self, pos: usize, slot: Slot) {
+        let at = SLOTS + SLOT * pos;
+        self.0[at..at + SLOT].copy_from_slice(&slot.0.to_le_bytes());
+    }
+
+    /// Shortens `skip` until `key` has that prefix too.
+    #[inline]
+    fn make_common(&mut self, key: &[u8]) -> Result<(), Garbled> {
+        let node = self.node();
+        if node.count() == 0 {
+            put_u16(self.0, SKIP, key.len());
+            return Ok(());
+        }
+        let skip = node.skip();
+        let common = node.key(0)?.get(..skip).ok_or(Garbled)?;
+        if key.get(..skip) == Some(common) {
+            return Ok(());
+        }
+        let skip = common_prefix(common, key);
+        self.set_skip(skip)
+    }
+
+    fn set_skip(&mut self, skip: usize) -> Result<(), Garbled> {
+        put_u16(self.0, SKIP, skip);
+        for i in 0..self.node().count() {
+            let slot = self.node().slot(i)?;
+            let head = head_of(self.node().key(i)?, skip);
+            self.put_slot(i, Slot::new(head, slot.offset(), slot.key_len(), slot.value_len()));
+        }
+        Ok(())
+    }
+
+    /// The best `skip` and heads for the keys that are here: sorted, so the first and the last tell.
+    fn rehead(&mut self) -> Result<(), Garbled> {
+        let node = self.node();
+        let skip = match node.count() {
+            0 => 0,
+            n => common_prefix(node.key(0)?, node.key(n - 1)?),
+        };
+        self.set_skip(skip)
+    }
+
+    pub(crate) fn remove(&mut self, pos: usize) -> Result<(), Garbled> {
+        let node = self.node();
+        let (count, slot, dead) = (node.count(), node.slot(pos)?, node.dead());
+        let at = SLOTS + SLOT * pos;
+        self.0.copy_within(at + SLOT..SLOTS + SLOT * count, at);
+        put_u16(self.0, COUNT, count - 1);
+        put_u16(self.0, DEAD, (dead + slot.content()).min(PAGE_SIZE));
+        self.0[RUN] = 0;
+        Ok(())
+    }
+
+    /// Exchanges the value at `pos`; in place if the length stays.
+    pub(crate) fn set_value(&mut self, pos: usize, value: &[u8]) -> Result<(), Garbled> {
+        let slot = self.node().slot(pos)?;
+        if slot.value_len() == value.len() {
+            let at = slot.offset() + slot.key_len();
+            self.0.get_mut(at..at + value.len()).ok_or(Garbled)?.copy_from_slice(value);
+            return Ok(());
+        }
+        let key = self.node().key(pos)?.to_vec();
+        let run = self.0[RUN];
+        self.remove(pos)?;
+        self.insert(pos, &key, value)?;
+        self.0[RUN] = run;
+        Ok(())
+    }
+
+    /// Keeps the keys below `fence`, which becomes the high fence: the left half of a split.
+    pub(crate) fn cut(&mut self, fence: &[u8]) -> Result<(), Garbled> {
+        let keep = self.node().at_or_behind(fence)?;
+        let run = if keep == self.node().count() { self.0[RUN] } else { 0 };
+        self.rebuild(keep, Some(fence))?;
+        self.0[RUN] = run;
+        Ok(())
+    }
+
+    /// Gathers the free space into one run.
+    pub(crate) fn compact(&mut self) -> Result<(), Garbled> {
+        let run = self.0[RUN];
+        self.rebuild(self.node().count(), None)?;
+        self.0[RUN] = run;
+        Ok(())
+    }
+
+    /// Lays the first `keep` entries out afresh, under another high fence if one is given.
+    fn rebuild(&mut self, keep: usize, fence: Option<&[u8]>) -> Result<(), Garbled> {
+        let old = Box::new(*self.0);
+        let node = Node(&old);
+        let high = match fence {
+            Some(fence) => Some(fence),
+            None => node.high()?,
+        };
+        self.clear(node.level(), node.child(0)?, node.low()?, high)?;
+        for i in 0..keep {
+            let (key, value) = node.entry(i)?;
+            self.push(key, value)?;
+        }
+        self.rehead()
+    }
+}

@@ -1,0 +1,248 @@
+//! Reading the tree: one key, a neighbour, or a leaf's worth of entries at a time.
+//!
+//! A scan goes leaf by leaf, and between two leaves it holds nothing. Its caller reads a [`Chunk`], locks the keys
+//! it met, and then asks [`BTree::still`] whether the leaf is as it was; if not, it reads the chunk again. **The gap
+//! between two leaves** needs one more look: after the first key of the next chunk (or the key that ends the scan) is
+//! locked, ask again for the *earlier* chunk's stamp; a key inserted behind that chunk's last key meanwhile went into
+//! that leaf and shows there.
+
+use super::{BTree, Node, Seek};
+use crate::bytes::Garbled;
+use crate::page::corrupt;
+use base::{Key, PageId};
+use latch::LatchPolicy;
+use pages::{PageRef, Stop};
+use std::ops::{Bound, Range};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A leaf at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    page: PageId,
+    version: u64,
+}
+
+/// What [`BTree::chunk`] found besides the entries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// The leaf the entries came from, for [`BTree::still`].
+    pub stamp: Stamp,
+    pub end: ChunkEnd,
+}
+
+/// How a chunk ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChunkEnd {
+    /// The range is done, and this is the first key beyond it: forwards, the key whose gap must be locked.
+    Key(Key),
+    /// The range goes on in another leaf: read the next chunk from [`ChunkEnd::resume`].
+    Continue(Key),
+    /// The range is done and no key beyond it was met. Forwards there is none at all: the gap behind the last
+    /// key of the index must be locked.
+    End,
+}
+
+impl ChunkEnd {
+    /// Where the next chunk of a scan in this direction begins; `None` if there is none.
+    pub fn resume(&self, direction: Direction) -> Option<Bound<&[u8]>> {
+        match (self, direction) {
+            (ChunkEnd::Continue(fence), Direction::Forward) => Some(Bound::Included(fence)),
+            (ChunkEnd::Continue(fence), Direction::Backward) => Some(Bound::Excluded(fence)),
+            _ => None,
+        }
+    }
+}
+
+impl<'p> BTree<'p> {
+    /// Calls `f` on the value of `key`, under the leaf's latch.
+    ///
+    /// # Errors
+    /// [`Stop`] when a page is not at hand; nothing was changed and `f` was not called.
+    #[inline]
+    pub fn get<L: LatchPolicy, R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
+        let leaf = self.leaf::<L>(Seek::Key(key))?;
+        let node = self.node(&leaf, Some(0))?;
+        let found = node.search(key).and_then(|found| found.ok().map(|at| node.value(at)).transpose());
+        Ok(found.map_err(|Garbled| corrupt(&leaf))?.map(f))
+    }
+
+    /// The first key at or behind `bound`.
+    ///
+    /// # Errors
+    /// See [`BTree::get`].
+    pub fn successor<L: LatchPolicy>(&self, bound: Bound<&[u8]>) -> Result<Option<Key>, Stop> {
+        self.neighbour::<L>(bound, Direction::Forward)
+    }
+
+    /// The last key at or before `bound`.
+    ///
+    /// # Errors
+    /// See [`BTree::get`].
+    pub fn predecessor<L: LatchPolicy>(&self, bound: Bound<&[u8]>) -> Result<Option<Key>, Stop> {
+        self.neighbour::<L>(bound, Direction::Backward)
+    }
+
+    fn neighbour<L: LatchPolicy>(
+        &self,
+        bound: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Option<Key>, Stop> {
+        let mut fence = None;
+        loop {
+            let from = fence.as_ref().map_or(bound, |fence| onward(fence, direction));
+            let leaf = self.leaf::<L>(seek(from, direction))?;
+            match self.nearest(&leaf, from, direction)? {
+                Nearest::Key(key) => return Ok(Some(key)),
+                Nearest::None => return Ok(None),
+                Nearest::Beyond(next) => fence = Some(next),
+            }
+        }
+    }
+
+    fn nearest<L: LatchPolicy>(
+        &self,
+        leaf: &PageRef<'p, L>,
+        from: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Nearest, Stop> {
+        let node = self.node(leaf, Some(0))?;
+        let find = || {
+            let all = span(node, from, None, direction)?;
+            let at = match direction {
+                Direction::Forward => all.start,
+                Direction::Backward => all.end.wrapping_sub(1),
+            };
+            if !all.is_empty() {
+                return Ok(Nearest::Key(Key::from_bytes(node.key(at)?)));
+            }
+            Ok(beyond(node, direction)?.map_or(Nearest::None, Nearest::Beyond))
+        };
+        find().map_err(|Garbled| corrupt(leaf))
+    }
+
+    /// Calls `visit` with the entries of one leaf that lie in the range, in the direction of the scan.
+    ///
+    /// The range begins at `from` and ends at `until`: forwards exclusive (keys below it), backwards inclusive (keys
+    /// down to it).
+    ///
+    /// # Errors
+    /// See [`BTree::get`]; on a malformed leaf some entries may have been visited before [`Stop::Fault`].
+    pub fn chunk<L: LatchPolicy>(
+        &self,
+        from: Bound<&[u8]>,
+        until: Option<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Chunk, Stop> {
+        let leaf = self.leaf::<L>(seek(from, direction))?;
+        let node = self.node(&leaf, Some(0))?;
+        let stamp = Stamp { page: leaf.page_id(), version: leaf.version() };
+        let end = walk(node, from, until, direction, visit).map_err(|Garbled| corrupt(&leaf))?;
+        Ok(Chunk { stamp, end })
+    }
+
+    /// Whether the leaf is as it was when the chunk was read. Never says yes wrongly; a no may be a change that
+    /// did not matter, or that the leaf is no longer in memory.
+    ///
+    /// # Errors
+    /// None today; readers without latches will have some.
+    pub fn still<L: LatchPolicy>(&self, stamp: Stamp) -> Result<bool, Stop> {
+        Ok(self.pool.version_unchanged(stamp.page, stamp.version))
+    }
+}
+
+enum Nearest {
+    Key(Key),
+    Beyond(Key),
+    None,
+}
+
+fn seek(from: Bound<&[u8]>, direction: Direction) -> Seek<'_> {
+    match (from, direction) {
+        (Bound::Included(key), _) | (Bound::Excluded(key), Direction::Forward) => Seek::Key(key),
+        (Bound::Excluded(key), Direction::Backward) => Seek::Below(key),
+        (Bound::Unbounded, Direction::Forward) => Seek::Key(&[]),
+        (Bound::Unbounded, Direction::Backward) => Seek::Last,
+    }
+}
+
+/// The bound at which a scan goes on after the leaf with this fence.
+fn onward(fence: &Key, direction: Direction) -> Bound<&[u8]> {
+    match direction {
+        Direction::Forward => Bound::Included(fence),
+        Direction::Backward => Bound::Excluded(fence),
+    }
+}
+
+/// The fence on the far side, if there is a leaf behind it.
+fn beyond(node: Node<'_>, direction: Direction) -> Result<Option<Key>, Garbled> {
+    let fence = match direction {
+        Direction::Forward => node.high()?,
+        // The empty key is the smallest there is: nothing lies below that fence.
+        Direction::Backward => Some(node.low()?).filter(|low| !low.is_empty()),
+    };
+    Ok(fence.map(Key::from_bytes))
+}
+
+/// The positions that lie in the range.
+fn span(
+    node: Node<'_>,
+    from: Bound<&[u8]>,
+    until: Option<&[u8]>,
+    direction: Direction,
+) -> Result<Range<usize>, Garbled> {
+    let far = until.map(|key| node.at_or_behind(key)).transpose()?;
+    Ok(match direction {
+        Direction::Forward => {
+            let start = match from {
+                Bound::Included(key) => node.at_or_behind(key)?,
+                Bound::Excluded(key) => node.behind(key)?,
+                Bound::Unbounded => 0,
+            };
+            start..far.unwrap_or(node.count()).max(start)
+        }
+        Direction::Backward => {
+            let end = match from {
+                Bound::Included(key) => node.behind(key)?,
+                Bound::Excluded(key) => node.at_or_behind(key)?,
+                Bound::Unbounded => node.count(),
+            };
+            far.unwrap_or(0).min(end)..end
+        }
+    })
+}
+
+fn walk(
+    node: Node<'_>,
+    from: Bound<&[u8]>,
+    until: Option<&[u8]>,
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<ChunkEnd, Garbled> {
+    let range = span(node, from, until, direction)?;
+    let mut one = |at: usize| node.entry(at).map(|(key, value)| visit(key, value));
+    let behind = match direction {
+        Direction::Forward => {
+            range.clone().try_for_each(&mut one)?;
+            Some(range.end).filter(|at| *at < node.count())
+        }
+        Direction::Backward => {
+            range.clone().rev().try_for_each(&mut one)?;
+            range.start.checked_sub(1)
+        }
+    };
+    if let Some(at) = behind {
+        return Ok(ChunkEnd::Key(Key::from_bytes(node.key(at)?)));
+    }
+    // Backwards, a leaf that reaches down to `until` has shown all there is.
+    if direction == Direction::Backward && until.is_some_and(|until| node.low().is_ok_and(|low| low <= until))
+    {
+        return Ok(ChunkEnd::End);
+    }
+    Ok(beyond(node, direction)?.map_or(ChunkEnd::End, ChunkEnd::Continue))
+}

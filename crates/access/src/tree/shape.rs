@@ -1,0 +1,350 @@
+//! Structure modifications: split, merge, even out, grow and shrink the root.
+//!
+//! Each is one redo-only log record over a parent and at most two of its children. There is no chain of splits
+//! from below: when a parent has no room for another separator, the operation lets go, makes room *in the
+//! parent* first (one level up, the same function), and looks again. Between two such steps the tree is
+//! complete, so other threads may come between them, and stopping there loses nothing.
+//!
+//! Where to split: in the middle by bytes, the separator shortened to what tells the halves apart; but behind the
+//! last key when keys have been arriving in order ([`Node::run`]), so that loading in key order leaves full nodes.
+
+use super::edit::Image;
+use super::node::{Node, entry_size};
+use super::{BTree, MAX_LEVEL};
+use crate::Journal;
+use crate::bytes::{Garbled, common_prefix};
+use crate::page::{corrupt, new_page};
+use crate::record::{Action, SystemBody};
+use crate::redo::perform;
+use base::PageId;
+use latch::LatchPolicy;
+use pages::{PageMut, Stop};
+
+/// Keys in a row that must have gone to the end before a split believes that they arrive in order.
+const ORDERLY: usize = 8;
+
+/// The content of one node, or of two neighbours taken together, to be dealt out anew.
+struct Parts<'a> {
+    level: u8,
+    first: PageId,
+    low: &'a [u8],
+    high: Option<&'a [u8]>,
+    entries: Vec<(&'a [u8], &'a [u8])>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(node: Node<'a>) -> Result<Parts<'a>, Garbled> {
+        let entries = (0..node.count()).map(|i| node.entry(i)).collect::<Result<_, _>>()?;
+        Ok(Parts {
+            level: node.level(),
+            first: node.child(0)?,
+            low: node.low()?,
+            high: node.high()?,
+            entries,
+        })
+    }
+
+    /// Two neighbours; `between` is the value for the right one's first child, if these are inner nodes.
+    fn of_both(left: Node<'a>, right: Node<'a>, between: &'a [u8]) -> Result<Parts<'a>, Garbled> {
+        let mut parts = Parts::of(left)?;
+        let right = Parts::of(right)?;
+        if parts.level > 0 {
+            parts.entries.push((right.low, between));
+        }
+        parts.entries.extend(right.entries);
+        parts.high = right.high;
+        Ok(parts)
+    }
+
+    /// Bytes of a node with these fences and entries.
+    fn size(low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> usize {
+        let fences = low.len() + high.map_or(0, <[u8]>::len);
+        fences + entries.iter().map(|(key, value)| entry_size(key.len(), value.len())).sum::<usize>()
+    }
+
+    fn whole(&self) -> Image {
+        let mut image = Image::new(self.level, self.first, self.low, self.high);
+        self.entries.iter().for_each(|(key, value)| image.push(key, value));
+        image
+    }
+
+    /// The position that halves the bytes; at least one entry on either side.
+    fn middle(&self) -> usize {
+        let half = Self::size(&[], None, &self.entries) / 2;
+        let mut sum = 0;
+        let at = self.entries.iter().take_while(|(key, value)| {
+            sum += entry_size(key.len(), value.len());
+            sum <= half
+        });
+        at.count().clamp(1, self.entries.len().saturating_sub(1).max(1))
+    }
+
+    /// The halves when split before position `at`; `next` is the key that comes behind the last one, if `at` is
+    /// the end of a leaf.
+    fn divide(&self, at: usize, next: &[u8]) -> Result<Halves, Garbled> {
+        let (left, right) = self.entries.split_at_checked(at).ok_or(Garbled)?;
+        let last = left.last().ok_or(Garbled)?.0;
+        if self.level == 0 {
+            let first = right.first().map_or(next, |(key, _)| key);
+            let separator = first.get(..=common_prefix(last, first)).ok_or(Garbled)?.to_vec();
+            return Ok(Halves::new(self, left, separator, PageId(0), right));
+        }
+        // The separator moves up, and its child becomes the right node's first.
+        let (&(separator, child), right) = right.split_first().ok_or(Garbled)?;
+        let child = super::node::child_id(child)?;
+        Ok(Halves::new(self, left, separator.to_vec(), child, right))
+    }
+}
+
+/// Two nodes out of one set of entries.
+struct Halves {
+    separator: Vec<u8>,
+    left: Image,
+    right: Image,
+    /// Bytes used in the fuller one.
+    larger: usize,
+}
+
+impl Halves {
+    fn new(
+        parts: &Parts<'_>,
+        left: &[(&[u8], &[u8])],
+        separator: Vec<u8>,
+        child: PageId,
+        right: &[(&[u8], &[u8])],
+    ) -> Halves {
+        let larger =
+            Parts::size(parts.low, Some(&separator), left).max(Parts::size(&separator, parts.high, right));
+        let mut left_image = Image::new(parts.level, parts.first, parts.low, Some(&separator));
+        let mut right_image = Image::new(parts.level, child, &separator, parts.high);
+        left.iter().for_each(|(key, value)| left_image.push(key, value));
+        right.iter().for_each(|(key, value)| right_image.push(key, value));
+        Halves { separator, left: left_image, right: right_image, larger }
+    }
+}
+
+/// How a node that must take one more entry for `key` is split.
+fn split_of(node: Node<'_>, key: &[u8]) -> Result<Halves, Garbled> {
+    let parts = Parts::of(node)?;
+    let count = parts.entries.len();
+    let at_end = node.behind(key)? == count;
+    let orderly = usize::from(node.run()) >= ORDERLY.min(count.saturating_sub(1));
+    match (at_end && orderly && count > 1, parts.level) {
+        (true, 0) => parts.divide(count, key),
+        (true, _) => parts.divide(count - 1, key),
+        (false, _) => parts.divide(parts.middle(), key),
+    }
+}
+
+impl<'p> BTree<'p> {
+    /// Sees to it that the node at `level` that covers `key` has `need` bytes to spare, splitting what must be split;
+    /// may need several calls, as other threads use the room too.
+    pub(super) fn make_room<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        level: u8,
+        need: usize,
+    ) -> Result<(), Stop> {
+        if level >= MAX_LEVEL {
+            return Err(Stop::NoSpace);
+        }
+        loop {
+            let Some(mut parent) = self.exclusive_at::<L>(key, level + 1)? else {
+                return self.split_root::<L>(journal, key, level, need);
+            };
+            let child = self.child_of(&parent, key)?;
+            let mut child = self.pool.exclusive::<L>(child)?;
+            let node = self.node(&child, Some(level))?;
+            if node.used() + need <= self.fill {
+                return Ok(());
+            }
+            let halves = split_of(node, key).map_err(|Garbled| corrupt(&child))?;
+            let separator = entry_size(halves.separator.len(), 4);
+            if self.node(&parent, None)?.used() + separator <= self.fill {
+                return self.split(journal, &mut parent, &mut child, &halves);
+            }
+            drop((parent, child));
+            self.make_room::<L>(journal, key, level + 1, separator)?;
+        }
+    }
+
+    fn child_of<L: LatchPolicy>(&self, parent: &PageMut<'p, L>, key: &[u8]) -> Result<PageId, Stop> {
+        let node = self.node(parent, None)?;
+        node.behind(key).and_then(|at| node.child(at)).map_err(|Garbled| corrupt(parent))
+    }
+
+    fn split<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        parent: &mut PageMut<'p, L>,
+        child: &mut PageMut<'p, L>,
+        halves: &Halves,
+    ) -> Result<(), Stop> {
+        let mut right = new_page::<L>(self.pool)?;
+        let separator = &halves.separator;
+        let body = SystemBody::new(self.id)
+            .with(right.page_id(), Action::Node(halves.right.as_slice()))
+            .with(child.page_id(), Action::Cut(separator))
+            .with(parent.page_id(), Action::Link { child: right.page_id(), key: separator });
+        perform(journal, self.id, &body, &mut [&mut right, child, parent])
+    }
+
+    /// The root's content moves to two new children, and the root is one level higher.
+    fn split_root<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        level: u8,
+        need: usize,
+    ) -> Result<(), Stop> {
+        let mut root = self.pool.exclusive::<L>(self.root)?;
+        let node = self.node(&root, None)?;
+        if node.level() != level || node.used() + need <= self.fill {
+            return Ok(());
+        }
+        let halves = split_of(node, key).map_err(|Garbled| corrupt(&root))?;
+        let mut left = new_page::<L>(self.pool)?;
+        let mut right = match new_page::<L>(self.pool) {
+            Ok(right) => right,
+            Err(stop) => {
+                self.give_back(left);
+                return Err(stop);
+            }
+        };
+        let mut top = Image::new(level + 1, left.page_id(), &[], None);
+        top.push(&halves.separator, &right.page_id().0.to_le_bytes());
+        let body = SystemBody::new(self.id)
+            .with(left.page_id(), Action::Node(halves.left.as_slice()))
+            .with(right.page_id(), Action::Node(halves.right.as_slice()))
+            .with(root.page_id(), Action::Node(top.as_slice()));
+        perform(journal, self.id, &body, &mut [&mut left, &mut right, &mut root])
+    }
+
+    /// A page that nobody else has seen goes back.
+    fn give_back<L: LatchPolicy>(&self, page: PageMut<'p, L>) {
+        let id = page.page_id();
+        drop(page);
+        self.pool.free(id);
+    }
+
+    pub(super) fn is_underfull(&self, node: Node<'_>) -> bool {
+        node.used() < self.fill / 3
+    }
+
+    /// After a delete that left the leaf of `key` underfull. A courtesy: the delete is done, so whatever keeps
+    /// this from being done (a page not at hand, no room) is left to the next delete.
+    pub(super) fn tidy<L: LatchPolicy>(&self, journal: &mut impl Journal, key: &[u8]) {
+        let mut level = 0;
+        while level < MAX_LEVEL && matches!(self.fill_up::<L>(journal, key, level), Ok(Parent::Underfull)) {
+            level += 1;
+        }
+    }
+
+    /// Merges the node at `level` that covers `key` with a neighbour, or evens them out.
+    fn fill_up<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        level: u8,
+    ) -> Result<Parent, Stop> {
+        let Some(mut parent) = self.exclusive_at::<L>(key, level + 1)? else { return Ok(Parent::Fine) };
+        let node = self.node(&parent, None)?;
+        if node.count() == 0 {
+            return self.lone_child(journal, parent);
+        }
+        let pair = || {
+            let right = node.behind(key)?.max(1);
+            Ok((node.child(right - 1)?, node.child(right)?, node.key(right - 1)?.to_vec()))
+        };
+        let (left, right, separator) = pair().map_err(|Garbled| corrupt(&parent))?;
+        let mut left = self.pool.exclusive::<L>(left)?;
+        let mut right = self.pool.exclusive::<L>(right)?;
+        let (l, r) = (self.node(&left, Some(level))?, self.node(&right, Some(level))?);
+        if !self.is_underfull(l) && !self.is_underfull(r) {
+            return Ok(Parent::Fine);
+        }
+        let between = r.child(0).map_err(|Garbled| corrupt(&right))?.0.to_le_bytes();
+        let parts = Parts::of_both(l, r, &between).map_err(|Garbled| corrupt(&left))?;
+        if Parts::size(parts.low, parts.high, &parts.entries) <= self.fill / 4 * 3 {
+            let image = parts.whole();
+            self.merge(journal, &mut parent, &mut left, right, &separator, &image)?;
+        } else {
+            let halves = parts.divide(parts.middle(), &[]).map_err(|Garbled| corrupt(&left))?;
+            self.even_out(journal, &mut parent, &mut left, &mut right, &separator, &halves)?;
+            drop((left, right));
+        }
+        let node = self.node(&parent, None)?;
+        if node.count() == 0 && parent.page_id() == self.root {
+            return self.lone_child(journal, parent);
+        }
+        Ok(if self.is_underfull(node) { Parent::Underfull } else { Parent::Fine })
+    }
+
+    fn merge<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        parent: &mut PageMut<'p, L>,
+        left: &mut PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        separator: &[u8],
+        image: &Image,
+    ) -> Result<(), Stop> {
+        let body = SystemBody::new(self.id)
+            .with(left.page_id(), Action::Node(image.as_slice()))
+            .with(parent.page_id(), Action::Unlink { key: separator })
+            .with(right.page_id(), Action::Freed);
+        perform(journal, self.id, &body, &mut [left, parent])?;
+        self.give_back(right);
+        Ok(())
+    }
+
+    fn even_out<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        parent: &mut PageMut<'p, L>,
+        left: &mut PageMut<'p, L>,
+        right: &mut PageMut<'p, L>,
+        separator: &[u8],
+        halves: &Halves,
+    ) -> Result<(), Stop> {
+        let growth = halves.separator.len().saturating_sub(separator.len());
+        if halves.larger > self.fill || self.node(parent, None)?.used() + growth > self.fill {
+            return Ok(());
+        }
+        let body = SystemBody::new(self.id)
+            .with(left.page_id(), Action::Node(halves.left.as_slice()))
+            .with(right.page_id(), Action::Node(halves.right.as_slice()))
+            .with(parent.page_id(), Action::Relink { old: separator, new: &halves.separator });
+        perform(journal, self.id, &body, &mut [left, right, parent])
+    }
+
+    /// An inner node with one child: the root takes the child's place; another waits for a merge of its own.
+    fn lone_child<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        mut parent: PageMut<'p, L>,
+    ) -> Result<Parent, Stop> {
+        if parent.page_id() != self.root {
+            return Ok(Parent::Underfull);
+        }
+        let node = self.node(&parent, None)?;
+        let (level, child) = (node.level(), node.child(0).map_err(|Garbled| corrupt(&parent))?);
+        let child = self.pool.exclusive::<L>(child)?;
+        let node = self.node(&child, level.checked_sub(1))?;
+        let image = Parts::of(node).map_err(|Garbled| corrupt(&child))?.whole();
+        let body = SystemBody::new(self.id)
+            .with(parent.page_id(), Action::Node(image.as_slice()))
+            .with(child.page_id(), Action::Freed);
+        perform(journal, self.id, &body, &mut [&mut parent])?;
+        self.give_back(child);
+        Ok(Parent::Fine)
+    }
+}
+
+/// What became of the parent of nodes that were merged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parent {
+    Fine,
+    Underfull,
+}

@@ -1,0 +1,298 @@
+//! Changing entries. Each operation finds and latches all it needs first, then writes the log, then the page.
+//!
+//! [`Expect::Next`] is how a caller protects against phantoms: it must lock the key that follows the one it inserts
+//! or deletes, and can know that key only by looking. So it looks, locks, and calls with what it saw; under the
+//! leaf's latch the operation sees whether that is still the next key, and if not changes nothing and says which is.
+//! When the next key lies in another leaf, both leaves are latched before the decision.
+
+use super::node::{MAX_VALUE, Node, entry_size};
+use super::{BTree, NodeMut};
+use crate::Journal;
+use crate::bytes::Garbled;
+use crate::page::{bytes_mut, corrupt, too_long};
+use crate::record::{Kind, entry_front};
+use base::Key;
+use latch::LatchPolicy;
+use pages::{PageMut, PageRef, Stop};
+
+/// What the caller believes about the key that follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect<'a> {
+    /// Nothing.
+    Any,
+    /// That it is this one; `None`: that no key follows.
+    Next(Option<&'a [u8]>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TreeInsert {
+    Done,
+    /// The key is there; nothing was changed.
+    Exists,
+    /// The following key is this one, not the expected one; nothing was changed.
+    Next(Option<Key>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TreeDelete {
+    /// Gone; this was its value.
+    Done(Key),
+    /// No such key; nothing was changed.
+    Missing,
+    /// The following key is this one, not the expected one; nothing was changed.
+    Next(Option<Key>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TreeReplace {
+    /// This was the value before.
+    Done(Key),
+    /// No such key; nothing was changed.
+    Missing,
+}
+
+/// A leaf to be changed, and what must stay latched meanwhile.
+struct Held<'p, L: LatchPolicy> {
+    leaf: PageMut<'p, L>,
+    /// The first key behind this leaf; only known (and kept from changing) if `path` is not empty.
+    next: Option<Key>,
+    /// The way down and the next leaves, shared.
+    path: Vec<PageRef<'p, L>>,
+}
+
+impl<'p> BTree<'p> {
+    /// Puts `key` in with `value`, unless it is there.
+    ///
+    /// # Errors
+    /// [`Stop`]: no entry was changed; [`Stop::Fault`] also when key or value are longer than the tree takes
+    /// ([`BTree::max_key`], 255 bytes of value).
+    pub fn insert<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        value: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<TreeInsert, Stop> {
+        self.check_lengths(key, value)?;
+        loop {
+            let mut held = self.held_for::<L>(key, expect, 0)?;
+            let node = self.node(&held.leaf, Some(0))?;
+            let found = node.search(key).map_err(|Garbled| corrupt(&held.leaf))?;
+            let Err(at) = found else { return Ok(TreeInsert::Exists) };
+            if let Some(next) = surprise(&held, node, at, expect)? {
+                return Ok(TreeInsert::Next(next));
+            }
+            if node.used() + entry_size(key.len(), value.len()) > self.fill {
+                drop(held);
+                self.make_room::<L>(journal, key, 0, entry_size(key.len(), value.len()))?;
+                continue;
+            }
+            let front = entry_front(held.leaf.page_id(), self.id, key, value);
+            let lsn = journal.undoable(Kind::TreeInsert as u8, &[&front, key, value]);
+            edit(&mut held.leaf, |node| node.insert(at, key, value))?;
+            held.leaf.logged(lsn);
+            return Ok(TreeInsert::Done);
+        }
+    }
+
+    /// Takes `key` out.
+    ///
+    /// # Errors
+    /// [`Stop`]: nothing was changed.
+    pub fn delete<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<TreeDelete, Stop> {
+        let mut held = self.held_for::<L>(key, expect, 1)?;
+        let node = self.node(&held.leaf, Some(0))?;
+        let found = node.search(key).map_err(|Garbled| corrupt(&held.leaf))?;
+        let Ok(at) = found else { return Ok(TreeDelete::Missing) };
+        if let Some(next) = surprise(&held, node, at + 1, expect)? {
+            return Ok(TreeDelete::Next(next));
+        }
+        let value = Key::from_bytes(node.value(at).map_err(|Garbled| corrupt(&held.leaf))?);
+        let front = entry_front(held.leaf.page_id(), self.id, key, &value);
+        let lsn = journal.undoable(Kind::TreeDelete as u8, &[&front, key, &value]);
+        edit(&mut held.leaf, |node| node.remove(at))?;
+        held.leaf.logged(lsn);
+        let underfull = self.is_underfull(self.node(&held.leaf, Some(0))?);
+        drop(held);
+        if underfull {
+            self.tidy::<L>(journal, key);
+        }
+        Ok(TreeDelete::Done(value))
+    }
+
+    /// Gives `key` another value.
+    ///
+    /// # Errors
+    /// As [`BTree::insert`].
+    pub fn replace<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<TreeReplace, Stop> {
+        self.check_lengths(key, value)?;
+        loop {
+            let mut leaf = self.leaf_exclusive::<L>(key)?;
+            let node = self.node(&leaf, Some(0))?;
+            let found = node.search(key).map_err(|Garbled| corrupt(&leaf))?;
+            let Ok(at) = found else { return Ok(TreeReplace::Missing) };
+            let old = Key::from_bytes(node.value(at).map_err(|Garbled| corrupt(&leaf))?);
+            let growth = value.len().saturating_sub(old.len());
+            if growth > 0 && node.used() + growth > self.fill {
+                drop(leaf);
+                self.make_room::<L>(journal, key, 0, growth)?;
+                continue;
+            }
+            let front = entry_front(leaf.page_id(), self.id, key, &old);
+            let lsn = journal.undoable(Kind::TreeReplace as u8, &[&front, key, &old, value]);
+            edit(&mut leaf, |node| node.set_value(at, value))?;
+            leaf.logged(lsn);
+            return Ok(TreeReplace::Done(old));
+        }
+    }
+
+    fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        if key.len() > self.max_key() {
+            return Err(too_long("index key", key.len(), self.max_key()));
+        }
+        // Four entries and two fences fit a node: whatever does not fit can be split until it does.
+        let most = MAX_VALUE.min(self.fill / 5 - entry_size(self.max_key(), 0));
+        if value.len() > most {
+            return Err(too_long("index value", value.len(), most));
+        }
+        Ok(())
+    }
+
+    /// The leaf for `key`, and the key behind it if the expectation is about one in another leaf. `own`: how many
+    /// positions the key itself takes (0 if it is to be inserted).
+    fn held_for<L: LatchPolicy>(
+        &self,
+        key: &[u8],
+        expect: Expect<'_>,
+        own: usize,
+    ) -> Result<Held<'p, L>, Stop> {
+        let leaf = self.leaf_exclusive::<L>(key)?;
+        let alone = expect == Expect::Any || {
+            let node = self.node(&leaf, Some(0))?;
+            let known = || Ok(node.at_or_behind(key)? + own < node.count() || node.high()?.is_none());
+            known().map_err(|Garbled| corrupt(&leaf))?
+        };
+        if alone {
+            return Ok(Held { leaf, next: None, path: Vec::new() });
+        }
+        drop(leaf);
+        self.leaf_and_next(key)
+    }
+
+    /// The leaf for `key` exclusively, and the first key behind that leaf, everything in between latched.
+    fn leaf_and_next<L: LatchPolicy>(&self, key: &[u8]) -> Result<Held<'p, L>, Stop> {
+        let mut path = vec![self.pool.shared::<L>(self.root)?];
+        let mut level = self.node(&path[0], None)?.level();
+        if level == 0 {
+            drop(path);
+            // A lone leaf has no high fence: nothing follows it, unless it has been split just now.
+            let leaf = self.pool.exclusive::<L>(self.root)?;
+            self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?;
+            return Ok(Held { leaf, next: None, path: Vec::new() });
+        }
+        let mut way = Vec::new();
+        loop {
+            let page = &path[path.len() - 1];
+            let node = self.node(page, Some(level))?;
+            let step = || node.behind(key).and_then(|ordinal| Ok((ordinal, node.child(ordinal)?)));
+            let (ordinal, child) = step().map_err(|Garbled| corrupt(page))?;
+            way.push((path.len() - 1, ordinal));
+            level -= 1;
+            if level == 0 {
+                let leaf = self.pool.exclusive::<L>(child)?;
+                self.node(&leaf, Some(0))?;
+                let next = self.first_behind(&mut path, way)?;
+                return Ok(Held { leaf, next, path });
+            }
+            path.push(self.pool.shared::<L>(child)?);
+        }
+    }
+
+    /// The first key to the right of the way down given as (index into `path`, child taken). What is met on the
+    /// search is latched shared and added to `path`.
+    fn first_behind<L: LatchPolicy>(
+        &self,
+        path: &mut Vec<PageRef<'p, L>>,
+        mut way: Vec<(usize, usize)>,
+    ) -> Result<Option<Key>, Stop> {
+        while let Some((index, ordinal)) = way.pop() {
+            let node = self.node(&path[index], None)?;
+            if ordinal >= node.count() {
+                continue;
+            }
+            let level = node.level();
+            let child = node.child(ordinal + 1).map_err(|Garbled| corrupt(&path[index]))?;
+            way.push((index, ordinal + 1));
+            let below = level.checked_sub(1).ok_or_else(|| corrupt(&path[index]))?;
+            path.push(self.pool.shared::<L>(child)?);
+            if let Some(key) = self.leftmost(path, &mut way, below)? {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes down leftmost from the last page of `path`; the first key of the leaf, if it has one.
+    fn leftmost<L: LatchPolicy>(
+        &self,
+        path: &mut Vec<PageRef<'p, L>>,
+        way: &mut Vec<(usize, usize)>,
+        mut level: u8,
+    ) -> Result<Option<Key>, Stop> {
+        loop {
+            let index = path.len() - 1;
+            let node = self.node(&path[index], Some(level))?;
+            let step = || match (level, node.count()) {
+                (0, 0) => Ok((None, None)),
+                (0, _) => Ok((Some(Key::from_bytes(node.key(0)?)), None)),
+                _ => Ok((None, Some(node.child(0)?))),
+            };
+            match step().map_err(|Garbled| corrupt(&path[index]))? {
+                (key, None) => return Ok(key),
+                (_, Some(child)) => {
+                    way.push((index, 0));
+                    path.push(self.pool.shared::<L>(child)?);
+                    level -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// The key that follows position `at - 1`, if it is not the expected one.
+fn surprise<L: LatchPolicy>(
+    held: &Held<'_, L>,
+    node: Node<'_>,
+    at: usize,
+    expect: Expect<'_>,
+) -> Result<Option<Option<Key>>, Stop> {
+    let Expect::Next(expected) = expect else { return Ok(None) };
+    let garbled = |Garbled| corrupt(&held.leaf);
+    if at < node.count() {
+        let next = node.key(at).map_err(garbled)?;
+        return Ok((expected != Some(next)).then(|| Some(Key::from_bytes(next))));
+    }
+    // The leaf changed between the look that needed no next leaf and the latch that holds now.
+    if held.path.is_empty() && node.high().map_err(garbled)?.is_some() {
+        return Err(Stop::Again);
+    }
+    Ok((expected != held.next.as_deref()).then(|| held.next.clone()))
+}
+
+/// Changes a node in place; a page that does not take the change is corrupt.
+fn edit<L: LatchPolicy>(
+    page: &mut PageMut<'_, L>,
+    change: impl FnOnce(&mut NodeMut<'_>) -> Result<(), Garbled>,
+) -> Result<(), Stop> {
+    change(&mut NodeMut::new(bytes_mut(page))).map_err(|Garbled| corrupt(page))
+}

@@ -1,0 +1,55 @@
+//! Taking back what a log record says was done.
+//!
+//! Index entries are taken back by key, wherever the key lies by now: other transactions may have split or merged the
+//! leaf since. Rows are taken back in their slot: a slot is not given to anyone else before the transaction ends.
+
+use crate::bytes::Garbled;
+use crate::page::bad_record;
+use crate::record::{Change, Record};
+use crate::tree::{Expect, TreeDelete, TreeInsert, TreeReplace};
+use crate::{BTree, Journal, heap};
+use base::{PageId, TableId};
+use latch::LatchPolicy;
+use pages::{Pool, Stop};
+use wal::RecordHeader;
+
+/// Undoes one record of a transaction that is rolled back, by the inverse operation, logged through `journal`,
+/// whose [`Journal::undoable`] writes compensation records. Records that have no undo (structure modifications,
+/// compensations) do nothing. `roots` gives the root page of an index by its id; heaps need none.
+///
+/// # Errors
+/// [`Stop`]: this record is not undone yet; call again. [`Stop::Fault`] when the data contradicts the record.
+pub fn undo<L: LatchPolicy>(
+    pool: &Pool,
+    journal: &mut impl Journal,
+    roots: &dyn Fn(TableId) -> Option<PageId>,
+    header: &RecordHeader,
+    body: &[u8],
+) -> Result<(), Stop> {
+    let bad = |why| bad_record(header.kind, why);
+    if header.is_clr() {
+        return Ok(());
+    }
+    let record = Record::decode(header.kind, body).map_err(|Garbled| bad("is malformed"))?;
+    let Record::One { page, owner, change } = record else { return Ok(()) };
+    let tree = || {
+        let root = roots(owner).ok_or_else(|| bad("is about an index the catalog does not have"))?;
+        Ok::<_, Stop>(BTree::open(pool, root, owner))
+    };
+    let fits = match change {
+        Change::TreeInsert { key, .. } => {
+            matches!(tree()?.delete::<L>(journal, key, Expect::Any)?, TreeDelete::Done(_))
+        }
+        Change::TreeDelete { key, value } => {
+            tree()?.insert::<L>(journal, key, value, Expect::Any)? == TreeInsert::Done
+        }
+        Change::TreeReplace { key, old, .. } => {
+            matches!(tree()?.replace::<L>(journal, key, old)?, TreeReplace::Done(_))
+        }
+        change => {
+            heap::compensate::<L>(pool, journal, owner, page, change)?;
+            true
+        }
+    };
+    if fits { Ok(()) } else { Err(bad("cannot be undone: the index does not hold what it left there")) }
+}
