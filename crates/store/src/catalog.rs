@@ -5,33 +5,35 @@
 
 use crate::control::Roots;
 use crate::{StoreFault, kind};
+use access::{InsertPages, MAX_ROW};
 use base::{PageId, TableId};
 use std::sync::{Mutex, OnceLock};
 use txn::row::Layout;
-use txn::{IndexDef, Schema, TableDef};
+use txn::{IndexDef, Schema, TableDef, Type};
 
 /// A table, looked up once and used for many operations.
-#[derive(Debug)]
 pub struct Table {
     pub def: TableDef,
     pub layout: Layout,
     /// Root page of the primary tree; `None` for a table without a key.
     pub(crate) tree: Option<PageId>,
     pub(crate) heap: PageId,
+    pub(crate) insert_pages: InsertPages,
     pub(crate) indexes: Vec<Index>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Index {
     pub def: IndexDef,
     pub root: PageId,
 }
 
-#[derive(Debug)]
 enum Entry {
     Table(Box<Table>),
     /// The `position`-th secondary index of a table.
-    Index { table: TableId, position: usize },
+    Index {
+        table: TableId,
+        position: usize,
+    },
 }
 
 const CHUNK: usize = 256;
@@ -110,15 +112,21 @@ impl Catalog {
             }
             let places = def.indexes.iter().enumerate();
             let mut links = places.map(|(position, i)| (i.id, Entry::Index { table: def.id, position }));
-            let table =
-                Table { layout: Layout::of(def), tree: root(def.id), heap, indexes, def: def.clone() };
+            let table = Table {
+                layout: Layout::of(def),
+                tree: root(def.id),
+                heap,
+                insert_pages: InsertPages::new(),
+                indexes,
+                def: def.clone(),
+            };
             links.all(|(id, entry)| self.put(id, entry)) && self.put(def.id, Entry::Table(Box::new(table)))
         })
     }
 
     fn put(&self, id: TableId, entry: Entry) -> bool {
-        let chunk = self.chunks[id.0 as usize / CHUNK]
-            .get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let chunk =
+            self.chunks[id.0 as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         chunk[id.0 as usize % CHUNK].set(entry).is_ok()
     }
 }
@@ -137,15 +145,32 @@ fn check(new: &[TableDef], there: &Schema) -> Result<(), StoreFault> {
                 def.name
             )));
         }
+        if longest_row(def) > MAX_ROW {
+            return Err(StoreFault::Schema(format!(
+                "table '{}': its rows may be {} bytes long, a page takes {MAX_ROW}; shorten its columns",
+                def.name,
+                longest_row(def)
+            )));
+        }
         if def.key.is_empty() && !def.indexes.is_empty() {
             return Err(StoreFault::Schema(format!("table '{}' has an index but no primary key", def.name)));
         }
     }
     ids.sort_unstable();
     match ids.windows(2).find(|w| w[0].0 == w[1].0) {
-        Some(w) => Err(StoreFault::Schema(format!("'{}' and '{}' have the same id {}", w[0].1, w[1].1, w[0].0))),
+        Some(w) => {
+            Err(StoreFault::Schema(format!("'{}' and '{}' have the same id {}", w[0].1, w[1].1, w[0].0)))
+        }
         None => Ok(()),
     }
+}
+
+fn longest_row(def: &TableDef) -> usize {
+    let column = |c: &txn::Column| match c.ty {
+        Type::Text(most) => 2 + usize::from(most),
+        fixed => fixed.fixed_len().unwrap_or_default(),
+    };
+    def.columns.len().div_ceil(8) + def.columns.iter().map(column).sum::<usize>()
 }
 
 /// The body of a catalog record.

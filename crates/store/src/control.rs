@@ -11,7 +11,6 @@
 
 use crate::StoreFault;
 use base::{Lsn, PageId, TableId, TxnId, crc32c};
-use pages::AllocatorState;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use txn::Schema;
@@ -66,10 +65,6 @@ impl Checkpoint {
     /// Where the log must be read from.
     pub fn scan_start(&self) -> Lsn {
         self.running.iter().map(|r| r.first).fold(self.redo_start, Lsn::min)
-    }
-
-    pub fn allocator(&self) -> AllocatorState {
-        AllocatorState { next: self.next_page, free: self.free_pages.clone() }
     }
 }
 
@@ -206,7 +201,10 @@ mod tests {
     fn control(sequence: u64) -> Control {
         let checkpoint = Checkpoint {
             redo_start: Lsn(500),
-            running: vec![Running { id: TxnId(9), first: Lsn(77) }, Running { id: TxnId(8), first: Lsn(600) }],
+            running: vec![
+                Running { id: TxnId(9), first: Lsn(77) },
+                Running { id: TxnId(8), first: Lsn(600) },
+            ],
             notes: vec![(Lsn(3), b"note".to_vec())],
             next_page: PageId(7),
             free_pages: vec![PageId(2)],

@@ -17,6 +17,7 @@ use base::{Lsn, PageId};
 use latch::LatchPolicy;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
+use wal::RecordHeader;
 
 /// A live note. A note given with a commit is named by the position that [`Store::commit`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,7 +58,7 @@ impl Store {
             None => txn.chain.append_last(kind::COMMIT, &[]).end,
             Some(note) => {
                 let mut notes = held(&self.notes);
-                let kind = if txn.wrote() { kind::COMMIT } else { kind::NOTE };
+                let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
                 let end = txn.chain.append_last(kind, &[note]).end;
                 notes.insert(end, note.to_vec());
                 end
@@ -120,7 +121,8 @@ impl Store {
             let done = undo.last().map_or(Ok(()), |(entry, body)| {
                 txn.chain.compensating = Some(entry.prev);
                 let roots = |id| self.catalog.root(id);
-                access::undo::<L>(&self.pool, &mut txn.chain, &roots, entry.kind, body)
+                let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
+                access::undo::<L>(&self.pool, &mut txn.chain, &roots, &header, body)
             });
             txn.chain.compensating = None;
             if done.is_ok() {

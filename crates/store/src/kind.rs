@@ -2,7 +2,8 @@
 //!
 //! | kind | transaction | body |
 //! |---|---|---|
-//! | commit | its last record | empty, or the note that stays until forgotten |
+//! | commit | its last record | empty |
+//! | noted commit | its last record | the note that stays until forgotten |
 //! | end | the last record of one rolled back | empty |
 //! | prepare | from here on only a decision ends it | the note |
 //! | note | none | the note |
@@ -15,3 +16,6 @@ pub(crate) const PREPARE: u8 = 34;
 pub(crate) const NOTE: u8 = 35;
 pub(crate) const FORGET: u8 = 36;
 pub(crate) const CATALOG: u8 = 37;
+pub(crate) const NOTED_COMMIT: u8 = 38;
+
+const _: () = assert!(COMMIT > access::Kind::LAST);

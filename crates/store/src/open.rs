@@ -179,7 +179,8 @@ impl Store {
             new.trees.push(tree(index.id)?);
         }
         let mut journal = SystemJournal(&self.log);
-        let heap = self.insist(|| Heap::create::<Coupled>(&self.pool, &mut journal, def.id)).map_err(no_room)?;
+        let heap =
+            self.insist(|| Heap::create::<Coupled>(&self.pool, &mut journal, def.id)).map_err(no_room)?;
         new.heaps.push((def.id, heap));
         new.schema.tables.push(def);
         Ok(())

@@ -8,7 +8,7 @@
 use crate::catalog::{Index, Table};
 use crate::open::Store;
 use crate::txn::Txn;
-use access::{BTree, Expect, Heap, HeapUpdate, MAX_ROW, TreeDelete, TreeInsert};
+use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, TreeDelete, TreeInsert};
 use base::{Key, Rid};
 use latch::LatchPolicy;
 use pages::Stop;
@@ -49,8 +49,8 @@ impl Store {
     }
 
     #[inline]
-    pub(crate) fn heap(&self, table: &Table) -> Heap<'_> {
-        Heap::open(&self.pool, table.heap, table.def.id)
+    pub(crate) fn heap<'a>(&'a self, table: &'a Table) -> Heap<'a> {
+        Heap::open(&self.pool, table.heap, table.def.id, &table.insert_pages)
     }
 
     #[inline]
@@ -126,30 +126,56 @@ impl Store {
         row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Stop> {
-        row.clear();
         let heap = self.heap(table);
-        if heap.read::<L, _>(rid, |bytes| row.extend_from_slice(bytes))?.is_none() {
-            return Ok(None);
-        }
-        if !table.layout.fits(row) {
-            return Err(self.broken(table, "a row does not have the table's layout"));
-        }
-        if !table.indexes.is_empty() {
-            txn.old_row.clear();
-            txn.old_row.extend_from_slice(row);
-        }
-        let result = f(&mut RowMut::new(&table.layout, row));
-        debug_assert_eq!(&*table.def.key_of(Row::new(&table.layout, row)), key, "an update changed the key");
-        match self.insist(|| heap.update::<L>(&mut txn.chain, rid, row))? {
-            HeapUpdate::Done if table.indexes.is_empty() => {}
-            HeapUpdate::Done => self.reindex::<L>(txn, table, row, rid, rid)?,
-            HeapUpdate::Moved(to) => {
-                self.insist(|| self.tree(table).replace::<L>(&mut txn.chain, key, &to.encode()))?;
-                self.reindex::<L>(txn, table, row, rid, to)?;
+        let old_row = &mut txn.old_row;
+        let change = |row: &mut Vec<u8>| {
+            if !table.layout.fits(row) {
+                return None;
             }
-            HeapUpdate::Missing => return Err(self.broken(table, "a row vanished while it was updated")),
+            if !table.indexes.is_empty() {
+                old_row.clear();
+                old_row.extend_from_slice(row);
+            }
+            let result = f(&mut RowMut::new(&table.layout, row));
+            debug_assert_eq!(
+                &*table.def.key_of(Row::new(&table.layout, row)),
+                key,
+                "an update changed the key"
+            );
+            Some(result)
+        };
+        let (result, to) = match heap.modify::<L, _>(&mut txn.chain, rid, row, change)? {
+            HeapModify::Missing => return Ok(None),
+            HeapModify::Done(result) => (result, rid),
+            HeapModify::Outgrown(result) => (result, self.relocate::<L>(txn, table, key, rid, row)?),
+        };
+        let Some(result) = result else {
+            return Err(self.broken(table, "a row does not have the table's layout"));
+        };
+        if !table.indexes.is_empty() {
+            self.reindex::<L>(txn, table, row, rid, to)?;
         }
         Ok(Some(result))
+    }
+
+    /// Writes a row that does not fit its page any more; gives where it is now.
+    fn relocate<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        rid: Rid,
+        row: &[u8],
+    ) -> Result<Rid, Stop> {
+        match self.insist(|| self.heap(table).update::<L>(&mut txn.chain, rid, row))? {
+            HeapUpdate::Done => Ok(rid),
+            HeapUpdate::Relocated(to) => {
+                txn.ghosts.push((table.def.id, rid));
+                self.insist(|| self.tree(table).replace::<L>(&mut txn.chain, key, &to.encode()))?;
+                Ok(to)
+            }
+            HeapUpdate::Missing => Err(self.broken(table, "a row vanished while it was updated")),
+        }
     }
 
     /// Brings the secondary trees from `txn.old_row` at `from` to `row` at `to`.
@@ -196,7 +222,8 @@ impl Store {
             return Ok(InsertOutcome::TooLong);
         }
         debug_assert!(table.layout.fits(row), "a row of another table");
-        let entries = || table.indexes.iter().map(|i| table.def.entry_of(&i.def, Row::new(&table.layout, row)));
+        let entries =
+            || table.indexes.iter().map(|i| table.def.entry_of(&i.def, Row::new(&table.layout, row)));
         if entries().any(|e| e.len() > tree.max_key()) {
             return Ok(InsertOutcome::TooLong);
         }

@@ -4,7 +4,6 @@
 //! transaction that only reads never touches the log.
 
 use crate::active::{Active, Slot};
-use crate::kind;
 use access::Journal;
 use base::{Lsn, Rid, TableId, TxnId};
 use std::ops::Range;
@@ -258,6 +257,3 @@ impl Txn {
         self.state = State::Idle;
     }
 }
-
-/// Records that this room writes itself; the access methods' lie below.
-const _: () = assert!(kind::COMMIT > access::Kind::LAST);
