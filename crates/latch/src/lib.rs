@@ -1,1 +1,32 @@
-//! (being built)
+//! Latches: short physical protection of memory, as opposed to locks, which isolate transactions.
+//!
+//! - [`PageLatch`] is one 64-bit word per page: version, exclusive and shared latch, and where the page is.
+//! - [`LatchPolicy`] is how a design touches pages: [`Coupled`] latches them, [`Owned`] relies on one thread
+//!   owning them all and pays no atomic read-modify-write.
+//! - [`SpinMutex`] protects small structures for tens of nanoseconds; [`RawMutex`] is the same choice as a type
+//!   parameter, [`SpinRaw`] or [`NoMutex`].
+//! - [`CachePadded`] keeps two hot words off one cache line.
+//!
+//! Nothing here knows what a page holds or who transacts. Waiting is spinning, then yielding, then short sleeps:
+//! a latch is held for less than a microsecond, so a queue of waiters would cost more than it saves.
+
+mod backoff;
+mod construct;
+mod owner;
+mod padded;
+mod page_latch;
+mod policy;
+mod spin;
+mod sync;
+
+pub use backoff::{Backoff, GaveUp};
+pub use owner::Owner;
+pub use padded::CachePadded;
+pub use page_latch::{Change, PageLatch, Refused, Seen};
+pub use policy::{Coupled, LatchPolicy, Owned};
+pub use spin::{NoMutex, ThreadBound, RawMutex, SpinGuard, SpinMutex, SpinRaw};
+
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod stress;

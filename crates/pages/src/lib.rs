@@ -1,1 +1,34 @@
-//! (being built)
+//! Pages and the buffer pool that keeps some of them in memory.
+//!
+//! The pool is one large reserved region of addresses: page P's bytes lie at a fixed place in it whether they are
+//! in memory or not, and P's latch and state are one word in an array beside it. So reaching a page is arithmetic,
+//! and giving its memory back is one `madvise` (the idea is vmcache's: Leis et al., SIGMOD 2023).
+//!
+//! A request enters by [`Pool::shared`], [`Pool::exclusive`] or [`Pool::fresh`], generic over the latch policy. It
+//! never waits for I/O: an absent page is `Err(Stop::Page(pid))`, the caller leaves everything as it was, has
+//! [`Pool::load`] read the page, and comes again. Loading may evict: unused pages leave, dirty ones are written
+//! before, never ahead of the log, and through the doublewrite area, so that a write torn by a crash can be repaired.
+//!
+//! What it does not know: what is in a page behind its header, what the log's records say, transactions.
+
+mod allocator;
+mod data_file;
+mod doublewrite;
+mod evict;
+mod fault;
+mod guard;
+mod page;
+mod pool;
+mod region;
+mod slots;
+mod write;
+
+pub use allocator::AllocatorState;
+pub use fault::{PageFault, Stop};
+pub use guard::{PageMut, PageRef};
+pub use latch::{Coupled, LatchPolicy, Owned};
+pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
+pub use pool::{Pool, PoolOptions, PoolStats};
+
+#[cfg(test)]
+mod tests;

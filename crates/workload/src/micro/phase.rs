@@ -8,7 +8,7 @@ use super::steps::RowStep;
 use super::{Ids, MICRO, Micro};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
-use txn::step::{Route, StepId, Steps};
+use txn::step::{Effect, Route, StepId, Steps};
 use txn::{Abort, Access};
 
 pub(super) struct RowsBySite<'a, S> {
@@ -54,6 +54,10 @@ impl<S: RowStep> Steps for RowsBySite<'_, S> {
 
     fn count(&self) -> usize {
         self.ends.len()
+    }
+
+    fn effect(&self) -> Effect {
+        S::EFFECT
     }
 
     fn route(&self, i: usize) -> Route {

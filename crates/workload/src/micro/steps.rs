@@ -2,7 +2,7 @@
 
 use super::{COUNTER, Ids, MICRO, key};
 use serde::{Deserialize, Serialize};
-use txn::step::{Route, Step, StepId};
+use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, RowMut};
 
 /// Gives the sum of the counters.
@@ -69,6 +69,7 @@ fn increment(row: &mut RowMut<'_>) -> i64 {
 
 impl Step for ReadRows {
     const ID: StepId = 1;
+    const EFFECT: Effect = Effect::Reads;
     type Output = i64;
 
     fn route(&self) -> Route {

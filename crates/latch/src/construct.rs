@@ -1,0 +1,54 @@
+//! Constant constructors. They stand apart because loom's atomics cannot be made in constants, and the models
+//! compile the latch files with those.
+
+use crate::sync::{AtomicBool, AtomicU64};
+use crate::{PageLatch, RawMutex, SpinMutex, SpinRaw};
+
+impl PageLatch {
+    /// The latch of an absent page.
+    pub const fn new() -> PageLatch {
+        PageLatch::from_word(AtomicU64::new(0))
+    }
+}
+
+impl Default for PageLatch {
+    fn default() -> Self {
+        PageLatch::new()
+    }
+}
+
+impl SpinRaw {
+    pub const fn new() -> SpinRaw {
+        SpinRaw::from_flag(AtomicBool::new(false))
+    }
+}
+
+impl Default for SpinRaw {
+    fn default() -> Self {
+        SpinRaw::new()
+    }
+}
+
+impl RawMutex for SpinRaw {
+    const NEW: SpinRaw = SpinRaw::new();
+    #[inline]
+    fn lock(&self) {
+        self.acquire();
+    }
+    #[inline]
+    fn unlock(&self) {
+        self.release();
+    }
+}
+
+impl<T> SpinMutex<T> {
+    pub const fn new(value: T) -> SpinMutex<T> {
+        SpinMutex::from_parts(SpinRaw::new(), value)
+    }
+}
+
+impl<T: Default> Default for SpinMutex<T> {
+    fn default() -> Self {
+        SpinMutex::new(T::default())
+    }
+}

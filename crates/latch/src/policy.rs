@@ -1,0 +1,80 @@
+//! How a design touches pages. The access methods are generic over this, so each is written once.
+
+use crate::{Change, Owner, PageLatch, Refused};
+
+/// What protects a page while it is read or changed.
+///
+/// `shared` and `exclusive` give the page's version and must be paired with their unlock, on the same policy.
+pub trait LatchPolicy: Copy + Send + Sync + 'static {
+    /// The name used in reports.
+    const NAME: &'static str;
+    /// Whether other threads may touch the same pages.
+    const LATCHED: bool;
+
+    /// # Errors
+    /// See [`Refused`].
+    fn shared(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused>;
+    fn unlock_shared(latch: &PageLatch);
+    /// # Errors
+    /// See [`Refused`].
+    fn exclusive(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused>;
+    fn unlock_exclusive(latch: &PageLatch, change: Change);
+}
+
+/// Shared and exclusive latches, one atomic read-modify-write in and one out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coupled;
+
+impl LatchPolicy for Coupled {
+    const NAME: &'static str = "coupled";
+    const LATCHED: bool = true;
+
+    #[inline]
+    fn shared(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
+        latch.shared()
+    }
+    #[inline]
+    fn unlock_shared(latch: &PageLatch) {
+        latch.unlock_shared();
+    }
+    #[inline]
+    fn exclusive(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
+        latch.exclusive()
+    }
+    #[inline]
+    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+        latch.unlock_exclusive(change);
+    }
+}
+
+/// One thread touches the pages, so nothing is latched. The holds are still counted, by plain stores, because
+/// that thread may be asked to evict a page while it reads another: the hold keeps the one it reads.
+///
+/// The promise that there is one thread is the design's (its serial worker claims the [`Owner`]); debug builds
+/// check it at every latch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owned;
+
+impl LatchPolicy for Owned {
+    const NAME: &'static str = "owned";
+    const LATCHED: bool = false;
+
+    #[inline]
+    fn shared(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused> {
+        owner.check();
+        latch.owned_shared()
+    }
+    #[inline]
+    fn unlock_shared(latch: &PageLatch) {
+        latch.owned_unlock_shared();
+    }
+    #[inline]
+    fn exclusive(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused> {
+        owner.check();
+        latch.owned_exclusive()
+    }
+    #[inline]
+    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+        latch.owned_unlock_exclusive(change);
+    }
+}

@@ -1,0 +1,134 @@
+//! Real threads on one latch and one mutex: nothing torn, nothing lost, evictions in between.
+
+use crate::{Change, Owner, PageLatch, Refused, SpinMutex};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::scope;
+
+struct Cell2(UnsafeCell<[u64; 2]>);
+// SAFETY: the test reads it under a shared latch and writes it under the exclusive one.
+unsafe impl Sync for Cell2 {}
+
+const ROUNDS: u64 = 20_000;
+
+#[test]
+fn readers_never_see_half_a_change() {
+    let latch = PageLatch::new();
+    assert!(latch.begin_load());
+    latch.end_load();
+    let pair = Cell2(UnsafeCell::new([0, 0]));
+    let (latch, pair, writes) = (&latch, &pair, &AtomicU64::new(0));
+    scope(|s| {
+        for t in 0..4u64 {
+            s.spawn(move || (0..ROUNDS).for_each(|i| one_turn(latch, pair, writes, t * ROUNDS + i)));
+        }
+        s.spawn(move || (0..ROUNDS / 10).for_each(|_| evict_and_reload(latch)));
+    });
+    // SAFETY: all threads are gone.
+    let [a, b] = unsafe { *pair.0.get() };
+    assert_eq!(a, b);
+    assert_eq!(a, writes.load(Ordering::Relaxed), "an increment was lost");
+    assert!(latch.look().version() >= writes.load(Ordering::Relaxed));
+}
+
+fn one_turn(latch: &PageLatch, pair: &Cell2, writes: &AtomicU64, n: u64) {
+    if n.is_multiple_of(4) {
+        while latch.exclusive().is_err() {
+            std::thread::yield_now();
+        }
+        // SAFETY: the exclusive latch is held.
+        let p = unsafe { &mut *pair.0.get() };
+        p[0] += 1;
+        p[1] += 1;
+        writes.fetch_add(1, Ordering::Relaxed);
+        latch.unlock_exclusive(Change::Nothing);
+        return;
+    }
+    match latch.shared() {
+        Ok(_) => {
+            // SAFETY: a shared latch is held.
+            let p = unsafe { &*pair.0.get() };
+            assert_eq!(p[0], p[1]);
+            latch.unlock_shared();
+        }
+        Err(Refused::Absent) => std::thread::yield_now(),
+        Err(Refused::Busy) => {}
+    }
+}
+
+fn evict_and_reload(latch: &PageLatch) {
+    if latch.begin_evict() {
+        latch.end_evict();
+        assert!(latch.begin_load());
+        latch.end_load();
+    }
+}
+
+#[test]
+fn the_mutex_loses_no_increment() {
+    let counter = SpinMutex::new(0u64);
+    scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| (0..ROUNDS).for_each(|_| *counter.lock() += 1));
+        }
+    });
+    assert_eq!(*counter.lock(), 4 * ROUNDS);
+}
+
+#[test]
+fn a_page_walks_through_its_states() {
+    let latch = PageLatch::new();
+    assert_eq!(latch.shared(), Err(Refused::Absent));
+    assert!(latch.begin_load() && !latch.begin_load());
+    assert_eq!(latch.exclusive(), Err(Refused::Absent), "a page being read in is not waited for");
+    latch.end_load();
+    let v = latch.shared().unwrap();
+    assert!(!latch.begin_evict(), "a page in use stays");
+    latch.unlock_shared();
+    assert_eq!(latch.exclusive(), Ok(v));
+    latch.unlock_exclusive(Change::Bytes);
+    assert!(!latch.begin_evict(), "a dirty page stays");
+    assert!(latch.try_shared_unmarked() && latch.begin_write());
+    latch.unlock_shared();
+    assert!(!latch.begin_evict(), "a page being written stays");
+    latch.end_write();
+    assert_eq!(latch.look().version(), v + 1);
+    assert!(latch.begin_evict());
+    latch.end_evict();
+    assert!(!latch.look().resident() && latch.look().version() > v + 1);
+}
+
+#[test]
+fn a_failed_write_leaves_the_page_dirty() {
+    let latch = PageLatch::new();
+    assert!(latch.begin_load());
+    latch.end_load_exclusive();
+    latch.unlock_exclusive(Change::Bytes);
+    assert!(latch.try_shared_unmarked() && latch.begin_write());
+    latch.unlock_shared();
+    latch.fail_write();
+    assert!(latch.look().dirty() && !latch.look().writing() && !latch.begin_evict());
+}
+
+#[test]
+fn a_hold_that_never_ends_is_reported_as_busy() {
+    let latch = PageLatch::new();
+    assert!(latch.begin_load());
+    latch.end_load();
+    latch.shared().unwrap();
+    assert_eq!(latch.exclusive(), Err(Refused::Busy));
+    assert!(latch.shared().is_ok(), "the claim was given back");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_stranger_is_caught() {
+    let owner = Owner::new();
+    let checked = || scope(|s| s.spawn(|| owner.check()).join().is_ok());
+    assert!(checked(), "nobody owns yet");
+    owner.claim();
+    owner.check();
+    assert!(!checked());
+    owner.disown();
+    assert!(checked());
+}

@@ -1,0 +1,116 @@
+//! The file the pages are in: page P at byte P * 8192; page 0 says what the file is.
+//!
+//! ```text
+//!  0 "ATOLLDAT"   8 format u32   12 page size u32   16 crc32c u32 (of bytes 0..16)   zeros to 8192
+//! ```
+
+use crate::fault::PageFault;
+use crate::page::{PAGE_SIZE, Page};
+use base::{PageId, crc32c};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use world::{File, Files, Open};
+
+const MAGIC: &[u8; 8] = b"ATOLLDAT";
+const FORMAT: u32 = 1;
+
+/// Whether what is written must outlive the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    Durable,
+    /// A place for evicted pages only; it has no name once it is open.
+    Process,
+}
+
+pub(crate) struct DataFile {
+    file: Arc<dyn File>,
+    path: PathBuf,
+}
+
+impl DataFile {
+    pub fn open(files: &dyn Files, path: &Path, lifetime: Lifetime) -> Result<DataFile, PageFault> {
+        match lifetime {
+            Lifetime::Durable => Self::durable(files, path),
+            Lifetime::Process => {
+                // Never the durable file: opening a database in memory mode by mistake must not harm it.
+                let path = path.with_extension("swap");
+                let file = files.open(&path, Open::Create)?;
+                file.set_len(0)?;
+                files.remove(&path)?;
+                Ok(DataFile { file, path })
+            }
+        }
+    }
+
+    fn durable(files: &dyn Files, path: &Path) -> Result<DataFile, PageFault> {
+        let file = files.open(path, Open::Create)?;
+        let data = DataFile { file, path: path.to_owned() };
+        // A file shorter than its first page is one whose making a crash cut short.
+        if data.file.len()? < PAGE_SIZE as u64 {
+            data.file.write_all_at(&first_page(), 0)?;
+            data.file.sync()?;
+            files.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
+        }
+        data.check()?;
+        Ok(data)
+    }
+
+    fn check(&self) -> Result<(), PageFault> {
+        let mut head = [0u8; 20];
+        self.file.read_at(&mut head, 0)?;
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let wrong = |what: String| Err(PageFault::File { file: self.path.clone(), what });
+        if &head[..8] != MAGIC {
+            return wrong("this is not a data file of Atoll; choose another folder".into());
+        }
+        if word(8) != FORMAT {
+            let found = word(8);
+            return wrong(format!(
+                "a data file of format {found}, expected {FORMAT}; use the version of Atoll that wrote it"
+            ));
+        }
+        if word(16) != crc32c(&head[..16]) {
+            return wrong("the file's header at byte 0 fails its checksum; restore from a backup".into());
+        }
+        if word(12) as usize != PAGE_SIZE {
+            let found = word(12);
+            return wrong(format!(
+                "pages of {found} bytes, expected {PAGE_SIZE}; use the build that wrote it"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads page `id` into `bytes`, which are zeros; what the file does not have stays so.
+    pub fn read(&self, id: PageId, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), PageFault> {
+        self.file.read_at(bytes, offset(id))?;
+        Ok(())
+    }
+
+    pub fn write(&self, id: PageId, page: &Page) -> Result<(), PageFault> {
+        self.file.write_all_at(page.bytes(), offset(id))?;
+        Ok(())
+    }
+
+    pub fn sync(&self) -> std::io::Result<()> {
+        self.file.sync()
+    }
+
+    pub fn corrupt(&self, page: PageId) -> PageFault {
+        PageFault::Corrupt { page, file: self.path.clone(), offset: offset(page) }
+    }
+}
+
+fn offset(id: PageId) -> u64 {
+    u64::from(id.0) * PAGE_SIZE as u64
+}
+
+fn first_page() -> [u8; PAGE_SIZE] {
+    let mut page = [0; PAGE_SIZE];
+    page[..8].copy_from_slice(MAGIC);
+    page[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    page[12..16].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
+    let sum = crc32c(&page[..16]);
+    page[16..20].copy_from_slice(&sum.to_le_bytes());
+    page
+}

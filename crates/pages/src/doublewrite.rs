@@ -1,0 +1,99 @@
+//! Where a batch of pages is written before it is written in place, so that a crash in the middle of a page's
+//! write in place leaves a whole copy of it here.
+//!
+//! ```text
+//!  0 "ATOLLDBW"   8 format u32   12 crc32c u32 (of bytes 16..4096)   16 count u32   20 page ids u32 ...
+//!  4096 pages, as they are in the data file
+//! ```
+//!
+//! A batch is synced here before the first write in place, and those are synced before the next batch is written
+//! here. So a page that is torn in the data file is whole here; and a batch that is torn here has not begun there.
+
+use crate::data_file::DataFile;
+use crate::fault::PageFault;
+use crate::page::{PAGE_SIZE, Page};
+use base::{PageId, crc32c};
+use std::path::Path;
+use std::sync::Arc;
+use world::{File, Files, Open};
+
+const MAGIC: &[u8; 8] = b"ATOLLDBW";
+const FORMAT: u32 = 1;
+const HEADER: usize = 4096;
+/// Pages in a batch: half a MiB, written in about the time of one sync.
+pub(crate) const BATCH: usize = 64;
+
+pub(crate) struct Doublewrite {
+    file: Arc<dyn File>,
+}
+
+impl Doublewrite {
+    pub fn open(files: &dyn Files, path: &Path) -> Result<Doublewrite, PageFault> {
+        let file = files.open(path, Open::Create)?;
+        // Room for a whole batch from the start: a full disk then meets the data file, not this one.
+        file.allocate((HEADER + BATCH * PAGE_SIZE) as u64)?;
+        Ok(Doublewrite { file })
+    }
+
+    /// Writes a batch and waits for the device.
+    pub fn write(&self, batch: &[(PageId, Box<Page>)]) -> Result<(), PageFault> {
+        let mut header = vec![0u8; HEADER];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        header[16..20].copy_from_slice(&(batch.len() as u32).to_le_bytes());
+        for ((id, _), at) in batch.iter().zip(header[20..].chunks_exact_mut(4)) {
+            at.copy_from_slice(&id.0.to_le_bytes());
+        }
+        let sum = crc32c(&header[16..]);
+        header[12..16].copy_from_slice(&sum.to_le_bytes());
+        self.file.write_all_at(&header, 0)?;
+        for (n, (_, page)) in batch.iter().enumerate() {
+            self.file.write_all_at(page.bytes(), (HEADER + n * PAGE_SIZE) as u64)?;
+        }
+        Ok(())
+    }
+
+    pub fn sync(&self) -> std::io::Result<()> {
+        self.file.sync()
+    }
+
+    /// The pages of the last batch, none when that is torn.
+    fn ids(&self) -> Result<Vec<PageId>, PageFault> {
+        let mut header = vec![0u8; HEADER];
+        let word = |h: &[u8], at: usize| u32::from_le_bytes(h[at..at + 4].try_into().expect("four bytes"));
+        let read = self.file.read_at(&mut header, 0)?;
+        let good = read == HEADER
+            && &header[..8] == MAGIC
+            && word(&header, 8) == FORMAT
+            && word(&header, 12) == crc32c(&header[16..]);
+        let count = if good { word(&header, 16) as usize } else { 0 };
+        Ok(header[20..].chunks_exact(4).take(count.min(BATCH)).map(|b| PageId(word(b, 0))).collect())
+    }
+
+    /// The whole copy of page `id`, if the last batch has one.
+    pub fn copy_of(&self, id: PageId) -> Result<Option<Box<Page>>, PageFault> {
+        let Some(n) = self.ids()?.iter().position(|&p| p == id) else { return Ok(None) };
+        let mut page = Page::zeroed();
+        self.file.read_at(page.bytes_mut(), (HEADER + n * PAGE_SIZE) as u64)?;
+        // A copy of zeros says nothing: no page is written out without its number in it.
+        Ok(Some(page).filter(|p| p.id() == id && p.intact(id)))
+    }
+
+    /// Repairs what a crash tore in `data`; gives the number of pages repaired.
+    pub fn repair(&self, data: &DataFile) -> Result<usize, PageFault> {
+        let mut repaired = 0;
+        for id in self.ids()? {
+            let Some(copy) = self.copy_of(id)? else { continue };
+            let mut found = Page::zeroed();
+            data.read(id, found.bytes_mut())?;
+            if !found.intact(id) {
+                data.write(id, &copy)?;
+                repaired += 1;
+            }
+        }
+        if repaired > 0 {
+            data.sync()?;
+        }
+        Ok(repaired)
+    }
+}

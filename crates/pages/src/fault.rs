@@ -1,0 +1,69 @@
+//! Why a page cannot be had.
+
+use base::PageId;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use wal::LogFault;
+
+/// The error of every operation that touches pages. On each of them the operation has changed nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Stop {
+    /// The page is not in memory: have [`crate::Pool::load`] read it, and call again.
+    #[error("{0:?} is not in memory")]
+    Page(PageId),
+    /// No page is left to allocate, or every frame is in use.
+    #[error("out of pages: raise the pool's size or remove data")]
+    NoSpace,
+    /// A latch was contended for longer than latches are held: let go of all and call again.
+    #[error("a page latch is contended")]
+    Again,
+    /// I/O or corruption.
+    #[error(transparent)]
+    Fault(Arc<PageFault>),
+}
+
+/// I/O or corruption met by the pool.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PageFault {
+    /// The file system refused; the message names the file. Pages that were to be written are still dirty.
+    #[error("a page could not be read or written: {0}")]
+    Io(Arc<io::Error>),
+    /// The page's bytes are not what was written, and there is no copy to repair it from.
+    #[error(
+        "{}: {page:?} at byte {offset} is corrupt (its checksum does not match); restore the database from a backup",
+        file.display()
+    )]
+    Corrupt { page: PageId, file: PathBuf, offset: u64 },
+    /// The file is not a data file of this version.
+    #[error("{}: {what}", file.display())]
+    File { file: PathBuf, what: String },
+    /// A page number beyond the pool's limit: the database was made with a larger `max_pages`, or a reference is
+    /// corrupt.
+    #[error("{page:?} is beyond the pool's limit of {max_pages} pages")]
+    Range { page: PageId, max_pages: u32 },
+    /// Every frame is latched or cannot be cleaned.
+    #[error("no page can leave the buffer pool of {frames} frames: all are in use; give it more memory")]
+    NoFrame { frames: usize },
+    /// The log that must be on the device before a page may be written is broken.
+    #[error(transparent)]
+    Log(#[from] LogFault),
+    /// A sync failed earlier, so nobody knows what the data file holds; nothing is written any more.
+    #[error("the data file can no longer be trusted: {0}; restart to recover from the log")]
+    Poisoned(Arc<io::Error>),
+}
+
+impl From<io::Error> for PageFault {
+    fn from(e: io::Error) -> Self {
+        PageFault::Io(Arc::new(e))
+    }
+}
+
+impl From<PageFault> for Stop {
+    fn from(fault: PageFault) -> Self {
+        match fault {
+            PageFault::NoFrame { .. } => Stop::NoSpace,
+            fault => Stop::Fault(Arc::new(fault)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The right to read or change a page, as a value: taking it is latching, dropping it is letting go.
+
+use crate::page::Page;
+use base::{Lsn, PageId};
+use latch::{Change, LatchPolicy, PageLatch};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// A page held for reading. Not to be kept across a wait.
+pub struct PageRef<'p, L: LatchPolicy> {
+    latch: &'p PageLatch,
+    page: NonNull<Page>,
+    id: PageId,
+    version: u64,
+    /// Latches are let go where they were taken: an owned page has no other thread.
+    policy: PhantomData<(L, *const ())>,
+}
+
+impl<'p, L: LatchPolicy> PageRef<'p, L> {
+    /// # Safety
+    /// The caller has taken `latch`, which protects `page`, shared and under policy `L`, and hands it over.
+    #[inline]
+    pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
+        PageRef { latch, page, id, version, policy: PhantomData }
+    }
+
+    #[inline]
+    pub fn page_id(&self) -> PageId {
+        self.id
+    }
+
+    /// Grows at every change of the page; see [`crate::Pool::version_unchanged`].
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl<L: LatchPolicy> Deref for PageRef<'_, L> {
+    type Target = Page;
+    #[inline]
+    fn deref(&self) -> &Page {
+        // SAFETY: under the shared latch that this guard holds nobody changes or evicts the page.
+        unsafe { self.page.as_ref() }
+    }
+}
+
+impl<L: LatchPolicy> Drop for PageRef<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        L::unlock_shared(self.latch);
+    }
+}
+
+/// A page held for changing. Touching it mutably marks it dirty. Not to be kept across a wait.
+pub struct PageMut<'p, L: LatchPolicy> {
+    latch: &'p PageLatch,
+    page: NonNull<Page>,
+    id: PageId,
+    version: u64,
+    change: Change,
+    policy: PhantomData<(L, *const ())>,
+}
+
+impl<'p, L: LatchPolicy> PageMut<'p, L> {
+    /// # Safety
+    /// The caller has taken `latch`, which protects `page`, exclusively and under policy `L`, and hands it over.
+    #[inline]
+    pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
+        PageMut { latch, page, id, version, change: Change::Nothing, policy: PhantomData }
+    }
+
+    #[inline]
+    pub fn page_id(&self) -> PageId {
+        self.id
+    }
+
+    /// The version before this hold; it grows when the page is let go.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The change was logged as the record at `lsn`: the page carries it from now on, and is dirty.
+    #[inline]
+    pub fn logged(&mut self, lsn: Lsn) {
+        self.set_lsn(lsn);
+    }
+}
+
+impl<L: LatchPolicy> Deref for PageMut<'_, L> {
+    type Target = Page;
+    #[inline]
+    fn deref(&self) -> &Page {
+        // SAFETY: under the exclusive latch that this guard holds nobody else reaches the page.
+        unsafe { self.page.as_ref() }
+    }
+}
+
+impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Page {
+        self.change = Change::Bytes;
+        // SAFETY: under the exclusive latch that this guard holds nobody else reaches the page.
+        unsafe { self.page.as_mut() }
+    }
+}
+
+impl<L: LatchPolicy> Drop for PageMut<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        L::unlock_exclusive(self.latch, self.change);
+    }
+}

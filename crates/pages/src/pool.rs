@@ -1,0 +1,358 @@
+//! The pool: reaching pages, loading them, giving out new ones.
+//!
+//! Who may do what, per page (its word is a [`PageLatch`], which has the state table):
+//! - absent: whoever wins `begin_load` has the page to itself, fills it and makes it resident;
+//! - resident: read under a shared latch, changed under the exclusive one;
+//! - thrown out by whoever takes the exclusive latch of a clean, unused page.
+//!
+//! Bytes of absent pages are never looked at. A slot is held for each resident page, so there are at most as many
+//! as frames.
+
+use crate::allocator::{Allocator, AllocatorState};
+use crate::data_file::{DataFile, Lifetime};
+use crate::doublewrite::Doublewrite;
+use crate::fault::{PageFault, Stop};
+use crate::guard::{PageMut, PageRef};
+use crate::page::{PAGE_SIZE, Page};
+use crate::region::Region;
+use crate::slots::{Slot, Slots};
+use crate::write::Writer;
+use base::PageId;
+use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wal::{Durability, Log};
+use world::Files;
+
+/// Sizes in pages of 8192 bytes.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Pages in memory at the same time.
+    pub frames: usize,
+    /// Pages there can ever be; addresses for all of them are reserved, memory is not.
+    pub max_pages: u32,
+}
+
+impl PoolOptions {
+    /// A pool that keeps `frames` pages, of a database of at most 128 GiB (less when addresses are short).
+    pub fn new(frames: usize) -> PoolOptions {
+        PoolOptions { frames, max_pages: 1 << 24 }
+    }
+}
+
+/// Counts since the pool was opened, but for the first two, which are of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Pages in memory.
+    pub resident: usize,
+    /// Pages allocated.
+    pub allocated: u32,
+    pub loaded: u64,
+    pub evicted: u64,
+    pub written: u64,
+    /// Pages repaired from the doublewrite area when the pool was opened or when they were loaded.
+    pub repaired: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub loaded: AtomicU64,
+    pub evicted: AtomicU64,
+    pub written: AtomicU64,
+    pub repaired: AtomicU64,
+}
+
+/// A buffer pool over one data file.
+pub struct Pool {
+    pub(crate) region: Region,
+    /// Memory of the pages' words, which `latch` reads.
+    words: Region,
+    max_pages: u32,
+    owner: Owner,
+    pub(crate) slots: Slots,
+    pub(crate) writer: Writer,
+    pub(crate) log: Arc<Log>,
+    allocator: SpinMutex<Allocator>,
+    pub(crate) counts: Counts,
+}
+
+impl Pool {
+    /// Opens the data file at `path`, making it when there is none, and repairs pages that a crash tore, from the
+    /// file `doublewrite` beside it. With a log in memory mode neither file is touched: evicted pages go to a
+    /// nameless file beside it.
+    ///
+    /// # Errors
+    /// A file of something else or of another version, options that cannot work, I/O.
+    pub fn open(
+        files: Arc<dyn Files>,
+        path: &Path,
+        options: PoolOptions,
+        log: Arc<Log>,
+    ) -> Result<Pool, PageFault> {
+        let wrong = |what: String| PageFault::File { file: path.to_owned(), what };
+        if options.frames < 8 || options.max_pages < 2 {
+            return Err(wrong(format!(
+                "a buffer pool of {} frames over {} pages: expected at least 8 frames and 2 pages",
+                options.frames, options.max_pages
+            )));
+        }
+        let reserve = |bytes: usize| {
+            Region::new(bytes).map_err(|e| wrong(format!("cannot reserve {bytes} bytes of addresses: {e}")))
+        };
+        let (writer, repaired) = open_files(&*files, path, log.durability())?;
+        let pages = options.max_pages as usize;
+        let frames = options.frames.min(pages);
+        let counts = Counts { repaired: AtomicU64::new(repaired as u64), ..Counts::default() };
+        Ok(Pool {
+            region: reserve(pages * PAGE_SIZE)?,
+            words: reserve(pages * size_of::<PageLatch>())?,
+            max_pages: options.max_pages,
+            owner: Owner::new(),
+            slots: Slots::new(frames),
+            writer,
+            log,
+            allocator: SpinMutex::new(Allocator::new(options.max_pages)),
+            counts,
+        })
+    }
+
+    /// Page `id`'s word. Callers have checked the number, or have it from a slot.
+    #[inline]
+    pub(crate) fn latch(&self, id: PageId) -> &PageLatch {
+        debug_assert!(id.0 < self.max_pages);
+        // SAFETY: there is a word for each page below `max_pages`; zeroed memory is an absent page's latch; the
+        // memory lives as long as the pool and is only ever used as latches, which are atomics.
+        unsafe { &*self.words.start().cast::<PageLatch>().add(id.0 as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn page(&self, id: PageId) -> NonNull<Page> {
+        debug_assert!(id.0 < self.max_pages);
+        // SAFETY: the region has room for `max_pages` pages, so the address is inside it and not null.
+        unsafe { NonNull::new_unchecked(self.region.start().cast::<Page>().add(id.0 as usize)) }
+    }
+
+    #[cold]
+    fn out_of_range(&self, page: PageId) -> PageFault {
+        PageFault::Range { page, max_pages: self.max_pages }
+    }
+
+    #[inline]
+    fn check(&self, id: PageId) -> Result<(), PageFault> {
+        // Page 0 wraps to the largest number: one comparison.
+        if id.0.wrapping_sub(1) < self.max_pages - 1 { Ok(()) } else { Err(self.out_of_range(id)) }
+    }
+
+    /// Page `id` for reading.
+    ///
+    /// # Errors
+    /// See [`Stop`]; nothing was changed.
+    #[inline]
+    pub fn shared<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'_, L>, Stop> {
+        self.check(id)?;
+        let latch = self.latch(id);
+        match L::shared(latch, &self.owner) {
+            // SAFETY: the latch was taken just now, under this policy.
+            Ok(version) => Ok(unsafe { PageRef::new(latch, self.page(id), id, version) }),
+            Err(refused) => Err(stop(refused, id)),
+        }
+    }
+
+    /// Page `id` for changing.
+    ///
+    /// # Errors
+    /// See [`Stop`]; nothing was changed.
+    #[inline]
+    pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
+        self.check(id)?;
+        let latch = self.latch(id);
+        match L::exclusive(latch, &self.owner) {
+            // SAFETY: the latch was taken just now, under this policy.
+            Ok(version) => Ok(unsafe { PageMut::new(latch, self.page(id), id, version) }),
+            Err(refused) => Err(stop(refused, id)),
+        }
+    }
+
+    /// Page `id`, which the caller has allocated, zeroed and for changing. May evict another page, with I/O.
+    ///
+    /// # Errors
+    /// [`Stop::NoSpace`] when every frame is in use, or as [`Pool::exclusive`].
+    pub fn fresh<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
+        self.check(id)?;
+        let mut backoff = Backoff::new();
+        loop {
+            if self.latch(id).look().resident() {
+                match self.exclusive::<L>(id) {
+                    Err(Stop::Page(_)) => {}
+                    taken => {
+                        let mut page = taken?;
+                        page.clear();
+                        return Ok(page);
+                    }
+                }
+            } else if let Some(slot) = self.begin_load(id)? {
+                self.slots.name(slot, id);
+                let latch = self.latch(id);
+                let version = latch.end_load_exclusive();
+                // SAFETY: the loader holds the exclusive latch and hands it over; every policy lets go of it alike.
+                let mut page = unsafe { PageMut::new(latch, self.page(id), id, version) };
+                page.clear();
+                return Ok(page);
+            }
+            backoff.wait();
+        }
+    }
+
+    /// A slot, with page `id` absent and ours to fill; `None` when someone else was faster.
+    fn begin_load(&self, id: PageId) -> Result<Option<Slot>, PageFault> {
+        let slot = self.room()?;
+        if self.latch(id).begin_load() {
+            return Ok(Some(slot));
+        }
+        self.slots.give(slot);
+        Ok(None)
+    }
+
+    /// Reads page `id` into memory, unless it is there. A page never written is zeros, with lsn 0. Blocks.
+    ///
+    /// # Errors
+    /// [`PageFault::Corrupt`] when its checksum does not match and the doublewrite area has no copy of it;
+    /// [`PageFault::NoFrame`]; I/O.
+    pub fn load(&self, id: PageId) -> Result<(), PageFault> {
+        self.check(id)?;
+        let mut backoff = Backoff::new();
+        while !self.latch(id).look().resident() {
+            match self.begin_load(id)? {
+                Some(slot) => return self.fill(id, slot),
+                None => backoff.wait(),
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&self, id: PageId, slot: Slot) -> Result<(), PageFault> {
+        // SAFETY: this thread won the page's load, so nobody else looks at its bytes.
+        let page = unsafe { self.page(id).as_mut() };
+        let read = self.read(id, page);
+        if read.is_err() {
+            // SAFETY: as above, and the reference is not used any more.
+            unsafe { self.region.give_back(id.0 as usize * PAGE_SIZE, PAGE_SIZE) };
+            self.latch(id).abandon_load();
+            self.slots.give(slot);
+            return read;
+        }
+        self.slots.name(slot, id);
+        self.latch(id).end_load();
+        self.counts.loaded.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn read(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
+        self.writer.data.read(id, page.bytes_mut())?;
+        if page.intact(id) {
+            return Ok(());
+        }
+        // The writer's state is held so that the batch found there is not being replaced.
+        let _writing = self.writer.lock();
+        let copy = self.writer.doublewrite.as_ref().map_or(Ok(None), |d| d.copy_of(id))?;
+        let Some(copy) = copy else { return Err(self.writer.data.corrupt(id)) };
+        self.writer.data.write(id, &copy)?;
+        page.bytes_mut().copy_from_slice(copy.bytes());
+        self.counts.repaired.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether page `id` is in memory, unlocked for changes, and as it was at `version`.
+    #[inline]
+    pub fn version_unchanged(&self, id: PageId, version: u64) -> bool {
+        if self.check(id).is_err() {
+            return false;
+        }
+        let seen = self.latch(id).look();
+        seen.resident() && !seen.exclusive() && seen.version() == version
+    }
+
+    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`].
+    ///
+    /// # Errors
+    /// [`Stop::NoSpace`] when all `max_pages` are in use.
+    pub fn allocate(&self) -> Result<PageId, Stop> {
+        self.allocator.lock().take().ok_or(Stop::NoSpace)
+    }
+
+    /// Page `id` is not in use any more.
+    pub fn free(&self, id: PageId) {
+        self.allocator.lock().give(id);
+    }
+
+    /// Page `id` is in use, whatever the allocator thought: for replaying the log.
+    ///
+    /// # Errors
+    /// [`Stop::Fault`] when there can be no such page.
+    pub fn reserve(&self, id: PageId) -> Result<(), Stop> {
+        self.check(id)?;
+        self.allocator.lock().reserve(id);
+        Ok(())
+    }
+
+    pub fn allocator(&self) -> AllocatorState {
+        self.allocator.lock().state()
+    }
+
+    pub fn restore_allocator(&self, state: &AllocatorState) {
+        self.allocator.lock().restore(state);
+    }
+
+    /// Who owns the pages when they are touched under [`latch::Owned`]; the serial worker claims it.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Pages that can be in memory at the same time.
+    pub fn frames(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The pages' addresses, for binding them to a NUMA node: first byte and length in bytes.
+    pub fn region(&self) -> (*mut u8, usize) {
+        (self.region.start(), self.region.bytes())
+    }
+
+    pub fn stats(&self) -> PoolStats {
+        let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        PoolStats {
+            resident: self.slots.used(),
+            allocated: self.allocator.lock().used(),
+            loaded: count(&self.counts.loaded),
+            evicted: count(&self.counts.evicted),
+            written: count(&self.counts.written),
+            repaired: count(&self.counts.repaired),
+        }
+    }
+}
+
+#[cold]
+fn stop(refused: Refused, id: PageId) -> Stop {
+    match refused {
+        Refused::Absent => Stop::Page(id),
+        Refused::Busy => Stop::Again,
+    }
+}
+
+/// Opens the data file and the doublewrite area, and repairs the one from the other; gives the pages repaired.
+fn open_files(files: &dyn Files, path: &Path, durability: Durability) -> Result<(Writer, usize), PageFault> {
+    if durability == Durability::Memory {
+        let data = DataFile::open(files, path, Lifetime::Process)?;
+        return Ok((Writer::new(data, None), 0));
+    }
+    let data = DataFile::open(files, path, Lifetime::Durable)?;
+    let doublewrite = Doublewrite::open(files, &path.with_file_name("doublewrite"))?;
+    let repaired = doublewrite.repair(&data)?;
+    Ok((Writer::new(data, Some(doublewrite)), repaired))
+}

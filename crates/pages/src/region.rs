@@ -1,0 +1,54 @@
+//! Reserved addresses: memory that exists once it is touched, and no longer after it is given back.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::io;
+
+/// `bytes` of zeroed private memory, reserved but not backed until touched.
+pub(crate) struct Region {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: a region is plain memory that belongs to no thread; who touches which bytes is the pool's protocol.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    pub fn new(bytes: usize) -> io::Result<Region> {
+        let bytes = bytes.next_multiple_of(1 << 12);
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags) }?.cast();
+        Ok(Region { start, bytes })
+    }
+
+    #[inline]
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives the memory of `bytes` bytes at `at` (multiples of 4096) back; they read as zeros afterwards.
+    ///
+    /// # Safety
+    /// Nobody holds a reference into these bytes.
+    pub unsafe fn give_back(&self, at: usize, bytes: usize) {
+        assert!(at + bytes <= self.bytes);
+        // SAFETY: inside the mapping, and nobody looks, as the caller promises.
+        let done = unsafe { madvise(self.start.add(at).cast(), bytes, Advice::LinuxDontNeed) };
+        // The range is valid and unlocked, the one thing the kernel checks.
+        done.expect("giving memory back cannot fail");
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own and nobody can reach it any more.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes) };
+    }
+}

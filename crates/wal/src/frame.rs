@@ -1,0 +1,198 @@
+//! One record's bytes.
+//!
+//! ```text
+//!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8   21 flags u8   22 unused u16
+//! 24 txn u64     32 previous u64   [40 undo_next u64, compensation records only]   body   zeros to 8 bytes
+//! ```
+//!
+//! - `length` counts the whole frame without the padding; frames start at multiples of 8.
+//! - `check` is the CRC-32C of everything from byte 20 on, mixed with length, lsn, behind and the *life* of the log
+//!   (a random number per opening, in the segment's header). So bytes of an earlier life or another place in the
+//!   log never pass for a record, whatever the device kept of them.
+//! - `behind` is how far the record starts after what was on the device when it was appended. A frame that fails
+//!   its check, followed by one that knows it to be on the device, was damaged; otherwise it is the torn tail.
+//!
+//! Little-endian throughout.
+
+use base::{Lsn, TxnId, crc32c};
+
+/// [`RecordHeader::flags`]: a compensation record; it is redone, never undone, and has an `undo_next`.
+pub const CLR: u8 = 1;
+
+const FIXED: usize = 40;
+/// Where the part of a frame begins that is checksummed before its place in the log is known.
+const SUMMED_FROM: usize = 20;
+
+/// What the log itself knows about a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// The writer's own numbering of its records.
+    pub kind: u8,
+    /// Bit 0 is [`CLR`].
+    pub flags: u8,
+    /// The transaction; 0 for records of the system.
+    pub txn: TxnId,
+    /// The same transaction's previous record, 0 for its first.
+    pub prev: Lsn,
+    /// In a compensation record, the next record to undo; else not stored, 0.
+    pub undo_next: Lsn,
+}
+
+impl RecordHeader {
+    pub fn is_clr(&self) -> bool {
+        self.flags & CLR != 0
+    }
+}
+
+/// Where a record lies in the log: bytes `start..end` of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub start: Lsn,
+    pub end: Lsn,
+}
+
+/// Bytes a frame takes in the log, padding included.
+pub(crate) fn padded(length: usize) -> usize {
+    length.next_multiple_of(8)
+}
+
+/// Multiplies and folds: every bit of `a` and `b` reaches every bit of the result.
+#[inline]
+fn mix(a: u64, b: u64) -> u32 {
+    let p = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);
+    let folded = (p as u64) ^ ((p >> 64) as u64);
+    (folded as u32) ^ ((folded >> 32) as u32)
+}
+
+#[inline]
+fn check(sum: u32, length: u32, lsn: u64, behind: u32, life: u64) -> u32 {
+    sum ^ mix(lsn ^ life, (u64::from(length) << 32 | u64::from(behind)) ^ life.rotate_left(32))
+}
+
+/// Writes the frame into `out`, all but what depends on its place in the log; gives the sum for [`seal`].
+#[inline]
+pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]]) -> u32 {
+    out.clear();
+    let mut fixed = [0u8; FIXED];
+    fixed[20] = header.kind;
+    fixed[21] = header.flags;
+    fixed[24..32].copy_from_slice(&header.txn.0.to_le_bytes());
+    fixed[32..40].copy_from_slice(&header.prev.0.to_le_bytes());
+    out.extend_from_slice(&fixed);
+    if header.is_clr() {
+        out.extend_from_slice(&header.undo_next.0.to_le_bytes());
+    }
+    for part in body {
+        out.extend_from_slice(part);
+    }
+    let length = out.len();
+    out[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    let sum = crc32c(&out[SUMMED_FROM..]);
+    out.resize(padded(length), 0);
+    sum
+}
+
+/// Completes a built frame for its place.
+#[inline]
+pub(crate) fn seal(frame: &mut [u8], sum: u32, lsn: u64, behind: u64, life: u64) {
+    let length = u32_at(frame, 0);
+    let behind = u32::try_from(behind).unwrap_or(u32::MAX);
+    frame[4..8].copy_from_slice(&check(sum, length, lsn, behind, life).to_le_bytes());
+    frame[8..16].copy_from_slice(&lsn.to_le_bytes());
+    frame[16..20].copy_from_slice(&behind.to_le_bytes());
+}
+
+/// Seals the intact frame at the start of `frames` anew, for another life; gives its padded length.
+pub(crate) fn reseal(frames: &mut [u8], lsn: u64, life: u64) -> usize {
+    let length = u32_at(frames, 0) as usize;
+    let sum = crc32c(&frames[SUMMED_FROM..length]);
+    let behind = u64::from(u32_at(frames, 16));
+    seal(frames, sum, lsn, behind, life);
+    padded(length)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// An intact frame, taken apart.
+pub(crate) struct Frame<'a> {
+    pub header: RecordHeader,
+    pub body: &'a [u8],
+    /// Padded length in bytes.
+    pub bytes: usize,
+    /// Everything before this position was on the device when the record was appended, `None` if not known.
+    pub stable_before: Option<u64>,
+}
+
+/// The frame at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and life.
+pub(crate) fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
+    if bytes.len() < FIXED || u64_at(bytes, 8) != lsn {
+        return None;
+    }
+    let length = u32_at(bytes, 0) as usize;
+    let fixed = if bytes[21] & CLR != 0 { FIXED + 8 } else { FIXED };
+    if length < fixed || padded(length) > bytes.len() {
+        return None;
+    }
+    let behind = u32_at(bytes, 16);
+    let sum = crc32c(&bytes[SUMMED_FROM..length]);
+    if u32_at(bytes, 4) != check(sum, length as u32, lsn, behind, life) {
+        return None;
+    }
+    Some(Frame {
+        header: RecordHeader {
+            kind: bytes[20],
+            flags: bytes[21],
+            txn: TxnId(u64_at(bytes, 24)),
+            prev: Lsn(u64_at(bytes, 32)),
+            undo_next: Lsn(if fixed > FIXED { u64_at(bytes, FIXED) } else { 0 }),
+        },
+        body: &bytes[fixed..length],
+        bytes: padded(length),
+        stable_before: (behind != u32::MAX).then(|| lsn - u64::from(behind).min(lsn)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(header: &RecordHeader, body: &[&[u8]], lsn: u64, life: u64) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let sum = build(&mut frame, header, body);
+        seal(&mut frame, sum, lsn, 16, life);
+        frame
+    }
+
+    #[test]
+    fn reads_back_what_was_written() {
+        for flags in [0, CLR] {
+            let undo_next = Lsn(if flags == CLR { 77 } else { 0 });
+            let header = RecordHeader { kind: 9, flags, txn: TxnId(5), prev: Lsn(800), undo_next };
+            let bytes = framed(&header, &[b"ab", b"", b"cde"], 1600, 3);
+            let frame = parse(&bytes, 1600, 3).unwrap();
+            assert_eq!((frame.header, frame.body, frame.bytes), (header, &b"abcde"[..], bytes.len()));
+            assert_eq!(frame.stable_before, Some(1584));
+            assert!(bytes.len().is_multiple_of(8));
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_other_place_or_other_life_passes() {
+        let header = RecordHeader { kind: 1, txn: TxnId(2), ..Default::default() };
+        let bytes = framed(&header, &[&[7; 30]], 4096, 11);
+        assert!(parse(&bytes, 4104, 11).is_none());
+        assert!(parse(&bytes, 4096, 12).is_none());
+        assert!(parse(&bytes[..bytes.len() - 8], 4096, 11).is_none());
+        for bit in 0..(70 * 8) {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(parse(&bad, 4096, 11).is_none(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The bytes between appending and writing: position P of the log lies at P modulo the ring's size.
+//!
+//! Who may do what: the holder of the append lock writes positions from the tail up, after making sure that the
+//! flusher is done with what lay there; the flusher reads positions between what it has written and the tail.
+//! [`crate::log`] keeps the two apart; the ring itself only copies.
+
+use std::cell::UnsafeCell;
+use world::SharedMemory;
+
+pub(crate) struct Ring {
+    start: *mut u8,
+    /// Size minus one; the size is a power of two.
+    mask: usize,
+    _memory: Memory,
+}
+
+/// What the bytes live in, kept for its destructor.
+#[expect(dead_code, reason = "held, never read")]
+enum Memory {
+    Own(Box<[UnsafeCell<u8>]>),
+    Shared(Box<dyn SharedMemory>),
+}
+
+// SAFETY: the ring is plain memory that belongs to no thread; the callers' protocol (above) keeps two threads off
+// one byte.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    pub fn own(bytes: usize) -> Ring {
+        debug_assert!(bytes.is_power_of_two());
+        let memory: Box<[UnsafeCell<u8>]> = (0..bytes).map(|_| UnsafeCell::new(0)).collect();
+        let start = UnsafeCell::raw_get(memory.as_ptr());
+        Ring { start, mask: bytes - 1, _memory: Memory::Own(memory) }
+    }
+
+    pub fn shared(memory: Box<dyn SharedMemory>) -> Ring {
+        debug_assert!(memory.bytes().is_power_of_two());
+        Ring { start: memory.start(), mask: memory.bytes() - 1, _memory: Memory::Shared(memory) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// Copies `data` to position `at`.
+    ///
+    /// # Safety
+    /// Nobody else touches these positions meanwhile.
+    #[inline]
+    pub unsafe fn put(&self, at: u64, data: &[u8]) {
+        debug_assert!(data.len() <= self.bytes());
+        let from = at as usize & self.mask;
+        let first = data.len().min(self.bytes() - from);
+        // SAFETY: `from + first` and the rest are inside the ring; the caller has these positions for itself.
+        unsafe {
+            std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(from), first);
+            std::ptr::copy_nonoverlapping(data.as_ptr().add(first), self.start, data.len() - first);
+        }
+    }
+
+    /// The bytes at positions `from..to`, in at most two pieces.
+    ///
+    /// # Safety
+    /// Nobody writes these positions as long as the pieces are used.
+    pub unsafe fn pieces(&self, from: u64, to: u64) -> [&[u8]; 2] {
+        let len = (to - from) as usize;
+        debug_assert!(len <= self.bytes());
+        let at = from as usize & self.mask;
+        let first = len.min(self.bytes() - at);
+        // SAFETY: inside the ring, initialised from the start, and not written meanwhile, as the caller promises.
+        unsafe {
+            [
+                std::slice::from_raw_parts(self.start.add(at), first),
+                std::slice::from_raw_parts(self.start, len - first),
+            ]
+        }
+    }
+}

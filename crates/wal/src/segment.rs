@@ -1,0 +1,134 @@
+//! One segment file: a header block, then frames.
+//!
+//! ```text
+//!  0 "ATOLLLOG"   8 format u32   12 crc32c u32 (of bytes 16..48)   16 start lsn u64   24 previous segment's start u64
+//! 32 life u64    40 unused u64   ... zeros to 4096, then the frame at lsn `start`
+//! ```
+//!
+//! The file is named `log-` and its start in 16 hex digits. Position P lies at byte 4096 + P - start. A segment is
+//! put in place by a rename after its header is on the device, and only when the one before is on the device in
+//! full: so a segment that has a successor is complete, and only the last one can have a torn tail.
+
+use crate::LogFault;
+use crate::frame::{self, Frame};
+use base::crc32c;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use world::File;
+
+const MAGIC: &[u8; 8] = b"ATOLLLOG";
+const FORMAT: u32 = 1;
+/// Bytes before the first frame: one block, so that the header and a frame never share one.
+pub(crate) const HEADER: u64 = 4096;
+/// Bytes a reader fetches at a time.
+const WINDOW: usize = 1 << 20;
+
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub start: u64,
+    /// Start of the segment before, 0 when this was the first of all.
+    pub previous: u64,
+    pub life: u64,
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+}
+
+pub(crate) fn name(start: u64) -> String {
+    format!("log-{start:016x}")
+}
+
+/// The start of the segment called `name`; `None` when that is not a segment's name.
+pub(crate) fn start_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("log-").filter(|d| d.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+pub(crate) fn header(start: u64, previous: u64, life: u64) -> Vec<u8> {
+    let mut block = vec![0; HEADER as usize];
+    block[..8].copy_from_slice(MAGIC);
+    block[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    block[16..24].copy_from_slice(&start.to_le_bytes());
+    block[24..32].copy_from_slice(&previous.to_le_bytes());
+    block[32..40].copy_from_slice(&life.to_le_bytes());
+    let sum = crc32c(&block[16..48]);
+    block[12..16].copy_from_slice(&sum.to_le_bytes());
+    block
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl Segment {
+    /// Reads and checks the header of the segment that its name says starts at `start`.
+    pub fn read(path: &Path, file: Arc<dyn File>, start: u64) -> Result<Segment, LogFault> {
+        let corrupt = |offset: u64, what: &str| LogFault::Corrupt {
+            file: path.to_owned(),
+            offset,
+            what: what.to_owned(),
+        };
+        let mut block = [0u8; 48];
+        if file.read_at(&mut block, 0)? < block.len() || &block[..8] != MAGIC {
+            return Err(corrupt(0, "this is not the start of a log segment"));
+        }
+        let found = u32::from_le_bytes(block[8..12].try_into().expect("four bytes"));
+        if found != FORMAT {
+            return Err(LogFault::Version { file: path.to_owned(), found, expected: FORMAT });
+        }
+        if u32::from_le_bytes(block[12..16].try_into().expect("four bytes")) != crc32c(&block[16..48]) {
+            return Err(corrupt(12, "the segment's header fails its checksum"));
+        }
+        if u64_at(&block, 16) != start {
+            return Err(corrupt(16, "the header is another segment's: was the file renamed?"));
+        }
+        let (previous, life) = (u64_at(&block, 24), u64_at(&block, 32));
+        Ok(Segment { start, previous, life, path: path.to_owned(), file })
+    }
+
+    /// Where position `lsn` lies in the file.
+    pub fn offset(&self, lsn: u64) -> u64 {
+        HEADER + (lsn - self.start)
+    }
+
+    pub fn corrupt(&self, lsn: u64, what: &str) -> LogFault {
+        LogFault::Corrupt { file: self.path.clone(), offset: self.offset(lsn), what: what.to_owned() }
+    }
+}
+
+/// A stretch of one segment, read ahead.
+#[derive(Default)]
+pub(crate) struct Window {
+    bytes: Vec<u8>,
+    /// Position of the first byte.
+    at: u64,
+    segment: u64,
+}
+
+impl Window {
+    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before.
+    pub fn bytes(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<&[u8], LogFault> {
+        let have = (self.at + self.bytes.len() as u64).saturating_sub(lsn);
+        if self.segment != segment.start || lsn < self.at || have < want as u64 {
+            self.bytes.resize(want.max(WINDOW), 0);
+            let read = segment.file.read_at(&mut self.bytes, segment.offset(lsn))?;
+            self.bytes.truncate(read);
+            (self.at, self.segment) = (lsn, segment.start);
+        }
+        Ok(&self.bytes[(lsn - self.at) as usize..])
+    }
+
+    /// The frame at `lsn`, `None` unless it is intact.
+    pub fn frame(&mut self, segment: &Segment, lsn: u64) -> Result<Option<Frame<'_>>, LogFault> {
+        let head = self.bytes(segment, lsn, 16)?;
+        if head.len() < 16 || u64_at(head, 8) != lsn {
+            return Ok(None);
+        }
+        let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
+        let bytes = frame::padded(length);
+        // A length that leads beyond the file is not worth an allocation.
+        if segment.offset(lsn) + bytes as u64 > segment.file.len()? {
+            return Ok(None);
+        }
+        Ok(frame::parse(self.bytes(segment, lsn, bytes)?, lsn, segment.life))
+    }
+}

@@ -1,0 +1,439 @@
+//! The log against crashes, damage and failing devices. Segments and rings are tiny, so that every edge comes early.
+
+use crate::segment::HEADER;
+use crate::{CLR, Durability, Log, LogFault, LogOptions, RecordHeader, Span};
+use base::{Lsn, TxnId};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::scope;
+use std::time::{Duration, Instant};
+use world::{Deed, Files, Open, Verdict, memory, watched};
+
+const DIR: &str = "log";
+
+fn options(durability: Durability) -> LogOptions {
+    LogOptions { durability, segment_bytes: 1 << 13, buffer_bytes: 1 << 14 }
+}
+
+fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
+    Log::open(files.clone(), Path::new(DIR), options(Durability::Sync))
+}
+
+/// Appends record `n`, whose body says so, of a length that varies with it.
+fn add(log: &Log, n: u64) -> Span {
+    let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
+    log.append(&header, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
+}
+
+fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
+    log.read_from(Lsn(0))
+        .map(|record| {
+            let (_, header, body) = record?;
+            let n = u64::from_le_bytes(body[..8].try_into().unwrap());
+            assert_eq!((header.txn, header.prev, header.kind), (TxnId(n), Lsn(n * 2), n as u8));
+            assert!(body.len() == 8 + (n % 97) as usize && body[8..].iter().all(|&b| b == n as u8));
+            Ok(n)
+        })
+        .collect()
+}
+
+/// The log's folder, copied file by file.
+fn image(files: &Arc<dyn Files>) -> Arc<dyn Files> {
+    let copy = memory();
+    for name in files.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(name);
+        let bytes = contents(files, &path);
+        copy.open(&path, Open::Create).unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+    copy
+}
+
+fn contents(files: &Arc<dyn Files>, path: &Path) -> Vec<u8> {
+    let file = files.open(path, Open::Read).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn segments(files: &Arc<dyn Files>) -> Vec<String> {
+    files.list(Path::new(DIR)).unwrap().into_iter().filter(|n| n.starts_with("log-")).collect()
+}
+
+fn poke(files: &Arc<dyn Files>, name: &str, offset: u64, bytes: &[u8]) {
+    files.open(&Path::new(DIR).join(name), Open::ReadWrite).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+#[test]
+fn records_come_back_in_order_over_segments_and_openings() {
+    let files = memory();
+    for round in 0..3u64 {
+        let log = open(&files).unwrap();
+        assert_eq!(numbers(&log).unwrap(), (0..round * 300).collect::<Vec<_>>());
+        let mut last = log.end();
+        for n in round * 300..(round + 1) * 300 {
+            let span = add(&log, n);
+            assert_eq!(span.start, last);
+            last = span.end;
+        }
+        assert_eq!(log.end(), last);
+        assert_eq!(numbers(&log).unwrap().len() as u64, (round + 1) * 300);
+        assert_eq!(log.stats().records, 300);
+    }
+    assert!(segments(&files).len() > 3);
+}
+
+#[test]
+fn compensation_records_keep_where_to_undo_next() {
+    let files = memory();
+    let header = RecordHeader { kind: 3, flags: CLR, txn: TxnId(1), prev: Lsn(5), undo_next: Lsn(4) };
+    open(&files).unwrap().append(&header, &[b"x"]);
+    let log = open(&files).unwrap();
+    let (_, found, body) = log.read_from(Lsn(0)).next().unwrap().unwrap();
+    assert_eq!((found, &body[..]), (header, &b"x"[..]));
+}
+
+#[test]
+fn reading_starts_where_it_is_told() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    let spans: Vec<Span> = (0..200).map(|n| add(&log, n)).collect();
+    for (n, span) in spans.iter().enumerate().step_by(7) {
+        let found: Vec<_> = log.read_from(span.start).map(|r| r.unwrap().0).collect();
+        assert_eq!(found, spans[n..]);
+    }
+}
+
+/// Whatever prefix of the last writes reached the device, the records before it are there, the log goes on, and
+/// nothing of the cut-off part ever comes back.
+#[test]
+fn a_torn_tail_is_cut_for_ever() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    let mut ends = vec![];
+    for n in 0..20 {
+        ends.push(add(&log, n).end);
+    }
+    log.wait_durable(ends[4]).unwrap();
+    drop(log);
+    let name = segments(&files).pop().unwrap();
+    let start = u64::from_str_radix(&name[4..], 16).unwrap();
+    for cut in (0..ends[19].0 - start).step_by(5) {
+        let crashed = image(&files);
+        let path = Path::new(DIR).join(&name);
+        crashed.open(&path, Open::ReadWrite).unwrap().set_len(HEADER + cut).unwrap();
+        let kept = ends.iter().filter(|e| e.0 - start <= cut).count() as u64;
+        let log = open(&crashed).unwrap();
+        assert_eq!(numbers(&log).unwrap(), (0..kept).collect::<Vec<_>>());
+        add(&log, kept);
+        drop(log);
+        let log = open(&crashed).unwrap();
+        assert_eq!(numbers(&log).unwrap(), (0..=kept).collect::<Vec<_>>());
+    }
+}
+
+/// Sectors reach the device in any order: a hole before intact frames of the same unsynced group is a torn tail,
+/// and those frames stay dead even when new records end exactly where they start.
+#[test]
+fn frames_behind_a_torn_one_never_come_back() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    let spans: Vec<Span> = (0..10).map(|_| add(&log, 5)).collect();
+    drop(log);
+    let name = segments(&files).pop().unwrap();
+    let start = spans[0].start.0;
+    poke(&files, &name, HEADER + spans[4].start.0 - start, &[0; 24]);
+    for (kept, span) in spans.iter().enumerate().skip(4) {
+        let log = open(&files).unwrap();
+        assert_eq!(numbers(&log).unwrap().len(), kept, "a dead record came back");
+        assert_eq!(add(&log, 5), *span);
+    }
+}
+
+#[test]
+fn damage_to_what_was_durable_is_told_from_a_torn_tail() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    let spans: Vec<Span> = (0..20)
+        .map(|n| {
+            let span = add(&log, n);
+            log.wait_durable(span.end).unwrap();
+            span
+        })
+        .collect();
+    drop(log);
+    let name = segments(&files).pop().unwrap();
+    let at = HEADER + spans[7].start.0 - spans[0].start.0;
+    poke(&files, &name, at + 33, &[0xee]);
+    match open(&files).map(drop) {
+        Err(LogFault::Corrupt { file, offset, .. }) => {
+            assert_eq!((file, offset), (Path::new(DIR).join(&name), at));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn damage_in_an_earlier_segment_is_found_by_the_reader() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    (0..400).for_each(|n| assert_eq!(add(&log, n).end, log.end()));
+    drop(log);
+    let name = &segments(&files)[1];
+    poke(&files, name, HEADER + 3000, &[0x55; 3]);
+    let log = open(&files).unwrap();
+    let error = numbers(&log).unwrap_err();
+    let LogFault::Corrupt { file, offset, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(file, &Path::new(DIR).join(name));
+    assert!((HEADER + 2800..=HEADER + 3003).contains(offset), "{error}");
+    assert!(log.read_from(Lsn(0)).filter(Result::is_err).count() == 1, "the reader ends after an error");
+}
+
+#[test]
+fn a_missing_segment_another_version_and_another_file_are_named() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    (0..400).for_each(|n| assert_eq!(add(&log, n).end, log.end()));
+    drop(log);
+    let names = segments(&files);
+    let told = |change: &dyn Fn(&Arc<dyn Files>)| {
+        let files = image(&files);
+        change(&files);
+        open(&files).map(drop).unwrap_err()
+    };
+    let missing = told(&|f| f.remove(&Path::new(DIR).join(&names[1])).unwrap());
+    assert!(matches!(&missing, LogFault::Missing { file, .. } if file.ends_with(&names[1])), "{missing}");
+    let version = told(&|f| poke(f, &names[1], 8, &[9]));
+    assert!(matches!(version, LogFault::Version { found: 9, expected: 1, .. }), "{version}");
+    let magic = told(&|f| poke(f, &names[0], 0, b"x"));
+    assert!(matches!(magic, LogFault::Corrupt { offset: 0, .. }), "{magic}");
+    let header = told(&|f| poke(f, &names[2], 33, &[1, 2]));
+    assert!(matches!(header, LogFault::Corrupt { offset: 12, .. }), "{header}");
+}
+
+#[test]
+fn truncation_drops_whole_segments_and_says_so_to_readers() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    let spans: Vec<Span> = (0..400).map(|n| add(&log, n)).collect();
+    log.wait_durable(log.end()).unwrap();
+    let before = segments(&files).len();
+    log.truncate_before(spans[200].start).unwrap();
+    assert!(segments(&files).len() < before);
+    assert!(log.first() <= spans[200].start && log.first() > spans[100].start);
+    assert_eq!(log.read_from(spans[200].start).map(Result::unwrap).count(), 200);
+    let error = log.read_from(spans[0].start).next().unwrap().unwrap_err();
+    assert!(matches!(error, LogFault::Missing { .. }), "{error}");
+    drop(log);
+    let log = open(&files).unwrap();
+    assert_eq!(log.read_from(spans[399].start).count(), 1);
+    log.truncate_before(log.end()).unwrap();
+    assert_eq!(segments(&files).len(), 1);
+    drop(log);
+    assert_eq!(open(&files).unwrap().end(), spans[399].end, "positions go on");
+}
+
+#[test]
+fn many_committers_share_few_syncs() {
+    let slow = watched(memory(), |_, deed| {
+        if matches!(deed, Deed::Sync) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Verdict::Do
+    });
+    let log = open(&slow).unwrap();
+    scope(|s| {
+        for t in 0..8u64 {
+            let log = &log;
+            s.spawn(move || {
+                for i in 0..50 {
+                    let span = add(log, t * 50 + i);
+                    log.wait_durable(span.end).unwrap();
+                    assert!(log.durable() >= span.end);
+                }
+            });
+        }
+    });
+    let stats = log.stats();
+    assert_eq!(stats.records, 400);
+    assert!(stats.fsyncs < 250, "{stats:?}");
+    let mut found = numbers(&log).unwrap();
+    found.sort_unstable();
+    assert_eq!(found, (0..400).collect::<Vec<_>>());
+}
+
+struct Count(AtomicU64);
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it never happened");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn a_task_is_woken_when_its_record_is_durable() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let files = watched(memory(), {
+        let gate = gate.clone();
+        move |path, deed| {
+            if matches!(deed, Deed::Sync) && path.to_string_lossy().contains("spare") {
+                while !gate.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            }
+            Verdict::Do
+        }
+    });
+    gate.store(true, Ordering::SeqCst);
+    let log = open(&files).unwrap();
+    gate.store(false, Ordering::SeqCst);
+    let span = add(&log, 1);
+    let count = Arc::new(Count(AtomicU64::new(0)));
+    let waker = Waker::from(count.clone());
+    let mut cx = Context::from_waker(&waker);
+    for _ in 0..3 {
+        assert!(log.poll_durable(span.end, &mut cx).is_pending());
+    }
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    gate.store(true, Ordering::SeqCst);
+    until(|| count.0.load(Ordering::SeqCst) > 0);
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "woken once");
+    assert!(matches!(log.poll_durable(span.end, &mut cx), Poll::Ready(Ok(()))));
+}
+
+fn failing(kind: fn(&Deed<'_>) -> bool) -> (Arc<dyn Files>, Arc<AtomicBool>) {
+    let broken = Arc::new(AtomicBool::new(false));
+    let files = watched(memory(), {
+        let broken = broken.clone();
+        move |_, deed| {
+            if broken.load(Ordering::SeqCst) && kind(&deed) {
+                return Verdict::Fail(ErrorKind::StorageFull);
+            }
+            Verdict::Do
+        }
+    });
+    (files, broken)
+}
+
+#[test]
+fn a_failed_write_or_sync_poisons_the_log_for_ever() {
+    for kind in [(|d| matches!(d, Deed::Sync)) as fn(&Deed<'_>) -> bool, |d| matches!(d, Deed::Write { .. })]
+    {
+        for durability in [Durability::Sync, Durability::Async] {
+            let (files, broken) = failing(kind);
+            let log = Log::open(files.clone(), Path::new(DIR), options(durability)).unwrap();
+            let good = add(&log, 1);
+            log.wait_stable(good.end).unwrap();
+            broken.store(true, Ordering::SeqCst);
+            let bad = add(&log, 2);
+            let error = log.wait_stable(bad.end).unwrap_err();
+            assert!(matches!(&error, LogFault::Io(e) if e.kind() == ErrorKind::StorageFull), "{error}");
+            broken.store(false, Ordering::SeqCst);
+            // Far more than the ring holds: nobody may wait for room that never comes.
+            let later = (0..1000).fold(bad, |_, n| add(&log, n));
+            assert!(log.wait_durable(later.end).is_err() && log.wait_stable(bad.end).is_err());
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(matches!(log.poll_durable(later.end, &mut cx), Poll::Ready(Err(_))));
+            assert!(log.wait_durable(good.end).is_ok(), "what was durable is");
+            assert!(log.poisoned().is_some() && log.durable() < later.end);
+            drop(log);
+            let log = Log::open(files, Path::new(DIR), options(durability)).unwrap();
+            assert_eq!(numbers(&log).unwrap()[0], 1);
+        }
+    }
+}
+
+#[test]
+fn a_flusher_that_panics_leaves_nobody_waiting() {
+    let armed = Arc::new(AtomicBool::new(false));
+    let files = watched(memory(), {
+        let armed = armed.clone();
+        move |_, _| {
+            assert!(!armed.load(Ordering::SeqCst), "planted");
+            Verdict::Do
+        }
+    });
+    let log = open(&files).unwrap();
+    armed.store(true, Ordering::SeqCst);
+    assert!(log.wait_durable(add(&log, 1).end).is_err());
+}
+
+#[test]
+fn a_full_ring_waits_for_the_flusher() {
+    let files = memory();
+    let log = open(&files).unwrap();
+    let total = 60 * (1 << 14);
+    let mut n = 0;
+    while log.stats().bytes < total {
+        add(&log, n);
+        n += 1;
+    }
+    assert_eq!(numbers(&log).unwrap(), (0..n).collect::<Vec<_>>());
+}
+
+#[test]
+fn memory_keeps_what_fits_and_never_waits() {
+    let log = Log::open(memory(), Path::new(DIR), options(Durability::Memory)).unwrap();
+    let spans: Vec<Span> = (0..1000).map(|n| add(&log, n)).collect();
+    assert_eq!(log.durable(), log.end());
+    log.wait_durable(log.end()).unwrap();
+    log.wait_stable(log.end()).unwrap();
+    let recent: Vec<Span> = log.read_from(spans[990].start).map(|r| r.unwrap().0).collect();
+    assert_eq!(recent, spans[990..]);
+    let error = log.read_from(spans[0].start).next().unwrap().unwrap_err();
+    assert!(matches!(error, LogFault::Forgotten { .. }), "{error}");
+}
+
+/// The process dies before the flusher wrote anything: the ring, shared with the kernel, has it all.
+#[test]
+fn async_survives_the_death_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let dead = Arc::new(AtomicBool::new(false));
+    let files = watched(world::real(), {
+        let dead = dead.clone();
+        move |_, deed| match deed {
+            Deed::Write { .. } if dead.load(Ordering::SeqCst) => Verdict::Swallow,
+            _ => Verdict::Do,
+        }
+    });
+    // No segment begins while dead: a dead process renames nothing.
+    let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Async) };
+    let mut expected = 0;
+    for round in 1..4 {
+        let log = Log::open(files.clone(), folder.path(), options.clone()).unwrap();
+        assert_eq!(numbers(&log).unwrap(), (0..expected).collect::<Vec<_>>());
+        for n in expected..expected + 20 * round {
+            log.wait_stable(add(&log, n).end).unwrap();
+        }
+        expected += 20 * round;
+        dead.store(true, Ordering::SeqCst);
+        for n in expected..expected + 30 {
+            let span = add(&log, n);
+            assert!(log.durable() >= span.end, "async does not wait");
+        }
+        expected += 30;
+        drop(log);
+        dead.store(false, Ordering::SeqCst);
+    }
+    let log =
+        Log::open(files, folder.path(), LogOptions { durability: Durability::Sync, ..options }).unwrap();
+    assert_eq!(numbers(&log).unwrap(), (0..expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    for (segment_bytes, buffer_bytes) in [(1 << 20, 5000), (1 << 20, 64), (100, 1 << 16)] {
+        let options = LogOptions { durability: Durability::Sync, segment_bytes, buffer_bytes };
+        let error = Log::open(memory(), Path::new(DIR), options).map(drop).unwrap_err();
+        assert!(error.to_string().contains("expected"), "{error}");
+    }
+}

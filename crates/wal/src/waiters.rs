@@ -1,0 +1,58 @@
+//! Who waits for how much of the log.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// Tasks (by waker) and threads (by condition variable) that wait for the log to get somewhere.
+///
+/// Who may do what: anyone may enter; the flusher wakes, after it has published its progress. A waiter looks at
+/// the progress again after entering, so a wake-up between looking and entering is not lost.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    tasks: Mutex<Vec<(u64, Waker)>>,
+    threads: Mutex<()>,
+    progress: Condvar,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these mutexes is left half done by a panic.
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiters {
+    /// The task is woken once the log has reached `upto`. A task has one entry, however often it asks.
+    pub fn enter(&self, upto: u64, waker: &Waker) {
+        let mut tasks = lock(&self.tasks);
+        match tasks.iter_mut().find(|(lsn, w)| *lsn == upto && w.will_wake(waker)) {
+            Some(_) => {}
+            None => tasks.push((upto, waker.clone())),
+        }
+    }
+
+    /// Wakes the tasks that wait for at most `reached`, and all threads.
+    pub fn wake(&self, reached: u64) {
+        let mut due = Vec::new();
+        lock(&self.tasks).retain_mut(|(lsn, waker)| {
+            let waits = *lsn > reached;
+            if !waits {
+                due.push(waker.clone());
+            }
+            waits
+        });
+        due.into_iter().for_each(Waker::wake);
+        // Taken and released so that a thread between its look and its wait is waiting by now.
+        drop(lock(&self.threads));
+        self.progress.notify_all();
+    }
+
+    /// Blocks until `done` says so.
+    pub fn block_until(&self, mut done: impl FnMut() -> bool) {
+        let mut held = lock(&self.threads);
+        while !done() {
+            // The time limit is a belt beside the braces: progress is published before `wake`.
+            let waited = self.progress.wait_timeout(held, Duration::from_millis(100));
+            held = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Time and randomness.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+fn ns(t: Timespec) -> u64 {
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Nanoseconds that only grow, from an arbitrary start that all processes of this machine share.
+#[inline]
+pub fn now_ns() -> u64 {
+    ns(clock_gettime(ClockId::Monotonic))
+}
+
+/// Nanoseconds since 1970, as the machine's clock is set; may jump.
+pub fn wall_ns() -> u64 {
+    ns(clock_gettime(ClockId::Realtime))
+}
+
+/// 64 random bits from the kernel, for seeds and for numbers that must differ from every earlier run's.
+pub fn entropy() -> u64 {
+    let mut bytes = [0u8; 8];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(8) => u64::from_le_bytes(bytes),
+        // Without the system call (a strict sandbox) time and an address differ from run to run well enough:
+        // nothing secret hangs on this number.
+        _ => wall_ns().rotate_left(20) ^ now_ns() ^ (std::ptr::from_ref(&bytes) as u64).rotate_left(40),
+    }
+}

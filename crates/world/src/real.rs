@@ -1,0 +1,206 @@
+//! The operating system's own file system, through `rustix`.
+
+use crate::{File, Files, FolderLock, Open, SharedMemory};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::io::{self, Error};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file system of this machine.
+pub fn real() -> Arc<dyn Files> {
+    Arc::new(Real)
+}
+
+struct Real;
+
+struct RealFile {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// The system's error with what was tried and on which file, keeping its kind.
+fn told(doing: &str, path: &Path, errno: Errno) -> Error {
+    let system = Error::from(errno);
+    Error::new(system.kind(), format!("{}: {doing}: {system}", path.display()))
+}
+
+impl RealFile {
+    fn err(&self, doing: &str, errno: Errno) -> Error {
+        told(doing, &self.path, errno)
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match rustix::io::pread(&self.fd, &mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.err("cannot read", e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(&self.fd, &bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(self.err("cannot write", Errno::NOSPC)),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.err("cannot write", e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        rustix::fs::fdatasync(&self.fd).map_err(|e| self.err("cannot sync", e))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|e| self.err("cannot stat", e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        rustix::fs::ftruncate(&self.fd, bytes).map_err(|e| self.err("cannot set the length", e))
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, bytes) {
+            // A file system without preallocation: the length alone, and space is found at each write.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.set_len(bytes),
+            done => done.map_err(|e| self.err(&format!("cannot reserve {bytes} bytes"), e)),
+        }
+    }
+}
+
+impl Files for Real {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let flags = match how {
+            Open::Read => OFlags::RDONLY,
+            Open::ReadWrite => OFlags::RDWR,
+            Open::Create => OFlags::RDWR | OFlags::CREATE,
+        };
+        Ok(Arc::new(RealFile { fd: open(path, flags)?, path: path.to_owned() }))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        rustix::fs::unlink(path).map_err(|e| told("cannot remove", path, e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rustix::fs::rename(from, to)
+            .map_err(|e| told(&format!("cannot rename to {}", to.display()), from, e))?;
+        self.sync_dir(parent(to))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let named = |e: Error| Error::new(e.kind(), format!("{}: cannot list: {e}", dir.display()));
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(named)? {
+            names.push(entry.map_err(named)?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|e| Error::new(e.kind(), format!("{}: cannot make the folder: {e}", dir.display())))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let fd = open(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        rustix::fs::fsync(&fd).map_err(|e| told("cannot sync the folder", dir, e))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<FolderLock> {
+        let fd = open(path, OFlags::RDWR | OFlags::CREATE)?;
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(held(path, &fd)),
+            Err(e) => return Err(told("cannot lock", path, e)),
+        }
+        // The number is for people only, so failing to write it (a full disk) is no reason not to start.
+        let _ = rustix::fs::ftruncate(&fd, 0);
+        let _ = rustix::io::pwrite(&fd, std::process::id().to_string().as_bytes(), 0);
+        Ok(Box::new(fd))
+    }
+
+    fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {
+        let file = RealFile { fd: open(path, OFlags::RDWR | OFlags::CREATE)?, path: path.to_owned() };
+        // Room on the device first: a store into a hole of a full disk would kill the process.
+        file.allocate(bytes as u64)?;
+        Ok(Some(Box::new(Mapping::new(&file, bytes)?)))
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+        .map_err(|e| told("cannot open", path, e))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+fn held(path: &Path, fd: &OwnedFd) -> Error {
+    let mut text = [0u8; 16];
+    let read = rustix::io::pread(fd, &mut text, 0).unwrap_or(0);
+    let holder = std::str::from_utf8(&text[..read]).ok().and_then(|t| t.trim().parse::<u32>().ok());
+    let who = holder.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+    Error::new(
+        io::ErrorKind::WouldBlock,
+        format!("{}: in use by {who}; stop it or choose another folder", path.display()),
+    )
+}
+
+/// A shared mapping of a file's first bytes, unmapped when dropped.
+struct Mapping {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is plain memory; it belongs to no thread. Who writes where is the user's agreement.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; this type itself only gives out the address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: &RealFile, bytes: usize) -> io::Result<Mapping> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, prot, MapFlags::SHARED, &file.fd, 0) };
+        let start = start.map_err(|e| file.err("cannot map into memory", e))?.cast();
+        Ok(Mapping { start, bytes })
+    }
+}
+
+impl SharedMemory for Mapping {
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this address and length, and nobody can reach it any more:
+        // the address is valid only while this value lives.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
+    }
+}
