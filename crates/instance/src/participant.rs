@@ -82,8 +82,10 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Commit => {
                     let Some((mut part, link)) = taken(self) else { continue };
-                    let lsn = engine.commit(&mut part);
+                    let committed = engine.commit(&mut part);
                     self.give_part(part);
+                    // Without the record there is no acknowledgement: the next life of this instance asks again.
+                    let Ok(lsn) = committed else { continue };
                     self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
                 }
                 Effect::Abort => {
@@ -96,7 +98,8 @@ impl<W: Workload, D: Design> Local<W, D> {
                 }
                 Effect::Release => {
                     if let Some((mut part, _)) = taken(self) {
-                        engine.commit(&mut part);
+                        // Nothing was written: the end of a reader cannot fail in a way that matters.
+                        let _ = engine.commit(&mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
@@ -273,6 +276,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 let lsn = engine.commit(&mut part);
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
+                let lsn = lsn?;
                 engine.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
