@@ -135,11 +135,15 @@ fn take_shared(latch: &PageLatch, latched: Latched) -> bool {
 
 impl Pool {
     /// Writes every page that was dirty when this was called, waiting for those being changed, and waits for the
-    /// device; gives the number of pages written. Transactions may run meanwhile. The caller holds no latch.
+    /// device; gives the number of pages written. Transactions may run meanwhile. The caller holds no latch, and
+    /// owns the pages if anyone does. In memory mode there is nothing to write for.
     ///
     /// # Errors
     /// I/O, or the log's fault. Pages that were not written are still dirty.
     pub fn write_back(&self) -> Result<usize, PageFault> {
+        if self.writer.doublewrite.is_none() {
+            return Ok(0);
+        }
         let failures = self.writer.failures.load(Ordering::Acquire);
         let mut dirty: Vec<PageId> = (0..self.slots.len()).filter_map(|n| self.slots.page(n)).collect();
         dirty.retain(|&id| {
@@ -162,6 +166,7 @@ impl Pool {
 
     /// Writes those of `ids` that are dirty; gives their number.
     pub(crate) fn write_batch(&self, ids: &[PageId], latched: Latched) -> Result<usize, PageFault> {
+        self.owner.check();
         let mut state = self.writer.lock();
         self.writer.settle(&mut state)?;
         state.recycle();
