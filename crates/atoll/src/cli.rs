@@ -22,6 +22,7 @@ Examples:
   atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
   atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
   atoll bench counter --placement island,spread
+  atoll bench ipc --channel shm,uds,pipe
 
 Exit code: 0 success; 1 the run failed or a consistency check did not hold; 2 wrong usage; 130 interrupted.";
 
@@ -75,6 +76,8 @@ pub enum Workload {
     Tpcb,
     /// Threads on shared counters: the smallest experiment about islands
     Counter,
+    /// Round trips of 256-byte messages between two cores, for every mechanism
+    Ipc,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +116,12 @@ pub enum ChannelArg {
     Tcp,
     /// Ring inside one process (--host thread)
     Ring,
+    /// Only `bench ipc`
+    Pipe,
+    /// Only `bench ipc`
+    Fifo,
+    /// POSIX message queue; only `bench ipc`
+    Mqueue,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,13 +145,15 @@ impl From<HostArg> for Host {
     }
 }
 
-impl From<ChannelArg> for ChannelKind {
-    fn from(arg: ChannelArg) -> ChannelKind {
-        match arg {
-            ChannelArg::Shm => ChannelKind::Shm,
-            ChannelArg::Uds => ChannelKind::Uds,
-            ChannelArg::Tcp => ChannelKind::Tcp,
-            ChannelArg::Ring => ChannelKind::Ring,
+impl ChannelArg {
+    /// `None` for a mechanism that instances do not speak.
+    pub fn kind(self) -> Option<ChannelKind> {
+        match self {
+            ChannelArg::Shm => Some(ChannelKind::Shm),
+            ChannelArg::Uds => Some(ChannelKind::Uds),
+            ChannelArg::Tcp => Some(ChannelKind::Tcp),
+            ChannelArg::Ring => Some(ChannelKind::Ring),
+            ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => None,
         }
     }
 }
@@ -184,8 +195,8 @@ pub struct DeploymentArgs {
     /// Where instances live [default: process; thread for --channel ring]
     #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum)]
     pub host: Vec<HostArg>,
-    /// What carries messages between instances
-    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "shm")]
+    /// What carries messages between instances [default: shm; every one for ipc]
+    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum)]
     pub channel: Vec<ChannelArg>,
     /// When a commit is acknowledged
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async")]

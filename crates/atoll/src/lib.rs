@@ -15,6 +15,7 @@ mod usage;
 
 mod bench;
 mod counter;
+mod ipc;
 mod sweep;
 mod topology_command;
 mod tour;
@@ -32,6 +33,9 @@ use std::process::ExitCode;
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    if let Some(code) = ipc::run_if_peer() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
@@ -53,6 +57,7 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Bench(args)) => match args.workload {
             Workload::Micro | Workload::Tpcb => bench::run(&args, interrupt),
             Workload::Counter => counter::run(&args, interrupt),
+            Workload::Ipc => ipc::run(&args, interrupt),
         },
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }

@@ -109,6 +109,7 @@ const SETTINGS: &[Column] = &[
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("counters", |r| r.settings.labels.counters.clone()),
     ("protection", |r| r.settings.labels.protection.clone()),
+    ("waiting", |r| r.settings.labels.waiting.clone()),
     ("peers", |r| r.settings.labels.peers.clone()),
     ("op", |r| r.settings.labels.op.clone()),
     ("rows", |r| r.settings.labels.rows.map(|n| n.to_string())),
@@ -127,6 +128,7 @@ const RESULTS: &[Column] = &[
     ("aborted", |r| {
         Some(thousands(r.aborted.values().sum::<u64>() as f64)).filter(|_| r.consistent.is_some())
     }),
+    ("messages/s", |r| r.messages_per_second.map(thousands)),
     ("kills", |r| r.kills.map(|n| n.to_string())),
     ("in doubt ms", |r| r.max_in_doubt_ms.map(|n| n.to_string())),
     ("noise %", |r| Some(format!("{:.0}", r.noise * 100.0))),

@@ -3,7 +3,7 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, DesignArg, DurabilityArg, OpArg, Workload};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, Workload};
 use crate::failure::Failure;
 use deploy::engine::{DesignKind, Durability};
 use deploy::{ChannelKind, Deployment, Host, Interrupt};
@@ -85,8 +85,9 @@ impl Planner<'_> {
     }
 
     fn stops(&mut self) -> Result<Vec<Stop>, Failure> {
+        let channels = self.channels()?;
         let mut stops = Vec::new();
-        for choice in self.choices() {
+        for choice in self.choices(&channels) {
             if let Some(stop) = self.stop(choice)? {
                 stops.push(stop);
             }
@@ -94,8 +95,19 @@ impl Planner<'_> {
         Ok(stops)
     }
 
+    fn channels(&self) -> Result<Vec<ChannelKind>, Failure> {
+        let refuse = || {
+            Failure::Usage(
+                "--channel pipe, fifo, mqueue: only bench ipc measures these; expected shm, uds, tcp or ring"
+                    .into(),
+            )
+        };
+        let given = list(&self.args.deployment.channel, || vec![ChannelArg::Shm]);
+        given.into_iter().map(|c| c.kind().ok_or_else(refuse)).collect()
+    }
+
     /// Every combination, the leftmost option varying slowest.
-    fn choices(&self) -> Vec<Choice> {
+    fn choices(&self, channels: &[ChannelKind]) -> Vec<Choice> {
         let (d, r) = (&self.args.deployment, &self.args.requests);
         let islands = list(&d.islands, || {
             let workers = d.workers.iter().min().map_or(self.machine.default_workers(), |w| *w as usize);
@@ -105,8 +117,7 @@ impl Planner<'_> {
         let mut all = Vec::new();
         for design in &d.design {
             for &islands in &islands {
-                for &channel in &d.channel {
-                    let channel = ChannelKind::from(channel);
+                for &channel in channels {
                     let default_host =
                         || if channel == ChannelKind::Ring { Host::Thread } else { Host::Process };
                     let given: Vec<Host> = d.host.iter().map(|&h| h.into()).collect();

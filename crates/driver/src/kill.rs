@@ -297,14 +297,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         row.tps = row.committed as f64 / row.seconds.max(1e-9);
         (row.tps_min, row.tps_max) = (row.tps, row.tps);
         row.aborted = ledger.aborted.clone();
-        let at = |q| ledger.latency.quantile(q) as f64 / 1000.0;
-        row.latency_us = Some(LatencyUs {
-            p50: at(0.5),
-            p95: at(0.95),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: ledger.latency.max() as f64 / 1000.0,
-        });
+        row.latency_us = LatencyUs::of(&ledger.latency);
         row.consistent = Some(row.violations.is_empty());
         row.restarts = self.torment.session.running.restarts();
         row.kills = Some(row.restarts);

@@ -40,6 +40,9 @@ pub struct ResultRow {
     pub log_bytes_per_txn: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages_per_txn: Option<f64>,
+    /// `ipc`: one way, in a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_per_second: Option<f64>,
     /// Syncs of the log in the window, all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsyncs: Option<u64>,
@@ -125,19 +128,27 @@ pub struct Labels {
     /// `counter`: what makes an increment safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protection: Option<String>,
+    /// `ipc`: how a side waits for the next message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u64>,
     /// `ipc`: whether the peers sit on the same island.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peers: Option<String>,
 }
 
-/// Microseconds.
+/// Microseconds. `ipc` has the median and p99 only.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LatencyUs {
     pub p50: f64,
-    pub p95: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p95: Option<f64>,
     pub p99: f64,
-    pub p999: f64,
-    pub max: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p999: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
 }
 
 /// The machine, and how far apart its cores were before and after the run: a neighbour that came or went shows here.
@@ -152,6 +163,20 @@ pub struct MachineStamp {
     pub latency_before_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_after_ns: Option<f64>,
+}
+
+impl LatencyUs {
+    /// `None` when nothing was recorded.
+    pub fn of(latency: &probe::Latency) -> Option<LatencyUs> {
+        let at = |q| latency.quantile(q) as f64 / 1000.0;
+        (latency.count() > 0).then(|| LatencyUs {
+            p50: at(0.5),
+            p95: Some(at(0.95)),
+            p99: at(0.99),
+            p999: Some(at(0.999)),
+            max: Some(latency.max() as f64 / 1000.0),
+        })
+    }
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -180,7 +205,9 @@ mod tests {
             Labels { multisite: Some(20.0), rows: Some(10), op: Some("read".into()), ..Labels::default() };
         let settings = Settings { workload: "micro".into(), islands: Some(2), labels, ..Settings::default() };
         let mut row = ResultRow::new(settings);
-        row.latency_us = Some(LatencyUs::default());
+        let mut latency = probe::Latency::default();
+        latency.record(1500);
+        row.latency_us = LatencyUs::of(&latency);
         let json = serde_json::to_value(&row).unwrap();
         for name in [
             "workload",

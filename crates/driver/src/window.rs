@@ -31,18 +31,6 @@ impl Window {
         count as f64 / self.all.committed_total().max(1) as f64
     }
 
-    fn latency_us(&self) -> Option<LatencyUs> {
-        let h = &self.all.latency;
-        let at = |q| h.quantile(q) as f64 / 1000.0;
-        (h.count() > 0).then(|| LatencyUs {
-            p50: at(0.5),
-            p95: at(0.95),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: h.max() as f64 / 1000.0,
-        })
-    }
-
     /// Writes everything that a row takes from one window.
     pub(crate) fn fill(&self, row: &mut ResultRow) {
         row.tps = self.tps;
@@ -51,7 +39,7 @@ impl Window {
         row.aborted =
             self.all.aborted.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
         row.distributed = Some(self.per_txn(self.all.distributed));
-        row.latency_us = self.latency_us();
+        row.latency_us = LatencyUs::of(&self.all.latency);
         row.seconds = self.seconds;
         row.log_bytes_per_txn = Some(self.per_txn(self.all.log.bytes));
         row.messages_per_txn = Some(self.per_txn(self.all.messages));
