@@ -147,7 +147,7 @@ pub fn table(rows: &[ResultRow]) -> Table {
     let settings: Vec<&Column> = SETTINGS.iter().filter(varies).collect();
     let results: Vec<&Column> = RESULTS.iter().filter(|c| values(c).iter().any(Option::is_some)).collect();
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_header(settings.iter().chain(&results).map(|c| c.0));
     for row in rows {
         table.add_row(settings.iter().chain(&results).map(|c| (c.1)(row).unwrap_or_default()));

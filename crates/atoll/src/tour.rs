@@ -74,7 +74,7 @@ fn report(output: &Output) -> Result<(), Failure> {
 /// The best row of each workload, and how it compares with one instance over all cores.
 fn winners(rows: &[ResultRow]) -> Table {
     let mut out = Table::new();
-    out.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    out.load_preset(presets::UTF8_BORDERS_ONLY);
     out.set_header(["workload", "best deployment", "per second", "against one shared instance"]);
     let mut seen = Vec::new();
     for row in rows {
