@@ -244,12 +244,12 @@ impl<D: Design> Engine<D> {
         for Touched { table, index, key, gap } in touched {
             self.regain(&mut part, LockName::table(*table), Mode::IX);
             if !key.is_empty() {
-                self.regain(&mut part, LockName::key(*index, hash64(key)), Mode::WRITE_KEY);
+                self.regain(&mut part, LockName::key(*index, hash64(key)), Mode::ROW_AND_GAP_X);
             }
             if let Some(next) = gap {
                 let name =
                     next.as_deref().map_or(LockName::end(*index), |k| LockName::key(*index, hash64(k)));
-                self.regain(&mut part, name, Mode::WRITE_GAP);
+                self.regain(&mut part, name, Mode::GAP_X);
             }
         }
         part
@@ -259,7 +259,7 @@ impl<D: Design> Engine<D> {
     /// When somebody else holds the lock: prepared transactions held theirs together before the crash.
     fn regain(&self, part: &mut Part, name: LockName, mode: Mode) {
         let granted = self.locks.acquire(&mut part.locker, name, mode);
-        assert!(matches!(granted, Acquired::Granted(_)), "two transactions in doubt claim {name:?}");
+        assert!(matches!(granted, Acquired::Granted), "two transactions in doubt claim {name:?}");
     }
 
     /// Takes a lock for `part`, waiting for it if need be.
@@ -275,7 +275,7 @@ impl<D: Design> Engine<D> {
             return Ok(());
         }
         match self.locks.acquire(&mut part.locker, name, mode) {
-            Acquired::Granted(_) => Ok(()),
+            Acquired::Granted => Ok(()),
             Acquired::Deadlock => Err(Abort::Deadlock),
             Acquired::Waiting => self.wait(executor, part).await,
         }

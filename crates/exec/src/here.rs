@@ -131,10 +131,10 @@ impl<'a, D: Design> Here<'a, D> {
             self.lock_above(index, cursor).await?;
         }
         for (key, _) in chunk.rows() {
-            self.lock(LockName::key(index, hash64(key)), Mode::SCAN).await?;
+            self.lock(LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
         }
         if let (Direction::Forward, ChunkEnd::Done(next)) = (cursor.direction, &chunk.end) {
-            self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
+            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
         }
         Ok(())
     }
@@ -143,13 +143,13 @@ impl<'a, D: Design> Here<'a, D> {
     /// upper bound.
     async fn lock_above(&mut self, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
         let from = match &cursor.from {
-            Bound::Unbounded => return self.lock(LockName::end(index), Mode::READ_GAP).await,
+            Bound::Unbounded => return self.lock(LockName::end(index), Mode::GAP_S).await,
             Bound::Excluded(key) => Bound::Included(key.as_slice()),
             Bound::Included(key) => Bound::Excluded(key.as_slice()),
         };
         loop {
             let next = retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from));
-            self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
+            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
             if next == retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from)) {
                 return Ok(());
             }
@@ -186,7 +186,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IS).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::READ_ROW).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::ROW_S).await?;
         }
         let mut f = Some(f);
         let read = retry!(
@@ -208,7 +208,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_ROW).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::ROW_X).await?;
         }
         let mut f = Some(f);
         let updated = retry!(
@@ -235,19 +235,18 @@ impl<D: Design> Access for Here<'_, D> {
             };
         }
         self.lock(LockName::table(table), Mode::IX).await?;
-        self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+        self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
         let mut next =
             retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
             let gap = gap_name(table, next.as_deref());
-            let before = self.part.locker.holds(gap);
-            self.lock(gap, Mode::INSERT).await?;
+            self.lock(gap, Mode::GAP_INSERT).await?;
             let expect = Expect::Next(next.as_deref());
             let done = retry!(
                 self.engine,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
             );
-            self.engine.locks.restore(&mut self.part.locker, gap, before);
+            self.engine.locks.release_instant(&mut self.part.locker, gap);
             match done {
                 InsertOutcome::Done => return Ok(Inserted::Done),
                 InsertOutcome::Exists => return Ok(Inserted::Exists),
@@ -268,7 +267,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
         }
         let mut next = None;
         if self.locks() {
@@ -277,7 +276,7 @@ impl<D: Design> Access for Here<'_, D> {
         loop {
             let mut expect = Expect::Any;
             if self.locks() {
-                self.lock(gap_name(table, next.as_deref()), Mode::WRITE_GAP).await?;
+                self.lock(gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }
             let done =

@@ -260,7 +260,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                     },
                 );
                 self.put_back(gtid, part);
-                engine.durable(lsn).await?;
+                engine.durable(lsn?).await?;
                 let mut sessions = self.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
                 session.machine.on(Event::Prepared);
