@@ -441,6 +441,33 @@ fn after_a_failed_sync_nothing_is_written_any_more() {
     assert!(matches!(pool.write_back(), Err(PageFault::Poisoned(_))));
 }
 
+/// A device slower than anyone's patience with a latch is waited for all the same.
+#[test]
+fn a_slow_device_is_not_mistaken_for_a_full_pool() {
+    let slow = Arc::new(AtomicBool::new(false));
+    let files = watched(memory(), {
+        let slow = slow.clone();
+        move |path, deed| {
+            if matches!(deed, Deed::Sync) && path.ends_with("doublewrite") && slow.load(Ordering::SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            Verdict::Do
+        }
+    });
+    let options = PoolOptions { frames: 8, max_pages: 1000 };
+    let log = log(&files, Durability::Sync);
+    let pool = Pool::open(files, Path::new(DATA), options, log).unwrap();
+    fill(&pool);
+    (1..=8).for_each(|n| put::<Coupled>(&pool, PageId(n), 1));
+    slow.store(true, Ordering::SeqCst);
+    scope(|s| {
+        let checkpoint = s.spawn(|| pool.write_back().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        pool.load(PageId(20)).unwrap();
+        checkpoint.join().unwrap();
+    });
+}
+
 /// Records, in order, what the device is told, and checks two rules: no page goes anywhere before the log up to
 /// its lsn is on the device, and no page is overwritten in place before its copy is.
 #[derive(Default)]
