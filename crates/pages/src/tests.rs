@@ -90,6 +90,32 @@ fn a_page_comes_back_as_it_left() {
 }
 
 #[test]
+fn the_real_file_system_serves_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    for durability in [Durability::Async, Durability::Sync, Durability::Memory] {
+        let root = folder.path().join(format!("{durability:?}"));
+        let open = || {
+            let options = LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 };
+            let log = Arc::new(Log::open(world::real(), &root.join("log"), options).unwrap());
+            world::real().create_dir_all(&root).unwrap();
+            let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+            Pool::open(world::real(), &root.join("data"), options, log).unwrap()
+        };
+        let pool = open();
+        fill(&pool);
+        (1..=PAGES).for_each(|n| assert_eq!(get::<Coupled>(&pool, PageId(n)), n as u8));
+        pool.write_back().unwrap();
+        drop(pool);
+        let again = open();
+        let expected = |n: u32| if durability == Durability::Memory { 0 } else { n as u8 };
+        (1..=PAGES).for_each(|n| assert_eq!(get::<Coupled>(&again, PageId(n)), expected(n)));
+        drop(again);
+        let left = world::real().list(&root).unwrap();
+        assert_eq!(left.is_empty(), durability == Durability::Memory, "{left:?}");
+    }
+}
+
+#[test]
 fn an_absent_page_is_told_and_a_page_never_written_is_zeros() {
     let files = memory();
     let pool = open(&files, Durability::Sync);
