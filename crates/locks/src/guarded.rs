@@ -1,0 +1,40 @@
+//! Data behind a [`RawMutex`]: the only unsafe code of this room.
+
+use latch::RawMutex;
+use std::cell::UnsafeCell;
+
+/// `data` is touched only between `lock` and `unlock` of `raw`, by the thread that locked it.
+pub(crate) struct Guarded<M, T> {
+    raw: M,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: a `RawMutex` that is `Sync` excludes other threads between `lock` and `unlock` (`SpinRaw` does; `NoMutex`,
+// which does not, is not `Sync`), and `with` touches the data only there. So sharing the cell only moves access to
+// the `T` from thread to thread.
+unsafe impl<M: RawMutex + Sync, T: Send> Sync for Guarded<M, T> {}
+
+struct Unlock<'a, M: RawMutex>(&'a M);
+
+impl<M: RawMutex> Drop for Unlock<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+impl<M: RawMutex, T> Guarded<M, T> {
+    pub(crate) const fn new(data: T) -> Self {
+        Guarded { raw: M::NEW, data: UnsafeCell::new(data) }
+    }
+
+    /// Runs `f` on the data. Must not be nested on one cell (`NoMutex` asserts that in debug builds).
+    #[inline]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.raw.lock();
+        let _unlock = Unlock(&self.raw);
+        // SAFETY: the mutex is held until `_unlock` is dropped, after the reference is gone; on one thread, no
+        // caller in this crate enters a cell from inside `f`.
+        f(unsafe { &mut *self.data.get() })
+    }
+}

@@ -1,0 +1,296 @@
+//! What can be locked, and how strongly.
+//!
+//! A *table mode* is one of the six of multi-granularity locking. A *key mode* has two orthogonal parts
+//! (orthogonal key-range locking, Graefe 2010): what is done to the row with this key, and what is done to the
+//! open gap between it and the key before it. Two key modes are compatible when both parts are. One byte holds
+//! either kind, so that compatibility is a bit test: bit `b` of `COMPATIBLE[a]`.
+
+use base::TableId;
+use std::fmt;
+
+/// The name of a lock: a table, a key of an index, or the gap after the last key of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LockName {
+    pub(crate) space: u32,
+    pub(crate) key: u64,
+}
+
+const KEY_SPACE: u32 = 1 << 16;
+const END_SPACE: u32 = 2 << 16;
+
+impl LockName {
+    /// The whole of a table; takes table modes.
+    #[inline]
+    pub const fn table(table: TableId) -> LockName {
+        LockName { space: table.0 as u32, key: 0 }
+    }
+
+    /// The key of `index` (a table's primary key or a secondary index) that hashes to `hash`; takes key modes.
+    /// Two keys with one hash share a lock: that costs a false conflict, never isolation.
+    #[inline]
+    pub const fn key(index: TableId, hash: u64) -> LockName {
+        LockName { space: KEY_SPACE | index.0 as u32, key: hash }
+    }
+
+    /// The gap after the last key of `index`; takes key modes whose row part is `None`.
+    #[inline]
+    pub const fn end(index: TableId) -> LockName {
+        LockName { space: END_SPACE | index.0 as u32, key: 0 }
+    }
+
+    /// Whether this names a table, and so takes table modes.
+    #[inline]
+    pub const fn is_table(self) -> bool {
+        self.space < KEY_SPACE
+    }
+
+    #[inline]
+    pub(crate) fn mix(self) -> u64 {
+        (self.key ^ u64::from(self.space).wrapping_mul(0xd6e8_feb8_6659_fd93))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = self.space & 0xffff;
+        match self.space & !0xffff {
+            0 => write!(f, "table {of}"),
+            KEY_SPACE => write!(f, "key {:016x} of index {of}", self.key),
+            _ => write!(f, "end of index {of}"),
+        }
+    }
+}
+
+/// The part of a key mode that concerns the row with the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Row {
+    None,
+    /// Read.
+    S,
+    /// Read, to be written perhaps: shares with readers, excludes another `U`.
+    U,
+    /// Written.
+    X,
+}
+
+/// The part of a key mode that concerns the gap before the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gap {
+    None,
+    /// Found empty, and to stay so.
+    S,
+    /// A key is being put into it: shares with other inserters.
+    Insert,
+    /// Owned: neither readers nor inserters.
+    X,
+}
+
+/// A table mode or a key mode. [`Mode::NONE`] holds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Mode(pub(crate) u8);
+
+/// Key modes are `row * 4 + gap` (0..16), table modes follow.
+const MODES: usize = 22;
+
+impl Mode {
+    pub const NONE: Mode = Mode(0);
+    /// Rows will be read.
+    pub const IS: Mode = Mode(16);
+    /// Rows will be written.
+    pub const IX: Mode = Mode(17);
+    /// The table is read.
+    pub const S: Mode = Mode(18);
+    /// The table is read and some rows are written.
+    pub const SIX: Mode = Mode(19);
+    /// The table is read, to be written perhaps.
+    pub const U: Mode = Mode(20);
+    /// The table is written.
+    pub const X: Mode = Mode(21);
+
+    /// All table modes, weakest first (`S` and `IX` are not comparable).
+    pub const TABLE: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::U, Mode::SIX, Mode::X];
+
+    /// A key mode.
+    #[inline]
+    pub const fn key(row: Row, gap: Gap) -> Mode {
+        Mode(row as u8 * 4 + gap as u8)
+    }
+
+    /// Read of a row that is there.
+    pub const READ_ROW: Mode = Mode::key(Row::S, Gap::None);
+    /// Read of a key that is missing: held on the next key.
+    pub const READ_GAP: Mode = Mode::key(Row::None, Gap::S);
+    /// A key met by a scan.
+    pub const SCAN: Mode = Mode::key(Row::S, Gap::S);
+    /// Write of a row that is there.
+    pub const WRITE_ROW: Mode = Mode::key(Row::X, Gap::None);
+    /// Held on the next key while a key is put before it.
+    pub const INSERT: Mode = Mode::key(Row::None, Gap::Insert);
+    /// Held on the key after a deleted one.
+    pub const WRITE_GAP: Mode = Mode::key(Row::None, Gap::X);
+    /// A key inserted or deleted.
+    pub const WRITE_KEY: Mode = Mode::key(Row::X, Gap::X);
+
+    /// Whether two transactions may hold these modes on one name at once.
+    #[inline]
+    pub const fn compatible(self, other: Mode) -> bool {
+        COMPATIBLE[self.0 as usize] & other.bit() != 0
+    }
+
+    /// The weakest mode that gives the rights of both. Both must be of one kind.
+    #[inline]
+    pub const fn with(self, other: Mode) -> Mode {
+        Mode(SUPREMUM[self.0 as usize][other.0 as usize])
+    }
+
+    /// Whether holding this mode makes asking for `other` unnecessary.
+    #[inline]
+    pub const fn covers(self, other: Mode) -> bool {
+        self.with(other).0 == self.0
+    }
+
+    /// Whether this mode only protects what was read: it may go once the transaction acquires nothing more.
+    pub const fn is_shared(self) -> bool {
+        match self.0 {
+            16 | 18 | 20 => true,
+            17 | 19 | 21 => false,
+            key => key / 4 < Row::X as u8 && key % 4 < Gap::Insert as u8,
+        }
+    }
+
+    /// Whether this is `IS` or `IX`, which never conflict with one another.
+    #[inline]
+    pub(crate) const fn is_intention(self) -> bool {
+        self.0 == Mode::IS.0 || self.0 == Mode::IX.0
+    }
+
+    /// Whether some intention mode conflicts with this table mode.
+    #[inline]
+    pub(crate) const fn is_strong(self) -> bool {
+        self.0 >= Mode::S.0
+    }
+
+    #[inline]
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self.0
+    }
+
+    /// The modes that conflict with this one, as bits.
+    #[inline]
+    pub(crate) const fn conflicts(self) -> u32 {
+        !COMPATIBLE[self.0 as usize]
+    }
+}
+
+impl fmt::Debug for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            16 => write!(f, "IS"),
+            17 => write!(f, "IX"),
+            18 => write!(f, "S"),
+            19 => write!(f, "SIX"),
+            20 => write!(f, "U"),
+            21 => write!(f, "X"),
+            m => write!(
+                f,
+                "({},{})",
+                ["-", "S", "U", "X"][m as usize / 4],
+                ["-", "S", "I", "X"][m as usize % 4]
+            ),
+        }
+    }
+}
+
+const fn rows_agree(a: u8, b: u8) -> bool {
+    // S shares with S and U; U shares with S only, or two upgraders would deadlock.
+    a == 0 || b == 0 || (a < 3 && b < 3 && !(a == 2 && b == 2))
+}
+
+const fn gaps_agree(a: u8, b: u8) -> bool {
+    a == 0 || b == 0 || (a == b && a != 3)
+}
+
+const fn tables_agree(a: u8, b: u8) -> bool {
+    // Bits of the modes (IS, IX, S, SIX, U, X from bit 0) that go with each mode.
+    const WITH: [u8; 6] = [0b01_1111, 0b00_0011, 0b01_0101, 0b00_0001, 0b00_0101, 0];
+    WITH[a as usize] & 1 << b != 0
+}
+
+const COMPATIBLE: [u32; 32] = {
+    let mut all = [0u32; 32];
+    let mut a = 0;
+    while a < MODES as u8 {
+        let mut b = 0;
+        while b < MODES as u8 {
+            let ok = if a == 0 || b == 0 {
+                true
+            } else if a < 16 && b < 16 {
+                rows_agree(a / 4, b / 4) && gaps_agree(a % 4, b % 4)
+            } else {
+                a >= 16 && b >= 16 && tables_agree(a - 16, b - 16)
+            };
+            all[a as usize] |= (ok as u32) << b;
+            b += 1;
+        }
+        a += 1;
+    }
+    all
+};
+
+const fn key_supremum(a: u8, b: u8) -> u8 {
+    let (ra, rb, ga, gb) = (a / 4, b / 4, a % 4, b % 4);
+    let row = if ra > rb { ra } else { rb };
+    // S and Insert together are more than either: only X has both rights.
+    let gap = if ga == gb || gb == 0 {
+        ga
+    } else if ga == 0 {
+        gb
+    } else {
+        3
+    };
+    row * 4 + gap
+}
+
+const fn table_supremum(a: Mode, b: Mode) -> Mode {
+    const fn rank(m: Mode) -> u8 {
+        match m.0 {
+            16 => 0,
+            17 | 18 => 1,
+            20 => 2,
+            19 => 3,
+            _ => 4,
+        }
+    }
+    let (low, high) = if rank(a) <= rank(b) { (a, b) } else { (b, a) };
+    match (low.0, high.0) {
+        (17, 18) | (18, 17) | (17, 20) => Mode::SIX,
+        _ => high,
+    }
+}
+
+const SUPREMUM: [[u8; 32]; 32] = {
+    let mut all = [[0u8; 32]; 32];
+    let mut a = 0;
+    while a < MODES as u8 {
+        let mut b = 0;
+        while b < MODES as u8 {
+            all[a as usize][b as usize] = if a == 0 {
+                b
+            } else if b == 0 {
+                a
+            } else if a < 16 && b < 16 {
+                key_supremum(a, b)
+            } else if a >= 16 && b >= 16 {
+                table_supremum(Mode(a), Mode(b)).0
+            } else {
+                // The kinds are never mixed on one name (asserted when a lock is asked for).
+                Mode::X.0
+            };
+            b += 1;
+        }
+        a += 1;
+    }
+    all
+};

@@ -1,0 +1,160 @@
+//! The requests of one bucket, in the order they came: a pure data structure, no waiting and no waking.
+//!
+//! Requests on all names that hash to the bucket lie in one short vector. Per name the rules are:
+//! - a request holds `granted` and wants `wanted`; it waits while they differ;
+//! - a *conversion* (it holds something already) waits only for what others hold;
+//! - a *new* request waits for what others hold, for what waiting conversions want, and for what earlier new
+//!   requests want. So conversions come first, new requests are served in order, and a request overtakes a
+//!   waiting one only if the two are compatible (it then delays nobody).
+
+use crate::mode::{LockName, Mode};
+use smallvec::SmallVec;
+
+/// Names a locker within its table; also the index of its slot.
+pub(crate) type LockerId = u16;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    key: u64,
+    space: u32,
+    locker: LockerId,
+    granted: Mode,
+    wanted: Mode,
+}
+
+/// Three requests fit a cache line together with the bucket's mutex.
+#[derive(Default)]
+pub(crate) struct Queue(SmallVec<[Request; 3]>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    Granted,
+    Waiting,
+}
+
+impl Request {
+    #[inline]
+    fn is_for(&self, name: LockName) -> bool {
+        self.key == name.key && self.space == name.space
+    }
+
+    #[inline]
+    fn waits(&self) -> bool {
+        self.granted != self.wanted
+    }
+}
+
+impl Queue {
+    #[inline]
+    fn position(&self, name: LockName, locker: LockerId) -> Option<usize> {
+        self.0.iter().position(|r| r.locker == locker && r.is_for(name))
+    }
+
+    /// Modes that a new request behind `before` requests has to be compatible with, as bits.
+    #[inline]
+    fn ahead(&self, name: LockName, before: usize) -> u32 {
+        let mut bits = 0;
+        for (i, r) in self.0.iter().enumerate().filter(|(_, r)| r.is_for(name)) {
+            bits |= r.granted.bit();
+            if r.granted != Mode::NONE || i < before {
+                bits |= r.wanted.bit();
+            }
+        }
+        bits
+    }
+
+    /// Modes that others than the request at `own` hold, as bits.
+    fn held_by_others(&self, name: LockName, own: usize) -> u32 {
+        let others = self.0.iter().enumerate().filter(|&(i, r)| i != own && r.is_for(name));
+        others.fold(0, |bits, (_, r)| bits | r.granted.bit())
+    }
+
+    /// A request by a locker that has none on this name yet.
+    #[inline]
+    pub(crate) fn enter(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
+        debug_assert!(self.position(name, locker).is_none(), "{name:?} requested twice");
+        let free = self.ahead(name, self.0.len()) & mode.conflicts() == 0;
+        let granted = if free { mode } else { Mode::NONE };
+        self.0.push(Request { key: name.key, space: name.space, locker, granted, wanted: mode });
+        if free { Entry::Granted } else { Entry::Waiting }
+    }
+
+    /// Puts a request that is known to conflict with nobody: one moved here from a fast path.
+    pub(crate) fn place(&mut self, name: LockName, locker: LockerId, mode: Mode) {
+        self.0.push(Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode });
+    }
+
+    /// The holder of a request wants the stronger `mode`.
+    pub(crate) fn convert(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
+        let Some(own) = self.position(name, locker) else { return self.enter(name, locker, mode) };
+        let free = self.held_by_others(name, own) & mode.conflicts() == 0;
+        let request = &mut self.0[own];
+        request.wanted = mode;
+        if free {
+            request.granted = mode;
+            Entry::Granted
+        } else {
+            Entry::Waiting
+        }
+    }
+
+    /// Lowers a locker's request to `mode` (`NONE` removes it) and stops any wait of it. The caller then
+    /// calls [`Queue::promote`] if this returns true: somebody waits for the name.
+    #[inline]
+    pub(crate) fn lower(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
+        let Some(own) = self.position(name, locker) else { return false };
+        if mode == Mode::NONE {
+            self.0.remove(own);
+        } else {
+            self.0[own].granted = mode;
+            self.0[own].wanted = mode;
+        }
+        self.0.iter().any(|r| r.is_for(name) && r.waits())
+    }
+
+    /// Grants what can be granted now, conversions first; `woken` hears of each.
+    pub(crate) fn promote(&mut self, name: LockName, mut woken: impl FnMut(LockerId)) {
+        for conversions in [true, false] {
+            for i in 0..self.0.len() {
+                let r = self.0[i];
+                if !r.is_for(name) || !r.waits() || (r.granted != Mode::NONE) != conversions {
+                    continue;
+                }
+                let against = if conversions { self.held_by_others(name, i) } else { self.ahead(name, i) };
+                if against & r.wanted.conflicts() == 0 {
+                    self.0[i].granted = r.wanted;
+                    woken(r.locker);
+                }
+            }
+        }
+    }
+
+    /// What a locker holds on `name` and whether it waits for more.
+    pub(crate) fn state(&self, name: LockName, locker: LockerId) -> Option<(Mode, bool)> {
+        self.position(name, locker).map(|i| (self.0[i].granted, self.0[i].waits()))
+    }
+
+    /// Calls `f` for each locker that `locker`'s waiting request on `name` waits for; nothing if it does not wait.
+    pub(crate) fn blockers(&self, name: LockName, locker: LockerId, mut f: impl FnMut(LockerId)) {
+        let Some(own) = self.position(name, locker) else { return };
+        let request = self.0[own];
+        if !request.waits() {
+            return;
+        }
+        let conflicts = request.wanted.conflicts();
+        for (i, r) in self.0.iter().enumerate().filter(|&(i, r)| i != own && r.is_for(name)) {
+            let mut against = r.granted.bit();
+            if request.granted == Mode::NONE && (r.granted != Mode::NONE || i < own) {
+                against |= r.wanted.bit();
+            }
+            if against & conflicts != 0 {
+                f(r.locker);
+            }
+        }
+    }
+
+    /// Every holder and waiter, for checks: name, locker, granted, wanted.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (LockName, LockerId, Mode, Mode)> {
+        self.0.iter().map(|r| (LockName { space: r.space, key: r.key }, r.locker, r.granted, r.wanted))
+    }
+}

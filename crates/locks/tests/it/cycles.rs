@@ -1,0 +1,88 @@
+//! Deadlocks are found by the request that closes the cycle, at once.
+
+use crate::{Table, granted, is_granted};
+use base::TableId;
+use locks::{Acquired, LockName, Locker, Mode};
+
+fn key(i: u64) -> LockName {
+    LockName::key(TableId(1), i.wrapping_mul(0x9e37_79b9))
+}
+
+fn ring(members: usize) {
+    let table = Table::new(64);
+    let mut lockers: Vec<Locker> = (0..members).map(|_| table.locker()).collect();
+    for (i, l) in lockers.iter_mut().enumerate() {
+        assert!(granted(table.acquire(l, key(i as u64), Mode::WRITE_ROW)));
+    }
+    for (i, l) in lockers.iter_mut().enumerate() {
+        let next = key(((i + 1) % members) as u64);
+        let want = if i + 1 == members { Acquired::Deadlock } else { Acquired::Waiting };
+        assert_eq!(table.acquire(l, next, Mode::WRITE_ROW), want);
+    }
+    table.release_all(lockers.last_mut().expect("a member"));
+    for l in lockers.iter_mut().rev().skip(1) {
+        assert!(is_granted(&table, l), "the victim's locks let the others go on, one after another");
+        table.release_all(l);
+    }
+    assert_eq!((table.requests(), table.stats().deadlocks), (0, 1));
+}
+
+#[test]
+fn rings_of_two_three_and_fifty() {
+    [2, 3, 50].into_iter().for_each(ring);
+}
+
+#[test]
+fn two_readers_that_both_want_to_write() {
+    let table = Table::new(64);
+    let (mut a, mut b) = (table.locker(), table.locker());
+    assert!(granted(table.acquire(&mut a, key(1), Mode::READ_ROW)));
+    assert!(granted(table.acquire(&mut b, key(1), Mode::READ_ROW)));
+    assert_eq!(table.acquire(&mut a, key(1), Mode::WRITE_ROW), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut b, key(1), Mode::WRITE_ROW), Acquired::Deadlock);
+    assert_eq!(b.holds(key(1)), Mode::READ_ROW);
+    table.release_all(&mut b);
+    assert!(is_granted(&table, &mut a));
+    table.release_all(&mut a);
+}
+
+#[test]
+fn a_cycle_through_the_queue_rather_than_through_holders() {
+    // c waits behind b's writer, which waits for a's read; a then wants what c has.
+    let table = Table::new(64);
+    let (mut a, mut b, mut c) = (table.locker(), table.locker(), table.locker());
+    assert!(granted(table.acquire(&mut a, key(1), Mode::READ_ROW)));
+    assert!(granted(table.acquire(&mut c, key(2), Mode::WRITE_ROW)));
+    assert_eq!(table.acquire(&mut b, key(1), Mode::WRITE_ROW), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut c, key(1), Mode::READ_ROW), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut a, key(2), Mode::READ_ROW), Acquired::Deadlock);
+    [&mut a, &mut b, &mut c].into_iter().for_each(|l| table.release_all(l));
+    assert_eq!(table.requests(), 0);
+}
+
+#[test]
+fn a_cycle_through_intentions_that_took_the_fast_path() {
+    let table = Table::new(64);
+    let (mut a, mut b) = (table.locker(), table.locker());
+    let t = LockName::table;
+    assert!(granted(table.acquire(&mut a, t(TableId(1)), Mode::IX)));
+    assert!(granted(table.acquire(&mut b, t(TableId(2)), Mode::IX)));
+    assert_eq!(table.acquire(&mut a, t(TableId(2)), Mode::S), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut b, t(TableId(1)), Mode::S), Acquired::Deadlock);
+    [&mut a, &mut b].into_iter().for_each(|l| table.release_all(l));
+    assert_eq!(table.requests(), 0);
+}
+
+#[test]
+fn a_long_queue_without_a_cycle_is_no_deadlock() {
+    let table = Table::new(64);
+    let mut lockers: Vec<Locker> = (0..200).map(|_| table.locker()).collect();
+    assert!(granted(table.acquire(&mut lockers[0], key(1), Mode::WRITE_ROW)));
+    for l in &mut lockers[1..] {
+        assert_eq!(table.acquire(l, key(1), Mode::WRITE_ROW), Acquired::Waiting);
+    }
+    for l in &mut lockers {
+        assert!(is_granted(&table, l));
+        table.release_all(l);
+    }
+}

@@ -1,0 +1,57 @@
+//! The lock table from outside: modes against hand-written tables, queues, cycles, threads.
+
+mod cycles;
+mod modes;
+mod queues;
+mod threads;
+
+use latch::SpinRaw;
+use locks::{Acquired, LockAbort, LockTable, Locker};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+type Table = LockTable<SpinRaw>;
+
+/// Counts the times it is woken, and unparks the thread that made it.
+struct Bell(AtomicUsize, std::thread::Thread);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.unpark();
+    }
+}
+
+fn bell() -> (Arc<Bell>, Waker) {
+    let bell = Arc::new(Bell(AtomicUsize::new(0), std::thread::current()));
+    (Arc::clone(&bell), Waker::from(bell))
+}
+
+fn poll(table: &Table, locker: &mut Locker) -> Poll<Result<(), LockAbort>> {
+    table.poll(locker, &mut Context::from_waker(Waker::noop()))
+}
+
+fn is_granted(table: &Table, locker: &mut Locker) -> bool {
+    poll(table, locker) == Poll::Ready(Ok(()))
+}
+
+fn granted(acquired: Acquired) -> bool {
+    matches!(acquired, Acquired::Granted(_))
+}
+
+/// Parks until the lock is granted. A wake-up that never comes fails the test.
+fn wait(table: &Table, locker: &mut Locker) -> Result<(), LockAbort> {
+    let (_, waker) = bell();
+    let begun = Instant::now();
+    let mut wait = std::future::poll_fn(|cx| table.poll(locker, cx));
+    loop {
+        match Future::poll(Pin::new(&mut wait), &mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::park_timeout(Duration::from_secs(5)),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "a wake-up was lost");
+    }
+}
