@@ -44,6 +44,8 @@ struct Contents {
     manifest: Manifest,
     /// What the workload's consistency check counts (see [`crate::Home::effects`]); absent while a deployment runs.
     effects: Option<u64>,
+    /// Streams of requests handed out so far, over all runs.
+    streams: u64,
 }
 
 /// A private (0700) directory for one run under the system's temporary directory: links between the instances and, if
@@ -98,6 +100,7 @@ pub struct Home {
     manifest: Manifest,
     loaded: bool,
     effects: Option<u64>,
+    streams: u64,
 }
 
 impl Home {
@@ -105,7 +108,7 @@ impl Home {
     pub(crate) fn inside(run: &RunDir, manifest: Manifest) -> Result<Home, DeployError> {
         let path = run.path().join("data");
         DirBuilder::new().mode(0o700).create(&path).map_err(DeployError::io("create", &path))?;
-        Ok(Home { path, _lock: None, lasting: false, manifest, loaded: false, effects: Some(0) })
+        Ok(Home { path, _lock: None, lasting: false, manifest, loaded: false, effects: Some(0), streams: 0 })
     }
 
     /// `path`, created if it is missing, opened again if it holds what `manifest` says.
@@ -120,8 +123,8 @@ impl Home {
             return Err(DeployError::Foreign { path: path.into() });
         }
         let lock = lock(path)?;
-        let (loaded, effects) = match read(path)? {
-            Some(found) if found.manifest == manifest => (true, found.effects),
+        let (loaded, effects, streams) = match read(path)? {
+            Some(found) if found.manifest == manifest => (true, found.effects, found.streams),
             Some(found) => {
                 return Err(DeployError::Mismatch {
                     path: path.into(),
@@ -131,10 +134,10 @@ impl Home {
             }
             None => {
                 clear(path)?;
-                (false, Some(0))
+                (false, Some(0), 0)
             }
         };
-        let home = Home { path: path.into(), _lock: Some(lock), lasting: true, manifest, loaded, effects };
+        let home = Home { path: path.into(), _lock: Some(lock), lasting: true, manifest, loaded, effects, streams };
         if loaded {
             home.write(None)?;
         }
@@ -162,6 +165,16 @@ impl Home {
         self.write(None)
     }
 
+    /// The number of a stream of requests that no run over this data has used.
+    pub fn next_stream(&mut self) -> Result<u64, DeployError> {
+        let stream = self.streams;
+        self.streams += 1;
+        if self.loaded {
+            self.write(None)?;
+        }
+        Ok(stream)
+    }
+
     /// The directory is left in order.
     pub fn leave(&self, effects: Option<u64>) -> Result<(), DeployError> {
         if self.loaded { self.write(effects) } else { Ok(()) }
@@ -178,7 +191,7 @@ impl Home {
             return Ok(());
         }
         let (aside, file) = (self.path.join("deployment.new"), self.path.join(FILE));
-        let contents = Contents { manifest: self.manifest.clone(), effects };
+        let contents = Contents { manifest: self.manifest.clone(), effects, streams: self.streams };
         let text = serde_json::to_string_pretty(&contents).expect("a manifest is plain data");
         let written = || {
             let mut f =
@@ -310,11 +323,13 @@ mod tests {
         let mut home = Home::at(&path, manifest(2)).unwrap();
         assert!(!home.is_loaded());
         home.loaded().unwrap();
+        assert_eq!(home.next_stream().unwrap(), 0);
         home.leave(Some(7)).unwrap();
         drop(home);
-        let again = Home::at(&path, manifest(2)).unwrap();
+        let mut again = Home::at(&path, manifest(2)).unwrap();
         assert!(again.is_loaded());
         assert_eq!(again.effects(), Some(7));
+        assert_eq!(again.next_stream().unwrap(), 1);
         drop(again); // not left in order
         assert_eq!(Home::at(&path, manifest(2)).unwrap().effects(), None);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);

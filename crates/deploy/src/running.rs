@@ -35,8 +35,6 @@ pub struct Running {
     _run_dir: RunDir,
     /// Clients per worker and seed while clients run inside the instances.
     driving: Option<(u32, u64)>,
-    /// Streams of requests handed out so far: no two are alike.
-    streams: u64,
     restarts: u64,
 }
 
@@ -74,7 +72,7 @@ impl Deployment {
             home,
             _run_dir: run_dir,
             driving: None,
-            streams: 0,
+           
             restarts: 0,
         };
         let all: Vec<usize> = (0..running.members.len()).collect();
@@ -277,8 +275,7 @@ impl Running {
     fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
         let Some((clients_per_worker, seed)) = self.driving else { return Ok(()) };
         for &i in which {
-            let seed = stream_seed(seed, self.streams);
-            self.streams += 1;
+            let seed = stream_seed(seed, self.home.next_stream()?);
             self.members[i].order(&Order::Drive { clients_per_worker, seed })?;
         }
         for &i in which {
