@@ -137,7 +137,8 @@ impl Home {
                 (false, Some(0), 0)
             }
         };
-        let home = Home { path: path.into(), _lock: Some(lock), lasting: true, manifest, loaded, effects, streams };
+        let home =
+            Home { path: path.into(), _lock: Some(lock), lasting: true, manifest, loaded, effects, streams };
         if loaded {
             home.write(None)?;
         }

@@ -66,15 +66,8 @@ impl Deployment {
             home.subdirectory(&config.id.to_string())?;
             members.push(Member::spawn(config, self.host)?);
         }
-        let mut running = Running {
-            deployment: self,
-            members,
-            home,
-            _run_dir: run_dir,
-            driving: None,
-           
-            restarts: 0,
-        };
+        let mut running =
+            Running { deployment: self, members, home, _run_dir: run_dir, driving: None, restarts: 0 };
         let all: Vec<usize> = (0..running.members.len()).collect();
         running.start(&all)?;
         running.connect()?;
@@ -137,6 +130,12 @@ impl Running {
 
     /// Starts `clients_per_worker` closed-loop clients inside every worker.
     pub fn drive(&mut self, clients_per_worker: u32, seed: u64) -> Result<(), DeployError> {
+        let streams = self.deployment.workers_of(0) as u64 * u64::from(clients_per_worker);
+        if streams > STREAMS_PER_SEED {
+            return Err(DeployError::Impossible(format!(
+                "--clients {clients_per_worker}: {streams} clients in one instance; expected at most {STREAMS_PER_SEED}"
+            )));
+        }
         self.driving = Some((clients_per_worker, seed));
         self.order_drive(&(0..self.members.len()).collect::<Vec<_>>())
     }
@@ -299,10 +298,10 @@ impl Running {
 }
 
 /// Streams of one instance: its workers times their clients at most.
-const STREAMS_PER_SEED: u64 = 1 << 8;
+const STREAMS_PER_SEED: u64 = 1 << 10;
 
 /// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
-/// the low 24 bits of their stream's seed, so those bits never repeat within a run of 65,536 sets.
+/// the low 24 bits of their stream's seed, so those bits do not repeat within 16,384 sets.
 fn stream_seed(seed: u64, n: u64) -> u64 {
     (base::hash64(&seed.to_le_bytes()) << 24) | (n * STREAMS_PER_SEED & 0xff_ffff)
 }
@@ -314,7 +313,7 @@ mod tests {
     #[test]
     fn no_two_streams_of_a_run_have_the_same_low_bits() {
         let low = |n| stream_seed(7, n) & 0xff_ffff;
-        assert!((1..1000).all(|n| low(n) - low(n - 1) == 256));
+        assert!((1..1000).all(|n| low(n) - low(n - 1) == 1024));
         assert_ne!(stream_seed(7, 1), stream_seed(8, 1));
         assert_eq!(stream_seed(7, 1), stream_seed(7, 1));
     }
