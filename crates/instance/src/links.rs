@@ -117,7 +117,8 @@ impl Links {
             let Some(slot) = entry else { continue };
             let id = LinkId { slot: index as u32, generation: slot.generation };
             let peer = slot.peer;
-            if (slot.socket && ask == Ask::Rings) || !slot.link.poll() {
+            // A ring's end is found by `receive` alone: it too is asked whenever the sockets are.
+            if ask == Ask::Rings && (slot.socket || !slot.link.poll()) {
                 continue;
             }
             let mut gone = false;
