@@ -1,1 +1,122 @@
-fn main() {}
+//! The house's one tool: `cargo xtask tidy | test | ci | bench`.
+//!
+//! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
+//! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
+//! the repository must look like in [`text`].
+
+#![forbid(unsafe_code)]
+
+mod floors;
+mod text;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask <command> [arguments]
+
+  tidy             formatting, clippy, the floors of the house, the text rules
+  test [ARGS]      every test (arguments go to `cargo test`)
+  ci               tidy, test, documentation: what ./test and CI run
+  bench [ARGS]     every benchmark (arguments go to `cargo bench`)
+";
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("unknown command '{0}'\n\n{USAGE}")]
+    Usage(String),
+    #[error("`{command}` failed ({status})")]
+    Command { command: String, status: String },
+    #[error("{0} rule(s) of the house broken; each line above says what to do")]
+    Tidy(usize),
+    #[error("no benchmark targets in the workspace: add one under a crate's benches/ folder")]
+    NoBenches,
+    #[error(transparent)]
+    Workspace(#[from] workspace::Unreadable),
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let verb = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let outcome = match verb.as_str() {
+        "tidy" => tidy(),
+        "test" => test(&rest),
+        "ci" => ci(),
+        "bench" => bench(&rest),
+        "" | "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        other => Err(Failed::Usage(other.to_owned())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("error: {failed}");
+            ExitCode::from(if matches!(failed, Failed::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+/// The cheap rules first, so that a slip is known before the compiler has warmed up.
+fn tidy() -> Result<(), Failed> {
+    let workspace = Workspace::read()?;
+    let complaints: Vec<String> =
+        floors::check(&workspace).into_iter().chain(text::check(&workspace)).collect();
+    complaints.iter().for_each(|c| eprintln!("{c}"));
+    if !complaints.is_empty() {
+        return Err(Failed::Tidy(complaints.len()));
+    }
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    cargo(&["clippy", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
+}
+
+fn test(rest: &[String]) -> Result<(), Failed> {
+    let args: Vec<&str> = ["test"].into_iter().chain(rest.iter().map(String::as_str)).collect();
+    cargo(&args, &[])
+}
+
+fn ci() -> Result<(), Failed> {
+    tidy()?;
+    test(&[])?;
+    cargo(&["doc", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+fn bench(rest: &[String]) -> Result<(), Failed> {
+    let workspace = Workspace::read()?;
+    if workspace.crates.iter().all(|c| c.benches == 0) {
+        return Err(Failed::NoBenches);
+    }
+    // Bench targets only: the libraries' unit tests would otherwise run, ignored, between them.
+    let args: Vec<&str> = ["bench", "--benches"].into_iter().chain(rest.iter().map(String::as_str)).collect();
+    cargo(&args, &[])
+}
+
+/// Runs cargo at the root of the workspace and says how long it took.
+fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<(), Failed> {
+    let command = format!("cargo {}", args.join(" "));
+    eprintln!("+ {command}");
+    let begun = Instant::now();
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(args)
+        .envs(env.iter().copied())
+        .current_dir(root())
+        .status();
+    eprintln!("  {:.1} s", begun.elapsed().as_secs_f64());
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failed::Command { command, status: status.to_string() }),
+        Err(error) => Err(Failed::Command { command, status: error.to_string() }),
+    }
+}
+
+/// The root of the workspace: the folder above this crate.
+fn root() -> PathBuf {
+    let mut here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.pop();
+    here
+}

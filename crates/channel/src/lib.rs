@@ -1,1 +1,45 @@
-//! (being built)
+//! Links between workers, in whatever way their islands can talk.
+//!
+//! A *link* is a duplex, ordered, message-framed connection, owned by exactly one worker thread at each end; nothing
+//! on it ever blocks. Four channels carry it, and the deployment chooses: rings in sealed shared memory between
+//! processes (`shm`), unix sockets (`uds`), TCP (`tcp`), rings between threads of one process (`ring`).
+//!
+//! **In and out.** An instance binds a [`Listener`] and accepts links, each with the [`Hello`] by which the caller
+//! named itself; another one [`connect`]s. The worker that owns a link receives messages from it, sends replies,
+//! flushes once per turn of its loop, and sleeps in its [`Parker`] when there is nothing to do; whoever puts work
+//! into the worker's mailbox from another thread wakes it with its [`Unparker`].
+//!
+//! **Does not know** what a message means, who the peers are, or which worker runs where. A link that ends says so;
+//! connecting again is the owner's decision.
+//!
+//! **Trust.** Unix sockets and memory are private to the user and the peer's user is checked; whatever a peer writes,
+//! in a frame or in the shared memory itself, is checked before it is used and ends at worst in [`Closed::Corrupt`].
+
+mod address;
+mod error;
+
+mod handshake;
+mod listener;
+mod registry;
+
+mod link;
+mod ring_link;
+mod stream_link;
+
+mod region;
+mod ring;
+
+mod parker;
+
+pub use address::Address;
+pub use error::{ChannelError, Closed, SendError};
+pub use link::{Counts, Link};
+pub use listener::{Hello, Listener, Stopper, connect};
+pub use parker::{Parked, Parker, Unparker};
+pub use registry::pair;
+
+/// The longest message on any channel, in bytes.
+pub const MOST_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The most bytes that a link keeps in this process' memory for a peer that does not read.
+pub const MOST_HELD_BYTES: usize = 64 * 1024 * 1024;

@@ -1,1 +1,26 @@
-//! (being built)
+//! Execution inside one instance: tasks on workers, and one transaction's part of the work done by a design.
+//!
+//! Enters: a step's accesses ([`Here`], which implements [`txn::Access`]). Leaves: locks taken, pages changed through
+//! `store`, and at the end a commit, a prepare or a rollback of a [`Part`]. This room knows neither channels nor other
+//! instances; a distributed transaction is to it a part that is prepared before it is committed.
+//!
+//! - [`executor`]: tasks, wake-ups and timers of one worker.
+//! - [`design`]: the two policies and their names.
+//! - [`engine`]: begin, commit, prepare, rollback; waiting for durability.
+//! - [`local`]: whether a part takes locks.
+//! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
+
+#![forbid(unsafe_code)]
+#![allow(async_fn_in_trait)]
+
+pub mod design;
+pub mod engine;
+pub mod executor;
+mod here;
+pub mod local;
+
+pub use design::{Conventional, Design, DesignKind, Serial};
+pub use engine::{Engine, EngineOptions, LockPoint};
+pub use executor::{Executor, yield_now};
+pub use here::Here;
+pub use local::{Locking, Part, Protection};

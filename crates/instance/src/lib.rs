@@ -1,1 +1,130 @@
-//! (being built)
+//! One island: a storage engine with its own log, its workers and its inbox.
+//!
+//! A request enters from a client inside a worker ([`Instance::drive`]) or over a channel ([`wire::Frame::Submit`]);
+//! its procedure runs on one worker, whose steps run here or travel to the instances that own their rows. Steps of
+//! other instances' transactions enter as [`wire::Frame::Steps`]. What is agreed between instances is decided by the
+//! state machines of `twophase`; this room feeds them and does what they say.
+//!
+//! Who may do what: each worker is one thread and owns its tasks, links, coordinators and sessions; workers share
+//! the engine, and reach each other only through inboxes. A transaction belongs to the same worker of each instance for
+//! its whole life, over broken links and restarts, because its number says which.
+//!
+//! This room knows no workload and no other process: where instances run is `deploy`'s business.
+//!
+//! - [`config`]: what an instance is told at its start.
+//! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
+//! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
+//! - `load`: loading and auditing.
+
+#![forbid(unsafe_code)]
+#![allow(async_fn_in_trait)]
+
+mod calls;
+pub mod config;
+mod connector;
+mod counts;
+mod home;
+mod links;
+mod load;
+mod local;
+mod participant;
+mod running;
+mod shared;
+mod worker;
+
+pub use config::{InstanceConfig, InstanceFault};
+pub use running::Recovery;
+
+use base::InstanceId;
+use channel::Address;
+use exec::{Conventional, DesignKind, Serial};
+use probe::Measured;
+use running::Running;
+use txn::Workload;
+
+/// A running instance. Its methods may be called from one thread that is none of its own.
+pub struct Instance<W: Workload>(Inner<W>);
+
+enum Inner<W: Workload> {
+    Conventional(Running<W, Conventional>),
+    Serial(Running<W, Serial>),
+}
+
+macro_rules! each {
+    ($self:expr, $running:ident => $call:expr) => {
+        match $self {
+            Inner::Conventional($running) => $call,
+            Inner::Serial($running) => $call,
+        }
+    };
+}
+
+impl<W: Workload> Instance<W> {
+    /// Opens (or creates) the store in the configured directory, which replays its log, and starts the workers.
+    ///
+    /// # Errors
+    /// When the directory is in use or damaged, the address is taken, or the system has no threads left.
+    pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
+        Ok(Instance(match config.design {
+            DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
+            DesignKind::Serial => Inner::Serial(Running::start(workload, config)?),
+        }))
+    }
+
+    /// Where peers and clients can connect (the real port, if port 0 was asked for).
+    pub fn address(&self) -> Option<Address> {
+        each!(&self.0, r => r.address())
+    }
+
+    /// What restart did.
+    pub fn recovery(&self) -> &Recovery {
+        each!(&self.0, r => r.recovery())
+    }
+
+    /// Tells where the other instances are; links are opened now and again whenever they break. Returns when all are
+    /// open, or after 2 s: a peer that is down gets its links when it is back.
+    pub fn connect(&self, peers: &[(InstanceId, Address)]) {
+        each!(&self.0, r => r.connect(peers))
+    }
+
+    /// Loads the workload's data of this instance's sites. `progress` gets pieces done and pieces in all.
+    pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
+        each!(&self.0, r => r.load(progress))
+    }
+
+    /// Whether the store holds a schema (it was loaded, at least in part).
+    pub fn has_schema(&self) -> bool {
+        each!(&self.0, r => r.has_schema())
+    }
+
+    /// Starts a closed loop of `clients_per_worker` clients on every worker.
+    pub fn drive(&self, clients_per_worker: usize, seed: u64) {
+        each!(&self.0, r => r.drive(clients_per_worker, seed))
+    }
+
+    /// What happened since the last call.
+    pub fn measure(&self) -> Measured {
+        each!(&self.0, r => r.measure())
+    }
+
+    /// Ends the clients; returns when none of their transactions is in flight.
+    pub fn halt(&self) {
+        each!(&self.0, r => r.halt())
+    }
+
+    /// Exchanges the options of the workload (its mix, not its data); to be called while nothing is driven.
+    pub fn reconfigure(&self, workload: W) {
+        each!(&self.0, r => r.reconfigure(workload))
+    }
+
+    /// The workload's report on the data of this instance (an encoded [`Workload::Audit`]); to be called when every
+    /// instance has been halted. Waits until no transaction is left in doubt.
+    pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
+        each!(&self.0, r => r.audit())
+    }
+
+    /// Stops the workers and closes the store: what was committed is then in the data file, whatever the durability.
+    pub fn stop(self) -> Result<(), InstanceFault> {
+        each!(self.0, r => r.stop())
+    }
+}

@@ -7,7 +7,7 @@ thread_local! {
 }
 
 /// A number no other live thread has: the address of a thread-local byte.
-fn me() -> u64 {
+pub(crate) fn me() -> u64 {
     TOKEN.with(|t| std::ptr::from_ref(t) as u64)
 }
 

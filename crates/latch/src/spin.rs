@@ -74,6 +74,35 @@ impl RawMutex for NoMutex {
     }
 }
 
+/// Exclusion by one thread: the first to lock it is the only one that ever may. Costs a load and a comparison, no
+/// read-modify-write; it is what the lock table of a serial worker has instead of a latch.
+#[derive(Debug)]
+pub struct ThreadBound(std::sync::atomic::AtomicU64);
+
+impl RawMutex for ThreadBound {
+    const NEW: ThreadBound = ThreadBound(std::sync::atomic::AtomicU64::new(0));
+
+    /// # Panics
+    /// When another thread has locked it before: it is checked in every build, because soundness hangs on it.
+    #[inline]
+    fn lock(&self) {
+        if self.0.load(std::sync::atomic::Ordering::Relaxed) != crate::owner::me() {
+            self.bind();
+        }
+    }
+    #[inline]
+    fn unlock(&self) {}
+}
+
+impl ThreadBound {
+    #[cold]
+    fn bind(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let bound = self.0.compare_exchange(0, crate::owner::me(), Relaxed, Relaxed);
+        assert!(bound.is_ok(), "a structure of one worker was touched by another thread");
+    }
+}
+
 /// A value behind a spin lock. Hold it for a few dozen instructions, never across I/O.
 pub struct SpinMutex<T: ?Sized> {
     raw: SpinRaw,

@@ -9,7 +9,6 @@ use crate::fault::PageFault;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
 use crate::slots::Slot;
-use crate::write::Latched;
 use base::PageId;
 use latch::{Backoff, Change};
 use std::sync::atomic::Ordering;
@@ -41,7 +40,8 @@ impl Pool {
             let seen = latch.look();
             if !seen.marked() {
                 latch.mark(seen);
-            } else if seen.dirty() {
+            } else if seen.dirty() || seen.writing() {
+                // Being written by someone else already: the batch below waits for them, however slow the device.
                 dirty.push((index, id));
             } else if self.evict(index, id) {
                 gone += 1;
@@ -59,7 +59,7 @@ impl Pool {
         }
         dirty.sort_unstable_by_key(|&(_, id)| id);
         let ids: Vec<PageId> = dirty.iter().map(|&(_, id)| id).collect();
-        self.write_batch(&ids, Latched::Skip)?;
+        self.write_batch(&ids)?;
         Ok(dirty.into_iter().filter(|&(index, id)| self.evict(index, id)).count())
     }
 

@@ -23,5 +23,5 @@ pub use abort::Abort;
 pub use access::{Access, Direction, Flow, Inserted, Range};
 pub use row::{Row, RowBuf, RowMut};
 pub use schema::{Column, IndexDef, Schema, TableDef, Type};
-pub use step::{Route, Step, StepId, Steps, Transaction};
-pub use workload::{Generator, Placement, Verdict, Workload};
+pub use step::{Effect, Route, Step, StepId, Steps, Transaction};
+pub use workload::{Clients, Generator, Placement, Verdict, Workload};

@@ -14,9 +14,18 @@ pub struct Route {
     pub key: u64,
 }
 
+/// Whether a step may change rows. A step that says [`Effect::Reads`] and writes anyway is still right, only likelier to
+/// meet a deadlock over several instances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    Reads,
+    Writes,
+}
+
 /// A piece of a transaction that runs whole in one place: plain values plus the code they select.
 pub trait Step: Serialize + DeserializeOwned + 'static {
     const ID: StepId;
+    const EFFECT: Effect = Effect::Writes;
     type Output: Serialize + DeserializeOwned + 'static;
 
     fn route(&self) -> Route;
@@ -34,6 +43,8 @@ pub trait Steps {
     type Partial;
 
     fn count(&self) -> usize;
+    /// [`Effect::Writes`] if any step says so.
+    fn effect(&self) -> Effect;
     fn route(&self, i: usize) -> Route;
     fn id(&self, i: usize) -> StepId;
     /// Appends step `i`'s arguments to `out`.
@@ -75,6 +86,9 @@ impl<S: Step> Steps for S {
     fn count(&self) -> usize {
         1
     }
+    fn effect(&self) -> Effect {
+        S::EFFECT
+    }
     fn route(&self, _: usize) -> Route {
         Step::route(self)
     }
@@ -113,6 +127,9 @@ impl<S: Step, const N: usize> Steps for Each<S, N> {
 
     fn count(&self) -> usize {
         self.0.len()
+    }
+    fn effect(&self) -> Effect {
+        S::EFFECT
     }
     fn route(&self, i: usize) -> Route {
         self.0[i].route()
@@ -154,6 +171,9 @@ macro_rules! tuple {
 
             fn count(&self) -> usize {
                 0 $(+ self.$i.count())+
+            }
+            fn effect(&self) -> Effect {
+                if $(self.$i.effect() == Effect::Reads)&&+ { Effect::Reads } else { Effect::Writes }
             }
             fn route(&self, mut i: usize) -> Route {
                 $(if i < self.$i.count() { return self.$i.route(i); } i -= self.$i.count();)+

@@ -40,7 +40,11 @@ impl Placement {
 
     /// The site of routing key `key` out of `0..domain`.
     pub fn site(&self, key: u64, domain: u64) -> SiteId {
-        SiteId((u128::from(key) * u128::from(self.sites()) / u128::from(domain.max(1))) as u32)
+        let (sites, domain) = (u64::from(self.sites()), domain.max(1));
+        match key.checked_mul(sites) {
+            Some(product) => SiteId((product / domain) as u32),
+            None => SiteId((u128::from(key) * u128::from(sites) / u128::from(domain)) as u32),
+        }
     }
 
     /// The owner of a site; sites past the end belong to the last instance.
@@ -68,6 +72,16 @@ impl Verdict {
     pub fn holds(&self) -> bool {
         self.violations.is_empty()
     }
+}
+
+/// How clients are tied to instances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clients {
+    /// Each client belongs to one instance and draws requests whose home lies among that instance's sites.
+    Bound,
+    /// Clients draw over all sites and every request is sent to its home: the homes are not equally popular, and binding
+    /// clients would even that out.
+    Routed,
 }
 
 /// An endless, seeded stream of requests.
@@ -109,6 +123,10 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// The name under which results of this request are reported ("payment"), one of few.
     fn kind(&self, request: &Self::Request) -> &'static str;
 
+    fn clients(&self) -> Clients {
+        Clients::Bound
+    }
+
     /// A stream of requests whose home lies in `sites`.
     fn generator(&self, seed: u64, sites: Range<u32>) -> Self::Generator;
 
@@ -126,4 +144,15 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// Judges the audits of all instances together. `committed`: transactions known to have committed since loading,
     /// if it is known.
     fn judge(&self, audits: Vec<Self::Audit>, committed: Option<u64>) -> Verdict;
+
+    /// The number under which the database itself remembers that this request was carried out, for workloads that keep
+    /// such a record; unique over all streams of a run.
+    fn ledger_id(&self, _request: &Self::Request) -> Option<u64> {
+        None
+    }
+    /// Compares a client's ledger with the database: each of `acknowledged` must be there exactly once, each of `unknown`
+    /// (sent, never answered) at most once, and nothing else.
+    fn judge_ledger(&self, _audits: &[Self::Audit], _acknowledged: &[u64], _unknown: &[u64]) -> Verdict {
+        Verdict::default()
+    }
 }

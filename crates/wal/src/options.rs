@@ -3,7 +3,8 @@
 use crate::LogFault;
 
 /// When a record counts as durable. The option is spelled `--durability`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// When the device has it: survives a power cut.
     Sync,
@@ -12,6 +13,34 @@ pub enum Durability {
     Async,
     /// When it is appended, to memory that forgets: nothing is written anywhere.
     Memory,
+}
+
+impl Durability {
+    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Memory];
+
+    /// As the option spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Async => "async",
+            Durability::Memory => "memory",
+        }
+    }
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Durability {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = Durability::ALL.into_iter().find(|d| d.name() == s);
+        known.ok_or_else(|| format!("durability '{s}' is unknown; expected one of sync, async, memory"))
+    }
 }
 
 /// Sizes in bytes; [`LogOptions::new`] gives the defaults.

@@ -89,6 +89,7 @@ impl Iterator for LogReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(fault) = self.fault.take() {
+            self.next = self.end;
             return Some(Err(fault));
         }
         if self.next >= self.end {

@@ -1,1 +1,29 @@
-//! (being built)
+//! The workloads: what data there is, what transactions run on it, which requests come in, and what must hold afterwards.
+//!
+//! This room knows no engine: it speaks the language of [`txn`] and nothing else, has no clock and no entropy
+//! (every request follows from a seed), and the same code runs in every deployment. A request enters as a value
+//! drawn by a workload's [`txn::Generator`], becomes steps in [`txn::Workload::run`], and leaves as a small
+//! reply; whether all of that was right is answered by [`txn::Workload::audit`] and [`txn::Workload::judge`].
+//!
+//! Read it in this order: how a workload is named and chosen ([`spec`]); the islands microbenchmark ([`micro`]) and
+//! TPC-B ([`tpcb`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
+//! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), and the do-nothing storage
+//! on which the language itself is measured (`null`).
+
+#![forbid(unsafe_code)]
+
+pub mod spec;
+
+pub mod micro;
+pub mod tpcb;
+
+pub mod random;
+
+mod findings;
+
+#[cfg(feature = "oracle")]
+pub mod null;
+#[cfg(feature = "oracle")]
+pub mod oracle;
+
+pub use spec::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};

@@ -10,12 +10,14 @@ mod clock;
 mod files;
 mod memory;
 mod real;
+mod usage;
 mod watched;
 
 pub use clock::{entropy, now_ns, wall_ns};
 pub use files::{File, Files, FolderLock, Open, SharedMemory};
 pub use memory::memory;
 pub use real::real;
+pub use usage::{Usage, usage};
 pub use watched::{Deed, Verdict, watched};
 
 #[cfg(test)]

@@ -1,0 +1,111 @@
+//! What can go wrong with a channel, in three kinds: setting one up ([`ChannelError`]), sending on one
+//! ([`SendError`]), and the end of one ([`Closed`]).
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why a listener could not be bound, a connection not be accepted or not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    #[error("address '{text}': expected {expected}")]
+    BadAddress { text: String, expected: &'static str },
+    #[error("socket path '{}' has {length} bytes: expected 1 to {most}; choose a shorter directory", path.display())]
+    PathTooLong { path: PathBuf, length: usize, most: usize },
+    #[error(
+        "'{address}' is in use: expected a free address; stop the other listener or choose another address"
+    )]
+    InUse { address: String },
+    #[error("'{}' exists and is no socket: expected a free name; remove it or choose another path", path.display())]
+    NotASocket { path: PathBuf },
+    #[error(
+        "directory '{}' has mode {mode:04o} and owner {owner}: expected mode 0700 and this user as the owner; \
+         make it private (chmod 700) or choose another",
+        path.display()
+    )]
+    DirectoryNotPrivate { path: PathBuf, mode: u32, owner: u32 },
+    #[error("hello of {length} bytes: expected at most {most}")]
+    HelloTooLong { length: usize, most: usize },
+    #[error("nobody answered at '{address}' in {waited_ms} ms: expected a listener; is the instance up?")]
+    Timeout { address: String, waited_ms: u64 },
+    #[error(
+        "peer speaks channel version {theirs}, this build speaks {ours}: run the same build at both ends"
+    )]
+    Version { ours: u16, theirs: u16 },
+    #[error("peer uses channel kind {theirs}, this end is {ours}: use the same kind of address at both ends")]
+    Kind { ours: &'static str, theirs: u8 },
+    #[error("peer runs as user {theirs}, this process as user {ours}: expected the same user at both ends")]
+    WrongUser { ours: u32, theirs: u32 },
+    #[error("the peer does not speak this protocol: {what}")]
+    Protocol { what: &'static str },
+    #[error("the listener was stopped")]
+    Stopped,
+    #[error("{doing}: {source}")]
+    Io { doing: &'static str, source: io::Error },
+}
+
+impl ChannelError {
+    /// Whether only this one connection failed, so that the listener may go on accepting.
+    pub fn is_of_one_peer(&self) -> bool {
+        use ChannelError::*;
+        matches!(
+            self,
+            HelloTooLong { .. }
+                | Timeout { .. }
+                | Version { .. }
+                | Kind { .. }
+                | WrongUser { .. }
+                | Protocol { .. }
+        )
+    }
+}
+
+/// Adds what was being done to a system call's error.
+pub(crate) trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, ChannelError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str) -> Result<T, ChannelError> {
+        self.map_err(|source| ChannelError::Io { doing, source: source.into() })
+    }
+}
+
+/// Why a link has ended. Once a link has said so, it says the same for ever.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Closed {
+    /// The peer closed the link or died; everything it had sent before was delivered.
+    #[error("the peer closed the link or died")]
+    ByPeer,
+    /// The peer ended within a message: what was there of it is lost.
+    #[error("the peer ended in the middle of a message")]
+    Cut,
+    /// The peer wrote what no correct peer writes.
+    #[error("the peer broke the protocol: {0}")]
+    Corrupt(&'static str),
+    /// The operating system refused.
+    #[error("link I/O failed: {0}")]
+    Io(Arc<io::Error>),
+}
+
+impl From<rustix::io::Errno> for Closed {
+    fn from(errno: rustix::io::Errno) -> Closed {
+        use rustix::io::Errno;
+        match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Closed::ByPeer,
+            other => Closed::Io(Arc::new(other.into())),
+        }
+    }
+}
+
+/// Why a message was not taken. Nothing of it has been or will be sent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SendError {
+    /// The peer has not read for so long that the buffer's bound is reached; the link itself is still good.
+    #[error("{held} bytes wait for a peer that does not read: expected at most {most}")]
+    Full { held: usize, most: usize },
+    #[error("message of {length} bytes: expected at most {most}; send it in parts")]
+    TooLong { length: usize, most: usize },
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}

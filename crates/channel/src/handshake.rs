@@ -1,0 +1,336 @@
+//! What is said before the first message, on every channel between processes.
+//!
+//! ```text
+//!  connector -> listener   magic[8] version:u16 kind:u8 0 hello_bytes:u32   hello[hello_bytes]
+//!  listener -> connector   magic[8] version:u16 status:u8 0 ring_bytes:u32  + for shm, as SCM_RIGHTS:
+//!                          the sealed memfd, the listener's bell, the connector's bell
+//! ```
+//!
+//! All numbers little-endian. The listener trusts nothing before magic, version, kind and length are checked, the
+//! connector nothing of the offered memory before its seals and size are. Both ends of a unix socket compare the
+//! other's user with their own. The whole exchange has one deadline, so a silent peer cannot hold an end for ever.
+
+use crate::Hello;
+use crate::error::{ChannelError, Doing};
+use crate::link::{Carrier, Link};
+use crate::parker::new_bell;
+use crate::region::{RING_BYTES, Region, Which};
+use crate::ring_link::{BellPair, Life, RingLink};
+use crate::stream_link::StreamLink;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recv, recvmsg, send, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MAGIC: [u8; 8] = *b"atollch\n";
+/// Changes with the handshake, the frames or the layout of a ring.
+pub(crate) const VERSION: u16 = 1;
+const HEAD_BYTES: usize = 16;
+
+/// How the messages travel after the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Shm = 1,
+    Uds = 2,
+    Tcp = 3,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Shm => "shm",
+            Kind::Uds => "uds",
+            Kind::Tcp => "tcp",
+        }
+    }
+}
+
+/// The listener's answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Welcome = 0,
+    OtherVersion = 1,
+    OtherKind = 2,
+    BadHello = 3,
+    OtherUser = 4,
+}
+
+/// The 16 bytes with which either side begins. `what` is the kind or the status, `bytes` the hello's or the ring's.
+struct Head {
+    version: u16,
+    what: u8,
+    bytes: u32,
+}
+
+impl Head {
+    fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut out = [0; HEAD_BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..10].copy_from_slice(&self.version.to_le_bytes());
+        out[10] = self.what;
+        out[12..].copy_from_slice(&self.bytes.to_le_bytes());
+        out
+    }
+
+    fn decode(from: &[u8; HEAD_BYTES]) -> Result<Head, ChannelError> {
+        if from[..8] != MAGIC {
+            return Err(ChannelError::Protocol { what: "the first bytes are not those of an atoll channel" });
+        }
+        let version = u16::from_le_bytes([from[8], from[9]]);
+        Ok(Head {
+            version,
+            what: from[10],
+            bytes: u32::from_le_bytes([from[12], from[13], from[14], from[15]]),
+        })
+    }
+}
+
+/// The point in time at which a handshake is given up.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    start: Instant,
+    allowed: Duration,
+}
+
+impl Deadline {
+    pub(crate) fn after(allowed: Duration) -> Deadline {
+        Deadline { start: Instant::now(), allowed }
+    }
+
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.allowed.checked_sub(self.start.elapsed()).filter(|left| !left.is_zero())
+    }
+
+    pub(crate) fn missed(&self, address: &str) -> ChannelError {
+        ChannelError::Timeout {
+            address: address.to_string(),
+            waited_ms: self.start.elapsed().as_millis() as u64,
+        }
+    }
+
+    /// Waits until the socket is ready for `what`.
+    fn wait(&self, socket: BorrowedFd<'_>, what: PollFlags) -> Result<(), ChannelError> {
+        loop {
+            let Some(left) = self.left() else { return Err(self.missed("a peer in its handshake")) };
+            let mut fds = [PollFd::from_borrowed_fd(socket, what)];
+            match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(other) => return Err(other).doing("waiting for a peer's handshake"),
+            }
+        }
+    }
+}
+
+/// How a handshake on the listener's side ended without a fault.
+pub(crate) enum Answered {
+    Linked(Link, Hello),
+    /// The connector left before it said anything: somebody only looked whether a listener is there.
+    Left,
+}
+
+/// The listener's part.
+pub(crate) fn answer(socket: OwnedFd, kind: Kind, deadline: Deadline) -> Result<Answered, ChannelError> {
+    if let Err(error) = check_user(&socket, kind) {
+        refuse(&socket, Status::OtherUser);
+        return Err(error);
+    }
+    let mut head = [0; HEAD_BYTES];
+    if read_exact(&socket, &mut head, deadline)? == Read::Nothing {
+        return Ok(Answered::Left);
+    }
+    let hello_bytes = match check_connector(&Head::decode(&head)?, kind) {
+        Ok(bytes) => bytes,
+        Err((status, error)) => {
+            refuse(&socket, status);
+            return Err(error);
+        }
+    };
+    let mut hello = vec![0; hello_bytes];
+    if hello_bytes > 0 && read_exact(&socket, &mut hello, deadline)? == Read::Nothing {
+        return Err(CUT);
+    }
+    let link = match kind {
+        Kind::Shm => offer_rings(socket, deadline)?,
+        Kind::Uds | Kind::Tcp => {
+            let welcome = Head { version: VERSION, what: Status::Welcome as u8, bytes: 0 }.encode();
+            write_all(&socket, &welcome, deadline)?;
+            Link::new(Carrier::Stream(Box::new(StreamLink::new(socket))))
+        }
+    };
+    Ok(Answered::Linked(link, Hello(hello)))
+}
+
+fn check_connector(head: &Head, kind: Kind) -> Result<usize, (Status, ChannelError)> {
+    if head.version != VERSION {
+        let error = ChannelError::Version { ours: VERSION, theirs: head.version };
+        return Err((Status::OtherVersion, error));
+    }
+    if head.what != kind as u8 {
+        return Err((Status::OtherKind, ChannelError::Kind { ours: kind.name(), theirs: head.what }));
+    }
+    let length = head.bytes as usize;
+    if length > Hello::MOST_BYTES {
+        return Err((Status::BadHello, ChannelError::HelloTooLong { length, most: Hello::MOST_BYTES }));
+    }
+    Ok(length)
+}
+
+/// Tells the connector why, once and without waiting: it may be anybody.
+fn refuse(socket: &OwnedFd, status: Status) {
+    let head = Head { version: VERSION, what: status as u8, bytes: 0 }.encode();
+    let _ = send(socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+/// The listener makes the rings and both bells and hands them over with its welcome.
+fn offer_rings(socket: OwnedFd, deadline: Deadline) -> Result<Link, ChannelError> {
+    let (region, memory) = Region::shared(RING_BYTES)?;
+    let (mine, theirs) = (new_bell()?, new_bell()?);
+    let head = Head { version: VERSION, what: Status::Welcome as u8, bytes: RING_BYTES as u32 }.encode();
+    let fds = [memory.as_fd(), mine.as_fd(), theirs.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the buffer is sized for three descriptors");
+    deadline.wait(socket.as_fd(), PollFlags::OUT)?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent =
+        sendmsg(&socket, &[IoSlice::new(&head)], &mut control, flags).doing("handing over shared memory")?;
+    if sent != HEAD_BYTES {
+        return Err(CUT);
+    }
+    let bells = BellPair { mine: Arc::new(mine), peers: Arc::new(theirs) };
+    let (outgoing, incoming) = (region.ring(Which::First), region.ring(Which::Second));
+    let link = RingLink::new(outgoing, incoming, bells, Life::Socket(socket));
+    Ok(Link::new(Carrier::Ring(Box::new(link))))
+}
+
+/// The connector's part.
+pub(crate) fn introduce(
+    socket: OwnedFd,
+    kind: Kind,
+    hello: &Hello,
+    deadline: Deadline,
+) -> Result<Link, ChannelError> {
+    check_user(&socket, kind)?;
+    let mut first =
+        Head { version: VERSION, what: kind as u8, bytes: hello.0.len() as u32 }.encode().to_vec();
+    first.extend_from_slice(&hello.0);
+    write_all(&socket, &first, deadline)?;
+    let (reply, fds) = read_reply(&socket, deadline)?;
+    let head = Head::decode(&reply)?;
+    check_listener(&head, kind)?;
+    match kind {
+        Kind::Uds | Kind::Tcp => Ok(Link::new(Carrier::Stream(Box::new(StreamLink::new(socket))))),
+        Kind::Shm => take_rings(socket, head.bytes as usize, fds),
+    }
+}
+
+fn check_listener(head: &Head, kind: Kind) -> Result<(), ChannelError> {
+    if head.version != VERSION || head.what == Status::OtherVersion as u8 {
+        return Err(ChannelError::Version { ours: VERSION, theirs: head.version });
+    }
+    let what = match head.what {
+        s if s == Status::Welcome as u8 => return Ok(()),
+        s if s == Status::OtherKind as u8 => {
+            return Err(ChannelError::Kind { ours: kind.name(), theirs: 0 });
+        }
+        s if s == Status::OtherUser as u8 => "the listener belongs to another user and refused",
+        s if s == Status::BadHello as u8 => "the listener refused the hello",
+        _ => "the listener answered with an unknown status",
+    };
+    Err(ChannelError::Protocol { what })
+}
+
+fn take_rings(socket: OwnedFd, ring_bytes: usize, fds: Vec<OwnedFd>) -> Result<Link, ChannelError> {
+    let [memory, theirs, mine]: [OwnedFd; 3] = fds.try_into().map_err(|_| ChannelError::Protocol {
+        what: "the listener did not hand over the three descriptors",
+    })?;
+    let region = Region::received(memory, ring_bytes)?;
+    let bells = BellPair { mine: Arc::new(mine), peers: Arc::new(theirs) };
+    let (outgoing, incoming) = (region.ring(Which::Second), region.ring(Which::First));
+    let link = RingLink::new(outgoing, incoming, bells, Life::Socket(socket));
+    Ok(Link::new(Carrier::Ring(Box::new(link))))
+}
+
+fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelError> {
+    if kind == Kind::Tcp {
+        return Ok(());
+    }
+    let theirs =
+        rustix::net::sockopt::socket_peercred(socket).doing("asking for the peer's user")?.uid.as_raw();
+    let ours = rustix::process::geteuid().as_raw();
+    if ours == theirs { Ok(()) } else { Err(ChannelError::WrongUser { ours, theirs }) }
+}
+
+const CUT: ChannelError = ChannelError::Protocol { what: "the connection ended within the handshake" };
+
+#[derive(PartialEq, Eq)]
+enum Read {
+    All,
+    Nothing,
+}
+
+fn read_exact(socket: &OwnedFd, into: &mut [u8], deadline: Deadline) -> Result<Read, ChannelError> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match recv(socket, &mut into[filled..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(Errno::CONNRESET) if filled == 0 => return Ok(Read::Nothing),
+            Ok((0, _)) | Err(Errno::CONNRESET) => return Err(CUT),
+            Ok((count, _)) => filled += count,
+            Err(Errno::AGAIN) => deadline.wait(socket.as_fd(), PollFlags::IN)?,
+            Err(Errno::INTR) => {}
+            Err(other) => return Err(other).doing("reading a handshake"),
+        }
+    }
+    Ok(Read::All)
+}
+
+fn write_all(socket: &OwnedFd, mut bytes: &[u8], deadline: Deadline) -> Result<(), ChannelError> {
+    while !bytes.is_empty() {
+        match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::AGAIN) => deadline.wait(socket.as_fd(), PollFlags::OUT)?,
+            Err(Errno::INTR) => {}
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(CUT),
+            Err(other) => return Err(other).doing("writing a handshake"),
+        }
+    }
+    Ok(())
+}
+
+/// The listener's head with the descriptors that came along; never more bytes than the head, so that no message that
+/// follows at once is swallowed.
+fn read_reply(
+    socket: &OwnedFd,
+    deadline: Deadline,
+) -> Result<([u8; HEAD_BYTES], Vec<OwnedFd>), ChannelError> {
+    let (mut reply, mut filled, mut fds) = ([0; HEAD_BYTES], 0, Vec::new());
+    while filled < HEAD_BYTES {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut reply[filled..])], &mut control, flags) {
+            Ok(read) if read.bytes == 0 => return Err(CUT),
+            Ok(read) => {
+                filled += read.bytes;
+                for message in control.drain() {
+                    if let RecvAncillaryMessage::ScmRights(received) = message {
+                        fds.extend(received);
+                    }
+                }
+            }
+            Err(Errno::AGAIN) => deadline.wait(socket.as_fd(), PollFlags::IN)?,
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Err(CUT),
+            Err(other) => return Err(other).doing("reading a handshake"),
+        }
+    }
+    Ok((reply, fds))
+}

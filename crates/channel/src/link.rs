@@ -1,0 +1,184 @@
+//! [`Link`]: one end of a duplex, ordered, message-framed connection, whichever channel carries it.
+
+use crate::MOST_MESSAGE_BYTES;
+use crate::error::{ChannelError, Closed, SendError};
+use crate::parker::Parker;
+use crate::ring_link::RingLink;
+use crate::stream_link::StreamLink;
+use std::ops::Range;
+
+pub(crate) enum Carrier {
+    Ring(Box<RingLink>),
+    Stream(Box<StreamLink>),
+}
+
+/// Messages and payload bytes that a link has taken and delivered since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    pub messages_sent: u64,
+    pub bytes_sent: u64,
+    pub messages_received: u64,
+    pub bytes_received: u64,
+}
+
+/// One end of a connection, owned by exactly one thread (it may be moved to another). Nothing here ever blocks.
+///
+/// A worker's loop with it: `receive` until it gives `None`, run what came, `send` replies, `flush` once, and when
+/// there is nothing to do, [`Parker::park`].
+pub struct Link {
+    carrier: Carrier,
+    counts: Counts,
+    end: Option<Closed>,
+}
+
+/// Calls the same method on whichever carrier it is.
+macro_rules! carried {
+    ($self:ident, $link:ident => $call:expr) => {
+        match &mut $self.carrier {
+            Carrier::Ring($link) => $call,
+            Carrier::Stream($link) => $call,
+        }
+    };
+    (ref $self:ident, $link:ident => $call:expr) => {
+        match &$self.carrier {
+            Carrier::Ring($link) => $call,
+            Carrier::Stream($link) => $call,
+        }
+    };
+}
+
+impl Link {
+    pub(crate) fn new(carrier: Carrier) -> Link {
+        Link { carrier, counts: Counts::default(), end: None }
+    }
+
+    /// Takes one message, the `parts` behind each other, copying them. Messages arrive whole and in order; an empty
+    /// one is a message too. It may reach a peer that is awake at once; a sleeping one is only woken by
+    /// [`flush`](Link::flush).
+    ///
+    /// # Errors
+    /// [`SendError::TooLong`] over [`MOST_MESSAGE_BYTES`]; [`SendError::Full`] when
+    /// [`MOST_HELD_BYTES`](crate::MOST_HELD_BYTES) wait already for a peer that does not read;
+    /// [`SendError::Closed`] once the link has ended. In each case nothing of the message is sent.
+    #[inline]
+    pub fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        if let Some(end) = &self.end {
+            return Err(end.clone().into());
+        }
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if bytes > MOST_MESSAGE_BYTES {
+            return Err(SendError::TooLong { length: bytes, most: MOST_MESSAGE_BYTES });
+        }
+        match carried!(self, link => link.send(parts, bytes)) {
+            Ok(()) => {
+                self.counts.messages_sent += 1;
+                self.counts.bytes_sent += bytes as u64;
+                Ok(())
+            }
+            Err(SendError::Closed(end)) => Err(self.finish_output(end).into()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Pushes out what was sent, as far as the channel takes it now, and wakes the peer if it sleeps. To be called
+    /// once after a run of sends, and in every turn of the worker's loop while [`held`](Link::held) is not 0.
+    ///
+    /// # Errors
+    /// [`Closed`] once the link has ended.
+    #[inline]
+    pub fn flush(&mut self) -> Result<(), Closed> {
+        if let Some(end) = &self.end {
+            return Err(end.clone());
+        }
+        carried!(self, link => link.flush()).map_err(|end| self.finish_output(end))
+    }
+
+    /// The next whole message if one is there; it may be read until the next call.
+    ///
+    /// # Errors
+    /// [`Closed`] once the link has ended and everything that came before the end has been delivered.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Option<&[u8]>, Closed> {
+        if let Some(end) = &self.end {
+            return Err(end.clone());
+        }
+        match carried!(self, link => link.receive()) {
+            Ok(None) => Ok(None),
+            Ok(Some(message)) => Ok(Some(self.deliver(message))),
+            Err(end) => Err(self.finish(end)),
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, message: Range<usize>) -> &[u8] {
+        self.counts.messages_received += 1;
+        self.counts.bytes_received += message.len() as u64;
+        carried!(ref self, link => &link.inbox()[message])
+    }
+
+    /// Whether `receive` is worth a call. For rings one load of a line that only changes when a message comes (the
+    /// peer's end is found by `receive` alone); for sockets always yes: only a system call can tell.
+    #[inline]
+    pub fn poll(&self) -> bool {
+        match &self.carrier {
+            Carrier::Ring(link) => self.end.is_some() || link.poll(),
+            Carrier::Stream(_) => true,
+        }
+    }
+
+    /// Lets `parker` wake its owner for this link. A link is registered with one parker at most, for its whole life.
+    ///
+    /// # Errors
+    /// [`ChannelError::Io`] when the system refuses, or when the link is registered already.
+    pub fn register(&mut self, parker: &Parker) -> Result<(), ChannelError> {
+        if carried!(ref self, link => link.is_registered()) {
+            let source = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(ChannelError::Io { doing: "registering a link a second time", source });
+        }
+        carried!(self, link => link.register(parker))
+    }
+
+    /// Bytes that were sent and have not found room in the channel yet.
+    pub fn held(&self) -> usize {
+        carried!(ref self, link => link.held())
+    }
+
+    /// Whether the link has been found to have ended.
+    pub fn closed(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// A peer that has gone may have left messages: it is `receive` that ends the link, after them.
+    #[cold]
+    fn finish_output(&mut self, end: Closed) -> Closed {
+        match end {
+            Closed::ByPeer => end,
+            other => self.finish(other),
+        }
+    }
+
+    #[cold]
+    fn finish(&mut self, end: Closed) -> Closed {
+        carried!(self, link => link.leave());
+        self.end = Some(end.clone());
+        end
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let carrier = match &self.carrier {
+            Carrier::Ring(_) => "ring",
+            Carrier::Stream(_) => "stream",
+        };
+        f.debug_struct("Link")
+            .field("carrier", &carrier)
+            .field("counts", &self.counts)
+            .field("end", &self.end)
+            .finish()
+    }
+}

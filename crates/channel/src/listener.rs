@@ -1,0 +1,300 @@
+//! Waiting for connections, and making them.
+//!
+//! A unix socket is private from its first moment: its directory must belong to this user with mode 0700 (it is made
+//! so when it does not exist), and the socket itself gets mode 0600. A socket file that a killed process left behind
+//! is found by nobody answering on it and replaced; two starters are kept apart by a lock on the directory.
+
+use crate::address::{Address, check_socket_path};
+use crate::error::{ChannelError, Doing};
+use crate::handshake::{Answered, Deadline, Kind, answer, introduce};
+use crate::link::Link;
+use crate::parker::{new_bell, ring_bell};
+use crate::registry::{self, Door};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect as connect_socket,
+    socket_with,
+};
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a connector may take over its handshake before the listener turns to the next one.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
+/// First pause between two attempts to connect; doubled up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Opaque bytes that the connector chooses and the listener's owner gets with the link: who is calling.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Hello(pub Vec<u8>);
+
+impl Hello {
+    /// The longest hello.
+    pub const MOST_BYTES: usize = 4096;
+}
+
+/// A bound address. Dropping it frees the address (and removes the socket file); links made by it live on.
+pub struct Listener {
+    address: Address,
+    door: Entrance,
+}
+
+enum Entrance {
+    Socket { socket: OwnedFd, kind: Kind, stop: Arc<OwnedFd>, file: Option<SocketFile> },
+    Ring(Arc<Door>),
+}
+
+/// Ends a listener's waiting from any thread: the `accept` that runs and all later ones give
+/// [`ChannelError::Stopped`].
+#[derive(Clone)]
+pub struct Stopper(StopWay);
+
+#[derive(Clone)]
+enum StopWay {
+    Bell(Arc<OwnedFd>),
+    Door(Arc<Door>),
+}
+
+impl Stopper {
+    pub fn stop(&self) {
+        match &self.0 {
+            StopWay::Bell(bell) => ring_bell(bell),
+            StopWay::Door(door) => door.stop(),
+        }
+    }
+}
+
+impl Listener {
+    /// Binds the address. TCP listens where the address says and nowhere else; a plain port means loopback.
+    ///
+    /// # Errors
+    /// [`ChannelError::InUse`] when another listener is there; [`ChannelError::DirectoryNotPrivate`],
+    /// [`ChannelError::NotASocket`], [`ChannelError::PathTooLong`] for unix paths; [`ChannelError::Io`] else.
+    pub fn bind(address: &Address) -> Result<Listener, ChannelError> {
+        match address {
+            Address::Shm(path) => Listener::bind_unix(address, path, Kind::Shm),
+            Address::Uds(path) => Listener::bind_unix(address, path, Kind::Uds),
+            Address::Tcp(place) => Listener::bind_tcp(*place),
+            Address::Ring(name) => {
+                Ok(Listener { address: address.clone(), door: Entrance::Ring(registry::open(name)?) })
+            }
+        }
+    }
+
+    fn bind_unix(address: &Address, path: &Path, kind: Kind) -> Result<Listener, ChannelError> {
+        check_socket_path(path)?;
+        let _lock = private_directory(path)?;
+        let socket = match UnixListener::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                remove_stale(address, path)?;
+                UnixListener::bind(path)
+            }
+            other => other,
+        };
+        let socket = socket.doing("binding a unix socket")?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).doing("making a socket private")?;
+        let inode = fs::symlink_metadata(path).doing("looking at a socket")?.ino();
+        let file = SocketFile { path: path.to_path_buf(), inode };
+        Listener::over(address.clone(), socket.into(), kind, Some(file))
+    }
+
+    fn bind_tcp(place: SocketAddr) -> Result<Listener, ChannelError> {
+        let socket = TcpListener::bind(place).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => ChannelError::InUse { address: Address::Tcp(place).to_string() },
+            _ => ChannelError::Io { doing: "binding a TCP socket", source: error },
+        })?;
+        let place = socket.local_addr().doing("asking for the bound TCP address")?;
+        Listener::over(Address::Tcp(place), socket.into(), Kind::Tcp, None)
+    }
+
+    fn over(
+        address: Address,
+        socket: OwnedFd,
+        kind: Kind,
+        file: Option<SocketFile>,
+    ) -> Result<Listener, ChannelError> {
+        rustix::io::ioctl_fionbio(&socket, true).doing("making a socket non-blocking")?;
+        Ok(Listener { address, door: Entrance::Socket { socket, kind, stop: Arc::new(new_bell()?), file } })
+    }
+
+    /// Where this listener can be reached: the address it was given, with the actual port.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub fn stopper(&self) -> Stopper {
+        Stopper(match &self.door {
+            Entrance::Socket { stop, .. } => StopWay::Bell(stop.clone()),
+            Entrance::Ring(door) => StopWay::Door(door.clone()),
+        })
+    }
+
+    /// Waits for the next connector and completes its handshake.
+    ///
+    /// # Errors
+    /// [`ChannelError::Stopped`] after [`Stopper::stop`]. When
+    /// [`is_of_one_peer`](ChannelError::is_of_one_peer) holds, one connector was refused and the next call goes on.
+    pub fn accept(&self) -> Result<(Link, Hello), ChannelError> {
+        let (socket, kind, stop) = match &self.door {
+            Entrance::Ring(door) => return door.accept(),
+            Entrance::Socket { socket, kind, stop, .. } => (socket, *kind, stop),
+        };
+        loop {
+            wait_for_connector(socket, stop)?;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let peer = match accept_with(socket, flags) {
+                Ok(peer) => peer,
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(other) => return Err(other).doing("accepting a connection"),
+            };
+            if kind == Kind::Tcp {
+                rustix::net::sockopt::set_tcp_nodelay(&peer, true).doing("switching off Nagle's delay")?;
+            }
+            if let Answered::Linked(link, hello) = answer(peer, kind, Deadline::after(HANDSHAKE_TIME))? {
+                return Ok((link, hello));
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        match &self.door {
+            Entrance::Ring(door) => registry::close(door),
+            Entrance::Socket { file, .. } => {
+                if let Some(file) = file {
+                    file.remove();
+                }
+            }
+        }
+    }
+}
+
+/// The file of a bound unix socket.
+struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// Removes the file unless another listener has taken the name meanwhile.
+    fn remove(&self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The directory of a socket, made or checked to be private, and locked until the returned file is dropped.
+fn private_directory(socket: &Path) -> Result<File, ChannelError> {
+    let path = match socket.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !path.exists() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .doing("making the directory of a socket")?;
+    }
+    let directory = File::open(path).doing("opening the directory of a socket")?;
+    let found = directory.metadata().doing("looking at the directory of a socket")?;
+    let mode = found.mode() & 0o7777;
+    if found.uid() != rustix::process::geteuid().as_raw() || mode & 0o077 != 0 {
+        return Err(ChannelError::DirectoryNotPrivate { path: path.to_path_buf(), mode, owner: found.uid() });
+    }
+    flock(&directory, FlockOperation::LockExclusive).doing("locking the directory of a socket")?;
+    Ok(directory)
+}
+
+/// Removes a socket file on which nobody listens any more.
+fn remove_stale(address: &Address, path: &Path) -> Result<(), ChannelError> {
+    let found = fs::symlink_metadata(path).doing("looking at an existing socket")?;
+    if !found.file_type().is_socket() {
+        return Err(ChannelError::NotASocket { path: path.to_path_buf() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).doing("removing a dead process' socket")
+        }
+        _ => Err(ChannelError::InUse { address: address.to_string() }),
+    }
+}
+
+fn wait_for_connector(socket: &OwnedFd, stop: &OwnedFd) -> Result<(), ChannelError> {
+    let mut fds = [PollFd::new(socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+    match poll(&mut fds, None) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(other) => return Err(other).doing("waiting for a connection"),
+    }
+    if fds[1].revents().is_empty() { Ok(()) } else { Err(ChannelError::Stopped) }
+}
+
+/// Connects to a listener, trying again until `timeout` while nobody listens there (instances start in any order);
+/// with a timeout of zero it tries once.
+///
+/// # Errors
+/// [`ChannelError::Timeout`] when nobody answered; [`ChannelError::Version`], [`ChannelError::Kind`],
+/// [`ChannelError::WrongUser`] or [`ChannelError::Protocol`] when the listener is not ours.
+pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Link, ChannelError> {
+    if hello.0.len() > Hello::MOST_BYTES {
+        return Err(ChannelError::HelloTooLong { length: hello.0.len(), most: Hello::MOST_BYTES });
+    }
+    let deadline = Deadline::after(timeout);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let attempt = match address {
+            Address::Shm(path) => connect_unix(path)?.map(|s| (s, Kind::Shm)),
+            Address::Uds(path) => connect_unix(path)?.map(|s| (s, Kind::Uds)),
+            Address::Tcp(place) => connect_tcp(*place, deadline)?.map(|s| (s, Kind::Tcp)),
+            Address::Ring(name) => match registry::knock(name, &hello)? {
+                Some(link) => return Ok(link),
+                None => None,
+            },
+        };
+        if let Some((socket, kind)) = attempt {
+            let allowed = deadline.left().unwrap_or_default().max(HANDSHAKE_TIME);
+            return introduce(socket, kind, &hello, Deadline::after(allowed));
+        }
+        let Some(left) = deadline.left() else { return Err(deadline.missed(&address.to_string())) };
+        std::thread::sleep(pause.min(left));
+        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
+}
+
+/// `None`: nobody listens there at the moment.
+fn connect_unix(path: &Path) -> Result<Option<OwnedFd>, ChannelError> {
+    check_socket_path(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).doing("creating a unix socket")?;
+    let place = SocketAddrUnix::new(path).doing("naming a unix socket")?;
+    match connect_socket(&socket, &place) {
+        Ok(()) => Ok(Some(socket)),
+        Err(Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(other) => Err(other).doing("connecting to a unix socket"),
+    }
+}
+
+fn connect_tcp(place: SocketAddr, deadline: Deadline) -> Result<Option<OwnedFd>, ChannelError> {
+    let allowed = deadline.left().unwrap_or_default().max(Duration::from_millis(1));
+    match TcpStream::connect_timeout(&place, allowed) {
+        Ok(stream) => {
+            stream.set_nodelay(true).doing("switching off Nagle's delay")?;
+            stream.set_nonblocking(true).doing("making a socket non-blocking")?;
+            Ok(Some(stream.into()))
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut) => Ok(None),
+        Err(error) => Err(error).doing("connecting by TCP"),
+    }
+}

@@ -1,0 +1,185 @@
+//! How a worker sleeps without missing anything: one [`Parker`] per worker, an eventfd and an epoll set.
+//!
+//! ```text
+//!   worker                                     any thread                    a link's peer
+//!   announce sleep on its own flag             put work in the mailbox       publish a message
+//!     and on every registered link             unpark: fence, read flag      flush: fence, read the link's flag
+//!   full fence                                   if set: clear it, ring        if set: clear it, ring
+//!   second look: mailbox, links
+//!   nothing there: epoll_wait  <------------------- bell (eventfd) -------------------+
+//!   take the announcements back
+//! ```
+//!
+//! `ring.rs` argues why this loses no wake-up. The bells are registered edge-triggered, so nobody ever has to read
+//! them: a bell rung between the second look and `epoll_wait` ends the wait at once. Sockets are level-triggered:
+//! the kernel itself remembers what has not been read.
+//!
+//! Who may do what: the `Parker` belongs to one thread. An [`Unparker`] may be cloned and used by any thread. Links
+//! register themselves and leave when they are dropped; their [`Watch`] is what both sides share.
+
+use crate::error::{ChannelError, Doing};
+use crate::ring::{announce_awake, announce_sleep, must_wake};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+/// What a parker asks of a registered link. All calls come from the parker's thread.
+pub(crate) trait Watch: Send + Sync {
+    /// Announces that this end may sleep; a full fence follows.
+    fn announce_sleep(&self, parker: &ParkerShared);
+    /// The second look: whether the worker has something to do for this link after all.
+    fn ready(&self) -> bool;
+    fn announce_awake(&self);
+    /// The link's socket has news.
+    fn socket_event(&self) {}
+    /// The link was dropped: forget it.
+    fn gone(&self) -> bool;
+}
+
+/// The part of a parker that outlives its thread's use of it: unparkers and links hold it too.
+pub(crate) struct ParkerShared {
+    epoll: OwnedFd,
+    bell: OwnedFd,
+    dozing: AtomicU64,
+}
+
+/// Token of everything that needs no look-up when it wakes the worker.
+pub(crate) const PLAIN: u64 = 0;
+
+impl ParkerShared {
+    pub(crate) fn add(
+        &self,
+        fd: impl AsFd,
+        token: u64,
+        flags: epoll::EventFlags,
+    ) -> Result<(), ChannelError> {
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags).doing("registering a link")
+    }
+    pub(crate) fn modify(&self, fd: impl AsFd, token: u64, flags: epoll::EventFlags) {
+        // Fails only for a descriptor that was never added or has left: then there is nothing to change.
+        let _ = epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags);
+    }
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        // As above.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+}
+
+/// Rings a bell. An eventfd write fails only when 2^64 - 2 wake-ups are pending, and then the sleeper wakes anyway.
+pub(crate) fn ring_bell(bell: impl AsFd) {
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+pub(crate) fn new_bell() -> Result<OwnedFd, ChannelError> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).doing("creating an eventfd")
+}
+
+/// Where one worker sleeps. Not shared between threads; may be moved to another one.
+pub struct Parker {
+    shared: Arc<ParkerShared>,
+    watches: RefCell<Vec<(u64, Arc<dyn Watch>)>>,
+    next_token: Cell<u64>,
+}
+
+/// Wakes one worker. Costs a fence and one atomic load while that worker is awake.
+#[derive(Clone)]
+pub struct Unparker {
+    shared: Arc<ParkerShared>,
+}
+
+/// How a call of [`Parker::park`] ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parked {
+    /// There was something to do already: the worker did not sleep.
+    Busy,
+    /// Something happened, or (rarely) nothing did: look at everything.
+    Woken,
+    /// The time is over.
+    TimedOut,
+}
+
+impl Parker {
+    /// # Errors
+    /// [`ChannelError::Io`] when the process has no descriptors left.
+    pub fn new() -> Result<Parker, ChannelError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing("creating an epoll set")?;
+        let shared = ParkerShared { epoll, bell: new_bell()?, dozing: AtomicU64::new(0) };
+        shared.add(&shared.bell, PLAIN, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        Ok(Parker { shared: Arc::new(shared), watches: RefCell::default(), next_token: Cell::new(PLAIN + 1) })
+    }
+
+    /// A handle with which other threads wake this worker.
+    pub fn unparker(&self) -> Unparker {
+        Unparker { shared: self.shared.clone() }
+    }
+
+    /// Sleeps until a registered link has a message, room to send what waits, or its end to report; until an
+    /// [`Unparker`] is used; or until `timeout` (`None`: for ever).
+    ///
+    /// `idle` is asked once, after everybody has been told that this worker may sleep: it must look again at
+    /// whatever other threads announce by [`Unparker::unpark`] (a mailbox) and return whether there is nothing to do.
+    /// Flush every link before parking; a link whose last `receive` gave a message may be parked on as well.
+    pub fn park(&self, timeout: Option<Duration>, idle: impl FnOnce() -> bool) -> Parked {
+        let mut watches = self.watches.borrow_mut();
+        watches.retain(|(_, watch)| !watch.gone());
+        announce_sleep(&self.shared.dozing);
+        watches.iter().for_each(|(_, watch)| watch.announce_sleep(&self.shared));
+        fence(Ordering::SeqCst);
+        let parked = if !idle() || watches.iter().any(|(_, watch)| watch.ready()) {
+            Parked::Busy
+        } else {
+            self.wait(&watches, timeout)
+        };
+        announce_awake(&self.shared.dozing);
+        watches.iter().for_each(|(_, watch)| watch.announce_awake());
+        parked
+    }
+
+    fn wait(&self, watches: &[(u64, Arc<dyn Watch>)], timeout: Option<Duration>) -> Parked {
+        let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
+        let mut events = [const {
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }
+        }; 64];
+        let count = match epoll::wait(&self.shared.epoll, &mut events[..], timeout.as_ref()) {
+            Ok(0) => return Parked::TimedOut,
+            Ok(count) => count,
+            // A signal, or anything else that ended the wait: the worker looks for itself.
+            Err(Errno::INTR) | Err(_) => 0,
+        };
+        for event in &events[..count] {
+            let token = event.data.u64();
+            if token != PLAIN
+                && let Some((_, watch)) = watches.iter().find(|(t, _)| *t == token)
+            {
+                watch.socket_event();
+            }
+        }
+        Parked::Woken
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<ParkerShared> {
+        &self.shared
+    }
+
+    pub(crate) fn new_token(&self) -> u64 {
+        self.next_token.replace(self.next_token.get() + 1)
+    }
+
+    pub(crate) fn watch(&self, token: u64, watch: Arc<dyn Watch>) {
+        self.watches.borrow_mut().push((token, watch));
+    }
+}
+
+impl Unparker {
+    /// Wakes the worker if it sleeps or is about to. Call it after the work has been put where `idle` (see
+    /// [`Parker::park`]) looks.
+    pub fn unpark(&self) {
+        if must_wake(&self.shared.dozing) {
+            ring_bell(&self.shared.bell);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A link over a stream socket, unix or TCP: frames of a 4-byte little-endian length and that many bytes.
+//!
+//! `send` only appends to a buffer; `flush` hands the buffer to the system in one write, so that a worker's loop pays
+//! one system call for all the messages of a turn. A length is checked before anything is allocated for it, and the
+//! input buffer grows with what has arrived and never with what was promised.
+
+use crate::error::{ChannelError, Closed, SendError};
+use crate::parker::{PLAIN, Parker, ParkerShared, Watch};
+use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of a frame's length.
+const PREFIX: usize = 4;
+/// Unflushed output is pushed out by `send` itself from here on, so that a long turn does not pile it up.
+const PUSH_OUT_BYTES: usize = 256 * 1024;
+/// First size of the input buffer: some hundred requests per system call.
+const INPUT_BYTES: usize = 64 * 1024;
+
+pub(crate) struct StreamLink {
+    watch: Arc<StreamWatch>,
+    parker: Option<Arc<ParkerShared>>,
+    output: Vec<u8>,
+    written: usize,
+    input: Vec<u8>,
+    /// The bytes of `input` that arrived and were not delivered.
+    unread: Range<usize>,
+    /// The last read did not fill the buffer: nothing more was there, so the next empty look needs no system call.
+    read_dry: bool,
+}
+
+/// What the parker needs to know. Written by the link and the parker on the worker's thread, hence relaxed.
+struct StreamWatch {
+    socket: OwnedFd,
+    /// A whole message lies in the input buffer, where the kernel cannot see it.
+    buffered: AtomicBool,
+    /// The socket took less than there was.
+    stuck: AtomicBool,
+    /// What the epoll set waits for now.
+    waits_for_room: AtomicBool,
+    left: AtomicBool,
+}
+
+impl Watch for StreamWatch {
+    fn announce_sleep(&self, parker: &ParkerShared) {
+        let stuck = self.stuck.load(Ordering::Relaxed);
+        if stuck != self.waits_for_room.swap(stuck, Ordering::Relaxed) {
+            let room = if stuck { EventFlags::OUT } else { EventFlags::empty() };
+            parker.modify(&self.socket, PLAIN, EventFlags::IN | room);
+        }
+    }
+    fn ready(&self) -> bool {
+        self.buffered.load(Ordering::Relaxed)
+    }
+    fn announce_awake(&self) {}
+    fn gone(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+}
+
+impl StreamLink {
+    /// `socket` is connected and non-blocking.
+    pub(crate) fn new(socket: OwnedFd) -> StreamLink {
+        let no = || AtomicBool::new(false);
+        let watch = StreamWatch { socket, buffered: no(), stuck: no(), waits_for_room: no(), left: no() };
+        StreamLink {
+            watch: Arc::new(watch),
+            parker: None,
+            output: Vec::new(),
+            written: 0,
+            input: vec![0; INPUT_BYTES],
+            unread: 0..0,
+            read_dry: false,
+        }
+    }
+
+    pub(crate) fn send(&mut self, parts: &[&[u8]], bytes: usize) -> Result<(), SendError> {
+        if self.held() + bytes > MOST_HELD_BYTES {
+            return Err(SendError::Full { held: self.held(), most: MOST_HELD_BYTES });
+        }
+        self.output.extend_from_slice(&(bytes as u32).to_le_bytes());
+        parts.iter().for_each(|part| self.output.extend_from_slice(part));
+        if self.held() >= PUSH_OUT_BYTES && !self.watch.stuck.load(Ordering::Relaxed) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Closed> {
+        while self.written < self.output.len() {
+            let rest = &self.output[self.written..];
+            match send(&self.watch.socket, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => self.written += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.watch.stuck.store(true, Ordering::Relaxed);
+                    self.forget_written();
+                    return Ok(());
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        self.output.clear();
+        self.output.shrink_to(2 * PUSH_OUT_BYTES);
+        self.written = 0;
+        self.watch.stuck.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Moves the rest to the front once more than half of the buffer has been written.
+    fn forget_written(&mut self) {
+        if self.written > self.output.len() / 2 {
+            self.output.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// The next whole message, as a range of [`StreamLink::inbox`].
+    pub(crate) fn receive(&mut self) -> Result<Option<Range<usize>>, Closed> {
+        loop {
+            if let Some(end) = self.whole_message()? {
+                let message = self.unread.start + PREFIX..end;
+                self.unread.start = end;
+                let more = self.whole_message().map_or(true, |next| next.is_some());
+                self.watch.buffered.store(more, Ordering::Relaxed);
+                return Ok(Some(message));
+            }
+            if std::mem::take(&mut self.read_dry) || !self.read()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Where the first unread message ends, if all of it is there.
+    fn whole_message(&self) -> Result<Option<usize>, Closed> {
+        let Some(bytes) = self.promised()? else { return Ok(None) };
+        let end = self.unread.start + PREFIX + bytes;
+        Ok((end <= self.unread.end).then_some(end))
+    }
+
+    /// The length of the first unread message, once its prefix is there.
+    fn promised(&self) -> Result<Option<usize>, Closed> {
+        let Some(prefix) = self.input[self.unread.clone()].first_chunk::<PREFIX>() else { return Ok(None) };
+        let bytes = u32::from_le_bytes(*prefix) as usize;
+        if bytes > MOST_MESSAGE_BYTES {
+            return Err(Closed::Corrupt("a message is longer than any may be"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Reads once; `false` when nothing is there.
+    fn read(&mut self) -> Result<bool, Closed> {
+        self.make_room();
+        let space = &mut self.input[self.unread.end..];
+        let asked = space.len();
+        match recv(&self.watch.socket, space, RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(Errno::CONNRESET) if self.unread.is_empty() => Err(Closed::ByPeer),
+            Ok((0, _)) | Err(Errno::CONNRESET) => Err(Closed::Cut),
+            Ok((count, _)) => {
+                self.unread.end += count;
+                self.read_dry = count < asked;
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Leaves free space behind the unread bytes: by starting over, by moving them, or by doubling a full buffer.
+    fn make_room(&mut self) {
+        if self.unread.is_empty() {
+            self.unread = 0..0;
+            if self.input.len() > 4 * INPUT_BYTES {
+                self.input.truncate(INPUT_BYTES);
+                self.input.shrink_to_fit();
+            }
+        } else if self.unread.end == self.input.len() {
+            self.input.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+            if self.unread.end > self.input.len() / 2 {
+                self.input.resize(2 * self.input.len(), 0);
+            }
+        }
+    }
+
+    pub(crate) fn inbox(&self) -> &[u8] {
+        &self.input
+    }
+
+    pub(crate) fn register(&mut self, parker: &Parker) -> Result<(), ChannelError> {
+        let shared = parker.shared().clone();
+        shared.add(&self.watch.socket, PLAIN, EventFlags::IN)?;
+        parker.watch(parker.new_token(), self.watch.clone());
+        self.parker = Some(shared);
+        Ok(())
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.parker.is_some()
+    }
+
+    /// Leaves the parker for good.
+    pub(crate) fn leave(&mut self) {
+        self.watch.left.store(true, Ordering::Release);
+        if let Some(parker) = self.parker.take() {
+            parker.remove(&self.watch.socket);
+        }
+    }
+}
+
+impl Drop for StreamLink {
+    fn drop(&mut self) {
+        // A last attempt for what was sent and not flushed; what the system does not take is lost with the link.
+        let _ = self.flush();
+        self.leave();
+        // The parker may hold the socket a little longer; the peer shall learn at once.
+        let _ = shutdown(&self.watch.socket, Shutdown::Both);
+    }
+}

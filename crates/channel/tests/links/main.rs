@@ -1,0 +1,7 @@
+//! Links as their users see them: every channel by the same scripts.
+
+mod common;
+mod death;
+mod exchange;
+mod setup;
+mod wake;

@@ -1,0 +1,147 @@
+//! A client of a deployment: connects to its instances, sends each request to its home, and says honestly what is
+//! known of the outcome.
+//!
+//! A request whose link breaks before the answer is [`ClientError::Unknown`]: it may have committed or not. A client is
+//! used by one thread; it knows instances by address and the workload's routes, and nothing of storage.
+
+#![forbid(unsafe_code)]
+
+use base::InstanceId;
+use channel::{Address, Hello, Link, Parker};
+use std::time::{Duration, Instant};
+use txn::{Abort, Placement, Schema, Workload};
+use wire::{Caller, Frame};
+
+/// What became of a request that did not commit for certain.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClientError {
+    /// It had no effect.
+    #[error("aborted: {}", .0.name())]
+    Aborted(Abort),
+    /// It was never sent: its home cannot be reached. No effect.
+    #[error("instance {instance} cannot be reached: {why}")]
+    Unreachable { instance: InstanceId, why: String },
+    /// The link to its home was lost, or time ran out, before the answer came: it may have committed.
+    #[error("the answer of instance {0} is missing: the request may or may not have committed")]
+    Unknown(InstanceId),
+}
+
+/// One connection to every instance of a deployment; opened when first needed, and again after it broke.
+pub struct Client<W: Workload> {
+    workload: W,
+    schema: Schema,
+    placement: Placement,
+    deployment: u64,
+    addresses: Vec<Address>,
+    links: Vec<Option<Link>>,
+    parker: Parker,
+    next_call: u64,
+    frame: Vec<u8>,
+    /// How long an answer may take.
+    pub patience: Duration,
+}
+
+impl<W: Workload> Client<W> {
+    /// A client of the deployment with this number, whose instance `i` listens at `addresses[i]`.
+    pub fn new(
+        workload: W,
+        placement: Placement,
+        deployment: u64,
+        addresses: Vec<Address>,
+    ) -> Result<Self, channel::ChannelError> {
+        let links = addresses.iter().map(|_| None).collect();
+        Ok(Client {
+            schema: workload.schema(),
+            workload,
+            placement,
+            deployment,
+            addresses,
+            links,
+            parker: Parker::new()?,
+            next_call: 1,
+            frame: Vec::new(),
+            patience: Duration::from_secs(10),
+        })
+    }
+
+    /// The instance that owns the request's first route.
+    pub fn home(&self, request: &W::Request) -> InstanceId {
+        let mut home = None;
+        self.workload.routes(request, &mut |route| {
+            let domain = self.schema.table(route.table).map_or(0, |t| t.domain);
+            if home.is_none() && domain > 0 {
+                home = Some(self.placement.owner(self.placement.site(route.key, domain)));
+            }
+        });
+        home.unwrap_or(InstanceId(0))
+    }
+
+    /// Runs one request at its home and waits for its durable end.
+    pub fn submit(&mut self, request: &W::Request) -> Result<W::Reply, ClientError> {
+        let home = self.home(request);
+        self.link(home)?;
+        let call = self.next_call;
+        self.next_call += 1;
+        let bytes = postcard::to_stdvec(request).expect("requests are plain values");
+        let mut frame = std::mem::take(&mut self.frame);
+        Frame::Submit { call, request: &bytes }.encode(&mut frame);
+        let link = self.links[home.0 as usize].as_mut().expect("just opened");
+        let sent = link.send(&[&frame]).is_ok() && link.flush().is_ok();
+        self.frame = frame;
+        if !sent {
+            self.links[home.0 as usize] = None;
+            return Err(ClientError::Unknown(home));
+        }
+        let answer = self.answer(home, call);
+        if matches!(answer, Err(ClientError::Unknown(_))) {
+            self.links[home.0 as usize] = None;
+        }
+        answer
+    }
+
+    fn link(&mut self, home: InstanceId) -> Result<(), ClientError> {
+        let slot = &mut self.links[home.0 as usize];
+        if slot.is_some() {
+            return Ok(());
+        }
+        let hello = wire::Hello { version: wire::VERSION, deployment: self.deployment, from: Caller::Client }
+            .encode();
+        let opened =
+            channel::connect(&self.addresses[home.0 as usize], Hello(hello), Duration::from_millis(500))
+                .and_then(|mut link| link.register(&self.parker).map(|()| link));
+        match opened {
+            Ok(link) => {
+                *slot = Some(link);
+                Ok(())
+            }
+            Err(e) => Err(ClientError::Unreachable { instance: home, why: e.to_string() }),
+        }
+    }
+
+    fn answer(&mut self, home: InstanceId, call: u64) -> Result<W::Reply, ClientError> {
+        let unknown = ClientError::Unknown(home);
+        let end = Instant::now() + self.patience;
+        let link = self.links[home.0 as usize].as_mut().ok_or(unknown.clone())?;
+        loop {
+            match link.receive() {
+                Err(_) => return Err(unknown),
+                Ok(Some(message)) => match Frame::decode(message) {
+                    Ok(Frame::Done { call: answered, outcome, reply }) if answered == call => {
+                        return match outcome {
+                            Ok(()) => postcard::from_bytes(reply).map_err(|_| unknown),
+                            Err(abort) => Err(ClientError::Aborted(abort)),
+                        };
+                    }
+                    Ok(Frame::Done { .. }) => {}
+                    _ => return Err(unknown),
+                },
+                Ok(None) => {
+                    if Instant::now() >= end {
+                        return Err(unknown);
+                    }
+                    self.parker.park(Some(Duration::from_millis(20)), || true);
+                }
+            }
+        }
+    }
+}

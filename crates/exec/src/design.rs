@@ -1,0 +1,73 @@
+//! A design is two policies: who may touch a record, and what protects it.
+
+use crate::local::Locking;
+use latch::{Coupled, LatchPolicy, Owned, RawMutex, SpinRaw, ThreadBound};
+use std::fmt;
+use std::str::FromStr;
+
+/// The policies of one design, fixed at compile time: the access methods are generated once for each.
+pub trait Design: Sized + Send + Sync + 'static {
+    const KIND: DesignKind;
+    const LOCKING: Locking;
+    /// How pages are protected.
+    type Latch: LatchPolicy;
+    /// How the lock table is protected.
+    type Mutex: RawMutex + Send + Sync;
+}
+
+/// Latched pages and a central lock table: the transaction's own worker runs every step.
+#[derive(Debug)]
+pub enum Conventional {}
+
+impl Design for Conventional {
+    const KIND: DesignKind = DesignKind::Conventional;
+    const LOCKING: Locking = Locking::Always;
+    type Latch = Coupled;
+    type Mutex = SpinRaw;
+}
+
+/// One worker: no latches, and locks only while distributed transactions exist (H-Store's way).
+#[derive(Debug)]
+pub enum Serial {}
+
+impl Design for Serial {
+    const KIND: DesignKind = DesignKind::Serial;
+    const LOCKING: Locking = Locking::WhileShared;
+    type Latch = Owned;
+    type Mutex = ThreadBound;
+}
+
+/// A design by name, as configuration and result rows spell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
+pub enum DesignKind {
+    Conventional,
+    Serial,
+}
+
+impl DesignKind {
+    pub const ALL: [DesignKind; 2] = [DesignKind::Conventional, DesignKind::Serial];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            DesignKind::Conventional => "conventional",
+            DesignKind::Serial => "serial",
+        }
+    }
+}
+
+impl fmt::Display for DesignKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for DesignKind {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        DesignKind::ALL
+            .into_iter()
+            .find(|d| d.name() == s)
+            .ok_or_else(|| format!("design '{s}' is unknown; expected one of conventional, serial"))
+    }
+}

@@ -1,0 +1,239 @@
+//! Begin, commit, prepare and rollback of parts; the order in which a commit does its work.
+//!
+//! ```text
+//!   commit:  append commit record -> release locks (early) -> purge ghosts -> wait until the record is durable -> reply
+//!   prepare: append prepare record, keep exclusive locks   ->                 wait until it is durable        -> vote
+//! ```
+//!
+//! Locks are released once the commit record is in the log buffer (early lock release, Aether section 3): a
+//! transaction that then reads the new values logs later in the same log, so it cannot become durable first. A
+//! transaction that logs nothing has to wait as well: **every reply and every vote waits until everything that
+//! was in the log when the part ended is durable.** With `memory` and `async` durability that is at once.
+
+use crate::design::Design;
+use crate::executor::Executor;
+use crate::local::{Locking, Part, Protection};
+use base::{Key, Lsn, TableId, hash64};
+use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
+use pages::Stop;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use store::{NoteId, Store, StoreFault, Txn};
+use txn::Abort;
+
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// Buckets of the lock table.
+    pub lock_buckets: usize,
+    /// How long a part waits for one lock before its transaction aborts (breaks deadlocks over several instances).
+    pub lock_timeout_ns: u64,
+    /// Whether a reply waits for the log device.
+    pub waits_for_log: bool,
+}
+
+/// One instance's storage and locks under design `D`, shared by its workers.
+pub struct Engine<D: Design> {
+    pub(crate) store: Store,
+    pub(crate) locks: LockTable<D::Mutex>,
+    options: EngineOptions,
+    /// Parts under [`Protection::Locks`] now (counted under `serial` only, by its one worker).
+    locking: AtomicUsize,
+}
+
+/// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockPoint {
+    Reached,
+    Ahead,
+}
+
+impl<D: Design> Engine<D> {
+    pub fn new(store: Store, options: EngineOptions) -> Engine<D> {
+        Engine { store, locks: LockTable::new(options.lock_buckets), options, locking: AtomicUsize::new(0) }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// To be called by each worker before its first part: where pages have no latches, the one that owns them.
+    pub fn own(&self) {
+        self.store.own::<D::Latch>();
+    }
+
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
+    /// Protection for a transaction that needs only this instance as far as its arguments tell.
+    pub fn protection_at_home(&self) -> Protection {
+        match D::LOCKING {
+            Locking::Always => Protection::Locks,
+            Locking::WhileShared if self.locking.load(Ordering::Relaxed) == 0 => Protection::Alone,
+            Locking::WhileShared => Protection::Locks,
+        }
+    }
+
+    /// An empty part; [`Engine::begin`] starts it.
+    pub fn part(&self) -> Part {
+        Part { txn: Txn::default(), locker: self.locks.locker(), protection: Protection::Alone }
+    }
+
+    pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
+        self.store.begin(&mut part.txn, worker);
+        part.protection = protection;
+        if protection == Protection::Locks {
+            self.count_locking(1);
+        }
+    }
+
+    fn count_locking(&self, by: isize) {
+        if D::LOCKING == Locking::WhileShared {
+            // One worker only: a plain add would do, the atomic only lets other threads hold the engine.
+            let now = self.locking.load(Ordering::Relaxed);
+            self.locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self, part: &mut Part) {
+        if part.protection == Protection::Locks {
+            self.locks.release_all(&mut part.locker);
+            self.count_locking(-1);
+        }
+        part.protection = Protection::Alone;
+    }
+
+    /// Commits a part that was not prepared, or that was and whose decision is commit. The reply may be given once the
+    /// returned LSN is durable.
+    pub fn commit(&self, part: &mut Part) -> Lsn {
+        let logged = self.store.commit(&mut part.txn, None);
+        self.end(part);
+        self.store.committed::<D::Latch>(&mut part.txn);
+        if logged == Lsn(0) { self.horizon() } else { logged }
+    }
+
+    /// As [`Engine::commit`] with a note; also names the note, which is returned at every restart until it is forgotten.
+    pub fn commit_with_note(&self, part: &mut Part, note: &[u8]) -> (Lsn, NoteId) {
+        let (lsn, id) = self.store.commit_with_note(&mut part.txn, note);
+        self.end(part);
+        self.store.committed::<D::Latch>(&mut part.txn);
+        (lsn, id)
+    }
+
+    /// What a part that logged nothing has to wait for.
+    pub fn horizon(&self) -> Lsn {
+        if self.options.waits_for_log { self.store.log().end() } else { Lsn(0) }
+    }
+
+    /// Prepares a part that wrote something: it can go either way from now on. Its read locks go only if the whole
+    /// transaction holds all its locks already. The vote may be given once the returned LSN is durable.
+    pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Lsn {
+        let lsn = self.store.prepare(&mut part.txn, note);
+        if lock_point == LockPoint::Reached {
+            self.locks.release_shared(&mut part.locker);
+        }
+        lsn
+    }
+
+    /// Undoes everything the part did here.
+    pub fn rollback(&self, part: &mut Part) -> Result<(), Abort> {
+        let undone = loop {
+            match self.store.rollback::<D::Latch>(&mut part.txn) {
+                Ok(()) => break Ok(()),
+                Err(stop) => {
+                    if let Err(abort) = self.resume(stop) {
+                        break Err(abort);
+                    }
+                }
+            }
+        };
+        self.end(part);
+        undone
+    }
+
+    /// Makes it possible to repeat the operation that stopped, or says why it can't be.
+    pub(crate) fn resume(&self, stop: Stop) -> Result<(), Abort> {
+        match stop {
+            Stop::Page(page) => self.store.load_page(page).map_err(|_| Abort::Fault),
+            Stop::Again => {
+                std::hint::spin_loop();
+                Ok(())
+            }
+            Stop::NoSpace => Err(Abort::NoSpace),
+            Stop::Fault(fault) => {
+                self.store.poison(StoreFault::from(fault));
+                Err(Abort::Fault)
+            }
+        }
+    }
+
+    /// Waits until the log up to `lsn` is as safe as the durability mode promises.
+    pub async fn durable(&self, lsn: Lsn) -> Result<(), Abort> {
+        if !self.options.waits_for_log || lsn == Lsn(0) {
+            return Ok(());
+        }
+        let log = self.store.log();
+        std::future::poll_fn(|cx| log.poll_durable(lsn, cx)).await.map_err(|_| Abort::Fault)
+    }
+
+    /// Whether the log up to `lsn` is safe now; asks for it if not.
+    pub fn is_durable(&self, lsn: Lsn) -> bool {
+        if !self.options.waits_for_log || self.store.log().durable() >= lsn {
+            return true;
+        }
+        self.store.log().kick(lsn);
+        false
+    }
+
+    /// Takes a transaction that restart found prepared: locks again what it changed.
+    pub fn adopt(&self, txn: Txn, changed: &[(TableId, Key)]) -> Part {
+        let mut part = Part { txn, locker: self.locks.locker(), protection: Protection::Locks };
+        self.count_locking(1);
+        for (table, key) in changed {
+            let intent = self.locks.acquire(&mut part.locker, LockName::table(*table), Mode::IX);
+            let name = LockName::key(*table, hash64(key));
+            let granted = self.locks.acquire(&mut part.locker, name, Mode::WRITE_KEY);
+            assert!(
+                matches!((intent, granted), (Acquired::Granted(_), Acquired::Granted(_))),
+                "prepared transactions held exclusive locks, so they cannot conflict at restart"
+            );
+        }
+        part
+    }
+
+    /// Takes a lock for `part`, waiting for it if need be.
+    #[inline]
+    pub(crate) async fn lock(
+        &self,
+        executor: &Executor,
+        part: &mut Part,
+        name: LockName,
+        mode: Mode,
+    ) -> Result<(), Abort> {
+        if part.protection == Protection::Alone {
+            return Ok(());
+        }
+        match self.locks.acquire(&mut part.locker, name, mode) {
+            Acquired::Granted(_) => Ok(()),
+            Acquired::Deadlock => Err(Abort::Deadlock),
+            Acquired::Waiting => self.wait(executor, part).await,
+        }
+    }
+
+    #[cold]
+    async fn wait(&self, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
+        let deadline = world::now_ns() + self.options.lock_timeout_ns;
+        part.locker.deadline_ns = deadline;
+        let mut armed = false;
+        std::future::poll_fn(|cx| {
+            let polled = self.locks.poll_until(&mut part.locker, world::now_ns(), cx);
+            if polled.is_pending() && !std::mem::replace(&mut armed, true) {
+                executor.timer(deadline, cx.waker().clone());
+            }
+            polled.map_err(|abort| match abort {
+                LockAbort::Deadlock => Abort::Deadlock,
+                LockAbort::Timeout => Abort::LockTimeout,
+            })
+        })
+        .await
+    }
+}

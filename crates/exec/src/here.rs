@@ -1,0 +1,371 @@
+//! Record operations of one transaction at this instance: locks first, then the access methods.
+//!
+//! Serialisable by key-range locking on key *names* (Graefe's orthogonal form: a lock has a part for the row and a part
+//! for the gap below it). Because a name exists whether or not the row does, an operation on one key needs no
+//! neighbour except to keep scans honest:
+//!
+//! | operation | locks, besides the table's intention lock |
+//! |---|---|
+//! | read k (found or not) | row S on k |
+//! | update k | row X on k |
+//! | insert k below n | row X + gap X on k; gap Insert on n for the moment of the insertion |
+//! | delete k below n | row X + gap X on k; gap X on n |
+//! | scan | row S + gap S on every key met, gap S on the key that ends it |
+//! | scan of everything, or through a secondary index | S on the table |
+//! | append to a keyless table | none more: its readers lock the table |
+//!
+//! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms cannot appear. A
+//! neighbour is found first, then locked, then the access method is told to act only if that key still is the neighbour
+//! (`Expect::Next`); it answers with the new one if not. Nothing waits for a lock while it holds a latch.
+
+use crate::design::Design;
+use crate::engine::Engine;
+use crate::executor::Executor;
+use crate::local::{Part, Protection};
+use access::{ChunkEnd, Expect};
+use base::{Key, TableId, hash64};
+use locks::{LockName, Mode};
+use std::ops::Bound;
+use store::{DeleteOutcome, InsertOutcome, Table};
+use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
+
+/// The rows of this instance, as one part sees them.
+pub struct Here<'a, D: Design> {
+    pub engine: &'a Engine<D>,
+    pub executor: &'a Executor,
+    pub part: &'a mut Part,
+}
+
+/// Repeats a page-touching operation until it does not stop for a page or a latch.
+macro_rules! retry {
+    ($engine:expr, $op:expr) => {
+        loop {
+            match $op {
+                Ok(value) => break value,
+                Err(stop) => $engine.resume(stop)?,
+            }
+        }
+    };
+}
+
+fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
+    next.map_or(LockName::end(index), |key| LockName::key(index, hash64(key)))
+}
+
+impl<'a, D: Design> Here<'a, D> {
+    #[inline]
+    async fn lock(&mut self, name: LockName, mode: Mode) -> Result<(), Abort> {
+        self.engine.lock(self.executor, self.part, name, mode).await
+    }
+
+    fn table(&self, id: TableId) -> Result<&'a Table, Abort> {
+        self.engine.store.table(id).ok_or(Abort::BadRequest)
+    }
+
+    fn locks(&self) -> bool {
+        self.part.protection == Protection::Locks
+    }
+
+    /// Visits everything under a lock on the whole table.
+    async fn scan_table(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        self.lock(LockName::table(table.def.id), Mode::S).await?;
+        let mut cursor = Cursor::start(range, direction);
+        while let Some(chunk) = self.collect(index, &cursor, usize::MAX)? {
+            for (key, row) in chunk.rows() {
+                if f(key, Row::new(&table.layout, row)) == Flow::Enough {
+                    return Ok(());
+                }
+            }
+            if !cursor.advance(chunk.end) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn scan_keys(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let table = self.table(index)?;
+        self.lock(LockName::table(index), Mode::IS).await?;
+        let mut cursor = Cursor::start(range, direction);
+        let mut limit = 4;
+        loop {
+            let Some(chunk) = self.collect(index, &cursor, limit)? else { return Ok(()) };
+            if self.locks() {
+                if direction == Direction::Backward {
+                    self.lock_above(index, &cursor).await?;
+                }
+                for (key, _) in chunk.rows() {
+                    self.lock(LockName::key(index, hash64(key)), Mode::SCAN).await?;
+                }
+                if let (Direction::Forward, ChunkEnd::Done(next)) = (direction, &chunk.end) {
+                    self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
+                }
+                if !retry!(self.engine, self.engine.store.still::<D::Latch>(index, chunk.stamp)) {
+                    continue;
+                }
+            }
+            for (key, row) in chunk.rows() {
+                if f(key, Row::new(&table.layout, row)) == Flow::Enough {
+                    return Ok(());
+                }
+            }
+            if !cursor.advance(chunk.end) {
+                return Ok(());
+            }
+            limit = (limit * 4).min(256);
+        }
+    }
+
+    /// A backward scan also covers the gap above the first key it meets: that gap belongs to the key at or beyond the
+    /// upper bound.
+    async fn lock_above(&mut self, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
+        let from = match &cursor.from {
+            Bound::Unbounded => return self.lock(LockName::end(index), Mode::READ_GAP).await,
+            Bound::Excluded(key) => Bound::Included(key.as_slice()),
+            Bound::Included(key) => Bound::Excluded(key.as_slice()),
+        };
+        loop {
+            let next = retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from));
+            self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
+            if next == retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Copies at most `limit` rows of one leaf (or heap page) from the cursor on.
+    fn collect(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Option<Chunk>, Abort> {
+        let mut chunk = Chunk::default();
+        let found = retry!(self.engine, {
+            chunk.clear();
+            self.engine.store.chunk::<D::Latch>(
+                index,
+                cursor.from(),
+                cursor.until(),
+                cursor.direction,
+                limit,
+                |key, row| chunk.push(key, row),
+            )
+        });
+        chunk.stamp = found.stamp;
+        chunk.end = found.end;
+        Ok(Some(chunk))
+    }
+}
+
+impl<D: Design> Access for Here<'_, D> {
+    #[inline]
+    async fn read<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        let t = self.table(table)?;
+        if self.locks() {
+            self.lock(LockName::table(table), Mode::IS).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::READ_ROW).await?;
+        }
+        let mut f = Some(f);
+        let read = retry!(
+            self.engine,
+            self.engine
+                .store
+                .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
+        );
+        Ok(read.flatten())
+    }
+
+    #[inline]
+    async fn update<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        let t = self.table(table)?;
+        if self.locks() {
+            self.lock(LockName::table(table), Mode::IX).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_ROW).await?;
+        }
+        let mut f = Some(f);
+        let updated = retry!(
+            self.engine,
+            self.engine
+                .store
+                .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
+        );
+        Ok(updated.flatten())
+    }
+
+    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        let t = self.table(table)?;
+        if !self.locks() {
+            let done = retry!(
+                self.engine,
+                self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
+            );
+            return match done {
+                InsertOutcome::Done => Ok(Inserted::Done),
+                InsertOutcome::Exists => Ok(Inserted::Exists),
+                InsertOutcome::Next(_) => unreachable!("any neighbour was accepted"),
+                InsertOutcome::TooLong => Err(Abort::BadRequest),
+            };
+        }
+        self.lock(LockName::table(table), Mode::IX).await?;
+        self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+        let mut next =
+            retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
+        loop {
+            let gap = gap_name(table, next.as_deref());
+            let before = self.part.locker.holds(gap);
+            self.lock(gap, Mode::INSERT).await?;
+            let expect = Expect::Next(next.as_deref());
+            let done = retry!(
+                self.engine,
+                self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
+            );
+            self.engine.locks.restore(&mut self.part.locker, gap, before);
+            match done {
+                InsertOutcome::Done => return Ok(Inserted::Done),
+                InsertOutcome::Exists => return Ok(Inserted::Exists),
+                InsertOutcome::Next(actual) => next = actual,
+                InsertOutcome::TooLong => return Err(Abort::BadRequest),
+            }
+        }
+    }
+
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        let t = self.table(table)?;
+        self.lock(LockName::table(table), Mode::IX).await?;
+        retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
+        Ok(())
+    }
+
+    async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        let t = self.table(table)?;
+        if self.locks() {
+            self.lock(LockName::table(table), Mode::IX).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+        }
+        let mut next = None;
+        if self.locks() {
+            next = retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
+        }
+        loop {
+            let mut expect = Expect::Any;
+            if self.locks() {
+                self.lock(gap_name(table, next.as_deref()), Mode::WRITE_GAP).await?;
+                expect = Expect::Next(next.as_deref());
+            }
+            let done =
+                retry!(self.engine, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
+            match done {
+                DeleteOutcome::Done => return Ok(true),
+                DeleteOutcome::Missing => return Ok(false),
+                DeleteOutcome::Next(actual) => next = actual,
+            }
+        }
+    }
+
+    async fn scan(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let (table, secondary) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        if range == Range::ALL || secondary || table.def.key.is_empty() {
+            return self.scan_table(index, range, direction, &mut f).await;
+        }
+        self.scan_keys(index, range, direction, &mut f).await
+    }
+}
+
+/// Where a scan stands.
+struct Cursor {
+    from: Bound<Key>,
+    until: Option<Key>,
+    direction: Direction,
+}
+
+impl Cursor {
+    fn start(range: Range<'_>, direction: Direction) -> Cursor {
+        let low = range.low.map(Key::from_bytes);
+        let high = range.high.map(Key::from_bytes);
+        match direction {
+            Direction::Forward => {
+                Cursor { from: low.map_or(Bound::Unbounded, Bound::Included), until: high, direction }
+            }
+            Direction::Backward => {
+                Cursor { from: high.map_or(Bound::Unbounded, Bound::Excluded), until: low, direction }
+            }
+        }
+    }
+
+    fn from(&self) -> Bound<&[u8]> {
+        self.from.as_ref().map(Key::as_slice)
+    }
+
+    fn until(&self) -> Option<&[u8]> {
+        self.until.as_deref()
+    }
+
+    /// Moves past a chunk; `false` when it was the last.
+    fn advance(&mut self, end: ChunkEnd) -> bool {
+        match end {
+            ChunkEnd::Done(_) => false,
+            ChunkEnd::More(from) => {
+                self.from = from;
+                true
+            }
+        }
+    }
+}
+
+/// Rows copied out of one leaf, so that their locks can be waited for without a latch.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Ends of key and row of each.
+    ends: Vec<(u32, u32)>,
+    stamp: access::Stamp,
+    end: ChunkEnd,
+}
+
+impl Chunk {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, key: &[u8], row: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(row);
+        self.ends.push((key_end, self.bytes.len() as u32));
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(key_end, row_end)| {
+            let row = (&self.bytes[start..key_end as usize], &self.bytes[key_end as usize..row_end as usize]);
+            start = row_end as usize;
+            row
+        })
+    }
+}

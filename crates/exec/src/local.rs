@@ -1,0 +1,44 @@
+//! One transaction's part at this instance, and whether it takes locks.
+//!
+//! Under `serial` a transaction that stays at home runs from its first access to its commit record without once
+//! giving up its worker, so nothing can come between: it needs no locks, as long as nobody else holds any. A
+//! transaction that waits for another instance does give up the worker, so it locks what it touches; while such a
+//! part exists, those that start meanwhile lock as well.
+
+use locks::Locker;
+use store::Txn;
+
+/// When a design takes locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locking {
+    Always,
+    /// Only parts of distributed transactions, and every part that starts while one of those lives.
+    WhileShared,
+}
+
+/// What protects one part from the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protection {
+    Locks,
+    /// Nothing runs beside it: it never suspends between its first access and its end.
+    Alone,
+}
+
+/// A transaction's work at one instance: its log chain and undo list, and its locks. Reused from one transaction to
+/// the next, so that its buffers stay.
+pub struct Part {
+    pub(crate) txn: Txn,
+    pub(crate) locker: Locker,
+    pub(crate) protection: Protection,
+}
+
+impl Part {
+    pub fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Whether anything was written.
+    pub fn wrote(&self) -> bool {
+        self.txn.wrote()
+    }
+}

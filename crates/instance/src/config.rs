@@ -1,0 +1,74 @@
+//! What an instance is told at its start: plain values, so that it can be told across a process boundary.
+
+use base::InstanceId;
+use channel::Address;
+use exec::DesignKind;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use txn::Placement;
+use wal::Durability;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InstanceConfig {
+    pub id: InstanceId,
+    /// Tells this deployment's instances from those of any other; a caller with another number is refused.
+    pub deployment: u64,
+    /// Which sites belong to which instance.
+    pub placement: Placement,
+    #[serde(with = "by_name")]
+    pub design: DesignKind,
+    pub durability: Durability,
+    /// Data file and log live here; created if missing.
+    pub dir: PathBuf,
+    /// Buffer pool size in pages of 8 KiB.
+    pub pool_pages: usize,
+    /// One worker for each entry; pinned to that CPU, or left to the operating system.
+    pub cpus: Vec<Option<usize>>,
+    /// The NUMA node the buffer pool's memory is bound to.
+    pub node: Option<usize>,
+    /// Where peers and clients connect; `None` for an instance that stays alone.
+    pub listen: Option<Address>,
+    pub lock_timeout_ms: u64,
+    /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
+    pub spin_us: u64,
+}
+
+impl InstanceConfig {
+    pub fn workers(&self) -> usize {
+        self.cpus.len()
+    }
+}
+
+mod by_name {
+    use exec::DesignKind;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(design: &DesignKind, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(design.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DesignKind, D::Error> {
+        String::deserialize(d)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Why an instance could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceFault {
+    #[error(transparent)]
+    Store(#[from] store::StoreFault),
+    #[error(transparent)]
+    Channel(#[from] channel::ChannelError),
+    #[error(
+        "design 'serial' has one worker per instance, but {0} were asked for; use as many instances as workers"
+    )]
+    SerialWorkers(usize),
+    #[error("loading failed: {0}")]
+    Load(String),
+    #[error("the consistency check could not read the data: {0}")]
+    Audit(String),
+    #[error("a worker of this instance ended unexpectedly: {0}")]
+    Worker(String),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}

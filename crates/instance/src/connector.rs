@@ -1,0 +1,99 @@
+//! Two threads per instance that may block: one accepts links, one opens them and opens them again.
+
+use crate::config::InstanceConfig;
+use crate::links::Peer;
+use crate::shared::{Order, Shared};
+use base::{InstanceId, WorkerId};
+use channel::{Address, Hello, Listener};
+use exec::Design;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+use txn::Workload;
+use wire::Caller;
+
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to the same one.
+pub(crate) fn accept<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+    listener: &Listener,
+    stop: &AtomicBool,
+) {
+    let clients = AtomicUsize::new(0);
+    while !stop.load(Ordering::Acquire) {
+        let Ok((link, hello)) = listener.accept() else { continue };
+        let Ok(hello) = wire::Hello::decode(&hello.0) else { continue };
+        if hello.version != wire::VERSION || hello.deployment != shared.config.deployment {
+            continue;
+        }
+        let workers = shared.config.workers();
+        let (worker, peer) = match hello.from {
+            Caller::Instance(instance, worker) => (worker.0 as usize % workers, Peer::Caller(instance)),
+            Caller::Client => (clients.fetch_add(1, Ordering::Relaxed) % workers, Peer::Client),
+        };
+        shared.inboxes[worker].put(Order::Link(link, peer));
+    }
+}
+
+/// What the connector is told.
+pub(crate) enum Wanted {
+    /// Where the peers are now (again after a restart of one of them); answered when every worker has its link to each of them.
+    Peers(Vec<(InstanceId, Address)>, Sender<()>),
+    /// A worker's link to a peer has broken.
+    Lost(usize, InstanceId),
+    Stop,
+}
+
+/// Keeps one link from each worker to each peer.
+pub(crate) fn connect<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, wanted: &Receiver<Wanted>) {
+    let mut addresses: HashMap<InstanceId, Address> = HashMap::new();
+    let mut missing: Vec<(usize, InstanceId)> = Vec::new();
+    let mut waiting: Vec<Sender<()>> = Vec::new();
+    loop {
+        let next = if missing.is_empty() {
+            wanted.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            wanted.recv_timeout(RETRY)
+        };
+        match next {
+            Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Wanted::Lost(worker, peer)) => missing.push((worker, peer)),
+            Ok(Wanted::Peers(peers, done)) => {
+                waiting.push(done);
+                for (peer, address) in peers {
+                    if addresses.insert(peer, address).is_none() {
+                        missing.extend((0..shared.config.workers()).map(|worker| (worker, peer)));
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        missing.retain(|&(worker, peer)| !open(shared, worker, peer, addresses.get(&peer)));
+        if missing.is_empty() {
+            waiting.drain(..).for_each(|done| _ = done.send(()));
+        }
+    }
+}
+
+fn open<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+    worker: usize,
+    peer: InstanceId,
+    address: Option<&Address>,
+) -> bool {
+    let Some(address) = address else { return false };
+    let Ok(link) = channel::connect(address, hello(&shared.config, worker), Duration::from_millis(500))
+    else {
+        return false;
+    };
+    shared.inboxes[worker].put(Order::Link(link, Peer::Callee(peer)));
+    true
+}
+
+fn hello(config: &InstanceConfig, worker: usize) -> Hello {
+    let from = Caller::Instance(config.id, WorkerId(worker as u16));
+    Hello(wire::Hello { version: wire::VERSION, deployment: config.deployment, from }.encode())
+}

@@ -1,0 +1,442 @@
+//! The home side of a transaction: runs the procedure, sends steps to their owners, brings the results together, and
+//! drives the commit.
+//!
+//! ```text
+//!   run procedure --all/last--> steps at home: run here        elsewhere: one request per owner, all under way at once
+//!                               <-- rendezvous: results by value (votes ride back on the last ones) --
+//!   commit: nobody else took part -> commit record -> durable -> reply
+//!           others did            -> twophase::Coordinator says what to do: [prepare], log, decide, reply, forget
+//! ```
+
+use crate::local::{Home, Local};
+use base::{Gtid, InstanceId};
+use exec::{Design, Part, Protection};
+use smallvec::SmallVec;
+use std::rc::Rc;
+use std::task::Poll;
+use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
+use twophase::{LockPoint, Vote};
+use txn::{Abort, Clients, Effect as StepEffect, Steps, Transaction, Workload};
+use wire::{Batch, BatchReader, Frame, Ride};
+
+/// Where a committed transaction's steps ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    Home,
+    Distributed,
+}
+
+/// Runs one request to its durable end.
+pub(crate) async fn run<W: Workload, D: Design>(
+    local: &Local<W, D>,
+    request: &W::Request,
+    part: &mut Part,
+) -> Result<(W::Reply, Reach), Abort> {
+    let workload = local.workload();
+    let engine = &local.shared.engine;
+    let mut protection =
+        if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
+    loop {
+        engine.begin(part, local.worker, protection);
+        let mut run = Run { local, part, gtid: None };
+        let outcome = workload.run(request, &mut run).await;
+        let gtid = run.gtid;
+        match (outcome, gtid) {
+            (Ok(reply), None) => {
+                let lsn = engine.commit(part);
+                engine.durable(lsn).await?;
+                return Ok((reply, Reach::Home));
+            }
+            (Ok(reply), Some(gtid)) => {
+                commit_everywhere(local, gtid, part).await?;
+                return Ok((reply, Reach::Distributed));
+            }
+            (Err(Abort::NeedsLocks), _) if protection == Protection::Alone => {
+                engine.rollback(part)?;
+                protection = Protection::Locks;
+            }
+            (Err(abort), gtid) => {
+                let undone = engine.rollback(part);
+                if let Some(gtid) = gtid {
+                    local.feed_home(gtid, Event::LocalFailed);
+                    local.homes.borrow_mut().remove(&gtid);
+                }
+                undone?;
+                return Err(abort);
+            }
+        }
+    }
+}
+
+/// Drives the coordinator from "the procedure has ended well" to the answer.
+async fn commit_everywhere<W: Workload, D: Design>(
+    local: &Local<W, D>,
+    gtid: Gtid,
+    part: &mut Part,
+) -> Result<(), Abort> {
+    let engine = &local.shared.engine;
+    local.feed_home(gtid, Event::LocalReady);
+    let participants = std::future::poll_fn(|cx| {
+        let mut homes = local.homes.borrow_mut();
+        let home = homes.get_mut(&gtid).expect("a home lives until its task ends it");
+        if home.aborted {
+            return Poll::Ready(None);
+        }
+        if let Some(participants) = home.log_commit.take() {
+            return Poll::Ready(Some(participants));
+        }
+        home.waker = Some(cx.waker().clone());
+        Poll::Pending
+    })
+    .await;
+    let Some(participants) = participants else {
+        local.homes.borrow_mut().remove(&gtid);
+        engine.rollback(part)?;
+        return Err(Abort::Participant);
+    };
+    if participants.is_empty() {
+        let lsn = engine.commit(part);
+        engine.durable(lsn).await?;
+        local.feed_home(gtid, Event::Logged);
+        local.homes.borrow_mut().remove(&gtid);
+        return Ok(());
+    }
+    let note = local.homes.borrow()[&gtid].machine.note();
+    let note = postcard::to_stdvec(&note).expect("a note is a plain value");
+    let (lsn, id) = engine.commit_with_note(part, &note);
+    if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
+        home.note = Some(id);
+    }
+    engine.durable(lsn).await?;
+    local.feed_home(gtid, Event::Logged);
+    Ok(())
+}
+
+/// One run of a procedure.
+struct Run<'l, W: Workload, D: Design> {
+    local: &'l Local<W, D>,
+    part: &'l mut Part,
+    /// Set when the first step leaves home.
+    gtid: Option<Gtid>,
+}
+
+/// The steps of one phase that belong to one other instance.
+struct Group {
+    owner: InstanceId,
+    steps: Batch,
+    indexes: SmallVec<[u16; 16]>,
+    call: u32,
+}
+
+impl<W: Workload, D: Design> Run<'_, W, D> {
+    async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
+        let local = self.local;
+        let count = steps.count();
+        let at_home = |i: usize| local.owner(steps.route(i)) == local.me();
+        if local.is_alone() || (0..count).all(at_home) {
+            return steps.run_all(&mut local.here(self.part)).await;
+        }
+        if self.part.protection() == Protection::Alone {
+            return Err(Abort::NeedsLocks);
+        }
+        let mut partial = steps.partial();
+        let mut groups = self.group(&steps);
+        let order = self.order(&steps, &groups);
+        let lock_point = if order == Order::HomeFirst { LockPoint::Reached } else { LockPoint::Ahead };
+        if order == Order::HomeFirst {
+            self.run_home(&steps, &mut partial).await?;
+        }
+        let mut outcome = self.send(&mut groups, last, lock_point);
+        if order == Order::AtOnce && outcome.is_ok() {
+            outcome = self.run_home(&steps, &mut partial).await;
+        }
+        for group in &groups {
+            if group.call == NOT_SENT {
+                continue;
+            }
+            if outcome.is_err() {
+                local.calls.abandon(group.call);
+                continue;
+            }
+            outcome = self.rendezvous(group, &steps, &mut partial).await;
+        }
+        if order == Order::HomeLast && outcome.is_ok() {
+            outcome = self.run_home(&steps, &mut partial).await;
+        }
+        groups.into_iter().for_each(|g| local.give_batch(g.steps));
+        outcome.map(|()| S::finish(partial))
+    }
+
+    /// In which order a phase visits the home and the others.
+    ///
+    /// With one other instance: one after the other, in the order of their numbers if anything is written, so that
+    /// two such transactions never wait for each other in a circle; and home first if not, because the request then
+    /// leaves at the lock point and the reader is rid of its locks with its vote. With more: all at once, and
+    /// deadlocks end by time-out.
+    fn order<S: Steps>(&self, steps: &S, groups: &[Group]) -> Order {
+        match groups {
+            [one] if steps.effect() == StepEffect::Writes && one.owner < self.local.me() => Order::HomeLast,
+            [_] => Order::HomeFirst,
+            _ => Order::AtOnce,
+        }
+    }
+
+    fn group<S: Steps>(&self, steps: &S) -> SmallVec<[Group; 4]> {
+        let local = self.local;
+        let mut groups: SmallVec<[Group; 4]> = SmallVec::new();
+        for i in 0..steps.count() {
+            let owner = local.owner(steps.route(i));
+            if owner == local.me() {
+                continue;
+            }
+            let at = groups.iter().position(|g| g.owner == owner).unwrap_or_else(|| {
+                let steps = local.take_batch();
+                groups.push(Group { owner, steps, indexes: SmallVec::new(), call: NOT_SENT });
+                groups.len() - 1
+            });
+            let group = &mut groups[at];
+            let body = group.steps.open(steps.id(i));
+            steps.encode(i, group.steps.buffer());
+            group.steps.close(body);
+            group.indexes.push(i as u16);
+        }
+        groups
+    }
+
+    async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
+        let local = self.local;
+        for i in 0..steps.count() {
+            if local.owner(steps.route(i)) == local.me() {
+                steps.run(i, &mut local.here(self.part), partial).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, groups: &mut [Group], last: Last, lock_point: LockPoint) -> Result<(), Abort> {
+        let local = self.local;
+        let gtid = *self.gtid.get_or_insert_with(|| local.open_home());
+        let (ride, request) = match last {
+            Last::No => (Ride::More, Request::Steps),
+            Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
+        };
+        for group in groups {
+            let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
+            let mut homes = local.homes.borrow_mut();
+            let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
+            home.machine.request(group.owner, request).map_err(|_| Abort::Participant)?;
+            drop(homes);
+            let call = local.calls.open(gtid, link);
+            group.call = call;
+            if !local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+                return Err(Abort::InstanceDown);
+            }
+        }
+        Ok(())
+    }
+
+    async fn rendezvous<S: Steps>(
+        &mut self,
+        group: &Group,
+        steps: &S,
+        partial: &mut S::Partial,
+    ) -> Result<(), Abort> {
+        let local = self.local;
+        let gtid = self.gtid.expect("a call was sent");
+        let reply = std::future::poll_fn(|cx| local.calls.poll(group.call, cx)).await;
+        let taken = match &reply.outcome {
+            Err(abort) => {
+                if *abort != Abort::InstanceDown {
+                    local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::No });
+                }
+                Err(*abort)
+            }
+            Ok(vote) => {
+                let mut outputs = BatchReader::new(&reply.outputs);
+                let mut taken = Ok(());
+                for &i in &group.indexes {
+                    let Some((_, bytes)) = outputs.next() else {
+                        taken = Err(Abort::BadRequest);
+                        break;
+                    };
+                    taken = taken.and(steps.accept(i as usize, bytes, partial));
+                }
+                if let Some(vote) = *vote {
+                    local.feed_home(gtid, Event::Voted { from: group.owner, vote });
+                }
+                taken
+            }
+        };
+        local.calls.recycle(reply);
+        taken
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    HomeFirst,
+    AtOnce,
+    HomeLast,
+}
+
+const NOT_SENT: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    No,
+    Yes,
+}
+
+impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
+    async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.phase(steps, Last::No).await
+    }
+
+    async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.phase(steps, Last::Yes).await
+    }
+}
+
+impl<W: Workload, D: Design> Local<W, D> {
+    /// Registers a distributed transaction where inquiries look, before its first step leaves.
+    fn open_home(&self) -> Gtid {
+        let gtid = self.new_gtid();
+        self.homes.borrow_mut().insert(gtid, Home::new(Coordinator::new(gtid)));
+        gtid
+    }
+
+    /// Tells a coordinator what happened and does what it asks for. Unknown transactions are over.
+    pub(crate) fn feed_home(&self, gtid: Gtid, event: Event) {
+        let effects = match self.homes.borrow_mut().get_mut(&gtid) {
+            Some(home) => home.machine.on(event),
+            None => return,
+        };
+        self.perform_home(gtid, effects);
+    }
+
+    pub(crate) fn perform_home(&self, gtid: Gtid, effects: Effects) {
+        let (mut wake, mut forget) = (None, false);
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } => self.tell(to, message),
+                Effect::Forget => forget = true,
+                // The task that runs the procedure releases its own locks and gives its own answer.
+                Effect::Commit | Effect::Answer(_) => {}
+                Effect::LogCommit { participants } => {
+                    if let Some(home) = self.homes.borrow_mut().get_mut(&gtid) {
+                        home.log_commit = Some(participants);
+                        wake = home.waker.take();
+                    }
+                }
+                Effect::Abort => {
+                    if let Some(home) = self.homes.borrow_mut().get_mut(&gtid) {
+                        home.aborted = true;
+                        wake = home.waker.take();
+                    }
+                    self.calls.give_up(gtid);
+                }
+            }
+        }
+        if forget
+            && let Some(home) = self.homes.borrow_mut().remove(&gtid)
+            && let Some(note) = home.note
+        {
+            self.shared.engine.store().forget(note);
+        }
+        if let Some(waker) = wake {
+            waker.wake();
+        }
+    }
+
+    /// Feeds every home here.
+    pub(crate) fn feed_homes(&self, event: impl Fn(&Home) -> Option<Event>) {
+        let due: Vec<_> =
+            self.homes.borrow().iter().filter_map(|(gtid, home)| Some((*gtid, event(home)?))).collect();
+        due.into_iter().for_each(|(gtid, event)| self.feed_home(gtid, event));
+    }
+}
+
+impl Home {
+    pub(crate) fn new(machine: Coordinator) -> Home {
+        let since_ns = world::now_ns();
+        Home { machine, log_commit: None, aborted: false, note: None, waker: None, since_ns }
+    }
+}
+
+impl<W: Workload, D: Design> Local<W, D> {
+    fn home_of(&self, request: &W::Request) -> InstanceId {
+        let mut home = None;
+        self.workload.borrow().routes(request, &mut |route| {
+            home.get_or_insert(self.owner(route));
+        });
+        home.unwrap_or(self.me())
+    }
+
+    /// Has a request run at its home, as a client from outside would.
+    async fn submit_elsewhere(&self, home: InstanceId, request: &W::Request) -> Result<(), Abort> {
+        let link = self.links.to(home).ok_or(Abort::InstanceDown)?;
+        let guard = self.new_gtid();
+        let slot = self.calls.open(guard, link);
+        let bytes = postcard::to_stdvec(request).expect("requests are plain values");
+        let call = guard.number << 32 | u64::from(slot);
+        if !self.send(link, &Frame::Submit { call, request: &bytes }) {
+            self.calls.abandon(slot);
+            return Err(Abort::InstanceDown);
+        }
+        let reply = std::future::poll_fn(|cx| self.calls.poll(slot, cx)).await;
+        let outcome = reply.outcome.map(|_| ());
+        self.calls.recycle(reply);
+        outcome
+    }
+}
+
+/// A loop that keeps one client's requests going: draw, run, count, again (closed loop).
+pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, mut requests: W::Generator) {
+    use txn::Generator;
+    let mut part = local.take_part();
+    let routed = local.workload.borrow().clients() == Clients::Routed && !local.is_alone();
+    let mut started = world::now_ns();
+    'requests: while !local.halting.get() {
+        let request = requests.next();
+        loop {
+            let home = if routed { local.home_of(&request) } else { local.me() };
+            let outcome = if home == local.me() {
+                run(&local, &request, &mut part).await.map(|(_, reach)| Some(reach))
+            } else {
+                // Counted and timed where it runs.
+                local.submit_elsewhere(home, &request).await.map(|()| None)
+            };
+            let now = world::now_ns();
+            let mut counts = local.counts.borrow_mut();
+            match outcome {
+                Ok(reach) => {
+                    if let Some(reach) = reach {
+                        counts.committed(local.workload.borrow().kind(&request), reach, now - started);
+                    }
+                    started = now;
+                    break;
+                }
+                Err(abort) => {
+                    counts.aborted(abort);
+                    drop(counts);
+                    if !abort.is_transient() {
+                        started = now;
+                        if abort == Abort::Fault {
+                            break 'requests;
+                        }
+                        break;
+                    }
+                    if local.halting.get() {
+                        break 'requests;
+                    }
+                    if abort == Abort::InstanceDown {
+                        crate::worker::sleep(&local, 1_000_000).await;
+                    }
+                }
+            }
+        }
+        exec::yield_now().await;
+    }
+    local.give_part(part);
+    local.clients.set(local.clients.get() - 1);
+}

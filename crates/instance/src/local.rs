@@ -1,0 +1,199 @@
+//! What one worker has to itself: its tasks, links, calls, the distributed transactions that have their home here and
+//! the parts it holds for others. Only the worker's thread touches it; other threads reach it through its inbox.
+
+use crate::calls::Calls;
+use crate::counts::Counts;
+use crate::links::{LinkId, Links};
+use crate::participant::{Job, Session};
+use crate::shared::Shared;
+use base::{Gtid, InstanceId, Lsn};
+use exec::{Design, Executor, Here, Part};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use store::NoteId;
+use twophase::{Coordinator, Message};
+use txn::{Route, Workload};
+use wire::{Batch, Frame};
+
+/// Bits of a transaction's number that tell the worker it belongs to.
+const WORKER_BITS: u32 = 10;
+
+/// Workers an instance may have.
+pub(crate) const MAX_WORKERS: usize = 1 << WORKER_BITS;
+
+/// A distributed transaction whose home is this worker.
+pub(crate) struct Home {
+    pub machine: Coordinator,
+    /// The next step is the task's: append the commit record, with a note for these participants or none.
+    pub log_commit: Option<twophase::Instances>,
+    pub aborted: bool,
+    pub note: Option<NoteId>,
+    pub waker: Option<Waker>,
+    pub since_ns: u64,
+}
+
+/// A commit of a remote transaction that is acknowledged once it is durable.
+pub(crate) struct PendingAck {
+    pub lsn: Lsn,
+    pub gtid: Gtid,
+    pub link: Option<LinkId>,
+}
+
+pub(crate) struct Local<W: Workload, D: Design> {
+    pub shared: Arc<Shared<W, D>>,
+    pub worker: usize,
+    pub executor: Executor,
+    pub workload: RefCell<Rc<W>>,
+    /// Routing domain by table id; 0 for a table that every instance holds.
+    domains: RefCell<Vec<u64>>,
+    pub links: Links,
+    pub calls: Calls,
+    pub homes: RefCell<HashMap<Gtid, Home>>,
+    pub sessions: RefCell<HashMap<Gtid, Session>>,
+    pub jobs: RefCell<VecDeque<Job>>,
+    pub idle: RefCell<Vec<Waker>>,
+    parts: RefCell<Vec<Part>>,
+    batches: RefCell<Vec<Batch>>,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    pub acks: RefCell<VecDeque<PendingAck>>,
+    pub counts: RefCell<Counts>,
+    pub halting: Cell<bool>,
+    pub clients: Cell<usize>,
+    next_number: Cell<u64>,
+    frame: RefCell<Vec<u8>>,
+}
+
+impl<W: Workload, D: Design> Local<W, D> {
+    pub fn new(shared: Arc<Shared<W, D>>, worker: usize, executor: Executor, workload: W) -> Rc<Self> {
+        let local = Rc::new(Local {
+            shared,
+            worker,
+            executor,
+            workload: RefCell::new(Rc::new(workload)),
+            domains: RefCell::default(),
+            links: Links::default(),
+            calls: Calls::default(),
+            homes: RefCell::default(),
+            sessions: RefCell::default(),
+            jobs: RefCell::default(),
+            idle: RefCell::default(),
+            parts: RefCell::default(),
+            batches: RefCell::default(),
+            buffers: RefCell::default(),
+            acks: RefCell::default(),
+            counts: RefCell::default(),
+            halting: Cell::new(false),
+            clients: Cell::new(0),
+            next_number: Cell::new(1),
+            frame: RefCell::default(),
+        });
+        local.learn_domains();
+        local
+    }
+
+    pub fn reconfigure(&self, workload: W) {
+        *self.workload.borrow_mut() = Rc::new(workload);
+        self.learn_domains();
+    }
+
+    fn learn_domains(&self) {
+        let schema = self.workload.borrow().schema();
+        let top = schema.tables.iter().map(|t| t.id.0 as usize + 1).max().unwrap_or(0);
+        let mut domains = vec![0; top];
+        schema.tables.iter().for_each(|t| domains[t.id.0 as usize] = t.domain);
+        *self.domains.borrow_mut() = domains;
+    }
+
+    pub fn workload(&self) -> Rc<W> {
+        Rc::clone(&self.workload.borrow())
+    }
+
+    pub fn me(&self) -> InstanceId {
+        self.shared.config.id
+    }
+
+    /// The instance that owns this place; a replicated table is always at home.
+    pub fn owner(&self, route: Route) -> InstanceId {
+        let domain = self.domains.borrow().get(route.table.0 as usize).copied().unwrap_or(0);
+        if domain == 0 {
+            return self.me();
+        }
+        let placement = &self.shared.config.placement;
+        placement.owner(placement.site(route.key, domain))
+    }
+
+    pub fn is_alone(&self) -> bool {
+        self.shared.config.placement.instances() == 1
+    }
+
+    /// Whether a request touches nothing but this instance, as far as it tells.
+    pub fn stays_home(&self, request: &W::Request) -> bool {
+        let mut home = true;
+        if !self.is_alone() {
+            self.workload.borrow().routes(request, &mut |route| home &= self.owner(route) == self.me());
+        }
+        home
+    }
+
+    pub fn new_gtid(&self) -> Gtid {
+        let n = self.next_number.get();
+        self.next_number.set(n + 1);
+        Gtid { home: self.me(), life: self.shared.life, number: n << WORKER_BITS | self.worker as u64 }
+    }
+
+    /// The worker of this instance that looks after a transaction, whoever's home it is.
+    pub fn worker_of(&self, gtid: Gtid) -> usize {
+        (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % self.shared.config.workers()
+    }
+
+    pub fn take_part(&self) -> Part {
+        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part())
+    }
+
+    pub fn give_part(&self, part: Part) {
+        self.parts.borrow_mut().push(part);
+    }
+
+    pub fn take_batch(&self) -> Batch {
+        let mut batch = self.batches.borrow_mut().pop().unwrap_or_default();
+        batch.clear();
+        batch
+    }
+
+    pub fn give_batch(&self, batch: Batch) {
+        self.batches.borrow_mut().push(batch);
+    }
+
+    /// A copy of `bytes` in a buffer that was used before.
+    pub fn take_buffer(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    pub fn give_buffer(&self, buffer: Vec<u8>) {
+        self.buffers.borrow_mut().push(buffer);
+    }
+
+    pub fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, D> {
+        Here { engine: &self.shared.engine, executor: &self.executor, part }
+    }
+
+    pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> bool {
+        let mut buffer = self.frame.borrow_mut();
+        frame.encode(&mut buffer);
+        self.links.send(link, &buffer)
+    }
+
+    /// Sends a message of the commit protocol on this worker's own link. A lost message is sent again by whoever
+    /// needs it (the machines' ticks), so a missing link is no error.
+    pub fn tell(&self, to: InstanceId, message: Message) {
+        if let Some(link) = self.links.to(to) {
+            self.send(link, &Frame::TwoPhase(message));
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The other side: steps of transactions whose home is elsewhere.
+//!
+//! A session is one transaction's part here, from its first step until it is over. Requests are served by tasks (a step
+//! may wait for a lock); what to do next is decided by [`twophase::Participant`]. While a task serves a session it has
+//! the part in its hands (`Session::part` is empty); a decision to abort that arrives then is noted and done when the
+//! task comes back with it.
+
+use crate::home;
+use crate::links::LinkId;
+use crate::local::{Local, PendingAck};
+use base::Gtid;
+use exec::{Design, Part, Protection};
+use std::rc::Rc;
+use std::task::Poll;
+use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
+use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
+use txn::{Abort, Workload};
+use wire::{Batch, BatchReader, Frame, Ride};
+
+/// One remote transaction's part at this worker.
+pub(crate) struct Session {
+    pub machine: Participant,
+    pub part: Option<Part>,
+    /// Where its requests come from; `None` after a restart or when that link broke.
+    pub link: Option<LinkId>,
+    /// To be rolled back as soon as the task that serves it is back.
+    pub cancelled: bool,
+    pub since_ns: u64,
+}
+
+/// A request that waits for a task.
+pub(crate) enum Job {
+    Steps { link: LinkId, call: u32, gtid: Gtid, ride: Ride, steps: Vec<u8> },
+    Prepare { link: LinkId, gtid: Gtid, lock_point: LockPoint },
+    Submit { link: LinkId, call: u64, request: Vec<u8> },
+}
+
+impl<W: Workload, D: Design> Local<W, D> {
+    /// Queues a request and sees to it that a task takes it.
+    pub(crate) fn push_job(self: &Rc<Self>, job: Job) {
+        self.jobs.borrow_mut().push_back(job);
+        let idle = self.idle.borrow_mut().pop();
+        match idle {
+            Some(waker) => waker.wake(),
+            // With every slot taken the request waits until a task is free.
+            None => drop(self.executor.spawn(serve(Rc::clone(self)))),
+        }
+    }
+
+    /// A message of the commit protocol for a part held here.
+    pub(crate) fn participant_message(&self, link: LinkId, message: Message) {
+        let gtid = message.gtid();
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(session) = sessions.get_mut(&gtid) else {
+            drop(sessions);
+            if let Some(answer) = reply_unknown(message) {
+                self.send(link, &Frame::TwoPhase(answer));
+            }
+            return;
+        };
+        session.since_ns = world::now_ns();
+        if session.part.is_none() && !matches!(session.machine.state(), State::Committing) {
+            session.cancelled |= matches!(message, Message::Decide { decision: Decision::Abort, .. });
+            return;
+        }
+        session.link = Some(link);
+        let effects = session.machine.receive(message, Wrote::Nothing);
+        drop(sessions);
+        self.perform_session(gtid, effects);
+    }
+
+    /// Does what a participant asks for, except sending votes, which ride on replies.
+    pub(crate) fn perform_session(&self, gtid: Gtid, effects: Effects) {
+        let engine = &self.shared.engine;
+        for effect in effects {
+            let taken = |local: &Self| {
+                let mut sessions = local.sessions.borrow_mut();
+                let session = sessions.get_mut(&gtid)?;
+                Some((session.part.take()?, session.link))
+            };
+            match effect {
+                Effect::Send { to, message } => self.tell(to, message),
+                Effect::Commit => {
+                    let Some((mut part, link)) = taken(self) else { continue };
+                    let lsn = engine.commit(&mut part);
+                    self.give_part(part);
+                    self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
+                }
+                Effect::Abort => {
+                    if let Some((mut part, _)) = taken(self) {
+                        // A failed rollback has poisoned the store; nothing commits afterwards.
+                        let _ = engine.rollback(&mut part);
+                        self.give_part(part);
+                    }
+                    self.sessions.borrow_mut().remove(&gtid);
+                }
+                Effect::Release => {
+                    if let Some((mut part, _)) = taken(self) {
+                        engine.commit(&mut part);
+                        self.give_part(part);
+                    }
+                    self.sessions.borrow_mut().remove(&gtid);
+                }
+                Effect::LogPrepare { .. } => unreachable!("prepared by the task that serves the session"),
+            }
+        }
+    }
+
+    /// Acknowledges the commits that have become durable.
+    pub(crate) fn poll_acks(&self) -> bool {
+        let mut any = false;
+        loop {
+            let mut acks = self.acks.borrow_mut();
+            if !acks.front().is_some_and(|a| self.shared.engine.is_durable(a.lsn)) {
+                return any;
+            }
+            let ack = acks.pop_front().expect("looked at");
+            drop(acks);
+            any = true;
+            self.sessions.borrow_mut().remove(&ack.gtid);
+            let frame = Frame::TwoPhase(Message::Ack { gtid: ack.gtid });
+            if !ack.link.is_some_and(|link| self.send(link, &frame)) {
+                self.tell(ack.gtid.home, Message::Ack { gtid: ack.gtid });
+            }
+        }
+    }
+
+    /// A link broke on which this instance's parts of `home`'s transactions were run.
+    pub(crate) fn caller_lost(&self, broken: LinkId) {
+        let affected: Vec<Gtid> =
+            self.sessions.borrow().iter().filter(|(_, s)| s.link == Some(broken)).map(|(g, _)| *g).collect();
+        for gtid in affected {
+            let mut sessions = self.sessions.borrow_mut();
+            let session = sessions.get_mut(&gtid).expect("just listed");
+            session.link = None;
+            if session.part.is_none() {
+                session.cancelled |= matches!(session.machine.state(), State::Working);
+                continue;
+            }
+            let effects = session.machine.on(Event::PeerLost);
+            drop(sessions);
+            self.perform_session(gtid, effects);
+        }
+    }
+
+    /// Parts that have heard nothing for a while ask their home.
+    pub(crate) fn ask_homes(&self, older_than_ns: u64) {
+        let now = world::now_ns();
+        let quiet: Vec<Gtid> = self
+            .sessions
+            .borrow()
+            .iter()
+            .filter(|(_, s)| s.part.is_some() && now.saturating_sub(s.since_ns) >= older_than_ns)
+            .map(|(gtid, _)| *gtid)
+            .collect();
+        for gtid in quiet {
+            let effects = match self.sessions.borrow_mut().get_mut(&gtid) {
+                Some(session) => session.machine.on(Event::Tick),
+                None => continue,
+            };
+            self.perform_session(gtid, effects);
+        }
+    }
+
+    pub(crate) fn in_doubt(&self) -> u64 {
+        self.sessions.borrow().values().filter(|s| s.machine.is_in_doubt()).count() as u64
+    }
+
+    /// Takes the part out of its session for a request, opening the session with the first.
+    fn open_session(&self, gtid: Gtid, link: LinkId) -> Result<Part, Abort> {
+        let mut sessions = self.sessions.borrow_mut();
+        if let Some(session) = sessions.get_mut(&gtid) {
+            session.link = Some(link);
+            return session.part.take().ok_or(Abort::BadRequest);
+        }
+        let mut part = self.take_part();
+        self.shared.engine.begin(&mut part, self.worker, Protection::Locks);
+        let session = Session {
+            machine: Participant::new(gtid),
+            part: None,
+            link: Some(link),
+            cancelled: false,
+            since_ns: world::now_ns(),
+        };
+        sessions.insert(gtid, session);
+        Ok(part)
+    }
+
+    fn cancelled(&self, gtid: Gtid) -> bool {
+        self.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
+    }
+
+    async fn run_batch(&self, part: &mut Part, steps: &[u8], outputs: &mut Batch) -> Result<(), Abort> {
+        let workload = self.workload();
+        let mut reader = BatchReader::new(steps);
+        for (id, args) in reader.by_ref() {
+            let body = outputs.open(id);
+            workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await?;
+            outputs.close(body);
+        }
+        if reader.finished() { Ok(()) } else { Err(Abort::BadRequest) }
+    }
+
+    /// Runs a request's steps and prepares if asked to. Returns the vote.
+    async fn serve_steps(
+        &self,
+        gtid: Gtid,
+        link: LinkId,
+        ride: Ride,
+        steps: &[u8],
+        outputs: &mut Batch,
+    ) -> Result<Option<Vote>, Abort> {
+        let mut part = self.open_session(gtid, link)?;
+        let mut outcome = self.run_batch(&mut part, steps, outputs).await;
+        if outcome.is_ok() && self.cancelled(gtid) {
+            outcome = Err(Abort::Participant);
+        }
+        if let Err(abort) = outcome {
+            self.shared.engine.rollback(&mut part)?;
+            self.give_part(part);
+            self.sessions.borrow_mut().remove(&gtid);
+            return Err(abort);
+        }
+        match ride {
+            Ride::More => {
+                self.put_back(gtid, part);
+                Ok(None)
+            }
+            Ride::Prepare(lock_point) => self.prepare(gtid, part, lock_point).await.map(Some),
+        }
+    }
+
+    fn put_back(&self, gtid: Gtid, part: Part) {
+        if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
+            session.part = Some(part);
+            session.since_ns = world::now_ns();
+        }
+    }
+
+    async fn prepare(&self, gtid: Gtid, mut part: Part, lock_point: LockPoint) -> Result<Vote, Abort> {
+        let engine = &self.shared.engine;
+        let wrote = if part.wrote() { Wrote::Something } else { Wrote::Nothing };
+        // What the machine asks for here is known from its drawing; its vote rides on the reply.
+        let event = Event::Prepare { wrote, lock_point };
+        if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
+            session.machine.on(event);
+        }
+        match (wrote, lock_point) {
+            (Wrote::Something, _) => {
+                let note = postcard::to_stdvec(&PrepareNote { gtid }).expect("a note is a plain value");
+                let lsn = engine.prepare(
+                    &mut part,
+                    &note,
+                    match lock_point {
+                        LockPoint::Reached => exec::LockPoint::Reached,
+                        LockPoint::Ahead => exec::LockPoint::Ahead,
+                    },
+                );
+                self.put_back(gtid, part);
+                engine.durable(lsn).await?;
+                let mut sessions = self.sessions.borrow_mut();
+                let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
+                session.machine.on(Event::Prepared);
+                Ok(Vote::Yes)
+            }
+            (Wrote::Nothing, LockPoint::Ahead) => {
+                let lsn = engine.horizon();
+                self.put_back(gtid, part);
+                engine.durable(lsn).await?;
+                Ok(Vote::ReadOnly)
+            }
+            (Wrote::Nothing, LockPoint::Reached) => {
+                let lsn = engine.commit(&mut part);
+                self.give_part(part);
+                self.sessions.borrow_mut().remove(&gtid);
+                engine.durable(lsn).await?;
+                Ok(Vote::ReadOnly)
+            }
+        }
+    }
+
+    async fn serve_job(&self, job: Job) {
+        match job {
+            // A step request is never begun once its link has broken: its home has given it up.
+            Job::Steps { link, .. } | Job::Prepare { link, .. } if !self.links.is_open(link) => {}
+            Job::Steps { link, call, gtid, ride, steps } => {
+                let mut outputs = self.take_batch();
+                let outcome = self.serve_steps(gtid, link, ride, &steps, &mut outputs).await;
+                let bytes = if outcome.is_ok() { outputs.bytes() } else { &[] };
+                self.send(link, &Frame::StepsDone { call, gtid, outcome, outputs: bytes });
+                self.give_batch(outputs);
+                self.give_buffer(steps);
+            }
+            Job::Prepare { link, gtid, lock_point } => {
+                let taken = self.sessions.borrow_mut().get_mut(&gtid).map(|s| s.part.take());
+                let vote = match taken {
+                    Some(Some(part)) => self.prepare(gtid, part, lock_point).await.unwrap_or(Vote::No),
+                    // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
+                    Some(None) | None => Vote::No,
+                };
+                self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));
+            }
+            Job::Submit { link, call, request } => {
+                let outcome = match postcard::from_bytes::<W::Request>(&request) {
+                    Ok(request) => self.submit(&request).await,
+                    Err(_) => Err(Abort::BadRequest),
+                };
+                let (outcome, reply) = match outcome {
+                    Ok(reply) => (Ok(()), postcard::to_stdvec(&reply).expect("replies are plain values")),
+                    Err(abort) => (Err(abort), Vec::new()),
+                };
+                self.send(link, &Frame::Done { call, outcome, reply: &reply });
+                self.give_buffer(request);
+            }
+        }
+    }
+
+    async fn submit(&self, request: &W::Request) -> Result<W::Reply, Abort> {
+        let mut part = self.take_part();
+        let started = world::now_ns();
+        let outcome = home::run(self, request, &mut part).await;
+        self.give_part(part);
+        let mut counts = self.counts.borrow_mut();
+        match outcome {
+            Ok((reply, reach)) => {
+                counts.committed(self.workload.borrow().kind(request), reach, world::now_ns() - started);
+                Ok(reply)
+            }
+            Err(abort) => {
+                counts.aborted(abort);
+                Err(abort)
+            }
+        }
+    }
+}
+
+/// A task that serves requests, one after the other.
+async fn serve<W: Workload, D: Design>(local: Rc<Local<W, D>>) {
+    loop {
+        let job = std::future::poll_fn(|cx| match local.jobs.borrow_mut().pop_front() {
+            Some(job) => Poll::Ready(job),
+            None => {
+                let mut idle = local.idle.borrow_mut();
+                if !idle.iter().any(|w| w.will_wake(cx.waker())) {
+                    idle.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        })
+        .await;
+        local.serve_job(job).await;
+    }
+}

@@ -1,0 +1,330 @@
+//! An instance from its start to its stop, seen from the thread that owns it.
+
+use crate::config::{InstanceConfig, InstanceFault};
+use crate::connector::{self, Wanted};
+use crate::load::LoadPlan;
+use crate::local::MAX_WORKERS;
+use crate::shared::{Inbox, Order, Shared};
+use crate::worker::{Inheritance, Worker};
+use base::InstanceId;
+use channel::{Address, Listener};
+use exec::{Design, Engine, EngineOptions, Locking};
+use probe::{LogCounts, Measured};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use store::{Store, StoreOptions};
+use twophase::{CommitNote, PrepareNote};
+use txn::Workload;
+use wal::Durability;
+
+/// Buckets of an instance's lock table: enough that a bucket rarely holds two hot names.
+const LOCK_BUCKETS: usize = 1 << 16;
+/// How long `connect` waits for the links; a peer that is still down gets its links later.
+const CONNECT: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_secs(20);
+
+/// What the restart of an instance found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recovery {
+    /// How often this store has been opened, this time included.
+    pub life: u32,
+    /// Transactions found prepared, whose outcome has to be asked for.
+    pub in_doubt: usize,
+    /// Bytes of log replayed.
+    pub log_bytes: u64,
+}
+
+pub(crate) struct Running<W: Workload, D: Design> {
+    shared: Arc<Shared<W, D>>,
+    workers: Vec<JoinHandle<()>>,
+    listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
+    connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
+    workload: Mutex<W>,
+    recovery: Recovery,
+    window: Mutex<Window>,
+}
+
+/// Where the last window of what is counted by the process and by the log ended.
+#[derive(Default)]
+struct Window {
+    log: LogCounts,
+    cpu_ns: u64,
+}
+
+impl<W: Workload, D: Design> Running<W, D> {
+    pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
+        let workers = config.workers();
+        if D::LOCKING == Locking::WhileShared && workers != 1 {
+            return Err(InstanceFault::SerialWorkers(workers));
+        }
+        assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
+        let (store, recovered) = Store::open(world::real(), &config.dir, store_options(&config))?;
+        if store.schema().is_none() {
+            store.create(&workload.schema())?;
+        }
+        if let Some(node) = config.node {
+            store.pool().bind(|area| drop(topology::bind_area(area, Some(topology::NodeId(node as u32)))));
+        }
+        let recovery = Recovery {
+            life: recovered.life,
+            in_doubt: recovered.in_doubt.len(),
+            log_bytes: recovered.redo_bytes,
+        };
+        let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
+        let options = EngineOptions {
+            lock_buckets: LOCK_BUCKETS,
+            lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
+            waits_for_log: config.durability == Durability::Sync,
+        };
+        let listener = config.listen.as_ref().map(Listener::bind).transpose()?.map(Arc::new);
+        let shared = Arc::new(Shared {
+            engine: Engine::new(store, options),
+            life: recovery.life,
+            inboxes: (0..workers).map(|_| Inbox::default()).collect(),
+            lost: Mutex::new(None),
+            config,
+        });
+        let connector = start_connector(&shared)?;
+        let handles = start_workers(&shared, &workload, inherited)?;
+        let listener = listener.map(|l| start_listener(&shared, l)).transpose()?;
+        let running = Running {
+            shared,
+            workers: handles,
+            listener,
+            connector: Some(connector),
+            workload: Mutex::new(workload),
+            recovery,
+            window: Mutex::default(),
+        };
+        running.measure();
+        Ok(running)
+    }
+
+    pub fn address(&self) -> Option<Address> {
+        self.listener.as_ref().map(|(listener, ..)| listener.address().clone())
+    }
+
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    pub fn connect(&self, peers: &[(InstanceId, Address)]) {
+        let others = peers.iter().filter(|(id, _)| *id != self.shared.config.id).cloned().collect();
+        // The connector ends only with the instance.
+        if let Some((wanted, _)) = &self.connector {
+            let (done, opened) = mpsc::channel();
+            let _ = wanted.send(Wanted::Peers(others, done));
+            let _ = opened.recv_timeout(CONNECT);
+        }
+    }
+
+    /// Sends an order to every worker and collects the answers.
+    fn ask<T>(&self, order: impl Fn(Sender<T>) -> Order<W>) -> Receiver<T> {
+        let (reply, replies) = mpsc::channel();
+        self.shared.order_all(|| order(reply.clone()));
+        replies
+    }
+
+    pub fn has_schema(&self) -> bool {
+        self.shared.engine.store().schema().is_some()
+    }
+
+    pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
+        let sites = self.shared.config.placement.sites_of(self.shared.config.id);
+        let plan = Arc::new(LoadPlan::new(&*self.workload.lock().expect("not poisoned"), sites));
+        let replies = self.ask(|reply| Order::Load(Arc::clone(&plan), reply));
+        let mut missing = self.workers.len();
+        while missing > 0 {
+            match replies.recv_timeout(Duration::from_millis(50)) {
+                Ok(outcome) => {
+                    outcome.map_err(InstanceFault::Load)?;
+                    missing -= 1;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => self.alive()?,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.dead()),
+            }
+            progress(plan.done.load(Ordering::Relaxed), plan.total());
+        }
+        if self.shared.config.durability != Durability::Memory {
+            self.shared.engine.store().checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn alive(&self) -> Result<(), InstanceFault> {
+        if self.workers.iter().any(JoinHandle::is_finished) { Err(self.dead()) } else { Ok(()) }
+    }
+
+    fn dead(&self) -> InstanceFault {
+        let fault = self.shared.engine.store().fault().map(|f| f.to_string());
+        InstanceFault::Worker(fault.unwrap_or_else(|| "see its message above".into()))
+    }
+
+    pub fn drive(&self, clients: usize, seed: u64) {
+        self.shared.order_all(|| Order::Drive { clients, seed });
+    }
+
+    pub fn measure(&self) -> Measured {
+        let mut measured = Measured::default();
+        self.ask(Order::Measure).iter().for_each(|worker| measured.merge(&worker));
+        let store = self.shared.engine.store();
+        let stats = store.log().stats();
+        let log = LogCounts {
+            bytes: stats.bytes,
+            records: stats.records,
+            flushes: stats.flushes,
+            fsyncs: stats.fsyncs,
+        };
+        let usage = world::usage();
+        let mut window = self.window.lock().expect("not poisoned");
+        measured.log = LogCounts {
+            bytes: log.bytes - window.log.bytes,
+            records: log.records - window.log.records,
+            flushes: log.flushes - window.log.flushes,
+            fsyncs: log.fsyncs - window.log.fsyncs,
+        };
+        measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
+        measured.rss_bytes = usage.rss_bytes;
+        measured.pages = store.pages_used();
+        *window = Window { log, cpu_ns: usage.cpu_ns };
+        measured
+    }
+
+    pub fn halt(&self) {
+        self.ask(Order::Halt).iter().for_each(drop);
+    }
+
+    pub fn reconfigure(&self, workload: W) {
+        *self.workload.lock().expect("not poisoned") = workload.clone();
+        self.ask(|done| Order::Reconfigure(workload.clone(), done)).iter().for_each(drop);
+    }
+
+    pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
+        let settled = self.ask(Order::Settle);
+        for _ in 0..self.workers.len() {
+            settled.recv_timeout(SETTLE).map_err(|_| {
+                InstanceFault::Audit(format!("transactions are still in doubt after {} s", SETTLE.as_secs()))
+            })?;
+        }
+        let (reply, replies) = mpsc::channel();
+        self.shared.inboxes[0].put(Order::Audit(reply));
+        replies.recv().map_err(|_| self.dead())?.map_err(InstanceFault::Audit)
+    }
+
+    pub fn stop(mut self) -> Result<(), InstanceFault> {
+        self.end_threads()?;
+        let Running { shared, .. } = self;
+        let Ok(shared) = Arc::try_unwrap(shared) else {
+            return Err(InstanceFault::Worker("a thread still holds the engine".into()));
+        };
+        shared.engine.into_store().close()?;
+        Ok(())
+    }
+
+    fn end_threads(&mut self) -> Result<(), InstanceFault> {
+        if let Some((listener, stop, thread)) = self.listener.take() {
+            stop.store(true, Ordering::Release);
+            listener.stopper().stop();
+            drop(thread.join());
+        }
+        *self.shared.lost.lock().expect("not poisoned") = None;
+        if let Some((wanted, thread)) = self.connector.take() {
+            let _ = wanted.send(Wanted::Stop);
+            drop(thread.join());
+        }
+        self.shared.order_all(|| Order::Stop);
+        let mut outcome = Ok(());
+        for worker in self.workers.drain(..) {
+            if let Err(panic) = worker.join() {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+                outcome = Err(InstanceFault::Worker(text.unwrap_or_default()));
+            }
+        }
+        outcome
+    }
+}
+
+fn store_options(config: &InstanceConfig) -> StoreOptions {
+    let mut options = StoreOptions::default();
+    options.log.durability = config.durability;
+    options.pool.frames = config.pool_pages;
+    options
+}
+
+/// Divides what restart found among the workers, by the number of the transaction.
+fn share_out(
+    notes: &[(store::NoteId, Vec<u8>)],
+    in_doubt: Vec<store::InDoubt>,
+    workers: usize,
+) -> Result<Vec<Inheritance>, InstanceFault> {
+    let damaged =
+        |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
+    let mut shares: Vec<Inheritance> = (0..workers).map(|_| Inheritance::default()).collect();
+    let worker = |gtid: base::Gtid| (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers;
+    for (id, bytes) in notes {
+        let note: CommitNote = postcard::from_bytes(bytes).map_err(|_| damaged("commit"))?;
+        shares[worker(note.gtid)].decided.push((*id, note));
+    }
+    for doubt in in_doubt {
+        let note: PrepareNote = postcard::from_bytes(&doubt.note).map_err(|_| damaged("prepare"))?;
+        shares[worker(note.gtid)].in_doubt.push((note.gtid, doubt.txn, doubt.changed));
+    }
+    Ok(shares)
+}
+
+fn start_workers<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+    workload: &W,
+    inherited: Vec<Inheritance>,
+) -> Result<Vec<JoinHandle<()>>, InstanceFault> {
+    let mut handles = Vec::new();
+    for (index, inheritance) in inherited.into_iter().enumerate() {
+        let (shared, workload) = (Arc::clone(shared), workload.clone());
+        let name = format!("i{}w{index}", shared.config.id.0);
+        let body = move || {
+            if let Some(cpu) = shared.config.cpus[index] {
+                // A CPU that was taken away meanwhile: the worker runs wherever it may.
+                let _ = topology::pin_thread(topology::CpuId(cpu as u32));
+            }
+            shared.engine.own();
+            match Worker::new(shared, index, workload, inheritance) {
+                Ok(worker) => worker.run(),
+                Err(fault) => panic!("{fault}"),
+            }
+        };
+        handles.push(std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?);
+    }
+    Ok(handles)
+}
+
+type ListenerThread = (Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>);
+
+fn start_listener<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+    listener: Arc<Listener>,
+) -> Result<ListenerThread, InstanceFault> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (theirs, flag, shared) = (Arc::clone(&listener), Arc::clone(&stop), Arc::clone(shared));
+    let thread = std::thread::Builder::new()
+        .name("accept".into())
+        .spawn(move || connector::accept(&shared, &theirs, &flag))
+        .map_err(InstanceFault::Thread)?;
+    Ok((listener, stop, thread))
+}
+
+fn start_connector<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+) -> Result<(Sender<Wanted>, JoinHandle<()>), InstanceFault> {
+    let (wanted, orders) = mpsc::channel();
+    *shared.lost.lock().expect("not poisoned") = Some(wanted.clone());
+    let shared = Arc::clone(shared);
+    let thread = std::thread::Builder::new()
+        .name("connect".into())
+        .spawn(move || connector::connect(&shared, &orders))
+        .map_err(InstanceFault::Thread)?;
+    Ok((wanted, thread))
+}

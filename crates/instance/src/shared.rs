@@ -1,0 +1,98 @@
+//! What an instance's threads share: the engine, and an inbox per worker.
+
+use crate::config::InstanceConfig;
+use crate::connector::Wanted;
+use crate::links::Peer;
+use crate::load::LoadPlan;
+use base::InstanceId;
+use channel::{Link, Unparker};
+use exec::{Design, Engine};
+use probe::Measured;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, OnceLock};
+use twophase::Message;
+use txn::Workload;
+
+pub(crate) struct Shared<W, D: Design> {
+    pub config: InstanceConfig,
+    pub engine: Engine<D>,
+    /// Counted up at every restart; part of the names of distributed transactions.
+    pub life: u32,
+    pub inboxes: Vec<Inbox<W>>,
+    /// Wakes the connector thread when a link to a peer has broken.
+    pub lost: Mutex<Option<Sender<Wanted>>>,
+}
+
+/// What a worker is told by other threads of the instance.
+pub(crate) enum Order<W> {
+    Link(Link, Peer),
+    /// Start this many clients, each with its own stream of requests.
+    Drive {
+        clients: usize,
+        seed: u64,
+    },
+    /// End the clients; tell when nothing of theirs is in flight.
+    Halt(Sender<()>),
+    /// Tell when no part of a distributed transaction is left here.
+    Settle(Sender<()>),
+    Measure(Sender<Measured>),
+    Reconfigure(W, Sender<()>),
+    Load(Arc<LoadPlan>, Sender<Result<(), String>>),
+    Audit(Sender<Result<Vec<u8>, String>>),
+    /// A message for a transaction that this worker looks after, received by another.
+    Message {
+        from: InstanceId,
+        message: Message,
+    },
+    Stop,
+}
+
+/// Orders for one worker: any thread puts, the worker takes. The flag is set after the order is in and read before
+/// the lock is taken, so that an empty inbox costs one load.
+pub(crate) struct Inbox<W> {
+    orders: Mutex<Vec<Order<W>>>,
+    filled: AtomicBool,
+    unparker: OnceLock<Unparker>,
+}
+
+impl<W> Default for Inbox<W> {
+    fn default() -> Self {
+        Inbox { orders: Mutex::default(), filled: AtomicBool::new(false), unparker: OnceLock::new() }
+    }
+}
+
+impl<W> Inbox<W> {
+    pub fn put(&self, order: Order<W>) {
+        self.orders.lock().expect("no holder of this lock panics").push(order);
+        self.filled.store(true, Ordering::Release);
+        if let Some(unparker) = self.unparker.get() {
+            unparker.unpark();
+        }
+    }
+
+    /// Called once by the worker, before its first look.
+    pub fn owned_by(&self, unparker: Unparker) {
+        assert!(self.unparker.set(unparker).is_ok(), "an inbox has one owner");
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        !self.filled.load(Ordering::Acquire)
+    }
+
+    pub fn take(&self) -> Vec<Order<W>> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut orders = self.orders.lock().expect("no holder of this lock panics");
+        self.filled.store(false, Ordering::Relaxed);
+        std::mem::take(&mut orders)
+    }
+}
+
+impl<W: Workload, D: Design> Shared<W, D> {
+    pub fn order_all(&self, order: impl Fn() -> Order<W>) {
+        self.inboxes.iter().for_each(|inbox| inbox.put(order()));
+    }
+}

@@ -1,0 +1,339 @@
+//! The worker loop: messages in, tasks polled, messages out; when there is nothing to do, spin a little, then sleep.
+//!
+//! A worker blocks nowhere else (except for a page that has to be read, until issue B makes that asynchronous).
+
+use crate::connector::Wanted;
+use crate::home::client;
+use crate::links::{Broken, Links, Peer};
+use crate::load;
+use crate::local::{Home, Local};
+use crate::participant::{Job, Session};
+use crate::shared::{Order, Shared};
+use base::{Gtid, InstanceId, Key, TableId};
+use channel::Parker;
+use exec::{Design, Executor};
+use probe::Measured;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::task::Poll;
+use std::time::Duration;
+use store::{NoteId, Txn};
+use twophase::coordinator::{Coordinator, Event, Phase};
+use twophase::{CommitNote, Message, Participant};
+use txn::{Clients, Workload};
+use wire::Frame;
+
+/// How often machines that wait for news are reminded, and how old their last news must be.
+const TICK_NS: u64 = 20_000_000;
+const QUIET_NS: u64 = 100_000_000;
+/// A distributed transaction that has no decision after this long is given up.
+const GIVE_UP_NS: u64 = 2_000_000_000;
+/// Messages taken from one link before the others have their turn.
+const BUDGET: usize = 32;
+
+/// What restart left for this worker.
+#[derive(Default)]
+pub(crate) struct Inheritance {
+    pub in_doubt: Vec<(Gtid, Txn, Vec<(TableId, Key)>)>,
+    pub decided: Vec<(NoteId, CommitNote)>,
+}
+
+pub(crate) struct Worker<W: Workload, D: Design> {
+    local: Rc<Local<W, D>>,
+    parker: Parker,
+    halts: Vec<Sender<()>>,
+    settles: Vec<Sender<()>>,
+    next_tick_ns: u64,
+    window_ns: u64,
+    stop: bool,
+    broken: Vec<Broken>,
+}
+
+/// Wakes the calling task after `ns`.
+pub(crate) async fn sleep<W: Workload, D: Design>(local: &Local<W, D>, ns: u64) {
+    let at = world::now_ns() + ns;
+    let mut armed = false;
+    std::future::poll_fn(|cx| {
+        if world::now_ns() >= at {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut armed, true) {
+            local.executor.timer(at, cx.waker().clone());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+impl<W: Workload, D: Design> Worker<W, D> {
+    /// To be called on the worker's own thread.
+    pub fn new(
+        shared: Arc<Shared<W, D>>,
+        index: usize,
+        workload: W,
+        inheritance: Inheritance,
+    ) -> Result<Self, channel::ChannelError> {
+        let parker = Parker::new()?;
+        let unparker = parker.unparker();
+        shared.inboxes[index].owned_by(unparker.clone());
+        let executor = Executor::new(Arc::new(move || unparker.unpark()));
+        let local = Local::new(shared, index, executor, workload);
+        let now = world::now_ns();
+        let worker = Worker {
+            local,
+            parker,
+            halts: Vec::new(),
+            settles: Vec::new(),
+            next_tick_ns: now,
+            window_ns: now,
+            stop: false,
+            broken: Vec::new(),
+        };
+        worker.inherit(inheritance);
+        Ok(worker)
+    }
+
+    /// Takes up again what was prepared or decided before the restart. No message is answered before this is done.
+    fn inherit(&self, inheritance: Inheritance) {
+        for (gtid, txn, changed) in inheritance.in_doubt {
+            let part = self.local.shared.engine.adopt(txn, &changed);
+            let session = Session {
+                machine: Participant::recover(gtid),
+                part: Some(part),
+                link: None,
+                cancelled: false,
+                since_ns: 0,
+            };
+            self.local.sessions.borrow_mut().insert(gtid, session);
+        }
+        for (note, commit) in inheritance.decided {
+            let mut home = Home::new(Coordinator::recover(&commit));
+            home.note = Some(note);
+            self.local.homes.borrow_mut().insert(commit.gtid, home);
+        }
+    }
+
+    pub fn run(mut self) {
+        let spin_ns = self.local.shared.config.spin_us * 1000;
+        let mut idle_since = None;
+        while !self.stop {
+            let now = world::now_ns();
+            let mut busy = self.local.executor.turn(now) > 0;
+            busy |= self.receive();
+            busy |= self.local.poll_acks();
+            busy |= self.take_orders();
+            if now >= self.next_tick_ns {
+                self.tick(now);
+            }
+            self.local.links.flush();
+            self.report();
+            if busy {
+                idle_since = None;
+            } else if now - *idle_since.get_or_insert(now) >= spin_ns {
+                self.park(now);
+                idle_since = None;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        self.local.executor.clear();
+        self.local.links.clear();
+    }
+
+    fn park(&self, now: u64) {
+        let local = &self.local;
+        let until = local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
+        let timeout = Duration::from_nanos(until.saturating_sub(now).clamp(1, TICK_NS));
+        let inbox = &local.shared.inboxes[local.worker];
+        self.parker.park(Some(timeout), || inbox.is_empty() && !local.executor.has_ready());
+    }
+
+    fn receive(&mut self) -> bool {
+        let local = &self.local;
+        let mut nonsense = Vec::new();
+        let mut messages = Vec::new();
+        let mut broken = std::mem::take(&mut self.broken);
+        let any = local.links.poll(
+            BUDGET,
+            |link, peer, bytes| match Frame::decode(bytes) {
+                Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
+                    local.calls.reply(call, gtid, outcome, outputs)
+                }
+                Ok(Frame::Steps { call, gtid, ride, steps }) => {
+                    let steps = local.take_buffer(steps);
+                    local.push_job(Job::Steps { link, call, gtid, ride, steps });
+                }
+                Ok(Frame::Submit { call, request }) => {
+                    let request = local.take_buffer(request);
+                    local.push_job(Job::Submit { link, call, request });
+                }
+                // These may be answered on a link, so they wait until no link is borrowed.
+                Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
+                Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
+                Err(_) => nonsense.push(link),
+            },
+            &mut broken,
+        );
+        for (link, peer, message) in messages {
+            let (Peer::Callee(from) | Peer::Caller(from)) = peer else { continue };
+            self.two_phase(link, from, message);
+        }
+        for link in nonsense {
+            if let Some(peer) = self.local.links.drop_link(link) {
+                broken.push(Broken { id: link, peer });
+            }
+        }
+        for Broken { id, peer } in broken.drain(..) {
+            self.link_broke(id, peer);
+        }
+        self.broken = broken;
+        any
+    }
+
+    fn two_phase(&self, link: crate::links::LinkId, from: InstanceId, message: Message) {
+        if let Message::Prepare { gtid, lock_point } = message {
+            return self.local.push_job(Job::Prepare { link, gtid, lock_point });
+        }
+        if message.is_for_coordinator() {
+            return self.coordinator_message(from, message);
+        }
+        self.local.participant_message(link, message);
+    }
+
+    fn coordinator_message(&self, from: InstanceId, message: Message) {
+        let local = &self.local;
+        let gtid = message.gtid();
+        let worker = local.worker_of(gtid);
+        if worker != local.worker {
+            return local.shared.inboxes[worker].put(Order::Message { from, message });
+        }
+        let effects = local.homes.borrow_mut().get_mut(&gtid).map(|home| home.machine.receive(from, message));
+        match effects {
+            Some(effects) => local.perform_home(gtid, effects),
+            None => {
+                if let Some(answer) = twophase::reply_unknown(message) {
+                    local.tell(from, answer);
+                }
+            }
+        }
+    }
+
+    fn link_broke(&self, id: crate::links::LinkId, peer: Peer) {
+        match peer {
+            Peer::Client => {}
+            Peer::Caller(_) => self.local.caller_lost(id),
+            Peer::Callee(instance) => {
+                self.local.calls.link_broke(id);
+                self.local.feed_homes(|_| Some(Event::PeerLost { from: instance }));
+                let lost = self.local.shared.lost.lock().expect("no holder of this lock panics");
+                if let Some(lost) = lost.as_ref() {
+                    // The connector is gone only when the instance stops.
+                    let _ = lost.send(Wanted::Lost(self.local.worker, instance));
+                }
+            }
+        }
+    }
+
+    /// Reminds what waits for news.
+    fn tick(&mut self, now: u64) {
+        self.next_tick_ns = now + TICK_NS;
+        self.local.ask_homes(QUIET_NS);
+        self.local.feed_homes(|home| match home.machine.phase() {
+            Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
+            Phase::Running | Phase::Voting if now.saturating_sub(home.since_ns) >= GIVE_UP_NS => {
+                Some(Event::Timeout)
+            }
+            _ => None,
+        });
+    }
+
+    fn take_orders(&mut self) -> bool {
+        let orders = self.local.shared.inboxes[self.local.worker].take();
+        let any = !orders.is_empty();
+        orders.into_iter().for_each(|order| self.obey(order));
+        any
+    }
+
+    fn obey(&mut self, order: Order<W>) {
+        let local = &self.local;
+        match order {
+            Order::Link(mut link, peer) => {
+                if link.register(&self.parker).is_ok() {
+                    local.links.add(link, peer);
+                    if let Peer::Callee(instance) = peer {
+                        local.feed_homes(|_| Some(Event::PeerBack { from: instance }));
+                    }
+                }
+            }
+            Order::Drive { clients, seed } => self.drive(clients, seed),
+            Order::Halt(done) => {
+                local.halting.set(true);
+                self.halts.push(done);
+            }
+            Order::Settle(done) => self.settles.push(done),
+            Order::Measure(reply) => drop(reply.send(self.measure())),
+            Order::Reconfigure(workload, done) => {
+                local.reconfigure(workload);
+                let _ = done.send(());
+            }
+            Order::Load(plan, done) => {
+                let task = Rc::clone(local);
+                let spawned =
+                    local.executor.spawn(async move { drop(done.send(load::load(&task, &plan).await)) });
+                assert!(spawned, "nothing else runs while loading");
+            }
+            Order::Audit(done) => {
+                let task = Rc::clone(local);
+                let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
+                assert!(spawned, "nothing else runs during an audit");
+            }
+            Order::Message { from, message } => self.coordinator_message(from, message),
+            Order::Stop => self.stop = true,
+        }
+    }
+
+    fn drive(&self, clients: usize, seed: u64) {
+        let local = &self.local;
+        local.halting.set(false);
+        let placement = &local.shared.config.placement;
+        let sites = match local.workload.borrow().clients() {
+            Clients::Bound => placement.sites_of(local.me()),
+            Clients::Routed => 0..placement.sites(),
+        };
+        for number in 0..clients {
+            // Streams differ in their low 24 bits: workloads number their requests by these.
+            let origin =
+                u64::from(local.me().0) << 16 | (local.worker as u64 & 0xff) << 8 | (number as u64 & 0xff);
+            let stream = (seed << 24) | (origin & 0xff_ffff);
+            let requests = local.workload().generator(stream, sites.clone());
+            if !local.executor.spawn(client(Rc::clone(local), requests)) {
+                break;
+            }
+            local.clients.set(local.clients.get() + 1);
+        }
+    }
+
+    /// Answers a halt once the clients are gone, and a settle once nothing distributed is left.
+    fn report(&mut self) {
+        let local = &self.local;
+        if !self.halts.is_empty() && local.clients.get() == 0 {
+            self.halts.drain(..).for_each(|done| _ = done.send(()));
+        }
+        if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {
+            self.settles.drain(..).for_each(|done| _ = done.send(()));
+        }
+    }
+
+    fn measure(&mut self) -> Measured {
+        let now = world::now_ns();
+        let mut measured = Measured { window_ns: now - self.window_ns, ..Measured::default() };
+        self.window_ns = now;
+        self.local.counts.borrow_mut().take(&mut measured);
+        let Links { messages, bytes, .. } = &self.local.links;
+        measured.messages = messages.replace(0);
+        measured.message_bytes = bytes.replace(0);
+        measured.in_doubt = self.local.in_doubt();
+        measured
+    }
+}

@@ -1,0 +1,78 @@
+use crate::support::{Deployment, Via, config, private_dir};
+use exec::DesignKind;
+use wal::Durability;
+use workload::micro::{Micro, MicroOptions, Op};
+use workload::tpcb::{Tpcb, TpcbOptions};
+
+fn micro(op: Op, multisite: f64) -> Micro {
+    Micro::new(MicroOptions { dataset: 2_000, op, multisite, ..MicroOptions::new(4) }).unwrap()
+}
+
+fn run_micro(design: DesignKind, islands: u16, workers: usize, via: Via, op: Op) {
+    let dir = private_dir();
+    let workload = micro(op, 50.0);
+    let configs = (0..islands)
+        .map(|i| config(&workload, dir.path(), design, Durability::Memory, (i, islands), workers, via))
+        .collect();
+    let deployment = Deployment::start(workload, configs);
+    deployment.load();
+    let measured = deployment.run(4, 200);
+    let committed = measured.committed_total();
+    eprintln!(
+        "{design} x{islands} w{workers} {via:?} {op:?}: {committed} committed, {} distributed, aborted {:?}, p50 {} ns",
+        measured.distributed,
+        measured.aborted,
+        measured.latency.quantile(0.5)
+    );
+    assert!(committed > 100, "only {committed} transactions: {measured:?}");
+    assert_eq!(measured.distributed > 0, islands > 1);
+    let verdict = txn::Workload::judge(&deployment.workload, deployment.audits(), Some(committed));
+    assert!(verdict.holds(), "{verdict:?}");
+    deployment.stop();
+}
+
+#[test]
+fn one_conventional_instance_of_two_workers() {
+    run_micro(DesignKind::Conventional, 1, 2, Via::Ring, Op::Update);
+    run_micro(DesignKind::Conventional, 1, 2, Via::Ring, Op::Read);
+}
+
+#[test]
+fn one_serial_instance() {
+    run_micro(DesignKind::Serial, 1, 1, Via::Ring, Op::Update);
+}
+
+#[test]
+fn two_instances_over_every_channel() {
+    for via in [Via::Shm, Via::Uds, Via::Tcp, Via::Ring] {
+        for design in [DesignKind::Conventional, DesignKind::Serial] {
+            run_micro(design, 2, 1, via, Op::Update);
+            run_micro(design, 2, 1, via, Op::Read);
+        }
+    }
+}
+
+#[test]
+fn four_instances_of_two_workers() {
+    run_micro(DesignKind::Conventional, 4, 2, Via::Shm, Op::Update);
+}
+
+#[test]
+fn tpcb_over_two_instances_keeps_its_conditions() {
+    for design in [DesignKind::Conventional, DesignKind::Serial] {
+        let dir = private_dir();
+        let workload =
+            Tpcb::new(TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) }).unwrap();
+        let configs = (0..2)
+            .map(|i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), 1, Via::Shm))
+            .collect();
+        let deployment = Deployment::start(workload, configs);
+        deployment.load();
+        let measured = deployment.run(4, 300);
+        assert!(measured.distributed > 50, "{measured:?}");
+        let committed = Some(measured.committed_total());
+        let verdict = txn::Workload::judge(&deployment.workload, deployment.audits(), committed);
+        assert!(verdict.holds(), "{verdict:?}");
+        deployment.stop();
+    }
+}

@@ -1,0 +1,4 @@
+//! Whole deployments inside one process: every design, channel and number of instances, loaded, driven and checked.
+
+mod deployments;
+mod support;

@@ -1,0 +1,108 @@
+//! A deployment of instances in this process.
+
+use base::InstanceId;
+use channel::Address;
+use exec::DesignKind;
+use instance::{Instance, InstanceConfig};
+use probe::Measured;
+use std::path::Path;
+use txn::{Placement, Workload};
+use wal::Durability;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    Shm,
+    Uds,
+    Tcp,
+    Ring,
+}
+
+pub fn config<W: Workload>(
+    workload: &W,
+    dir: &Path,
+    design: DesignKind,
+    durability: Durability,
+    (id, of): (u16, u16),
+    workers: usize,
+    via: Via,
+) -> InstanceConfig {
+    let socket = dir.join(format!("{id}.sock"));
+    let listen = match via {
+        Via::Shm => Address::Shm(socket),
+        Via::Uds => Address::Uds(socket),
+        Via::Tcp => Address::Tcp(([127, 0, 0, 1], 0).into()),
+        Via::Ring => Address::Ring(format!("{}-{id}", dir.display())),
+    };
+    InstanceConfig {
+        id: InstanceId(id),
+        deployment: 7,
+        placement: Placement::even(workload.sites(), of),
+        design,
+        durability,
+        dir: dir.join(id.to_string()),
+        pool_pages: 4096,
+        cpus: vec![None; workers],
+        node: None,
+        listen: Some(listen),
+        lock_timeout_ms: 200,
+        spin_us: 20,
+    }
+}
+
+pub struct Deployment<W: Workload> {
+    pub workload: W,
+    pub instances: Vec<Instance<W>>,
+    pub addresses: Vec<(InstanceId, Address)>,
+}
+
+impl<W: Workload> Deployment<W> {
+    pub fn start(workload: W, configs: Vec<InstanceConfig>) -> Self {
+        let instances: Vec<_> = configs
+            .into_iter()
+            .map(|c| {
+                std::fs::create_dir_all(&c.dir).unwrap();
+                Instance::start(workload.clone(), c).unwrap()
+            })
+            .collect();
+        let addresses: Vec<_> = instances
+            .iter()
+            .enumerate()
+            .map(|(i, instance)| (InstanceId(i as u16), instance.address().unwrap()))
+            .collect();
+        instances.iter().for_each(|i| i.connect(&addresses));
+        Deployment { workload, instances, addresses }
+    }
+
+    pub fn load(&self) {
+        self.instances.iter().for_each(|i| i.load(&|_, _| {}).unwrap());
+    }
+
+    /// Drives all instances for a while and returns what they did.
+    pub fn run(&self, clients: usize, ms: u64) -> Measured {
+        self.measure();
+        self.instances.iter().enumerate().for_each(|(i, instance)| instance.drive(clients, 42 + i as u64));
+        std::thread::sleep(std::time::Duration::from_millis(ms));
+        self.instances.iter().for_each(|i| i.halt());
+        self.measure()
+    }
+
+    pub fn measure(&self) -> Measured {
+        let mut all = Measured::default();
+        self.instances.iter().for_each(|i| all.merge(&i.measure()));
+        all
+    }
+
+    pub fn audits(&self) -> Vec<W::Audit> {
+        self.instances.iter().map(|i| postcard::from_bytes(&i.audit().unwrap()).unwrap()).collect()
+    }
+
+    pub fn stop(self) {
+        self.instances.into_iter().for_each(|i| i.stop().unwrap());
+    }
+}
+
+/// A directory that only this user may enter, as channels demand.
+pub fn private_dir() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir().unwrap()
+}

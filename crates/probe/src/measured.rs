@@ -1,0 +1,69 @@
+//! One window of one worker, one instance or one deployment: the same value, merged upwards.
+
+use crate::Latency;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the log did since the instance started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LogCounts {
+    pub bytes: u64,
+    pub records: u64,
+    pub flushes: u64,
+    pub fsyncs: u64,
+}
+
+/// Counts and latencies of a window.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// Length of the window in ns; of merged windows the longest.
+    pub window_ns: u64,
+    /// Committed transactions by kind of request.
+    pub committed: BTreeMap<String, u64>,
+    /// Transactions that ended without effect, by reason ([`Abort::name`](../txn/enum.Abort.html)); each try counts.
+    pub aborted: BTreeMap<String, u64>,
+    /// Committed transactions that touched more than one instance.
+    pub distributed: u64,
+    /// Messages sent to other instances and to clients.
+    pub messages: u64,
+    pub message_bytes: u64,
+    /// Transactions prepared here whose outcome is not known now.
+    pub in_doubt: u64,
+    /// Reply latency of committed transactions, from the request's start to its durable end.
+    pub latency: Latency,
+    pub log: LogCounts,
+    /// CPU time of the whole process in the window, ns.
+    pub cpu_ns: u64,
+    /// Resident memory of the process at the end of the window.
+    pub rss_bytes: u64,
+    /// Pages of the data file in use.
+    pub pages: u64,
+}
+
+impl Measured {
+    pub fn merge(&mut self, other: &Measured) {
+        self.window_ns = self.window_ns.max(other.window_ns);
+        for (kind, n) in &other.committed {
+            *self.committed.entry(kind.clone()).or_default() += n;
+        }
+        for (reason, n) in &other.aborted {
+            *self.aborted.entry(reason.clone()).or_default() += n;
+        }
+        self.distributed += other.distributed;
+        self.messages += other.messages;
+        self.message_bytes += other.message_bytes;
+        self.in_doubt += other.in_doubt;
+        self.latency.merge(&other.latency);
+        self.log.bytes += other.log.bytes;
+        self.log.records += other.log.records;
+        self.log.flushes += other.log.flushes;
+        self.log.fsyncs += other.log.fsyncs;
+        self.cpu_ns += other.cpu_ns;
+        self.rss_bytes += other.rss_bytes;
+        self.pages += other.pages;
+    }
+
+    pub fn committed_total(&self) -> u64 {
+        self.committed.values().sum()
+    }
+}

@@ -1,0 +1,171 @@
+//! Putting threads on CPUs and memory on nodes: the only place of the house that does either.
+//!
+//! Affinity is a promise that can be checked, so failing to pin is an error. Memory binding is a wish: containers
+//! commonly forbid the calls, and the engine runs correctly without them, so its result is a word ([`Binding`]) for
+//! the log and the result row.
+
+use std::fs;
+use std::io;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::cpu::{CpuId, NodeId, cpu_list};
+use crate::error::PinError;
+
+/// The CPUs that the calling thread may run on, ascending. (Linux' fixed-size mask: CPUs 0 to 1023.)
+pub fn allowed_cpus() -> Vec<CpuId> {
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| CpuId(cpu as u32)).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Pins the calling thread to one CPU. Errors when the CPU does not exist, is outside the process' cpuset, or the
+/// system refuses; the affinity is then unchanged.
+pub fn pin_thread(cpu: CpuId) -> Result<(), PinError> {
+    set_affinity(None, "this thread".to_owned(), &[cpu])
+}
+
+/// Lets the calling thread run on any of `cpus` (to undo a pin, or to confine a helper thread to an island).
+pub fn pin_thread_to(cpus: &[CpuId]) -> Result<(), PinError> {
+    set_affinity(None, "this thread".to_owned(), cpus)
+}
+
+/// Confines every thread that process `pid` has now to `cpus`; threads it starts later inherit from theirs. Meant
+/// for a child just started. Errors as [`pin_thread`], and when the process is gone.
+pub fn pin_process(pid: u32, cpus: &[CpuId]) -> Result<(), PinError> {
+    let who = || format!("process {pid}");
+    let refuse = |reason: String| refused(who(), cpus, reason);
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| refuse(e.to_string()))?;
+    for task in tasks.flatten() {
+        let tid = task.file_name().to_str().and_then(|name| name.parse::<i32>().ok()).and_then(Pid::from_raw);
+        let Some(tid) = tid else { continue };
+        match set_affinity(Some(tid), who(), cpus) {
+            Err(_) if !task.path().exists() => {}
+            outcome => outcome?,
+        }
+    }
+    Ok(())
+}
+
+fn set_affinity(tid: Option<Pid>, who: String, cpus: &[CpuId]) -> Result<(), PinError> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        if cpu.0 as usize >= CpuSet::MAX_CPU {
+            return Err(refused(who, cpus, format!("CPU numbers end at {}", CpuSet::MAX_CPU - 1)));
+        }
+        set.set(cpu.0 as usize);
+    }
+    sched_setaffinity(tid, &set).map_err(|e| {
+        let reason = match e {
+            rustix::io::Errno::INVAL => "no such CPU in its cpuset".to_owned(),
+            other => io::Error::from(other).to_string(),
+        };
+        refused(who, cpus, reason)
+    })
+}
+
+fn refused(who: String, cpus: &[CpuId], reason: String) -> PinError {
+    PinError { who, cpus: cpu_list(cpus), reason, allowed: cpu_list(&allowed_cpus()) }
+}
+
+/// The outcome of asking for memory on a node.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binding {
+    /// New pages come from this node while it has room.
+    Bound(NodeId),
+    /// The machine has one node or names none: there is nothing to choose.
+    OneNode,
+    /// The system refuses; the reason is a clause for a message. Memory then comes from where the thread that
+    /// first touches a page runs, which for pinned workers is the same node.
+    Refused(String),
+}
+
+/// Asks that pages which the calling thread (and threads it starts) touches first come from `node`. `None` means
+/// that the machine names no node.
+///
+/// The node is preferred, not demanded: when it is full, remote memory is slower, but a demanded node would have
+/// the kernel kill the process.
+pub fn bind_thread_memory(node: Option<NodeId>) -> Binding {
+    let Some(node) = node else { return Binding::OneNode };
+    let Some(mask) = NodeMask::of(node) else { return Binding::Refused(too_large(node)) };
+    // SAFETY: set_mempolicy reads `bits()` bits from the mask and keeps no pointer; the mask is live and that long.
+    let code =
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.ptr(), mask.bits()) };
+    answer(code, node)
+}
+
+/// Asks that the pages of `area` come from `node`, moving those already there. The area's inner pages are meant:
+/// bytes on a page that reaches outside `area` follow that page. `None` means that the machine names no node.
+pub fn bind_area(area: &mut [u8], node: Option<NodeId>) -> Binding {
+    let Some(node) = node else { return Binding::OneNode };
+    let Some(mask) = NodeMask::of(node) else { return Binding::Refused(too_large(node)) };
+    let page = rustix::param::page_size();
+    let start = (area.as_mut_ptr() as usize).next_multiple_of(page);
+    let end = (area.as_mut_ptr() as usize + area.len()) / page * page;
+    if start >= end {
+        return Binding::Refused("the area holds no whole page".to_owned());
+    }
+    // SAFETY: the range lies inside `area`, which is borrowed mutably; mbind changes where its pages live and not
+    // what they hold, reads `bits()` bits from the live mask, and keeps no pointer.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            start,
+            end - start,
+            libc::MPOL_PREFERRED,
+            mask.ptr(),
+            mask.bits(),
+            MPOL_MF_MOVE,
+        )
+    };
+    answer(code, node)
+}
+
+/// From linux/mempolicy.h (the `libc` crate has the modes but not the flags): also move pages that exist.
+const MPOL_MF_MOVE: libc::c_uint = 1 << 1;
+
+/// A node mask as the kernel reads it. The kernel takes one bit less than it is told, hence `bits() = len + 1`.
+struct NodeMask([libc::c_ulong; MASK_WORDS]);
+
+/// 1024 nodes: the kernel's largest MAX_NUMNODES.
+const MASK_WORDS: usize = 1024 / libc::c_ulong::BITS as usize;
+
+impl NodeMask {
+    fn of(node: NodeId) -> Option<NodeMask> {
+        let mut words = [0; MASK_WORDS];
+        let bits = libc::c_ulong::BITS;
+        *words.get_mut((node.0 / bits) as usize)? |= 1 << (node.0 % bits);
+        Some(NodeMask(words))
+    }
+
+    fn ptr(&self) -> *const libc::c_ulong {
+        self.0.as_ptr()
+    }
+
+    fn bits(&self) -> libc::c_ulong {
+        (MASK_WORDS * libc::c_ulong::BITS as usize) as libc::c_ulong + 1
+    }
+}
+
+fn too_large(node: NodeId) -> String {
+    format!("node {node} is beyond what the kernel's masks hold")
+}
+
+fn answer(code: libc::c_long, node: NodeId) -> Binding {
+    if code == 0 {
+        return Binding::Bound(node);
+    }
+    let error = io::Error::last_os_error();
+    let reason = match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "memory binding is forbidden here (containers need CAP_SYS_NICE for it)".to_owned()
+        }
+        Some(libc::ENOSYS) => "this kernel has no memory policies".to_owned(),
+        Some(libc::EINVAL) => format!("node {node} is unknown or outside this process' set of nodes"),
+        _ => error.to_string(),
+    };
+    Binding::Refused(reason)
+}

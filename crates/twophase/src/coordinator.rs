@@ -1,0 +1,502 @@
+//! The coordinator: the home instance's view of a distributed transaction.
+//!
+//! ```text
+//!              LocalReady             all votes in               Logged                  all acknowledged
+//!   Running -----------------> Voting --------------> Logging ----------------> Telling -----------------> Done(Commit)
+//!      |      Prepare to those   |       LogCommit      |   Commit, Decide          |          Forget
+//!      |      not yet asked,     |                      |   Commit, Answer     (Tick, PeerBack, Inquired:
+//!      |      Release to readers |                      |                       Decide Commit again)
+//!      |                         |                      +--> Done(Commit) when nobody voted Yes
+//!      +-------------------------+--> Done(Abort)
+//!        LocalFailed, Vote No, PeerLost of one that matters, Timeout:  Abort, Decide Abort once, Answer
+//! ```
+//!
+//! Each peer has its own standing:
+//!
+//! ```text
+//!   Working --asked--> Asked --+--> Yes ----> Acknowledged
+//!                              +--> Reader                       (Asked, Yes, Reader know the lock point)
+//! ```
+//!
+//! 1. `LogCommit` only when the procedure has ended well and every peer has voted Yes or ReadOnly.
+//! 2. `Answer(Commit)` and `Decide(Commit)` only after the commit record, with the list of Yes-voters, is durable.
+//! 3. The list holds Yes-voters only; readers take no part in the second phase: not listed, not told, not waited for.
+//! 4. `Forget` only after every Yes-voter has acknowledged.
+//! 5. Nothing is logged for an abort: no coordinator and no live commit note means abort.
+//! 6. No reader is released before the lock point; a peer that is lost before it has lost its read locks, so the
+//!    transaction aborts even if that peer had voted.
+//! 7. From `LogCommit` on nothing but `Logged` or a restart moves the machine: after a failed log write the caller
+//!    feeds nothing, and the restart finds out whether the record was there.
+
+use crate::message::{CommitNote, Decision, Instances, LockPoint, Message, Vote};
+use base::{Gtid, InstanceId};
+use smallvec::SmallVec;
+
+/// What happened, told to the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The procedure returned well: every result it waited for is in, and it issues no more steps.
+    LocalReady,
+    /// The home's own part failed, or the procedure asked for rollback; the own part is rolled back already.
+    LocalFailed,
+    Voted {
+        from: InstanceId,
+        vote: Vote,
+    },
+    /// The commit record is durable.
+    Logged,
+    Acked {
+        from: InstanceId,
+    },
+    Inquired {
+        from: InstanceId,
+    },
+    /// The link to a peer broke. Must be told before the same peer's next life is let in.
+    PeerLost {
+        from: InstanceId,
+    },
+    PeerBack {
+        from: InstanceId,
+    },
+    /// The transaction has run for too long (this is also what breaks distributed deadlocks).
+    Timeout,
+    /// Some milliseconds passed in `Telling`. The caller chooses the pace.
+    Tick,
+}
+
+/// What the caller must do, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    Send {
+        to: InstanceId,
+        message: Message,
+    },
+    /// Append the own commit record; feed [`Event::Logged`] when it is durable. With participants, the record carries
+    /// their [`CommitNote`] (even if the home itself wrote nothing); with none it is an ordinary local commit.
+    LogCommit {
+        participants: Instances,
+    },
+    /// The own part is committed: release its locks, make its effects final.
+    Commit,
+    /// Roll the own part back.
+    Abort,
+    /// Tell the client. Once per transaction; never after a restart.
+    Answer(Decision),
+    /// Drop the commit note. Need not be durable at once: forgetting late only resends.
+    Forget,
+}
+
+pub type Effects = SmallVec<[Effect; 4]>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    Running,
+    Voting,
+    Logging,
+    Telling,
+    Done(Decision),
+}
+
+/// What a step request to a peer carries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Request {
+    /// Steps; more may follow.
+    Steps,
+    /// The last steps for this peer, with the prepare request riding on them.
+    LastSteps(LockPoint),
+}
+
+/// The peer has been asked to prepare: it takes no more steps of this transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{peer:?} was already sent the last steps of transaction {gtid}: issue all steps for an instance before its `last` ones"
+)]
+pub struct TooLate {
+    pub gtid: Gtid,
+    pub peer: InstanceId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Standing {
+    Working,
+    Asked(LockPoint),
+    Yes(LockPoint),
+    Reader(LockPoint),
+    Acknowledged,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Peer {
+    id: InstanceId,
+    standing: Standing,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Coordinator {
+    gtid: Gtid,
+    phase: Phase,
+    /// One entry per remote instance the transaction touched, in the order of first contact.
+    peers: SmallVec<[Peer; 8]>,
+}
+
+impl Coordinator {
+    /// Register it where inquiries look before the first step leaves: an unknown transaction counts as aborted.
+    pub fn new(gtid: Gtid) -> Coordinator {
+        Coordinator { gtid, phase: Phase::Running, peers: SmallVec::new() }
+    }
+
+    /// From a commit note that was live at restart. Feed [`Event::Tick`] to tell the participants again.
+    pub fn recover(note: &CommitNote) -> Coordinator {
+        let told = |&id| Peer { id, standing: Standing::Yes(LockPoint::Reached) };
+        Coordinator {
+            gtid: note.gtid,
+            phase: Phase::Telling,
+            peers: note.participants.iter().map(told).collect(),
+        }
+    }
+
+    pub fn gtid(&self) -> Gtid {
+        self.gtid
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The caller may drop the machine: [`reply_unknown`](crate::reply_unknown) speaks for it from now on.
+    pub fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done(_))
+    }
+
+    /// Has the transaction touched another instance at all?
+    pub fn is_distributed(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
+    pub fn participants(&self) -> impl Iterator<Item = InstanceId> + '_ {
+        self.peers.iter().map(|p| p.id)
+    }
+
+    /// The note of [`Effect::LogCommit`].
+    pub fn note(&self) -> CommitNote {
+        CommitNote { gtid: self.gtid, participants: self.yes_voters().collect() }
+    }
+
+    /// Call before a step request goes out to `peer`.
+    ///
+    /// # Errors
+    /// [`TooLate`] when the peer was asked to prepare before, or the transaction no longer runs.
+    pub fn request(&mut self, peer: InstanceId, request: Request) -> Result<(), TooLate> {
+        let gtid = self.gtid;
+        let standing = match request {
+            Request::Steps => Standing::Working,
+            Request::LastSteps(lock_point) => Standing::Asked(lock_point),
+        };
+        match self.peers.iter_mut().find(|p| p.id == peer) {
+            _ if self.phase != Phase::Running || peer == gtid.home => Err(TooLate { gtid, peer }),
+            None => {
+                self.peers.push(Peer { id: peer, standing });
+                Ok(())
+            }
+            Some(known) if known.standing == Standing::Working => {
+                known.standing = standing;
+                Ok(())
+            }
+            Some(_) => Err(TooLate { gtid, peer }),
+        }
+    }
+
+    /// Takes a message from a participant.
+    pub fn receive(&mut self, from: InstanceId, message: Message) -> Effects {
+        match message {
+            Message::Vote { vote, .. } => self.on(Event::Voted { from, vote }),
+            Message::Ack { .. } => self.on(Event::Acked { from }),
+            Message::Inquire { .. } => self.on(Event::Inquired { from }),
+            Message::Prepare { .. } | Message::Release { .. } | Message::Decide { .. } => Effects::new(),
+        }
+    }
+
+    /// One transition. An event that has no arrow in the drawing changes nothing: messages come late and twice.
+    pub fn on(&mut self, event: Event) -> Effects {
+        let mut out = Effects::new();
+        match event {
+            Event::LocalReady => self.local_ready(&mut out),
+            Event::LocalFailed => self.local_failed(&mut out),
+            Event::Voted { from, vote } => self.voted(from, vote, &mut out),
+            Event::Logged => self.logged(&mut out),
+            Event::Acked { from } => self.acked(from, &mut out),
+            Event::Inquired { from } => self.inquired(from, &mut out),
+            Event::PeerLost { from } => self.peer_lost(from, &mut out),
+            Event::PeerBack { from } => self.tell(&mut out, |id| id == from),
+            Event::Timeout => self.abort(&mut out),
+            Event::Tick => self.tell(&mut out, |_| true),
+        }
+        out
+    }
+
+    fn local_ready(&mut self, out: &mut Effects) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.phase = Phase::Voting;
+        let lock_point = if self.others_still_run() { LockPoint::Ahead } else { LockPoint::Reached };
+        for peer in &mut self.peers {
+            if peer.standing == Standing::Working {
+                peer.standing = Standing::Asked(lock_point);
+                out.push(send(peer.id, Message::Prepare { gtid: self.gtid, lock_point }));
+            }
+        }
+        self.count(out);
+    }
+
+    /// The caller has rolled back the own part: everyone else has to, nobody is asked again.
+    fn local_failed(&mut self, out: &mut Effects) {
+        if self.undecided() {
+            self.abort_others(out);
+        }
+    }
+
+    fn voted(&mut self, from: InstanceId, vote: Vote, out: &mut Effects) {
+        let gtid = self.gtid;
+        if self.phase == Phase::Done(Decision::Abort) {
+            if vote == Vote::Yes {
+                out.push(send(from, Message::Decide { gtid, decision: Decision::Abort }));
+            }
+            return;
+        }
+        if !self.undecided() {
+            return;
+        }
+        let Some(peer) = self.peers.iter_mut().find(|p| p.id == from) else { return };
+        match (peer.standing, vote) {
+            (Standing::Asked(lock_point), Vote::Yes) => peer.standing = Standing::Yes(lock_point),
+            (Standing::Asked(lock_point), Vote::ReadOnly) => peer.standing = Standing::Reader(lock_point),
+            (Standing::Asked(_) | Standing::Working, Vote::No) => {
+                self.peers.retain(|p| p.id != from);
+                return self.abort(out);
+            }
+            _ => return,
+        }
+        self.count(out);
+    }
+
+    /// In `Voting`: let the readers go once the lock point is reached, and log once every vote is in.
+    fn count(&mut self, out: &mut Effects) {
+        if self.phase != Phase::Voting || self.others_still_run() {
+            return;
+        }
+        for peer in &mut self.peers {
+            match peer.standing {
+                Standing::Reader(LockPoint::Ahead) => {
+                    peer.standing = Standing::Reader(LockPoint::Reached);
+                    out.push(send(peer.id, Message::Release { gtid: self.gtid }));
+                }
+                Standing::Yes(_) => peer.standing = Standing::Yes(LockPoint::Reached),
+                _ => {}
+            }
+        }
+        if self.peers.iter().all(|p| !matches!(p.standing, Standing::Asked(_))) {
+            self.phase = Phase::Logging;
+            out.push(Effect::LogCommit { participants: self.yes_voters().collect() });
+        }
+    }
+
+    fn logged(&mut self, out: &mut Effects) {
+        if self.phase != Phase::Logging {
+            return;
+        }
+        self.phase =
+            if self.yes_voters().next().is_some() { Phase::Telling } else { Phase::Done(Decision::Commit) };
+        out.push(Effect::Commit);
+        self.tell(out, |_| true);
+        out.push(Effect::Answer(Decision::Commit));
+    }
+
+    fn acked(&mut self, from: InstanceId, out: &mut Effects) {
+        if self.phase != Phase::Telling {
+            return;
+        }
+        for peer in self.peers.iter_mut().filter(|p| p.id == from && matches!(p.standing, Standing::Yes(_))) {
+            peer.standing = Standing::Acknowledged;
+        }
+        if self.yes_voters().next().is_none() {
+            self.phase = Phase::Done(Decision::Commit);
+            out.push(Effect::Forget);
+        }
+    }
+
+    /// Someone waits for news. While undecided there is none, except for a reader once the lock point is passed; after a
+    /// restart the readers are forgotten, so whoever is not listed is one.
+    fn inquired(&mut self, from: InstanceId, out: &mut Effects) {
+        let gtid = self.gtid;
+        let standing = self.peers.iter().find(|p| p.id == from).map(|p| p.standing);
+        let answer = match (self.phase, standing) {
+            (Phase::Done(Decision::Abort), _) => Message::Decide { gtid, decision: Decision::Abort },
+            (_, Some(Standing::Reader(LockPoint::Reached))) => Message::Release { gtid },
+            (Phase::Telling | Phase::Done(Decision::Commit), None) => Message::Release { gtid },
+            (Phase::Telling, Some(Standing::Yes(_))) => Message::Decide { gtid, decision: Decision::Commit },
+            _ => return,
+        };
+        out.push(send(from, answer));
+    }
+
+    fn peer_lost(&mut self, from: InstanceId, out: &mut Effects) {
+        let safe = |s| matches!(s, Standing::Yes(LockPoint::Reached) | Standing::Reader(LockPoint::Reached));
+        if self.peers.iter().any(|p| p.id == from && !safe(p.standing)) {
+            self.abort(out);
+        }
+    }
+
+    fn abort(&mut self, out: &mut Effects) {
+        if self.undecided() {
+            out.push(Effect::Abort);
+            self.abort_others(out);
+        }
+    }
+
+    fn abort_others(&mut self, out: &mut Effects) {
+        self.phase = Phase::Done(Decision::Abort);
+        let message = Message::Decide { gtid: self.gtid, decision: Decision::Abort };
+        for peer in self.peers.iter().filter(|p| p.standing != Standing::Reader(LockPoint::Reached)) {
+            out.push(send(peer.id, message));
+        }
+        out.push(Effect::Answer(Decision::Abort));
+    }
+
+    /// In `Telling`: the decision, to those who have not acknowledged it.
+    fn tell(&self, out: &mut Effects, whom: impl Fn(InstanceId) -> bool) {
+        if self.phase == Phase::Telling {
+            let message = Message::Decide { gtid: self.gtid, decision: Decision::Commit };
+            out.extend(self.yes_voters().filter(|&id| whom(id)).map(|to| send(to, message)));
+        }
+    }
+
+    fn undecided(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Voting)
+    }
+
+    /// May some peer still be acquiring locks for steps on which the prepare request rode?
+    fn others_still_run(&self) -> bool {
+        self.peers.iter().any(|p| p.standing == Standing::Asked(LockPoint::Ahead))
+    }
+
+    fn yes_voters(&self) -> impl Iterator<Item = InstanceId> + '_ {
+        self.peers.iter().filter(|p| matches!(p.standing, Standing::Yes(_))).map(|p| p.id)
+    }
+
+    /// The numbered invariants, as far as one machine can see them.
+    ///
+    /// # Panics
+    /// When one does not hold: a bug in this file.
+    pub fn check(&self) {
+        let all = |ok: fn(Standing) -> bool| self.peers.iter().all(|p| ok(p.standing));
+        for (i, peer) in self.peers.iter().enumerate() {
+            assert!(peer.id != self.gtid.home, "the home is its own participant");
+            assert!(self.peers[..i].iter().all(|p| p.id != peer.id), "{:?} is listed twice", peer.id);
+        }
+        match self.phase {
+            Phase::Running => assert!(all(|s| s != Standing::Acknowledged), "acknowledged before asked"),
+            Phase::Voting => {
+                assert!(all(|s| !matches!(s, Standing::Working | Standing::Acknowledged)), "not all asked")
+            }
+            Phase::Logging => assert!(
+                all(|s| matches!(
+                    s,
+                    Standing::Yes(LockPoint::Reached) | Standing::Reader(LockPoint::Reached)
+                )),
+                "invariants 1 and 6: logging a commit without every vote, or ahead of the lock point"
+            ),
+            Phase::Telling => assert!(self.yes_voters().next().is_some(), "telling nobody"),
+            Phase::Done(Decision::Commit) => assert!(
+                all(|s| matches!(s, Standing::Acknowledged | Standing::Reader(LockPoint::Reached))),
+                "invariant 4: forgotten before all have acknowledged"
+            ),
+            Phase::Done(Decision::Abort) => {
+                assert!(all(|s| s != Standing::Acknowledged), "acknowledged an abort")
+            }
+        }
+    }
+}
+
+fn send(to: InstanceId, message: Message) -> Effect {
+    Effect::Send { to, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+    const GTID: Gtid = Gtid { home: InstanceId(0), life: 1, number: 1 };
+
+    fn asked(peers: &[InstanceId]) -> Coordinator {
+        let mut c = Coordinator::new(GTID);
+        for &peer in peers {
+            c.request(peer, Request::LastSteps(LockPoint::Ahead)).unwrap();
+        }
+        c
+    }
+
+    #[test]
+    fn only_yes_voters_are_listed_and_told() {
+        let mut c = asked(&[A, B]);
+        assert!(c.on(Event::Voted { from: A, vote: Vote::Yes }).is_empty());
+        assert!(c.on(Event::Voted { from: B, vote: Vote::ReadOnly }).is_empty());
+        let release = send(B, Message::Release { gtid: GTID });
+        let log = Effect::LogCommit { participants: Instances::from_slice(&[A]) };
+        assert_eq!(c.on(Event::LocalReady).as_slice(), [release, log]);
+        let tell = send(A, Message::Decide { gtid: GTID, decision: Decision::Commit });
+        assert_eq!(
+            c.on(Event::Logged).as_slice(),
+            [Effect::Commit, tell.clone(), Effect::Answer(Decision::Commit)]
+        );
+        assert_eq!(c.on(Event::Tick).as_slice(), [tell]);
+        assert_eq!(c.on(Event::Acked { from: A }).as_slice(), [Effect::Forget]);
+        assert!(c.is_done() && c.on(Event::Tick).is_empty());
+    }
+
+    #[test]
+    fn readers_alone_make_it_a_local_commit() {
+        let mut c = Coordinator::new(GTID);
+        c.request(A, Request::LastSteps(LockPoint::Reached)).unwrap();
+        c.on(Event::Voted { from: A, vote: Vote::ReadOnly });
+        assert_eq!(
+            c.on(Event::LocalReady).as_slice(),
+            [Effect::LogCommit { participants: Instances::new() }]
+        );
+        assert_eq!(c.on(Event::Logged).as_slice(), [Effect::Commit, Effect::Answer(Decision::Commit)]);
+        assert!(c.is_done());
+    }
+
+    #[test]
+    fn a_transaction_that_stayed_at_home_commits_alone() {
+        let mut c = Coordinator::new(GTID);
+        assert!(!c.is_distributed());
+        assert_eq!(
+            c.on(Event::LocalReady).as_slice(),
+            [Effect::LogCommit { participants: Instances::new() }]
+        );
+    }
+
+    #[test]
+    fn a_no_aborts_everyone_else_once() {
+        let mut c = asked(&[A, B]);
+        c.on(Event::Voted { from: A, vote: Vote::Yes });
+        let tell = send(A, Message::Decide { gtid: GTID, decision: Decision::Abort });
+        assert_eq!(
+            c.on(Event::Voted { from: B, vote: Vote::No }).as_slice(),
+            [Effect::Abort, tell, Effect::Answer(Decision::Abort)]
+        );
+        assert!(c.is_done() && c.on(Event::Tick).is_empty() && c.on(Event::Timeout).is_empty());
+    }
+
+    #[test]
+    fn no_steps_after_the_last_ones() {
+        let mut c = asked(&[A]);
+        assert_eq!(c.request(A, Request::Steps), Err(TooLate { gtid: GTID, peer: A }));
+        assert_eq!(c.request(GTID.home, Request::Steps), Err(TooLate { gtid: GTID, peer: GTID.home }));
+        c.on(Event::Timeout);
+        assert_eq!(c.request(B, Request::Steps), Err(TooLate { gtid: GTID, peer: B }));
+    }
+}

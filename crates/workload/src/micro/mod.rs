@@ -1,0 +1,311 @@
+//! The islands microbenchmark: transactions that read or update N rows of one table, some of them over the whole table.
+//!
+//! ```text
+//! ids   0 ............ | ............ | ............ R     S equal sites; an instance owns a run of adjacent ones
+//! local       x x  x x                                     N rows uniform inside the home site
+//! multisite      x         x        x x                    one row in the home site, N - 1 anywhere
+//! ```
+//!
+//! The rows of a transaction are grouped by *site*, never by instance: one step for each site touched, all in one phase,
+//! so that the work is the same however the sites are dealt out. Steps go in site order and rows in key order within
+//! each, and so two transactions of one instance never wait for each other in a circle. From Porobic, Pandis,
+//! Branco, Tözün and Ailamaki, "OLTP on Hardware Islands" (VLDB 2012) and its follow-up of 2016.
+
+mod check;
+mod generator;
+mod steps;
+
+pub use check::MicroAudit;
+pub use generator::MicroGenerator;
+pub use steps::{ReadRows, UpdateRows};
+
+use crate::random::Zipf;
+use crate::spec::{SpecError, in_range};
+use base::{Key, SiteId, TableId};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::ops::Range;
+use txn::schema::{Column, Schema, TableDef, Type};
+use txn::step::{Each, Route, Step, StepId, Transaction, run_encoded};
+use txn::workload::{Clients, Verdict};
+use txn::{Abort, Access, Inserted, RowBuf, Workload};
+
+/// The only table.
+pub const MICRO: TableId = TableId(1);
+pub(crate) const ID: u16 = 0;
+pub(crate) const COUNTER: u16 = 1;
+pub(crate) const PAYLOAD: u16 = 2;
+/// With id, counter, a slot and an index entry a row takes about 255 bytes: 240,000 rows the papers' 60 MB.
+pub const PAYLOAD_BYTES: usize = 216;
+
+/// Rows of one site unless said otherwise, as in the papers.
+pub const ROWS_PER_SITE: u64 = 10_000;
+/// Rows inserted by one loading transaction.
+const ROWS_PER_PART: u64 = 1_000;
+
+/// The rows of a request or a step, ascending. Up to 16 need no allocation.
+pub type Ids = SmallVec<[u64; 16]>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    Read,
+    Update,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MicroOptions {
+    /// Logical sites, normally one per core.
+    pub sites: u32,
+    /// Rows of the table.
+    pub dataset: u64,
+    /// Rows of a transaction.
+    pub rows: u32,
+    pub op: Op,
+    /// Multisite transactions, in per cent.
+    pub multisite: f64,
+    /// Exponent of the Zipf distribution over the rows, row 0 being the most popular; 0 is uniform.
+    pub skew: f64,
+}
+
+impl MicroOptions {
+    /// What the papers run most: 10,000 rows per site, 10 rows read per transaction, all local, no skew.
+    pub fn new(sites: u32) -> MicroOptions {
+        MicroOptions {
+            sites,
+            dataset: u64::from(sites) * ROWS_PER_SITE,
+            rows: 10,
+            op: Op::Read,
+            multisite: 0.0,
+            skew: 0.0,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MicroRequest {
+    pub op: Op,
+    /// The row that fixes the home site; one of `ids`.
+    pub home: u64,
+    /// Ascending. Reads may name a row twice, updates do not.
+    pub ids: Ids,
+}
+
+#[derive(Clone, Debug)]
+pub struct Micro {
+    options: MicroOptions,
+    zipf: Zipf,
+}
+
+impl Micro {
+    /// # Errors
+    /// An option out of its range, named with what was expected.
+    pub fn new(options: MicroOptions) -> Result<Micro, SpecError> {
+        let o = &options;
+        in_range("scale", o.sites, 1..=65_536)?;
+        in_range("dataset", o.dataset, u64::from(o.sites)..=1 << 40)?;
+        in_range("multisite", o.multisite, 0.0..=100.0)?;
+        in_range("skew", o.skew, 0.0..=10.0)?;
+        let most = match o.op {
+            Op::Read => 10_000,
+            // The rows of an updating transaction are distinct, and a local one has those of the smallest site.
+            Op::Update => (o.dataset / u64::from(o.sites)).min(10_000),
+        };
+        in_range("rows", u64::from(o.rows), 1..=most)?;
+        Ok(Micro { zipf: Zipf::new(o.skew), options })
+    }
+
+    pub fn options(&self) -> &MicroOptions {
+        &self.options
+    }
+
+    /// The rows of a run of sites.
+    pub fn rows_of(&self, sites: Range<u32>) -> Range<u64> {
+        let edge = |s: u32| (u64::from(s) * self.options.dataset).div_ceil(u64::from(self.options.sites));
+        edge(sites.start)..edge(sites.end)
+    }
+
+    pub fn site_of(&self, id: u64) -> u32 {
+        (id * u64::from(self.options.sites) / self.options.dataset) as u32
+    }
+
+    /// A request that came over a wire may hold anything; one that was drawn here passes.
+    fn accepts(&self, request: &MicroRequest) -> bool {
+        let ids = &request.ids;
+        ids.is_sorted() && ids.last().is_some_and(|&id| id < self.options.dataset)
+    }
+
+    /// Issues the rows as steps made by `step`; gives the sum of their outputs.
+    async fn issue<S: Step<Output = i64>, T: Transaction>(
+        &self,
+        ids: &[u64],
+        txn: &mut T,
+        step: impl Fn(Ids) -> S,
+    ) -> Result<i64, Abort> {
+        let groups = BySite { micro: self, rest: ids };
+        if groups.is_single() {
+            return txn.last(step(Ids::from_slice(ids))).await;
+        }
+        let steps = Each::<S, 4>(groups.map(|g| step(Ids::from_slice(g))).collect());
+        Ok(txn.last(steps).await?.iter().fold(0, |sum: i64, v| sum.wrapping_add(*v)))
+    }
+}
+
+/// Ascending ids, cut where one site ends and the next begins.
+struct BySite<'a> {
+    micro: &'a Micro,
+    rest: &'a [u64],
+}
+
+impl BySite<'_> {
+    fn site_end(&self) -> u64 {
+        let site = self.micro.site_of(self.rest[0]);
+        self.micro.rows_of(site..site + 1).end
+    }
+
+    fn is_single(&self) -> bool {
+        self.rest.last().is_none_or(|&last| last < self.site_end())
+    }
+}
+
+impl<'a> Iterator for BySite<'a> {
+    type Item = &'a [u64];
+
+    fn next(&mut self) -> Option<&'a [u64]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.site_end();
+        let (group, rest) = self.rest.split_at(self.rest.partition_point(|&id| id < end));
+        self.rest = rest;
+        Some(group)
+    }
+}
+
+pub(crate) fn key(id: u64) -> Key {
+    Key::new().i64(id as i64)
+}
+
+/// The payload of a row: letters that follow from its id, so that a check can tell a row that was mixed up or torn.
+pub(crate) fn payload(id: u64) -> [u8; PAYLOAD_BYTES] {
+    let mut out = [0; PAYLOAD_BYTES];
+    let mut word = base::hash64(&id.to_le_bytes());
+    for chunk in out.chunks_exact_mut(8) {
+        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        // Sixteen letters from '@' on: the high half of a word is the better mixed one.
+        let letters = ((word ^ (word >> 32)) & 0x0f0f_0f0f_0f0f_0f0f) | 0x4040_4040_4040_4040;
+        chunk.copy_from_slice(&letters.to_le_bytes());
+    }
+    out
+}
+
+fn table(dataset: u64) -> TableDef {
+    TableDef {
+        id: MICRO,
+        name: "MICRO".into(),
+        columns: vec![
+            Column::new("ID", Type::I64),
+            Column::new("COUNTER", Type::I64),
+            Column::new("PAYLOAD", Type::Char(PAYLOAD_BYTES as u16)),
+        ],
+        key: vec![ID],
+        indexes: vec![],
+        domain: dataset,
+    }
+}
+
+impl Workload for Micro {
+    type Request = MicroRequest;
+    /// The sum of the counters of all rows, after the update if it was one.
+    type Reply = i64;
+    type Generator = MicroGenerator;
+    type Audit = MicroAudit;
+
+    fn name(&self) -> String {
+        "micro".into()
+    }
+
+    fn schema(&self) -> Schema {
+        Schema { tables: vec![table(self.options.dataset)] }
+    }
+
+    fn sites(&self) -> u32 {
+        self.options.sites
+    }
+
+    async fn run<T: Transaction>(&self, request: &MicroRequest, txn: &mut T) -> Result<i64, Abort> {
+        if !self.accepts(request) {
+            return Err(Abort::BadRequest);
+        }
+        match request.op {
+            Op::Read => self.issue(&request.ids, txn, |ids| ReadRows { ids }).await,
+            Op::Update => self.issue(&request.ids, txn, |ids| UpdateRows { ids }).await,
+        }
+    }
+
+    async fn run_step<A: Access>(
+        &self,
+        id: StepId,
+        args: &[u8],
+        access: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        match id {
+            ReadRows::ID => run_encoded::<ReadRows, A>(args, access, out).await,
+            UpdateRows::ID => run_encoded::<UpdateRows, A>(args, access, out).await,
+            _ => Err(Abort::BadRequest),
+        }
+    }
+
+    fn routes(&self, request: &MicroRequest, visit: &mut dyn FnMut(Route)) {
+        visit(Route { table: MICRO, key: request.home });
+        if self.accepts(request) {
+            for group in (BySite { micro: self, rest: &request.ids }) {
+                visit(Route { table: MICRO, key: group[0] });
+            }
+        }
+    }
+
+    fn kind(&self, request: &MicroRequest) -> &'static str {
+        match request.op {
+            Op::Read => "read",
+            Op::Update => "update",
+        }
+    }
+
+    fn clients(&self) -> Clients {
+        if self.zipf.is_uniform() { Clients::Bound } else { Clients::Routed }
+    }
+
+    fn generator(&self, seed: u64, sites: Range<u32>) -> MicroGenerator {
+        MicroGenerator::new(self.clone(), seed, sites)
+    }
+
+    fn load_parts(&self, site: SiteId) -> u32 {
+        let rows = self.rows_of(site.0..site.0 + 1);
+        (rows.end - rows.start).div_ceil(ROWS_PER_PART) as u32
+    }
+
+    async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort> {
+        let rows = self.rows_of(site.0..site.0 + 1);
+        let first = rows.start + u64::from(part) * ROWS_PER_PART;
+        let mut buf = RowBuf::new(&table(self.options.dataset));
+        for id in first..rows.end.min(first + ROWS_PER_PART) {
+            let mut row = buf.start();
+            row.set_int(ID, id as i64);
+            row.set_bytes(PAYLOAD, &payload(id));
+            if access.insert(MICRO, &key(id), buf.bytes()).await? == Inserted::Exists {
+                return Err(Abort::BadRequest);
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<MicroAudit, Abort> {
+        check::audit(self.rows_of(sites.clone()), sites, access).await
+    }
+
+    fn judge(&self, audits: Vec<MicroAudit>, committed: Option<u64>) -> Verdict {
+        check::judge(&self.options, &audits, committed)
+    }
+}

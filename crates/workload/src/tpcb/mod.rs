@@ -1,0 +1,233 @@
+//! TPC-B: a deposit at a teller's desk touches the account, the teller, the branch and a history.
+//!
+//! ```text
+//! branch b      BRANCH b     TELLER b*10 .. b*10+9     ACCOUNT b*100000 .. b*100000+99999     HISTORY of its tellers
+//!               \_______________________________ logical site b ______________________________/
+//! transaction   home:   [account], history, teller, branch          elsewhere (15 %):   account
+//! ```
+//!
+//! Every id tells its branch, and a branch is a logical site, so one step does the home part. Its lock on the branch row,
+//! which every transaction of that branch wants, is taken last and held shortest. A remote transaction issues two
+//! steps in its only phase, the remote one first: wherever both run at one instance, locks are thus taken in the
+//! order account, teller, branch by everyone, and nobody deadlocks.
+//!
+//! HISTORY rows carry the request's number: what a client was told can be looked up after a crash. The specification's
+//! time stamp is logical here, the number of the request in its stream, because this room has no clock.
+
+mod check;
+mod generator;
+mod rows;
+mod steps;
+
+pub use check::{Numbers, TpcbAudit, ledger_check};
+pub use generator::TpcbGenerator;
+pub use rows::{ACCOUNT, BRANCH, HISTORY, TELLER, history_row};
+pub use steps::{HomePart, RemotePart};
+
+use crate::spec::{SpecError, in_range};
+use base::SiteId;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use txn::schema::Schema;
+use txn::step::{Route, Step, StepId, Transaction, run_encoded};
+use txn::workload::Verdict;
+use txn::{Abort, Access, Workload};
+
+/// Which row of a remote transaction lies in another branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RemoteRow {
+    /// As the specification says.
+    Account,
+    /// As the islands papers describe it. A branch is then no longer the sum of its tellers, so condition C1 falls away.
+    Teller,
+}
+
+/// Whether rows of BRANCH and TELLER are so long that no two share a page: engines with page latches do that to keep
+/// transactions of different branches from meeting on a latch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Padding {
+    None,
+    Page,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TpcbOptions {
+    pub branches: u32,
+    /// Tellers of a branch.
+    pub tellers: u32,
+    /// Accounts of a branch.
+    pub accounts: u32,
+    /// Remote transactions, in per cent.
+    pub multisite: f64,
+    pub remote: RemoteRow,
+    pub padding: Padding,
+}
+
+impl TpcbOptions {
+    /// The specification's: 10 tellers and 100,000 accounts a branch, 15 % remote accounts.
+    pub fn new(branches: u32) -> TpcbOptions {
+        TpcbOptions {
+            branches,
+            tellers: 10,
+            accounts: 100_000,
+            multisite: 15.0,
+            remote: RemoteRow::Account,
+            padding: Padding::None,
+        }
+    }
+}
+
+/// The inputs of the only transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TpcbRequest {
+    /// Unique over all streams of a run whose seeds differ in their low 24 bits: those bits, then a 40-bit count.
+    pub request: u64,
+    /// The home; its branch row and history are the ones that change.
+    pub branch: u32,
+    pub teller: u64,
+    pub account: u64,
+    pub delta: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TpcbReply {
+    /// After the transaction.
+    pub account_balance: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Tpcb {
+    options: TpcbOptions,
+}
+
+impl Tpcb {
+    /// # Errors
+    /// An option out of its range, named with what was expected.
+    pub fn new(options: TpcbOptions) -> Result<Tpcb, SpecError> {
+        in_range("scale", options.branches, 1..=65_536)?;
+        in_range("tellers", options.tellers, 1..=1_000)?;
+        in_range("accounts", options.accounts, 1..=10_000_000)?;
+        in_range("multisite", options.multisite, 0.0..=100.0)?;
+        Ok(Tpcb { options })
+    }
+
+    pub fn options(&self) -> &TpcbOptions {
+        &self.options
+    }
+
+    /// Which row of the request lies in another branch, if one does.
+    fn remote_row(&self, request: &TpcbRequest) -> Option<RemoteRow> {
+        let home = u64::from(request.branch);
+        if request.account / u64::from(self.options.accounts) != home {
+            Some(RemoteRow::Account)
+        } else if request.teller / u64::from(self.options.tellers) != home {
+            Some(RemoteRow::Teller)
+        } else {
+            None
+        }
+    }
+
+    /// A request that came over a wire may hold anything; one that was drawn here passes.
+    fn accepts(&self, request: &TpcbRequest) -> bool {
+        let branches = u64::from(self.options.branches);
+        u64::from(request.branch) < branches
+            && request.teller / u64::from(self.options.tellers) < branches
+            && request.account / u64::from(self.options.accounts) < branches
+            && (request.teller / u64::from(self.options.tellers) == u64::from(request.branch)
+                || request.account / u64::from(self.options.accounts) == u64::from(request.branch))
+    }
+}
+
+impl Workload for Tpcb {
+    type Request = TpcbRequest;
+    type Reply = TpcbReply;
+    type Generator = TpcbGenerator;
+    type Audit = TpcbAudit;
+
+    fn name(&self) -> String {
+        "tpcb".into()
+    }
+
+    fn schema(&self) -> Schema {
+        rows::schema(&self.options)
+    }
+
+    fn sites(&self) -> u32 {
+        self.options.branches
+    }
+
+    async fn run<T: Transaction>(&self, request: &TpcbRequest, txn: &mut T) -> Result<TpcbReply, Abort> {
+        if !self.accepts(request) {
+            return Err(Abort::BadRequest);
+        }
+        let remote = self.remote_row(request);
+        let home = HomePart { request: *request, remote };
+        let account_balance = match remote {
+            None => txn.last(home).await?,
+            Some(RemoteRow::Account) => {
+                txn.last((RemotePart::account(request.account, request.delta), home)).await?.0
+            }
+            Some(RemoteRow::Teller) => {
+                txn.last((RemotePart::teller(request.teller, request.delta), home)).await?.1
+            }
+        };
+        Ok(TpcbReply { account_balance })
+    }
+
+    async fn run_step<A: Access>(
+        &self,
+        id: StepId,
+        args: &[u8],
+        access: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        match id {
+            HomePart::ID => run_encoded::<HomePart, A>(args, access, out).await,
+            RemotePart::ID => run_encoded::<RemotePart, A>(args, access, out).await,
+            _ => Err(Abort::BadRequest),
+        }
+    }
+
+    fn routes(&self, request: &TpcbRequest, visit: &mut dyn FnMut(Route)) {
+        visit(Route { table: BRANCH, key: u64::from(request.branch) });
+        match self.remote_row(request) {
+            None => {}
+            Some(RemoteRow::Account) => visit(Route { table: ACCOUNT, key: request.account }),
+            Some(RemoteRow::Teller) => visit(Route { table: TELLER, key: request.teller }),
+        }
+    }
+
+    fn kind(&self, _: &TpcbRequest) -> &'static str {
+        "deposit"
+    }
+
+    fn generator(&self, seed: u64, sites: Range<u32>) -> TpcbGenerator {
+        TpcbGenerator::new(self.clone(), seed, sites)
+    }
+
+    fn load_parts(&self, _: SiteId) -> u32 {
+        rows::parts(&self.options)
+    }
+
+    async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort> {
+        rows::load(&self.options, u64::from(site.0), part, access).await
+    }
+
+    async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<TpcbAudit, Abort> {
+        check::audit(&self.options, sites, access).await
+    }
+
+    fn judge(&self, audits: Vec<TpcbAudit>, committed: Option<u64>) -> Verdict {
+        check::judge(&self.options, &audits, committed)
+    }
+
+    fn ledger_id(&self, request: &TpcbRequest) -> Option<u64> {
+        Some(request.request)
+    }
+
+    fn judge_ledger(&self, audits: &[TpcbAudit], acknowledged: &[u64], unknown: &[u64]) -> Verdict {
+        ledger_check(audits, acknowledged, unknown)
+    }
+}

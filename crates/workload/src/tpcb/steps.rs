@@ -1,0 +1,89 @@
+//! The two steps of a deposit: what happens in the home branch, and the row that may lie in another.
+
+use super::rows::{ACCOUNT, BALANCE, BRANCH, HISTORY, TELLER, history_row, key};
+use super::{RemoteRow, TpcbRequest};
+use base::TableId;
+use serde::{Deserialize, Serialize};
+use txn::step::{Route, Step, StepId};
+use txn::{Abort, Access};
+
+/// Account and teller (those that are not remote), history, branch. Gives the account's new balance, 0 if it is remote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HomePart {
+    pub request: TpcbRequest,
+    /// The row that a [`RemotePart`] takes care of.
+    pub remote: Option<RemoteRow>,
+}
+
+/// One account or teller. Gives its new balance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RemotePart {
+    pub row: RemoteRow,
+    pub id: u64,
+    pub delta: i64,
+}
+
+impl RemotePart {
+    pub(super) fn account(id: u64, delta: i64) -> RemotePart {
+        RemotePart { row: RemoteRow::Account, id, delta }
+    }
+
+    pub(super) fn teller(id: u64, delta: i64) -> RemotePart {
+        RemotePart { row: RemoteRow::Teller, id, delta }
+    }
+
+    fn table(&self) -> TableId {
+        match self.row {
+            RemoteRow::Account => ACCOUNT,
+            RemoteRow::Teller => TELLER,
+        }
+    }
+}
+
+/// Adds to a balance; gives the new one.
+async fn add<A: Access>(access: &mut A, table: TableId, id: u64, delta: i64) -> Result<i64, Abort> {
+    let balance = access
+        .update(table, &key(id), |row| {
+            let balance = row.int(BALANCE).wrapping_add(delta);
+            row.set_int(BALANCE, balance);
+            balance
+        })
+        .await?;
+    balance.ok_or(Abort::BadRequest)
+}
+
+impl Step for HomePart {
+    const ID: StepId = 1;
+    type Output = i64;
+
+    fn route(&self) -> Route {
+        Route { table: BRANCH, key: u64::from(self.request.branch) }
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
+        let r = &self.request;
+        let mut account_balance = 0;
+        if self.remote != Some(RemoteRow::Account) {
+            account_balance = add(access, ACCOUNT, r.account, r.delta).await?;
+        }
+        access.append(HISTORY, &history_row(r)).await?;
+        if self.remote != Some(RemoteRow::Teller) {
+            add(access, TELLER, r.teller, r.delta).await?;
+        }
+        add(access, BRANCH, u64::from(r.branch), r.delta).await?;
+        Ok(account_balance)
+    }
+}
+
+impl Step for RemotePart {
+    const ID: StepId = 2;
+    type Output = i64;
+
+    fn route(&self) -> Route {
+        Route { table: self.table(), key: self.id }
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
+        add(access, self.table(), self.id, self.delta).await
+    }
+}

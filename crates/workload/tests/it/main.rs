@@ -1,0 +1,9 @@
+//! The workloads against the naive model and against the statistics that their definitions promise.
+
+#[path = "../../examples/abstraction.rs"]
+#[allow(dead_code)]
+mod abstraction;
+mod cost;
+mod generators;
+mod runs;
+mod specs;
