@@ -119,7 +119,10 @@ fn rollback_leaves_no_trace() {
 fn an_unexpected_neighbour_is_reported_and_nothing_stays() {
     let store = fresh();
     let mut txn = begin(&store);
-    assert_eq!([10, 20].map(|id| insert(&store, &mut txn, id, 0, "x")), [InsertOutcome::Done, InsertOutcome::Done]);
+    assert_eq!(
+        [10, 20].map(|id| insert(&store, &mut txn, id, 0, "x")),
+        [InsertOutcome::Done, InsertOutcome::Done]
+    );
     let table = store.table(ACCOUNTS).unwrap();
     let bytes = row(15, 0, "y");
     let put =

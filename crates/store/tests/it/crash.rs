@@ -313,14 +313,18 @@ fn live(files: &Arc<dyn Files>, durability: Durability, truth: &mut Truth, rando
     }
     let idle = process.running.is_empty();
     drop(process);
-    truth.safe = if life.is_dead() || !idle || random.below(4) > 0 {
+    let clean = idle && !life.is_dead() && random.below(4) == 0;
+    let end = store.log().end();
+    if !clean {
         life.kill();
-        store.log().durable()
-    } else {
-        let end = store.log().end();
-        store.close().expect("a living store closes");
-        end
-    };
+    }
+    truth.safe = store.log().durable();
+    if clean {
+        match store.close() {
+            Ok(()) => truth.safe = end,
+            Err(fault) => assert!(life.is_dead(), "{fault}"),
+        }
+    }
     true
 }
 
