@@ -112,10 +112,8 @@ fn after_a_failed_sync_nothing_commits() {
     let put = |id| {
         let mut txn = begin(&store);
         retry(&store, || store.insert::<L>(&mut txn, table, &key(id), &row(id, 0, "x"), Expect::Any));
-        store.commit(&mut txn, None).map_err(|fault| {
-            store.rollback::<L>(&mut txn).unwrap();
-            fault
-        })
+        let end = store.commit(&mut txn, None);
+        end.inspect_err(|_| store.rollback::<L>(&mut txn).unwrap())
     };
     store.log().wait_durable(put(1).unwrap()).unwrap();
     life.kill();
