@@ -3,7 +3,7 @@
 //! ```text
 //! 0        pages' own header                                                        HEADER
 //! +0       level u8 | run u8 | count u16 | heap u16 | dead u16 | first child u32
-//! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none) | skip u16 | 0 u16
+//! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none) | skip u16 | hole u16
 //! SLOTS    slot 0 | slot 1 | ... | slot count-1 |      free      | content, growing down      PAGE_SIZE
 //! ```
 //!
@@ -20,7 +20,9 @@
 //! fence of the child `value(i)`. Fences never move except in a structure modification.
 //!
 //! `run` counts how many inserts in a row went behind the last key: the sign of keys that arrive in order.
-//! `dead` counts bytes of content that no slot refers to any more; compaction gets them back.
+//! `dead` counts bytes of content that no slot refers to any more; compaction gets them back. Until then, those of
+//! at least four bytes form a list that starts at `hole` (0: none), each holding where the next one is and its own
+//! length, so that a full node in which entries come and go is not compacted at every insert.
 
 use crate::bytes::{Bytes, Garbled, u16_at, u32_at};
 use base::PageId;
@@ -36,6 +38,7 @@ pub(super) const FIRST: usize = HEADER + 8;
 pub(super) const LOW: usize = HEADER + 12;
 pub(super) const HIGH: usize = HEADER + 16;
 pub(super) const SKIP: usize = HEADER + 20;
+pub(super) const HOLE: usize = HEADER + 22;
 pub(super) const SLOTS: usize = HEADER + 24;
 pub(super) const SLOT: usize = 8;
 /// The length that means "no fence".
