@@ -139,7 +139,19 @@ fn run<L: LatchPolicy>() {
     println!("{:<44} {:>8.1} entries a chunk", "", met as f64 / 1000.0 / ROUNDS as f64);
 }
 
+/// What the same look-up costs in the standard library's map, as a measure of how quiet the machine is.
+fn yardstick() {
+    let map: std::collections::BTreeMap<u64, u64> = (0..ROWS).map(|i| (i, i)).collect();
+    measure("std: BTreeMap<u64, u64> get", CALLS, |i| {
+        black_box(map.get(&key(i)));
+    });
+    measure("std: BTreeMap<u64, u64> get, 1000 hot keys", CALLS, |i| {
+        black_box(map.get(&key(i % 1000)));
+    });
+}
+
 fn main() {
+    yardstick();
     run::<Owned>();
     run::<Coupled>();
 }

@@ -5,10 +5,10 @@
 //! fit physically, or meets a malformed page, is [`Garbled`] and leaves the entries as they were.
 
 use super::node::{
-    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, HOLE, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, RUN, SKIP, SLOT,
-    SLOTS, Slot, entry_size, head_of,
+    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, HOLE, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, PREFIX, RUN, SKIP,
+    SLOT, SLOTS, Slot, entry_size, head_of,
 };
-use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at};
+use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at, word};
 use base::PageId;
 use pages::{PAGE_HEADER, PAGE_SIZE};
 
@@ -195,6 +195,8 @@ impl<'a> NodeMut<'a> {
         let slot = SLOTS + SLOT * pos;
         self.0.copy_within(slot..SLOTS + SLOT * count, slot + SLOT);
         let head = head_of(key, self.node().skip());
+        // An entry without a byte lies nowhere: the end of an empty page is no offset that a slot can hold.
+        let at = if key.len() + value.len() == 0 { 0 } else { at };
         self.put_slot(pos, Slot::new(head, at, key.len(), value.len()));
         put_u16(self.0, COUNT, count + 1);
     }
@@ -209,7 +211,7 @@ impl<'a> NodeMut<'a> {
     fn make_common(&mut self, key: &[u8]) -> Result<(), Garbled> {
         let node = self.node();
         if node.count() == 0 {
-            put_u16(self.0, SKIP, key.len());
+            self.put_skip(key, key.len());
             return Ok(());
         }
         let skip = node.skip();
@@ -221,8 +223,18 @@ impl<'a> NodeMut<'a> {
         self.set_skip(skip)
     }
 
-    fn set_skip(&mut self, skip: usize) -> Result<(), Garbled> {
+    /// Notes that all keys share the first `skip` bytes of `key`.
+    fn put_skip(&mut self, key: &[u8], skip: usize) {
         put_u16(self.0, SKIP, skip);
+        let prefix = word(&key[..skip.min(8).min(key.len())]);
+        self.0[PREFIX..PREFIX + 8].copy_from_slice(&prefix.to_le_bytes());
+    }
+
+    fn set_skip(&mut self, skip: usize) -> Result<(), Garbled> {
+        if self.node().count() > 0 {
+            let key = self.node().key(0)?.to_vec();
+            self.put_skip(&key, skip);
+        }
         for i in 0..self.node().count() {
             let slot = self.node().slot(i)?;
             let head = head_of(self.node().key(i)?, skip);
@@ -244,7 +256,7 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn remove(&mut self, pos: usize) -> Result<(), Garbled> {
         let node = self.node();
         let (count, slot, dead) = (node.count(), node.slot(pos)?, node.dead());
-        if slot.offset() < SLOTS || slot.offset() + slot.content() > PAGE_SIZE {
+        if slot.content() > 0 && (slot.offset() < SLOTS || slot.offset() + slot.content() > PAGE_SIZE) {
             return Err(Garbled);
         }
         let at = SLOTS + SLOT * pos;
