@@ -28,9 +28,7 @@ pub use journal::Journal;
 pub use record::{Kind, PageUse, each_page};
 pub use redo::redo;
 pub use tree::{
-    BTree, Chunk, ChunkEnd, Direction, Expect, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace, TreeReport,
+    BTree, Chunk, ChunkEnd, Direction, Expect, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
+    TreeReport,
 };
 pub use undo::undo;
-
-#[cfg(test)]
-mod testing;

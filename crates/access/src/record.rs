@@ -61,8 +61,15 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record<'a> {
     /// A change to one page.
-    One { page: PageId, owner: TableId, change: Change<'a> },
-    System { owner: TableId, actions: Actions<'a> },
+    One {
+        page: PageId,
+        owner: TableId,
+        change: Change<'a>,
+    },
+    System {
+        owner: TableId,
+        actions: Actions<'a>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -234,10 +241,7 @@ impl<'a> Action<'a> {
 
     /// Whether the page's former content is irrelevant.
     pub(crate) fn formats(self) -> bool {
-        matches!(
-            self,
-            Action::Node(_) | Action::HeapRoot | Action::HeapDirectory | Action::HeapPage { .. }
-        )
+        matches!(self, Action::Node(_) | Action::HeapRoot | Action::HeapDirectory | Action::HeapPage { .. })
     }
 }
 

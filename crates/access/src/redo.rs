@@ -3,12 +3,12 @@
 //! Structure modifications are performed *from their log record*, so a replay cannot differ. Changes to one page use
 //! the same functions with the position already found.
 
+use crate::Journal;
 use crate::bytes::Garbled;
 use crate::heap::{DirectoryMut, RootMut, RowsMut};
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_NODE, KIND_ROWS, bad_record, is, malformed, name};
 use crate::record::{Action, Change, Kind, Record, SystemBody};
 use crate::tree::NodeMut;
-use crate::Journal;
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{Page, PageMut, Pool, Stop};
@@ -23,7 +23,8 @@ use wal::RecordHeader;
 /// # Errors
 /// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
 pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
-    let record = Record::decode(header.kind, body).map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
+    let record =
+        Record::decode(header.kind, body).map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
     match record {
         Record::One { page, owner, change } => on(pool, page, lsn, |bytes| apply(bytes, owner, change)),
         Record::System { owner, actions } => {
@@ -175,7 +176,8 @@ pub(crate) fn perform<L: LatchPolicy>(
         if action == Action::Freed {
             continue;
         }
-        let page = pages.iter_mut().find(|p| p.page_id() == id).expect("the caller holds every page it changes");
+        let page =
+            pages.iter_mut().find(|p| p.page_id() == id).expect("the caller holds every page it changes");
         act(page, owner, action).map_err(|Garbled| malformed(id))?;
         page.logged(lsn);
     }

@@ -31,6 +31,8 @@ mod ring;
 
 mod parker;
 
+pub mod ipc;
+
 pub use address::Address;
 pub use error::{ChannelError, Closed, SendError};
 pub use link::{Counts, Link};

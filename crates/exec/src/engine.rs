@@ -13,11 +13,13 @@
 use crate::design::Design;
 use crate::executor::Executor;
 use crate::local::{Locking, Part, Protection};
-use base::{Key, Lsn, TableId, hash64};
+use base::{Lsn, hash64};
+use latch::LatchPolicy;
 use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
 use pages::Stop;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use store::{NoteId, Store, StoreFault, Txn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use store::{NoteId, Store, StoreFault, Touched, Txn};
 use txn::Abort;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,7 @@ pub struct Engine<D: Design> {
     options: EngineOptions,
     /// Parts under [`Protection::Locks`] now (counted under `serial` only, by its one worker).
     locking: AtomicUsize,
+    checkpointing: AtomicBool,
 }
 
 /// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
@@ -48,7 +51,13 @@ pub enum LockPoint {
 
 impl<D: Design> Engine<D> {
     pub fn new(store: Store, options: EngineOptions) -> Engine<D> {
-        Engine { store, locks: LockTable::new(options.lock_buckets), options, locking: AtomicUsize::new(0) }
+        Engine {
+            store,
+            locks: LockTable::new(options.lock_buckets),
+            options,
+            locking: AtomicUsize::new(0),
+            checkpointing: AtomicBool::new(false),
+        }
     }
 
     pub fn store(&self) -> &Store {
@@ -57,7 +66,14 @@ impl<D: Design> Engine<D> {
 
     /// To be called by each worker before its first part: where pages have no latches, the one that owns them.
     pub fn own(&self) {
-        self.store.own::<D::Latch>();
+        if !D::Latch::LATCHED {
+            self.store.pool().owner().claim();
+        }
+    }
+
+    /// The worker that owns the pages is about to end.
+    pub fn disown(&self) {
+        self.store.pool().owner().disown();
     }
 
     pub fn into_store(self) -> Store {
@@ -104,19 +120,33 @@ impl<D: Design> Engine<D> {
 
     /// Commits a part that was not prepared, or that was and whose decision is commit. The reply may be given once the
     /// returned LSN is durable.
-    pub fn commit(&self, part: &mut Part) -> Lsn {
+    ///
+    /// # Errors
+    /// [`Abort::Fault`] when the store accepts nothing more; the part is over, and restart undoes it.
+    pub fn commit(&self, part: &mut Part) -> Result<Lsn, Abort> {
         let logged = self.store.commit(&mut part.txn, None);
-        self.end(part);
-        self.store.committed::<D::Latch>(&mut part.txn);
-        if logged == Lsn(0) { self.horizon() } else { logged }
+        self.after_commit(part, logged)
     }
 
-    /// As [`Engine::commit`] with a note; also names the note, which is returned at every restart until it is forgotten.
-    pub fn commit_with_note(&self, part: &mut Part, note: &[u8]) -> (Lsn, NoteId) {
-        let (lsn, id) = self.store.commit_with_note(&mut part.txn, note);
+    /// As [`Engine::commit`], with a note that is returned at every restart until it is forgotten.
+    pub fn commit_with_note(&self, part: &mut Part, note: &[u8]) -> Result<(Lsn, NoteId), Abort> {
+        let logged = self.store.commit(&mut part.txn, Some(note));
+        self.after_commit(part, logged).map(|lsn| (lsn, NoteId(lsn)))
+    }
+
+    fn after_commit(&self, part: &mut Part, logged: Result<Lsn, StoreFault>) -> Result<Lsn, Abort> {
+        let logged = match logged {
+            Ok(lsn) => lsn,
+            Err(_) => {
+                // On a store that has met a fault this only ends the transaction.
+                let _ = self.store.rollback::<D::Latch>(&mut part.txn);
+                self.end(part);
+                return Err(Abort::Fault);
+            }
+        };
         self.end(part);
         self.store.committed::<D::Latch>(&mut part.txn);
-        (lsn, id)
+        Ok(if logged == Lsn(0) { self.horizon() } else { logged })
     }
 
     /// What a part that logged nothing has to wait for.
@@ -126,12 +156,12 @@ impl<D: Design> Engine<D> {
 
     /// Prepares a part that wrote something: it can go either way from now on. Its read locks go only if the whole
     /// transaction holds all its locks already. The vote may be given once the returned LSN is durable.
-    pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Lsn {
-        let lsn = self.store.prepare(&mut part.txn, note);
+    pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
+        let lsn = self.store.prepare(&mut part.txn, note).map_err(|_| Abort::Fault)?;
         if lock_point == LockPoint::Reached {
             self.locks.release_shared(&mut part.locker);
         }
-        lsn
+        Ok(lsn)
     }
 
     /// Undoes everything the part did here.
@@ -184,20 +214,52 @@ impl<D: Design> Engine<D> {
         false
     }
 
+    /// Called by the workers now and then. Where pages have one owner, it writes the checkpoint itself (and stalls);
+    /// otherwise the first worker leaves that to a thread of its own.
+    pub fn checkpoint_if_due(self: &Arc<Self>, worker: usize) {
+        if worker != 0 || !self.store.checkpoint_due() || self.checkpointing.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let engine = Arc::clone(self);
+        let write = move || {
+            if let Err(fault) = engine.store.checkpoint() {
+                engine.store.poison(fault);
+            }
+            engine.checkpointing.store(false, Ordering::Release);
+        };
+        if D::Latch::LATCHED {
+            // Without a thread the next tick tries again.
+            if std::thread::Builder::new().name("checkpoint".into()).spawn(write).is_err() {
+                self.checkpointing.store(false, Ordering::Release);
+            }
+        } else {
+            write();
+        }
+    }
+
     /// Takes a transaction that restart found prepared: locks again what it changed.
-    pub fn adopt(&self, txn: Txn, changed: &[(TableId, Key)]) -> Part {
+    pub fn adopt(&self, txn: Txn, touched: &[Touched]) -> Part {
         let mut part = Part { txn, locker: self.locks.locker(), protection: Protection::Locks };
         self.count_locking(1);
-        for (table, key) in changed {
-            let intent = self.locks.acquire(&mut part.locker, LockName::table(*table), Mode::IX);
-            let name = LockName::key(*table, hash64(key));
-            let granted = self.locks.acquire(&mut part.locker, name, Mode::WRITE_KEY);
-            assert!(
-                matches!((intent, granted), (Acquired::Granted(_), Acquired::Granted(_))),
-                "prepared transactions held exclusive locks, so they cannot conflict at restart"
-            );
+        for Touched { table, index, key, gap } in touched {
+            self.regain(&mut part, LockName::table(*table), Mode::IX);
+            if !key.is_empty() {
+                self.regain(&mut part, LockName::key(*index, hash64(key)), Mode::ROW_AND_GAP_X);
+            }
+            if let Some(next) = gap {
+                let name =
+                    next.as_deref().map_or(LockName::end(*index), |k| LockName::key(*index, hash64(k)));
+                self.regain(&mut part, name, Mode::GAP_X);
+            }
         }
         part
+    }
+
+    /// # Panics
+    /// When somebody else holds the lock: prepared transactions held theirs together before the crash.
+    fn regain(&self, part: &mut Part, name: LockName, mode: Mode) {
+        let granted = self.locks.acquire(&mut part.locker, name, mode);
+        assert!(matches!(granted, Acquired::Granted), "two transactions in doubt claim {name:?}");
     }
 
     /// Takes a lock for `part`, waiting for it if need be.
@@ -213,7 +275,7 @@ impl<D: Design> Engine<D> {
             return Ok(());
         }
         match self.locks.acquire(&mut part.locker, name, mode) {
-            Acquired::Granted(_) => Ok(()),
+            Acquired::Granted => Ok(()),
             Acquired::Deadlock => Err(Abort::Deadlock),
             Acquired::Waiting => self.wait(executor, part).await,
         }

@@ -22,11 +22,11 @@ use crate::design::Design;
 use crate::engine::Engine;
 use crate::executor::Executor;
 use crate::local::{Part, Protection};
-use access::{ChunkEnd, Expect};
+use access::Expect;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
 use std::ops::Bound;
-use store::{DeleteOutcome, InsertOutcome, Table};
+use store::{ChunkEnd, DeleteOutcome, InsertOutcome, Table};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
@@ -77,19 +77,21 @@ impl<'a, D: Design> Here<'a, D> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         self.lock(LockName::table(table.def.id), Mode::S).await?;
         let mut cursor = Cursor::start(range, direction);
-        while let Some(chunk) = self.collect(index, &cursor, usize::MAX)? {
+        loop {
+            let chunk = self.collect(index, &cursor, usize::MAX)?;
             for (key, row) in chunk.rows() {
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
             }
             if !cursor.advance(chunk.end) {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
+    /// Visits a range under locks on its keys: look, lock what was seen, look again; what the second look sees is
+    /// protected if it sees the same keys.
     async fn scan_keys(
         &mut self,
         index: TableId,
@@ -102,19 +104,14 @@ impl<'a, D: Design> Here<'a, D> {
         let mut cursor = Cursor::start(range, direction);
         let mut limit = 4;
         loop {
-            let Some(chunk) = self.collect(index, &cursor, limit)? else { return Ok(()) };
-            if self.locks() {
-                if direction == Direction::Backward {
-                    self.lock_above(index, &cursor).await?;
-                }
-                for (key, _) in chunk.rows() {
-                    self.lock(LockName::key(index, hash64(key)), Mode::SCAN).await?;
-                }
-                if let (Direction::Forward, ChunkEnd::Done(next)) = (direction, &chunk.end) {
-                    self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
-                }
-                if !retry!(self.engine, self.engine.store.still::<D::Latch>(index, chunk.stamp)) {
-                    continue;
+            let mut chunk = self.collect(index, &cursor, limit)?;
+            while self.locks() {
+                self.lock_chunk(index, &cursor, &chunk).await?;
+                let again = self.collect(index, &cursor, limit)?;
+                let same = again.same_keys(&chunk);
+                chunk = again;
+                if same {
+                    break;
                 }
             }
             for (key, row) in chunk.rows() {
@@ -129,17 +126,30 @@ impl<'a, D: Design> Here<'a, D> {
         }
     }
 
+    async fn lock_chunk(&mut self, index: TableId, cursor: &Cursor, chunk: &Chunk) -> Result<(), Abort> {
+        if cursor.direction == Direction::Backward {
+            self.lock_above(index, cursor).await?;
+        }
+        for (key, _) in chunk.rows() {
+            self.lock(LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
+        }
+        if let (Direction::Forward, ChunkEnd::Done(next)) = (cursor.direction, &chunk.end) {
+            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
+        }
+        Ok(())
+    }
+
     /// A backward scan also covers the gap above the first key it meets: that gap belongs to the key at or beyond the
     /// upper bound.
     async fn lock_above(&mut self, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
         let from = match &cursor.from {
-            Bound::Unbounded => return self.lock(LockName::end(index), Mode::READ_GAP).await,
+            Bound::Unbounded => return self.lock(LockName::end(index), Mode::GAP_S).await,
             Bound::Excluded(key) => Bound::Included(key.as_slice()),
             Bound::Included(key) => Bound::Excluded(key.as_slice()),
         };
         loop {
             let next = retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from));
-            self.lock(gap_name(index, next.as_deref()), Mode::READ_GAP).await?;
+            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
             if next == retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from)) {
                 return Ok(());
             }
@@ -147,7 +157,7 @@ impl<'a, D: Design> Here<'a, D> {
     }
 
     /// Copies at most `limit` rows of one leaf (or heap page) from the cursor on.
-    fn collect(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Option<Chunk>, Abort> {
+    fn collect(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
         let mut chunk = Chunk::default();
         let found = retry!(self.engine, {
             chunk.clear();
@@ -160,9 +170,8 @@ impl<'a, D: Design> Here<'a, D> {
                 |key, row| chunk.push(key, row),
             )
         });
-        chunk.stamp = found.stamp;
         chunk.end = found.end;
-        Ok(Some(chunk))
+        Ok(chunk)
     }
 }
 
@@ -177,7 +186,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IS).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::READ_ROW).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::ROW_S).await?;
         }
         let mut f = Some(f);
         let read = retry!(
@@ -199,7 +208,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_ROW).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::ROW_X).await?;
         }
         let mut f = Some(f);
         let updated = retry!(
@@ -226,19 +235,18 @@ impl<D: Design> Access for Here<'_, D> {
             };
         }
         self.lock(LockName::table(table), Mode::IX).await?;
-        self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+        self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
         let mut next =
             retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
             let gap = gap_name(table, next.as_deref());
-            let before = self.part.locker.holds(gap);
-            self.lock(gap, Mode::INSERT).await?;
+            self.lock(gap, Mode::GAP_INSERT).await?;
             let expect = Expect::Next(next.as_deref());
             let done = retry!(
                 self.engine,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
             );
-            self.engine.locks.restore(&mut self.part.locker, gap, before);
+            self.engine.locks.release_instant(&mut self.part.locker, gap);
             match done {
                 InsertOutcome::Done => return Ok(Inserted::Done),
                 InsertOutcome::Exists => return Ok(Inserted::Exists),
@@ -251,15 +259,15 @@ impl<D: Design> Access for Here<'_, D> {
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
         let t = self.table(table)?;
         self.lock(LockName::table(table), Mode::IX).await?;
-        retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
-        Ok(())
+        let fits = retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
+        if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
         let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::WRITE_KEY).await?;
+            self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
         }
         let mut next = None;
         if self.locks() {
@@ -268,7 +276,7 @@ impl<D: Design> Access for Here<'_, D> {
         loop {
             let mut expect = Expect::Any;
             if self.locks() {
-                self.lock(gap_name(table, next.as_deref()), Mode::WRITE_GAP).await?;
+                self.lock(gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }
             let done =
@@ -343,7 +351,6 @@ struct Chunk {
     bytes: Vec<u8>,
     /// Ends of key and row of each.
     ends: Vec<(u32, u32)>,
-    stamp: access::Stamp,
     end: ChunkEnd,
 }
 
@@ -358,6 +365,10 @@ impl Chunk {
         let key_end = self.bytes.len() as u32;
         self.bytes.extend_from_slice(row);
         self.ends.push((key_end, self.bytes.len() as u32));
+    }
+
+    fn same_keys(&self, other: &Chunk) -> bool {
+        self.end == other.end && self.rows().map(|(key, _)| key).eq(other.rows().map(|(key, _)| key))
     }
 
     fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {

@@ -43,7 +43,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
         let gtid = run.gtid;
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(part);
+                let lsn = engine.commit(part)?;
                 engine.durable(lsn).await?;
                 return Ok((reply, Reach::Home));
             }
@@ -95,7 +95,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(part);
+        let lsn = engine.commit(part)?;
         engine.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -103,7 +103,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
     }
     let note = local.homes.borrow()[&gtid].machine.note();
     let note = postcard::to_stdvec(&note).expect("a note is a plain value");
-    let (lsn, id) = engine.commit_with_note(part, &note);
+    let (lsn, id) = engine.commit_with_note(part, &note)?;
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }

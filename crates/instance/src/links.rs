@@ -106,6 +106,7 @@ impl Links {
     /// `take` must not send on a link.
     pub fn poll(
         &self,
+        ask: Ask,
         budget: usize,
         mut take: impl FnMut(LinkId, Peer, &[u8]),
         broken: &mut Vec<Broken>,

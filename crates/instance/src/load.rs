@@ -63,7 +63,7 @@ pub(crate) async fn load<W: Workload, D: Design>(
                 if undone.is_err() { "(not undone)" } else { "" }
             ));
         }
-        let lsn = engine.commit(&mut part);
+        let lsn = engine.commit(&mut part).map_err(|a| a.name().to_string())?;
         if piece.is_some() {
             plan.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,8 +82,9 @@ pub(crate) async fn audit<W: Workload, D: Design>(local: &Rc<Local<W, D>>) -> Re
     engine.begin(&mut part, local.worker, Protection::Alone);
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.here(&mut part)).await;
-    engine.commit(&mut part);
+    let ended = engine.commit(&mut part);
     local.give_part(part);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;
+    ended.map_err(|a| a.name().to_string())?;
     postcard::to_stdvec(&audit).map_err(|e| e.to_string())
 }

@@ -82,8 +82,10 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Commit => {
                     let Some((mut part, link)) = taken(self) else { continue };
-                    let lsn = engine.commit(&mut part);
+                    let committed = engine.commit(&mut part);
                     self.give_part(part);
+                    // Without the record there is no acknowledgement: the next life of this instance asks again.
+                    let Ok(lsn) = committed else { continue };
                     self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
                 }
                 Effect::Abort => {
@@ -96,7 +98,8 @@ impl<W: Workload, D: Design> Local<W, D> {
                 }
                 Effect::Release => {
                     if let Some((mut part, _)) = taken(self) {
-                        engine.commit(&mut part);
+                        // Nothing was written: the end of a reader cannot fail in a way that matters.
+                        let _ = engine.commit(&mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
@@ -257,7 +260,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                     },
                 );
                 self.put_back(gtid, part);
-                engine.durable(lsn).await?;
+                engine.durable(lsn?).await?;
                 let mut sessions = self.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
                 session.machine.on(Event::Prepared);
@@ -273,6 +276,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 let lsn = engine.commit(&mut part);
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
+                let lsn = lsn?;
                 engine.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }

@@ -80,7 +80,7 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         let listener = config.listen.as_ref().map(Listener::bind).transpose()?.map(Arc::new);
         let shared = Arc::new(Shared {
-            engine: Engine::new(store, options),
+            engine: Arc::new(Engine::new(store, options)),
             life: recovery.life,
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
             lost: Mutex::new(None),
@@ -192,7 +192,7 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
         measured.rss_bytes = usage.rss_bytes;
-        measured.pages = store.pages_used();
+        measured.pages = u64::from(store.pages_used());
         *window = Window { log, cpu_ns: usage.cpu_ns };
         measured
     }
@@ -224,7 +224,16 @@ impl<W: Workload, D: Design> Running<W, D> {
         let Ok(shared) = Arc::try_unwrap(shared) else {
             return Err(InstanceFault::Worker("a thread still holds the engine".into()));
         };
-        shared.engine.into_store().close()?;
+        // A checkpoint that is being written holds the engine a little longer.
+        let mut engine = shared.engine;
+        let engine = loop {
+            match Arc::try_unwrap(engine) {
+                Ok(engine) => break engine,
+                Err(busy) => engine = busy,
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        engine.into_store().close()?;
         Ok(())
     }
 
@@ -268,10 +277,7 @@ fn open(config: &InstanceConfig) -> Result<(Store, store::Recovered, Binding), I
 }
 
 fn store_options(config: &InstanceConfig) -> StoreOptions {
-    let mut options = StoreOptions::default();
-    options.log.durability = config.durability;
-    options.pool.frames = config.pool_pages;
-    options
+    StoreOptions::new(config.durability, config.pool_pages)
 }
 
 /// Divides what restart found among the workers, by the number of the transaction.
@@ -290,7 +296,7 @@ fn share_out(
     }
     for doubt in in_doubt {
         let note: PrepareNote = postcard::from_bytes(&doubt.note).map_err(|_| damaged("prepare"))?;
-        shares[worker(note.gtid)].in_doubt.push((note.gtid, doubt.txn, doubt.changed));
+        shares[worker(note.gtid)].in_doubt.push((note.gtid, doubt.txn, doubt.touched));
     }
     Ok(shares)
 }

@@ -16,7 +16,7 @@ use txn::Workload;
 
 pub(crate) struct Shared<W, D: Design> {
     pub config: InstanceConfig,
-    pub engine: Engine<D>,
+    pub engine: Arc<Engine<D>>,
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
     pub inboxes: Vec<Inbox<W>>,

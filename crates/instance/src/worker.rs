@@ -9,7 +9,7 @@ use crate::load;
 use crate::local::{Home, Local};
 use crate::participant::{Job, Session};
 use crate::shared::{Order, Shared};
-use base::{Gtid, InstanceId, Key, TableId};
+use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::{Design, Executor};
 use probe::Measured;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::Duration;
-use store::{NoteId, Txn};
+use store::{NoteId, Touched, Txn};
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Message, Participant};
 use txn::{Clients, Workload};
@@ -39,7 +39,7 @@ const ASK_NS: u64 = 4_000;
 /// What restart left for this worker.
 #[derive(Default)]
 pub(crate) struct Inheritance {
-    pub in_doubt: Vec<(Gtid, Txn, Vec<(TableId, Key)>)>,
+    pub in_doubt: Vec<(Gtid, Txn, Vec<Touched>)>,
     pub decided: Vec<(NoteId, CommitNote)>,
 }
 
@@ -102,8 +102,8 @@ impl<W: Workload, D: Design> Worker<W, D> {
 
     /// Takes up again what was prepared or decided before the restart. No message is answered before this is done.
     fn inherit(&self, inheritance: Inheritance) {
-        for (gtid, txn, changed) in inheritance.in_doubt {
-            let part = self.local.shared.engine.adopt(txn, &changed);
+        for (gtid, txn, touched) in inheritance.in_doubt {
+            let part = self.local.shared.engine.adopt(txn, &touched);
             let session = Session {
                 machine: Participant::recover(gtid),
                 part: Some(part),
@@ -149,6 +149,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
         }
         self.local.executor.clear();
         self.local.links.clear();
+        self.local.shared.engine.disown();
     }
 
     /// Polls tasks until none is ready, something has come in, or it is time to look around.
@@ -262,6 +263,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
     /// Reminds what waits for news.
     fn tick(&mut self, now: u64) {
         self.next_tick_ns = now + TICK_NS;
+        self.local.shared.engine.checkpoint_if_due(self.local.worker);
         self.local.ask_homes(QUIET_NS);
         self.local.feed_homes(|home| match home.machine.phase() {
             Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),

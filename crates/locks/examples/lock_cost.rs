@@ -19,7 +19,7 @@ fn run<M: RawMutex>(table: &LockTable<M>, locker: &mut Locker, rows: u64, salt: 
         for _ in 0..rows {
             at = (at + 7919) % ROWS;
             let name = LockName::key(TableId(1), hash64(&at.to_be_bytes()));
-            black_box(table.acquire(locker, name, Mode::WRITE_ROW));
+            black_box(table.acquire(locker, name, Mode::ROW_X));
         }
         table.release_all(locker);
     }

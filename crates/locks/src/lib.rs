@@ -22,4 +22,4 @@ mod table;
 
 pub use locker::{LockCounts, Locker};
 pub use mode::{Gap, LockName, Mode, Row};
-pub use table::{Acquired, LockAbort, LockStats, LockTable};
+pub use table::{Acquired, Cancelled, LockAbort, LockStats, LockTable};

@@ -119,19 +119,19 @@ impl Mode {
     }
 
     /// Read of a row that is there.
-    pub const READ_ROW: Mode = Mode::key(Row::S, Gap::None);
+    pub const ROW_S: Mode = Mode::key(Row::S, Gap::None);
     /// Read of a key that is missing: held on the next key.
-    pub const READ_GAP: Mode = Mode::key(Row::None, Gap::S);
+    pub const GAP_S: Mode = Mode::key(Row::None, Gap::S);
     /// A key met by a scan.
-    pub const SCAN: Mode = Mode::key(Row::S, Gap::S);
+    pub const ROW_AND_GAP_S: Mode = Mode::key(Row::S, Gap::S);
     /// Write of a row that is there.
-    pub const WRITE_ROW: Mode = Mode::key(Row::X, Gap::None);
+    pub const ROW_X: Mode = Mode::key(Row::X, Gap::None);
     /// Held on the next key while a key is put before it.
-    pub const INSERT: Mode = Mode::key(Row::None, Gap::Insert);
+    pub const GAP_INSERT: Mode = Mode::key(Row::None, Gap::Insert);
     /// Held on the key after a deleted one.
-    pub const WRITE_GAP: Mode = Mode::key(Row::None, Gap::X);
+    pub const GAP_X: Mode = Mode::key(Row::None, Gap::X);
     /// A key inserted or deleted.
-    pub const WRITE_KEY: Mode = Mode::key(Row::X, Gap::X);
+    pub const ROW_AND_GAP_X: Mode = Mode::key(Row::X, Gap::X);
 
     /// Whether two transactions may hold these modes on one name at once.
     #[inline]
@@ -157,6 +157,14 @@ impl Mode {
             16 | 18 | 20 => true,
             17 | 19 | 21 => false,
             key => key / 4 < Row::X as u8 && key % 4 < Gap::Insert as u8,
+        }
+    }
+
+    /// This key mode without an `Insert` on the gap. An `S` together with an `Insert` has become an `X` and stays.
+    pub(crate) const fn without_insert(self) -> Mode {
+        match self.0 {
+            key @ 0..16 if key % 4 == Gap::Insert as u8 => Mode(key - Gap::Insert as u8),
+            _ => self,
         }
     }
 

@@ -19,9 +19,8 @@ use std::task::{Context, Poll, Waker};
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquired {
-    /// Held now; the mode is what was held on the name before ([`Mode::NONE`]: nothing), the one to
-    /// [`LockTable::restore`] if the lock was wanted for a moment only.
-    Granted(Mode),
+    /// Held now.
+    Granted,
     /// In the queue: [`LockTable::poll`] until it is granted, or [`LockTable::cancel`].
     Waiting,
     /// Waiting would close a cycle. The request is withdrawn; what was held before is still held.
@@ -35,6 +34,15 @@ pub enum LockAbort {
     Deadlock,
     #[error("the lock was not granted in time")]
     Timeout,
+}
+
+/// How a wait that was to be given up ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cancelled {
+    /// The lock had just been granted: it is held.
+    Granted,
+    /// The request is gone; what was held before is still held. Also when nothing was awaited.
+    Gone,
 }
 
 /// Rare events since the table was made.
@@ -148,7 +156,7 @@ impl<M: RawMutex> LockTable<M> {
         let before = locker.held[at].mode;
         if before.covers(mode) {
             locker.counts.repeated += 1;
-            return Acquired::Granted(before);
+            return Acquired::Granted;
         }
         self.raise(locker, at, before.with(mode))
     }
@@ -159,7 +167,7 @@ impl<M: RawMutex> LockTable<M> {
             if mode.is_intention() && self.enter_fast(locker, name, mode) {
                 locker.push(name, mode, true);
                 locker.counts.fast += 1;
-                return Acquired::Granted(Mode::NONE);
+                return Acquired::Granted;
             }
             self.announce(name, Mode::NONE, mode);
         }
@@ -171,7 +179,7 @@ impl<M: RawMutex> LockTable<M> {
         match entry {
             Entry::Granted => {
                 locker.push(name, mode, false);
-                Acquired::Granted(Mode::NONE)
+                Acquired::Granted
             }
             Entry::Waiting => self.wait(locker, Pending { name, before: Mode::NONE, wanted: mode }),
         }
@@ -186,7 +194,7 @@ impl<M: RawMutex> LockTable<M> {
         if name.is_table() {
             if fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
                 locker.set(at, wanted);
-                return Acquired::Granted(before);
+                return Acquired::Granted;
             }
             self.migrate(locker.id, name);
             locker.held[at].fast = false;
@@ -200,7 +208,7 @@ impl<M: RawMutex> LockTable<M> {
         match entry {
             Entry::Granted => {
                 locker.set(at, wanted);
-                Acquired::Granted(before)
+                Acquired::Granted
             }
             Entry::Waiting => self.wait(locker, Pending { name, before, wanted }),
         }
@@ -227,7 +235,7 @@ impl<M: RawMutex> LockTable<M> {
                 self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
                 Acquired::Deadlock
             }
-            false => Acquired::Granted(pending.before),
+            false => Acquired::Granted,
         }
     }
 
@@ -287,13 +295,17 @@ impl<M: RawMutex> LockTable<M> {
         polled
     }
 
-    /// Gives up the wait, if there is one; what was held before stays held. If the lock was granted in the
-    /// meantime it is kept, and the next [`poll`](Self::poll) says so.
-    pub fn cancel(&self, locker: &mut Locker) {
-        if locker.pending.is_some() && self.withdraw(locker) {
-            locker.cancelled = true;
-            self.counters.cancelled.fetch_add(1, Ordering::Relaxed);
+    /// Gives up the wait, if there is one; the next [`poll`](Self::poll) tells the same.
+    pub fn cancel(&self, locker: &mut Locker) -> Cancelled {
+        if locker.pending.is_none() {
+            return Cancelled::Gone;
         }
+        if !self.withdraw(locker) {
+            return Cancelled::Granted;
+        }
+        locker.cancelled = true;
+        self.counters.cancelled.fetch_add(1, Ordering::Relaxed);
+        Cancelled::Gone
     }
 
     /// Ends a wait without the lock (true), or with it because it has just been granted (false).
@@ -333,11 +345,20 @@ impl<M: RawMutex> LockTable<M> {
         self.restore(locker, name, Mode::NONE);
     }
 
-    /// Lowers the lock on `name` to `mode`, what [`Acquired::Granted`] said was held before: for locks that are
-    /// wanted only while something is done, such as [`Mode::INSERT`] on the next key.
+    /// Gives back a [`Mode::GAP_INSERT`], wanted only while the key is put into the gap, and keeps whatever else
+    /// is held on the name. To be called after the insertion: a scan that came between would miss the new key.
+    pub fn release_instant(&self, locker: &mut Locker, name: LockName) {
+        let held = locker.holds(name);
+        self.restore(locker, name, held.without_insert());
+    }
+
+    /// Lowers the lock on `name` to `mode`, usually what [`Locker::holds`] said before it was acquired.
     pub fn restore(&self, locker: &mut Locker, name: LockName, mode: Mode) {
         let Some(at) = locker.find(name) else { return };
         let held = locker.held[at];
+        if held.mode == mode {
+            return;
+        }
         debug_assert!(held.mode.covers(mode), "{:?} cannot be lowered to {mode:?}", held.mode);
         locker.set(at, mode);
         self.lower(locker.id, held, mode);

@@ -9,7 +9,6 @@ use crate::fault::PageFault;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
 use crate::slots::Slot;
-use crate::write::Latched;
 use base::PageId;
 use latch::{Backoff, Change};
 use std::sync::atomic::Ordering;
@@ -59,7 +58,7 @@ impl Pool {
         }
         dirty.sort_unstable_by_key(|&(_, id)| id);
         let ids: Vec<PageId> = dirty.iter().map(|&(_, id)| id).collect();
-        self.write_batch(&ids, Latched::Skip)?;
+        self.write_batch(&ids)?;
         Ok(dirty.into_iter().filter(|&(index, id)| self.evict(index, id)).count())
     }
 

@@ -31,12 +31,13 @@ use world::Files;
 pub struct PoolOptions {
     /// Pages in memory at the same time.
     pub frames: usize,
-    /// Pages there can ever be; addresses for all of them are reserved, memory is not.
+    /// Pages there can ever be; addresses for all of them are reserved, memory is not. When there are frames for
+    /// all of them nothing is ever evicted, and the memory is asked for in huge pages.
     pub max_pages: u32,
 }
 
 impl PoolOptions {
-    /// A pool that keeps `frames` pages, of a database of at most 128 GiB (less when addresses are short).
+    /// A pool that keeps `frames` pages, of a database of at most 128 GiB.
     pub fn new(frames: usize) -> PoolOptions {
         PoolOptions { frames, max_pages: 1 << 24 }
     }
@@ -70,7 +71,7 @@ pub struct Pool {
     /// Memory of the pages' words, which `latch` reads.
     words: Region,
     max_pages: u32,
-    owner: Owner,
+    pub(crate) owner: Owner,
     pub(crate) slots: Slots,
     pub(crate) writer: Writer,
     pub(crate) log: Arc<Log>,
@@ -104,9 +105,13 @@ impl Pool {
         let (writer, repaired) = open_files(&*files, path, log.durability())?;
         let pages = options.max_pages as usize;
         let frames = options.frames.min(pages);
+        let region = reserve(pages * PAGE_SIZE)?;
+        if frames == pages {
+            region.prefer_huge_pages();
+        }
         let counts = Counts { repaired: AtomicU64::new(repaired as u64), ..Counts::default() };
         Ok(Pool {
-            region: reserve(pages * PAGE_SIZE)?,
+            region,
             words: reserve(pages * size_of::<PageLatch>())?,
             max_pages: options.max_pages,
             owner: Owner::new(),
@@ -181,6 +186,7 @@ impl Pool {
     /// [`Stop::NoSpace`] when every frame is in use, or as [`Pool::exclusive`].
     pub fn fresh<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
+        self.owner.check();
         let mut backoff = Backoff::new();
         loop {
             if self.latch(id).look().resident() {
@@ -215,13 +221,15 @@ impl Pool {
         Ok(None)
     }
 
-    /// Reads page `id` into memory, unless it is there. A page never written is zeros, with lsn 0. Blocks.
+    /// Reads page `id` into memory, unless it is there. A page never written is zeros, with lsn 0. Blocks. When the
+    /// pages have an owner, it alone may call this: making room touches other pages' words.
     ///
     /// # Errors
     /// [`PageFault::Corrupt`] when its checksum does not match and the doublewrite area has no copy of it;
     /// [`PageFault::NoFrame`]; I/O.
     pub fn load(&self, id: PageId) -> Result<(), PageFault> {
         self.check(id)?;
+        self.owner.check();
         let mut backoff = Backoff::new();
         while !self.latch(id).look().resident() {
             match self.begin_load(id)? {
@@ -353,6 +361,7 @@ fn open_files(files: &dyn Files, path: &Path, durability: Durability) -> Result<
     }
     let data = DataFile::open(files, path, Lifetime::Durable)?;
     let doublewrite = Doublewrite::open(files, &path.with_file_name("doublewrite"))?;
+    files.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
     let repaired = doublewrite.repair(&data)?;
     Ok((Writer::new(data, Some(doublewrite)), repaired))
 }

@@ -202,6 +202,28 @@ fn increment(pool: &Pool, id: PageId) {
     });
 }
 
+/// Who holds a page exclusively may have to evict, and thus to write, while a checkpoint waits for that page.
+#[test]
+fn a_checkpoint_and_an_eviction_do_not_wait_for_each_other() {
+    let files = memory();
+    let pool = open(&files, Durability::Sync);
+    fill(&pool);
+    let id = PageId(PAGES);
+    scope(|s| {
+        let mut held = pool.exclusive::<Coupled>(id).unwrap();
+        let checkpoint = s.spawn(|| pool.write_back().unwrap());
+        // Long enough for the checkpoint to write the rest and wait for this page.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        (1..PAGES).for_each(|n| put::<Coupled>(&pool, PageId(n), 77));
+        assert!(!checkpoint.is_finished(), "the change being made belongs to the checkpoint");
+        held.bytes_mut()[PAGE_HEADER..].fill(78);
+        held.logged(pool.log().end());
+        drop(held);
+        checkpoint.join().unwrap();
+    });
+    assert_eq!(get::<Coupled>(&open(&files, Durability::Sync), id), 78);
+}
+
 #[test]
 fn versions_tell_changes_and_nothing_else() {
     let files = memory();

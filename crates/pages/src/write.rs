@@ -43,13 +43,11 @@ pub(crate) struct State {
     unfinished: bool,
 }
 
-/// What to do about a page that is latched exclusively.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Latched {
-    /// Leave it.
-    Skip,
-    /// Wait: the change being made may be older than the checkpoint.
-    Wait,
+/// What became of a batch.
+pub(crate) struct Written {
+    pub pages: usize,
+    /// Pages that were being changed, so that they could not be copied.
+    pub missed: Vec<PageId>,
 }
 
 impl Writer {
@@ -120,26 +118,17 @@ impl State {
     }
 }
 
-fn take_shared(latch: &PageLatch, latched: Latched) -> bool {
-    let mut backoff = Backoff::new();
-    loop {
-        if latch.try_shared_unmarked() {
-            return true;
-        }
-        if latched == Latched::Skip || !latch.look().resident() {
-            return false;
-        }
-        backoff.wait();
-    }
-}
-
 impl Pool {
     /// Writes every page that was dirty when this was called, waiting for those being changed, and waits for the
-    /// device; gives the number of pages written. Transactions may run meanwhile. The caller holds no latch.
+    /// device; gives the number of pages written. Transactions may run meanwhile. The caller holds no latch, and
+    /// owns the pages if anyone does. In memory mode there is nothing to write for.
     ///
     /// # Errors
     /// I/O, or the log's fault. Pages that were not written are still dirty.
     pub fn write_back(&self) -> Result<usize, PageFault> {
+        if self.writer.doublewrite.is_none() {
+            return Ok(0);
+        }
         let failures = self.writer.failures.load(Ordering::Acquire);
         let mut dirty: Vec<PageId> = (0..self.slots.len()).filter_map(|n| self.slots.page(n)).collect();
         dirty.retain(|&id| {
@@ -147,9 +136,19 @@ impl Pool {
             seen.resident() && (seen.dirty() || seen.exclusive())
         });
         dirty.sort_unstable();
-        let mut written = 0;
-        for batch in dirty.chunks(BATCH) {
-            written += self.write_batch(batch, Latched::Wait)?;
+        let (mut written, mut backoff) = (0, Backoff::new());
+        while !dirty.is_empty() {
+            let mut missed = Vec::new();
+            for batch in dirty.chunks(BATCH) {
+                let done = self.write_batch(batch)?;
+                written += done.pages;
+                missed.extend(done.missed);
+            }
+            // Waited for here, not in the batch: who changes the page may itself be waiting to write a batch.
+            if !missed.is_empty() {
+                backoff.wait();
+            }
+            dirty = missed;
         }
         // Pages that an eviction was writing meanwhile count too: it is over once the state is ours.
         let mut state = self.writer.lock();
@@ -160,24 +159,28 @@ impl Pool {
         Ok(written)
     }
 
-    /// Writes those of `ids` that are dirty; gives their number.
-    pub(crate) fn write_batch(&self, ids: &[PageId], latched: Latched) -> Result<usize, PageFault> {
+    /// Writes those of `ids` that are dirty and not being changed. Never waits for a latch, because others wait for
+    /// the writer while they hold one.
+    pub(crate) fn write_batch(&self, ids: &[PageId]) -> Result<Written, PageFault> {
+        self.owner.check();
         let mut state = self.writer.lock();
         self.writer.settle(&mut state)?;
         state.recycle();
-        let mut youngest = Lsn(0);
+        let (mut youngest, mut missed) = (Lsn(0), Vec::new());
         for &id in ids {
             let latch = self.latch(id);
-            if take_shared(latch, latched) {
+            if latch.try_shared_unmarked() {
                 if latch.begin_write() {
                     // SAFETY: under a shared latch nobody changes or evicts the page.
                     youngest = youngest.max(state.add(id, unsafe { self.page(id).as_ref() }));
                 }
                 latch.unlock_shared();
+            } else if latch.look().resident() {
+                missed.push(id);
             }
         }
         if state.batch.is_empty() {
-            return Ok(0);
+            return Ok(Written { pages: 0, missed });
         }
         let done = self.log_first(youngest).and_then(|()| self.writer.output(&mut state));
         let settled = if done.is_ok() { PageLatch::end_write } else { PageLatch::fail_write };
@@ -186,7 +189,7 @@ impl Pool {
             Ok(()) => self.counts.written.fetch_add(state.batch.len() as u64, Ordering::Relaxed),
             Err(_) => self.writer.failures.fetch_add(1, Ordering::Release),
         };
-        done.map(|()| state.batch.len())
+        done.map(|()| Written { pages: state.batch.len(), missed })
     }
 
     /// The write-ahead rule. A page's lsn may be its last record's start or end: either way the log is stable far

@@ -1,1 +1,48 @@
-//! (being built)
+//! A store: tables that survive, changed by transactions that happen whole or not at all.
+//!
+//! Access methods below know pages and keys; this room makes transactions of their operations: it keeps a table's
+//! primary tree, secondary trees and heap together, chains log records, remembers how to undo, commits, prepares,
+//! rolls back, checkpoints, and after a crash brings everything back to the last promise made.
+//!
+//! A request enters with a [`Txn`] that [`Store::begin`] started: record operations ([`Store::get`],
+//! [`Store::update`], ...) log and remember; [`Store::commit`] appends the commit record and says which log position
+//! to wait for. Nothing here waits for pages on the way in: an operation that meets an absent page has changed
+//! nothing and says which ([`pages::Stop`]); have [`Store::load_page`] read it and call again.
+//!
+//! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
+//! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
+//! survives until it is forgotten.
+//!
+//! A data folder: `lock` (held while open), `control-0` and `control-1` (the last checkpoint), `log/`, `data`,
+//! `doublewrite`. With durability `memory` nothing but the lock and a control file that says so.
+
+#![forbid(unsafe_code)]
+
+mod active;
+mod catalog;
+mod check;
+mod checkpoint;
+mod control;
+mod end;
+mod fault;
+mod kind;
+mod open;
+mod restart;
+mod rows;
+mod scan;
+mod touched;
+mod txn;
+
+pub use catalog::Table;
+pub use check::{CheckReport, TableReport};
+pub use end::NoteId;
+pub use fault::StoreFault;
+pub use open::{Store, StoreOptions};
+pub use restart::{InDoubt, Recovered};
+pub use rows::{DeleteOutcome, InsertOutcome};
+pub use scan::{Chunk, ChunkEnd, Stamp};
+pub use touched::Touched;
+pub use txn::Txn;
+
+/// The data file's name within a data folder.
+pub(crate) const DATA: &str = "data";

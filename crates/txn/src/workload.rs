@@ -9,9 +9,37 @@ use std::ops::Range;
 ///
 /// The routing keys `0..domain` of every table are cut into `sites` equal runs; instance `i` owns sites
 /// `bounds[i]..bounds[i + 1]`. The data and the request stream therefore stay the same for every number of instances.
+///
+/// Bounds begin with 0, never fall and name at least one instance, also after a journey over a wire.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u32>", into = "Vec<u32>")]
 pub struct Placement {
     bounds: Vec<u32>,
+}
+
+/// Bytes that are no placement.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "not a placement: expected bounds that begin with 0, never fall and hold at least one site, found {0:?}"
+)]
+pub struct NoPlacement(Vec<u32>);
+
+impl TryFrom<Vec<u32>> for Placement {
+    type Error = NoPlacement;
+
+    fn try_from(bounds: Vec<u32>) -> Result<Placement, NoPlacement> {
+        let fits = (2..=usize::from(u16::MAX)).contains(&bounds.len())
+            && bounds[0] == 0
+            && bounds.is_sorted()
+            && bounds.last() > Some(&0);
+        if fits { Ok(Placement { bounds }) } else { Err(NoPlacement(bounds)) }
+    }
+}
+
+impl From<Placement> for Vec<u32> {
+    fn from(placement: Placement) -> Vec<u32> {
+        placement.bounds
+    }
 }
 
 impl Placement {
@@ -154,5 +182,36 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// (sent, never answered) at most once, and nothing else.
     fn judge_ledger(&self, _audits: &[Self::Audit], _acknowledged: &[u64], _unknown: &[u64]) -> Verdict {
         Verdict::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_owners_and_keys_agree() {
+        for (sites, instances, domain) in [(1, 1, 7), (4, 3, 4), (24, 5, 240_007), (24, 24, u64::MAX)] {
+            let p = Placement::even(sites, instances);
+            for i in (0..instances).map(InstanceId) {
+                let keys = p.keys_of(i, domain);
+                for key in [keys.start, keys.start + (keys.end - keys.start) / 2, keys.end - 1] {
+                    assert_eq!(p.owner(p.site(key, domain)), i, "{sites} sites, key {key} of {domain}");
+                    assert!(p.sites_of(i).contains(&p.site(key, domain).0));
+                }
+            }
+            assert_eq!(p.keys_of(InstanceId(instances - 1), domain).end, domain);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_placement_are_refused() {
+        let good = Placement::even(5, 2);
+        let bytes = postcard::to_stdvec(&good).unwrap();
+        assert_eq!(postcard::from_bytes::<Placement>(&bytes).unwrap(), good);
+        for bad in [&[][..], &[0], &[0, 0], &[1, 2], &[0, 3, 2]] {
+            let bytes = postcard::to_stdvec(bad).unwrap();
+            assert!(postcard::from_bytes::<Placement>(&bytes).is_err(), "{bad:?}");
+        }
     }
 }

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::{File, Files, Open};
 
-/// A file that will be the next segment: long enough, and in `Sync` mode all written, so that syncing it later
-/// changes no metadata.
+/// A file that will be the next segment: all written once, so that syncing it later changes no metadata.
 const SPARE: &str = "spare-segment";
 /// The ring of async mode, shared with the kernel.
 pub(crate) const RING: &str = "ring";
@@ -66,13 +65,11 @@ impl LogFiles {
         let bytes = HEADER + self.options.segment_bytes;
         let file = self.files.open(&self.dir.join(SPARE), Open::Create)?;
         file.allocate(bytes)?;
-        if self.options.durability == Durability::Sync {
-            for at in (0..bytes).step_by(ZEROS.len()) {
-                let n = (bytes - at).min(ZEROS.len() as u64) as usize;
-                file.write_all_at(&ZEROS[..n], at)?;
-            }
-            file.sync()?;
+        for at in (0..bytes).step_by(ZEROS.len()) {
+            let n = (bytes - at).min(ZEROS.len() as u64) as usize;
+            file.write_all_at(&ZEROS[..n], at)?;
         }
+        file.sync()?;
         Ok(file)
     }
 

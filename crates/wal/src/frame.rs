@@ -69,9 +69,17 @@ fn check(sum: u32, length: u32, lsn: u64, behind: u32, life: u64) -> u32 {
     sum ^ mix(lsn ^ life, (u64::from(length) << 32 | u64::from(behind)) ^ life.rotate_left(32))
 }
 
+/// The life of a log in memory. Its frames are not summed (that would be half the cost of appending), only placed:
+/// nothing can happen to them that a sum would find.
+pub(crate) const IN_MEMORY: u64 = 0;
+
+fn sum(frame: &[u8], length: usize, life: u64) -> u32 {
+    if life == IN_MEMORY { 0 } else { crc32c(&frame[SUMMED_FROM..length]) }
+}
+
 /// Writes the frame into `out`, all but what depends on its place in the log; gives the sum for [`seal`].
 #[inline]
-pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]]) -> u32 {
+pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]], life: u64) -> u32 {
     out.clear();
     let mut fixed = [0u8; FIXED];
     fixed[20] = header.kind;
@@ -87,7 +95,7 @@ pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]]) ->
     }
     let length = out.len();
     out[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    let sum = crc32c(&out[SUMMED_FROM..]);
+    let sum = sum(out, length, life);
     out.resize(padded(length), 0);
     sum
 }
@@ -105,7 +113,7 @@ pub(crate) fn seal(frame: &mut [u8], sum: u32, lsn: u64, behind: u64, life: u64)
 /// Seals the intact frame at the start of `frames` anew, for another life; gives its padded length.
 pub(crate) fn reseal(frames: &mut [u8], lsn: u64, life: u64) -> usize {
     let length = u32_at(frames, 0) as usize;
-    let sum = crc32c(&frames[SUMMED_FROM..length]);
+    let sum = sum(frames, length, life);
     let behind = u64::from(u32_at(frames, 16));
     seal(frames, sum, lsn, behind, life);
     padded(length)
@@ -117,6 +125,16 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Copies the frame at the start of `pieces` (or all of them, when its length is more).
+pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Vec<u8> {
+    let byte = |n: usize| pieces[0].get(n).or_else(|| pieces[1].get(n - pieces[0].len()));
+    let length = u32::from_le_bytes(std::array::from_fn(|n| byte(n).copied().unwrap_or(0)));
+    let take = padded(length as usize);
+    let first = take.min(pieces[0].len());
+    let second = (take - first).min(pieces[1].len());
+    [&pieces[0][..first], &pieces[1][..second]].concat()
 }
 
 /// An intact frame, taken apart.
@@ -140,7 +158,7 @@ pub(crate) fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
         return None;
     }
     let behind = u32_at(bytes, 16);
-    let sum = crc32c(&bytes[SUMMED_FROM..length]);
+    let sum = sum(bytes, length, life);
     if u32_at(bytes, 4) != check(sum, length as u32, lsn, behind, life) {
         return None;
     }
@@ -164,7 +182,7 @@ mod tests {
 
     fn framed(header: &RecordHeader, body: &[&[u8]], lsn: u64, life: u64) -> Vec<u8> {
         let mut frame = Vec::new();
-        let sum = build(&mut frame, header, body);
+        let sum = build(&mut frame, header, body, life);
         seal(&mut frame, sum, lsn, 16, life);
         frame
     }

@@ -136,7 +136,7 @@ impl Log {
         options.check()?;
         if options.durability == Durability::Memory {
             let ring = Ring::own(options.buffer_bytes);
-            let shared = Arc::new(Shared::new(options, ring, FIRST_LSN, u64::MAX, 0));
+            let shared = Arc::new(Shared::new(options, ring, FIRST_LSN, u64::MAX, frame::IN_MEMORY));
             return Ok(Log { shared, files: None, flusher: None });
         }
         let found = recover::recover(files, dir, &options)?;
@@ -161,7 +161,7 @@ impl Log {
     /// When the body is larger than [`Log::max_body`].
     pub fn append(&self, header: &RecordHeader, body: &[&[u8]]) -> Span {
         SCRATCH.with_borrow_mut(|scratch| {
-            let sum = frame::build(scratch, header, body);
+            let sum = frame::build(scratch, header, body, self.shared.life);
             assert!(scratch.len() <= self.shared.ring.bytes() / 2, "a log record of {} bytes", scratch.len());
             self.place(scratch, sum)
         })

@@ -75,9 +75,11 @@ fn from_ring(shared: &Shared, lsn: u64) -> Result<Record, LogFault> {
     if lsn + (shared.ring.bytes() as u64) < tail.next {
         return Err(forgotten);
     }
+    // A record has at most half a ring.
+    let until = tail.next.min(lsn + shared.ring.bytes() as u64 / 2);
     // SAFETY: the append lock is held, so nobody writes to the ring.
-    let pieces = unsafe { shared.ring.pieces(lsn, tail.next) };
-    let bytes = pieces.concat();
+    let pieces = unsafe { shared.ring.pieces(lsn, until) };
+    let bytes = frame::prefix(pieces);
     drop(tail);
     frame::parse(&bytes, lsn, shared.life).map(|f| record(lsn, &f)).ok_or(forgotten)
 }
@@ -87,6 +89,7 @@ impl Iterator for LogReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(fault) = self.fault.take() {
+            self.next = self.end;
             return Some(Err(fault));
         }
         if self.next >= self.end {

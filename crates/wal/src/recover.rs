@@ -12,7 +12,7 @@ use crate::files::{LogFiles, RING};
 use crate::frame;
 use crate::log::FIRST_LSN;
 use crate::options::LogOptions;
-use crate::segment::{self, HEADER, Segment, Window};
+use crate::segment::{self, Segment, Window};
 use std::path::Path;
 use std::sync::Arc;
 use world::{Files, Open};
@@ -75,14 +75,13 @@ fn end_of(last: &Segment) -> Result<u64, LogFault> {
     while let Some(frame) = window.frame(last, end)? {
         end += frame.bytes as u64;
     }
-    let limit = last.start + last.file.len()?.saturating_sub(HEADER);
     let mut at = end + 8;
-    while at < limit {
-        let stable = window.frame(last, at)?.and_then(|f| f.stable_before);
+    while let Some(candidate) = window.next_candidate(last, at)? {
+        let stable = window.frame(last, candidate)?.and_then(|f| f.stable_before);
         if stable.is_some_and(|s| s > end) {
             return Err(last.corrupt(end, "a record fails its check, though it was written in full once"));
         }
-        at += 8;
+        at = candidate + 8;
     }
     Ok(end)
 }

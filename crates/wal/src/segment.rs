@@ -101,6 +101,7 @@ pub(crate) struct Window {
     bytes: Vec<u8>,
     /// Position of the first byte.
     at: u64,
+    /// Start of the segment the bytes are of; 0 when there are none.
     segment: u64,
 }
 
@@ -109,6 +110,7 @@ impl Window {
     pub fn bytes(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<&[u8], LogFault> {
         let have = (self.at + self.bytes.len() as u64).saturating_sub(lsn);
         if self.segment != segment.start || lsn < self.at || have < want as u64 {
+            self.segment = 0;
             self.bytes.resize(want.max(WINDOW), 0);
             let read = segment.file.read_at(&mut self.bytes, segment.offset(lsn))?;
             self.bytes.truncate(read);
@@ -126,9 +128,26 @@ impl Window {
         let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
         let bytes = frame::padded(length);
         // A length that leads beyond the file is not worth an allocation.
-        if segment.offset(lsn) + bytes as u64 > segment.file.len()? {
+        if bytes > head.len() && segment.offset(lsn) + bytes as u64 > segment.file.len()? {
             return Ok(None);
         }
         Ok(frame::parse(self.bytes(segment, lsn, bytes)?, lsn, segment.life))
+    }
+
+    /// The first position from `lsn` (a multiple of 8) on where bytes look like a frame of that position.
+    pub fn next_candidate(&mut self, segment: &Segment, mut lsn: u64) -> Result<Option<u64>, LogFault> {
+        loop {
+            let bytes = self.bytes(segment, lsn, 16)?;
+            if bytes.len() < 16 {
+                return Ok(None);
+            }
+            let places = bytes[8..].chunks_exact(8);
+            let steps = places.len() as u64;
+            let fits = |(n, place): (u64, &[u8])| u64_at(place, 0) == lsn + n * 8;
+            if let Some(n) = (0..).zip(places).position(fits) {
+                return Ok(Some(lsn + n as u64 * 8));
+            }
+            lsn += steps * 8;
+        }
     }
 }

@@ -40,6 +40,20 @@ impl Random {
     }
 }
 
+/// A run of values and the area under the density over it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    values: Range<u64>,
+    low: f64,
+    high: f64,
+}
+
+impl Span {
+    pub fn values(&self) -> Range<u64> {
+        self.values.clone()
+    }
+}
+
 /// Draws `v` with probability proportional to `(v + 1)^-exponent`: value 0 has rank 1. Exponent 0 is uniform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zipf {
@@ -63,22 +77,26 @@ impl Zipf {
         self.exponent == 0.0
     }
 
-    /// A value of `values`.
+    /// The run `values`, made ready to be drawn from many times.
     ///
     /// # Panics
     /// If the range is empty.
-    #[inline]
-    pub fn draw(&self, random: &mut Random, values: Range<u64>) -> u64 {
-        if self.is_uniform() { random.within(values) } else { self.draw_skewed(random, values) }
-    }
-
-    fn draw_skewed(&self, random: &mut Random, values: Range<u64>) -> u64 {
+    pub fn span(&self, values: Range<u64>) -> Span {
         assert!(!values.is_empty(), "a draw from nothing");
         let (first, last) = ((values.start + 1) as f64, values.end as f64);
-        let low = self.area(first + 0.5) - self.density(first);
-        let high = self.area(last + 0.5);
+        Span { low: self.area(first + 0.5) - self.density(first), high: self.area(last + 0.5), values }
+    }
+
+    /// A value of `span`, which must be one of this law's.
+    #[inline]
+    pub fn draw(&self, random: &mut Random, span: &Span) -> u64 {
+        if self.is_uniform() { random.within(span.values.clone()) } else { self.draw_skewed(random, span) }
+    }
+
+    fn draw_skewed(&self, random: &mut Random, span: &Span) -> u64 {
+        let (first, last) = ((span.values.start + 1) as f64, span.values.end as f64);
         loop {
-            let u = high + random.unit() * (low - high);
+            let u = span.high + random.unit() * (span.low - span.high);
             let x = self.area_inverse(u);
             let rank = (x + 0.5).floor().clamp(first, last);
             if rank - x <= self.shortcut || u >= self.area(rank + 0.5) - self.density(rank) {
@@ -111,8 +129,9 @@ mod tests {
     fn shares(exponent: f64, values: Range<u64>, draws: u32) -> Vec<f64> {
         let (zipf, mut random) = (Zipf::new(exponent), Random::new(7));
         let mut counts = vec![0.0; (values.end - values.start) as usize];
+        let span = zipf.span(values.clone());
         for _ in 0..draws {
-            counts[(zipf.draw(&mut random, values.clone()) - values.start) as usize] += 1.0;
+            counts[(zipf.draw(&mut random, &span) - values.start) as usize] += 1.0;
         }
         counts.iter().map(|c| c / f64::from(draws)).collect()
     }
@@ -139,7 +158,8 @@ mod tests {
         for exponent in [0.5, 1.0, 10.0, 50.0] {
             for values in [0..1 << 40, (1 << 40) - 10..1 << 40] {
                 let zipf = Zipf::new(exponent);
-                assert!((0..2000).all(|_| values.contains(&zipf.draw(&mut random, values.clone()))));
+                let span = zipf.span(values.clone());
+                assert!((0..2000).all(|_| values.contains(&zipf.draw(&mut random, &span))));
             }
         }
     }

@@ -105,7 +105,7 @@ pub trait Files: Send + Sync {
     /// The operating system's, with the folder's name.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a folder and those above it; no error when it exists. Private to the user.
+    /// Makes a folder and those above it, durably; no error when it exists. Private to the user.
     ///
     /// # Errors
     /// The operating system's, with the folder's name.

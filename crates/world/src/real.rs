@@ -113,8 +113,11 @@ impl Files for Real {
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt;
+        let new: Vec<&Path> =
+            dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists()).collect();
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|e| Error::new(e.kind(), format!("{}: cannot make the folder: {e}", dir.display())))
+        made.map_err(|e| Error::new(e.kind(), format!("{}: cannot make the folder: {e}", dir.display())))?;
+        new.into_iter().try_for_each(|d| self.sync_dir(parent(d)))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

@@ -19,7 +19,6 @@ mod rows;
 mod space;
 mod verify;
 
-
 pub(crate) use directory::{DirectoryMut, RootMut};
 pub use rows::MAX_ROW;
 pub(crate) use rows::RowsMut;
@@ -75,7 +74,11 @@ impl<'p> Heap<'p> {
     ///
     /// # Errors
     /// What the pool says when it has no page left.
-    pub fn create<L: LatchPolicy>(pool: &Pool, journal: &mut impl Journal, id: TableId) -> Result<PageId, Stop> {
+    pub fn create<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+    ) -> Result<PageId, Stop> {
         space::create::<L>(pool, journal, id)
     }
 

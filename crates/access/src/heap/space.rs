@@ -30,7 +30,10 @@ pub struct InsertPages {
 
 impl InsertPages {
     pub const fn new() -> InsertPages {
-        InsertPages { current: [const { CachePadded::new(AtomicU32::new(0)) }; CURRENT], rover: AtomicU32::new(0) }
+        InsertPages {
+            current: [const { CachePadded::new(AtomicU32::new(0)) }; CURRENT],
+            rover: AtomicU32::new(0),
+        }
     }
 
     fn of(&self, worker: usize) -> Option<PageId> {
@@ -170,7 +173,9 @@ impl<'p> Heap<'p> {
             }
         }
         let looked = directories.min(LOOK);
-        self.hints.rover.store((start + looked).checked_rem(directories).unwrap_or(0) as u32, Ordering::Relaxed);
+        self.hints
+            .rover
+            .store((start + looked).checked_rem(directories).unwrap_or(0) as u32, Ordering::Relaxed);
         Ok(None)
     }
 

@@ -5,8 +5,8 @@
 //! fit physically, or meets a malformed page, is [`Garbled`] and leaves the entries as they were.
 
 use super::node::{
-    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, RUN, SKIP, SLOT, SLOTS, Slot,
-    entry_size, head_of,
+    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, RUN, SKIP, SLOT, SLOTS,
+    Slot, entry_size, head_of,
 };
 use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32};
 use base::PageId;

@@ -27,7 +27,6 @@ mod shape;
 mod verify;
 mod write;
 
-
 pub(crate) use edit::NodeMut;
 pub(crate) use node::{CAPACITY, Node};
 pub use read::{Chunk, ChunkEnd, Direction, Stamp};
@@ -95,7 +94,11 @@ impl<'p> BTree<'p> {
     ///
     /// # Errors
     /// What the pool says when it has no page left.
-    pub fn create<L: LatchPolicy>(pool: &Pool, journal: &mut impl Journal, id: TableId) -> Result<PageId, Stop> {
+    pub fn create<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+    ) -> Result<PageId, Stop> {
         let mut root = crate::page::new_page::<L>(pool)?;
         let page = root.page_id();
         let image = Image::new(0, PageId(0), &[], None);

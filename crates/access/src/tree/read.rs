@@ -240,7 +240,8 @@ fn walk(
         return Ok(ChunkEnd::Key(Key::from_bytes(node.key(at)?)));
     }
     // Backwards, a leaf that reaches down to `until` has shown all there is.
-    if direction == Direction::Backward && until.is_some_and(|until| node.low().is_ok_and(|low| low <= until)) {
+    if direction == Direction::Backward && until.is_some_and(|until| node.low().is_ok_and(|low| low <= until))
+    {
         return Ok(ChunkEnd::End);
     }
     Ok(beyond(node, direction)?.map_or(ChunkEnd::End, ChunkEnd::Continue))

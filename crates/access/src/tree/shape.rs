@@ -113,21 +113,13 @@ impl Halves {
         child: PageId,
         right: &[(&[u8], &[u8])],
     ) -> Halves {
-        let larger = Parts::size(parts.low, Some(&separator), left).max(Parts::size(
-            &separator,
-            parts.high,
-            right,
-        ));
+        let larger =
+            Parts::size(parts.low, Some(&separator), left).max(Parts::size(&separator, parts.high, right));
         let mut left_image = Image::new(parts.level, parts.first, parts.low, Some(&separator));
         let mut right_image = Image::new(parts.level, child, &separator, parts.high);
         left.iter().for_each(|(key, value)| left_image.push(key, value));
         right.iter().for_each(|(key, value)| right_image.push(key, value));
-        Halves {
-            separator,
-            left: left_image,
-            right: right_image,
-            larger,
-        }
+        Halves { separator, left: left_image, right: right_image, larger }
     }
 }
 

@@ -3,5 +3,6 @@
 mod common;
 mod death;
 mod exchange;
+mod ipc;
 mod setup;
 mod wake;

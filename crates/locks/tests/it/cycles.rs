@@ -12,12 +12,12 @@ fn ring(members: usize) {
     let table = Table::new(64);
     let mut lockers: Vec<Locker> = (0..members).map(|_| table.locker()).collect();
     for (i, l) in lockers.iter_mut().enumerate() {
-        assert!(granted(table.acquire(l, key(i as u64), Mode::WRITE_ROW)));
+        assert!(granted(table.acquire(l, key(i as u64), Mode::ROW_X)));
     }
     for (i, l) in lockers.iter_mut().enumerate() {
         let next = key(((i + 1) % members) as u64);
         let want = if i + 1 == members { Acquired::Deadlock } else { Acquired::Waiting };
-        assert_eq!(table.acquire(l, next, Mode::WRITE_ROW), want);
+        assert_eq!(table.acquire(l, next, Mode::ROW_X), want);
     }
     table.release_all(lockers.last_mut().expect("a member"));
     for l in lockers.iter_mut().rev().skip(1) {
@@ -36,11 +36,11 @@ fn rings_of_two_three_and_fifty() {
 fn two_readers_that_both_want_to_write() {
     let table = Table::new(64);
     let (mut a, mut b) = (table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut a, key(1), Mode::READ_ROW)));
-    assert!(granted(table.acquire(&mut b, key(1), Mode::READ_ROW)));
-    assert_eq!(table.acquire(&mut a, key(1), Mode::WRITE_ROW), Acquired::Waiting);
-    assert_eq!(table.acquire(&mut b, key(1), Mode::WRITE_ROW), Acquired::Deadlock);
-    assert_eq!(b.holds(key(1)), Mode::READ_ROW);
+    assert!(granted(table.acquire(&mut a, key(1), Mode::ROW_S)));
+    assert!(granted(table.acquire(&mut b, key(1), Mode::ROW_S)));
+    assert_eq!(table.acquire(&mut a, key(1), Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut b, key(1), Mode::ROW_X), Acquired::Deadlock);
+    assert_eq!(b.holds(key(1)), Mode::ROW_S);
     table.release_all(&mut b);
     assert!(is_granted(&table, &mut a));
     table.release_all(&mut a);
@@ -51,11 +51,11 @@ fn a_cycle_through_the_queue_rather_than_through_holders() {
     // c waits behind b's writer, which waits for a's read; a then wants what c has.
     let table = Table::new(64);
     let (mut a, mut b, mut c) = (table.locker(), table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut a, key(1), Mode::READ_ROW)));
-    assert!(granted(table.acquire(&mut c, key(2), Mode::WRITE_ROW)));
-    assert_eq!(table.acquire(&mut b, key(1), Mode::WRITE_ROW), Acquired::Waiting);
-    assert_eq!(table.acquire(&mut c, key(1), Mode::READ_ROW), Acquired::Waiting);
-    assert_eq!(table.acquire(&mut a, key(2), Mode::READ_ROW), Acquired::Deadlock);
+    assert!(granted(table.acquire(&mut a, key(1), Mode::ROW_S)));
+    assert!(granted(table.acquire(&mut c, key(2), Mode::ROW_X)));
+    assert_eq!(table.acquire(&mut b, key(1), Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut c, key(1), Mode::ROW_S), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut a, key(2), Mode::ROW_S), Acquired::Deadlock);
     [&mut a, &mut b, &mut c].into_iter().for_each(|l| table.release_all(l));
     assert_eq!(table.requests(), 0);
 }
@@ -77,9 +77,9 @@ fn a_cycle_through_intentions_that_took_the_fast_path() {
 fn a_long_queue_without_a_cycle_is_no_deadlock() {
     let table = Table::new(64);
     let mut lockers: Vec<Locker> = (0..200).map(|_| table.locker()).collect();
-    assert!(granted(table.acquire(&mut lockers[0], key(1), Mode::WRITE_ROW)));
+    assert!(granted(table.acquire(&mut lockers[0], key(1), Mode::ROW_X)));
     for l in &mut lockers[1..] {
-        assert_eq!(table.acquire(l, key(1), Mode::WRITE_ROW), Acquired::Waiting);
+        assert_eq!(table.acquire(l, key(1), Mode::ROW_X), Acquired::Waiting);
     }
     for l in &mut lockers {
         assert!(is_granted(&table, l));

@@ -83,8 +83,8 @@ fn a_supremum_conflicts_with_all_that_its_parts_conflict_with() {
     }
     assert_eq!(Mode::S.with(Mode::IX), Mode::SIX);
     assert_eq!(Mode::U.with(Mode::IX), Mode::SIX);
-    assert_eq!(Mode::READ_GAP.with(Mode::INSERT), Mode::WRITE_GAP);
-    assert_eq!(Mode::READ_ROW.with(Mode::READ_GAP), Mode::SCAN);
+    assert_eq!(Mode::GAP_S.with(Mode::GAP_INSERT), Mode::GAP_X);
+    assert_eq!(Mode::ROW_S.with(Mode::GAP_S), Mode::ROW_AND_GAP_S);
 }
 
 #[test]

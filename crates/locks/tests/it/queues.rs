@@ -14,9 +14,9 @@ const N: LockName = LockName::key(TableId(1), 6);
 fn a_waiting_writer_is_not_overtaken_by_readers() {
     let table = Table::new(4);
     let (mut reader, mut writer, mut late) = (table.locker(), table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut reader, K, Mode::READ_ROW)));
-    assert_eq!(table.acquire(&mut writer, K, Mode::WRITE_ROW), Acquired::Waiting);
-    assert_eq!(table.acquire(&mut late, K, Mode::READ_ROW), Acquired::Waiting);
+    assert!(granted(table.acquire(&mut reader, K, Mode::ROW_S)));
+    assert_eq!(table.acquire(&mut writer, K, Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut late, K, Mode::ROW_S), Acquired::Waiting);
     table.release_all(&mut reader);
     assert!(is_granted(&table, &mut writer));
     assert!(!is_granted(&table, &mut late));
@@ -29,9 +29,9 @@ fn a_waiting_writer_is_not_overtaken_by_readers() {
 fn a_request_that_delays_nobody_passes_a_waiting_one() {
     let table = Table::new(4);
     let (mut a, mut b, mut c) = (table.locker(), table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut a, K, Mode::WRITE_ROW)));
-    assert_eq!(table.acquire(&mut b, K, Mode::WRITE_ROW), Acquired::Waiting);
-    assert!(granted(table.acquire(&mut c, K, Mode::READ_GAP)), "the gap is free and b does not want it");
+    assert!(granted(table.acquire(&mut a, K, Mode::ROW_X)));
+    assert_eq!(table.acquire(&mut b, K, Mode::ROW_X), Acquired::Waiting);
+    assert!(granted(table.acquire(&mut c, K, Mode::GAP_S)), "the gap is free and b does not want it");
     [&mut a, &mut b, &mut c].into_iter().for_each(|l| table.release_all(l));
     assert_eq!(table.requests(), 0);
 }
@@ -40,14 +40,14 @@ fn a_request_that_delays_nobody_passes_a_waiting_one() {
 fn a_conversion_goes_before_new_requests() {
     let table = Table::new(4);
     let (mut a, mut b, mut new) = (table.locker(), table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut a, K, Mode::READ_ROW)));
-    assert!(granted(table.acquire(&mut b, K, Mode::READ_ROW)));
-    assert_eq!(table.acquire(&mut new, K, Mode::WRITE_ROW), Acquired::Waiting);
-    assert_eq!(table.acquire(&mut a, K, Mode::WRITE_ROW), Acquired::Waiting);
+    assert!(granted(table.acquire(&mut a, K, Mode::ROW_S)));
+    assert!(granted(table.acquire(&mut b, K, Mode::ROW_S)));
+    assert_eq!(table.acquire(&mut new, K, Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut a, K, Mode::ROW_X), Acquired::Waiting);
     table.release_all(&mut b);
     assert!(is_granted(&table, &mut a));
     assert!(!is_granted(&table, &mut new));
-    assert_eq!(a.holds(K), Mode::WRITE_ROW);
+    assert_eq!(a.holds(K), Mode::ROW_X);
     table.release_all(&mut a);
     assert!(is_granted(&table, &mut new));
     table.release_all(&mut new);
@@ -59,16 +59,16 @@ fn a_lock_asked_for_again_is_recognised_however_many_are_held() {
     let mut a = table.locker();
     let key = |i: u64| LockName::key(TableId(1), base::hash64(&i.to_be_bytes()));
     for i in 0..10_000 {
-        assert_eq!(table.acquire(&mut a, key(i), Mode::READ_ROW), Acquired::Granted(Mode::NONE));
+        assert_eq!(table.acquire(&mut a, key(i), Mode::ROW_S), Acquired::Granted);
     }
     for i in 0..10_000 {
-        assert_eq!(table.acquire(&mut a, key(i), Mode::READ_ROW), Acquired::Granted(Mode::READ_ROW));
+        assert_eq!(table.acquire(&mut a, key(i), Mode::ROW_S), Acquired::Granted);
     }
     assert_eq!((table.requests(), a.counts().repeated, a.held().count()), (10_000, 10_000, 10_000));
     table.release(&mut a, key(7));
-    assert_eq!((a.holds(key(7)), a.holds(key(8))), (Mode::NONE, Mode::READ_ROW));
-    assert_eq!(table.acquire(&mut a, key(7), Mode::WRITE_ROW), Acquired::Granted(Mode::NONE));
-    assert_eq!(a.holds(key(7)), Mode::WRITE_ROW);
+    assert_eq!((a.holds(key(7)), a.holds(key(8))), (Mode::NONE, Mode::ROW_S));
+    assert_eq!(table.acquire(&mut a, key(7), Mode::ROW_X), Acquired::Granted);
+    assert_eq!(a.holds(key(7)), Mode::ROW_X);
     table.release_all(&mut a);
     assert_eq!((table.requests(), a.held().count(), a.holds(key(7))), (0, 0, Mode::NONE));
 }
@@ -77,14 +77,12 @@ fn a_lock_asked_for_again_is_recognised_however_many_are_held() {
 fn a_lock_wanted_for_a_moment_goes_back_to_what_it_was() {
     let table = Table::new(4);
     let (mut a, mut b) = (table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut a, N, Mode::READ_ROW)));
-    let Acquired::Granted(before) = table.acquire(&mut a, N, Mode::INSERT) else {
-        panic!("nobody else is there")
-    };
-    assert_eq!(table.acquire(&mut b, N, Mode::READ_GAP), Acquired::Waiting);
-    table.restore(&mut a, N, before);
+    assert!(granted(table.acquire(&mut a, N, Mode::ROW_S)));
+    assert!(granted(table.acquire(&mut a, N, Mode::GAP_INSERT)));
+    assert_eq!(table.acquire(&mut b, N, Mode::GAP_S), Acquired::Waiting);
+    table.release_instant(&mut a, N);
     assert!(is_granted(&table, &mut b));
-    assert_eq!(a.holds(N), Mode::READ_ROW);
+    assert_eq!(a.holds(N), Mode::ROW_S);
     table.release_all(&mut a);
     table.release_all(&mut b);
 }
@@ -137,11 +135,11 @@ fn more_tables_than_the_fast_path_has_room_for() {
 fn a_wait_that_is_given_up_leaves_what_was_held_and_lets_others_by() {
     let table = Table::new(4);
     let (mut a, mut b, mut c) = (table.locker(), table.locker(), table.locker());
-    assert!(granted(table.acquire(&mut a, K, Mode::READ_ROW)));
-    assert!(granted(table.acquire(&mut b, K, Mode::READ_ROW)));
+    assert!(granted(table.acquire(&mut a, K, Mode::ROW_S)));
+    assert!(granted(table.acquire(&mut b, K, Mode::ROW_S)));
     b.deadline_ns = 100;
-    assert_eq!(table.acquire(&mut b, K, Mode::WRITE_ROW), Acquired::Waiting);
-    assert_eq!(table.acquire(&mut c, K, Mode::READ_ROW), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut b, K, Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(table.acquire(&mut c, K, Mode::ROW_S), Acquired::Waiting);
     let (bell, waker) = bell();
     let mut cx = Context::from_waker(&waker);
     assert!(table.poll(&mut c, &mut cx).is_pending());
@@ -149,7 +147,7 @@ fn a_wait_that_is_given_up_leaves_what_was_held_and_lets_others_by() {
     assert_eq!(table.poll_until(&mut b, 100, &mut cx), Poll::Ready(Err(LockAbort::Timeout)));
     assert_eq!(bell.0.load(Ordering::SeqCst), 1, "c was waiting for b's conversion only");
     assert!(is_granted(&table, &mut c));
-    assert_eq!(b.holds(K), Mode::READ_ROW);
+    assert_eq!(b.holds(K), Mode::ROW_S);
     [&mut a, &mut b, &mut c].into_iter().for_each(|l| table.release_all(l));
     assert_eq!((table.requests(), table.stats().cancelled), (0, 1));
 }
@@ -158,13 +156,17 @@ fn a_wait_that_is_given_up_leaves_what_was_held_and_lets_others_by() {
 fn read_locks_go_early_and_write_locks_stay() {
     let table = Table::new(4);
     let mut a = table.locker();
-    let names =
-        [(T, Mode::IX), (K, Mode::SCAN), (N, Mode::WRITE_KEY), (LockName::end(TableId(1)), Mode::READ_GAP)];
+    let names = [
+        (T, Mode::IX),
+        (K, Mode::ROW_AND_GAP_S),
+        (N, Mode::ROW_AND_GAP_X),
+        (LockName::end(TableId(1)), Mode::GAP_S),
+    ];
     for (name, mode) in names {
         assert!(granted(table.acquire(&mut a, name, mode)));
     }
     table.release_shared(&mut a);
-    assert_eq!(a.held().collect::<Vec<_>>(), [(T, Mode::IX), (N, Mode::WRITE_KEY)]);
+    assert_eq!(a.held().collect::<Vec<_>>(), [(T, Mode::IX), (N, Mode::ROW_AND_GAP_X)]);
     table.release_all(&mut a);
     assert_eq!(table.requests(), 0);
 }

@@ -47,7 +47,7 @@ fn any_lock(random: &mut Random) -> (LockName, Mode) {
     let rows = [Row::None, Row::S, Row::U, Row::X];
     let gaps = [Gap::None, Gap::S, Gap::Insert, Gap::X];
     let mode = Mode::key(rows[random.below(4) as usize], gaps[random.below(4) as usize]);
-    let mode = if mode == Mode::NONE { Mode::SCAN } else { mode };
+    let mode = if mode == Mode::NONE { Mode::ROW_AND_GAP_S } else { mode };
     match random.below(8) {
         0 => (LockName::end(table), mode),
         k => (LockName::key(table, k), mode),
@@ -60,7 +60,7 @@ fn transaction(table: &Table, locker: &mut Locker, who: usize, random: &mut Rand
         let (name, mode) = any_lock(random);
         let before = locker.holds(name);
         match table.acquire(locker, name, mode) {
-            Acquired::Granted(_) => {}
+            Acquired::Granted => {}
             Acquired::Waiting => {
                 if random.below(16) == 0 {
                     table.cancel(locker);

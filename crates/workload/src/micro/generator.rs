@@ -5,8 +5,8 @@
 //! generator is given every site and its requests are routed ([`txn::workload::Clients::Routed`]). The further rows
 //! come from the home site or, in a multisite transaction, from the whole table, by the same law.
 
-use super::{Ids, Micro, MicroRequest, Op};
-use crate::random::Random;
+use super::{Ids, Micro, MicroOptions, MicroRequest, Op};
+use crate::random::{Random, Span, Zipf};
 use std::ops::Range;
 use txn::Generator;
 
@@ -18,6 +18,11 @@ pub struct MicroGenerator {
     micro: Micro,
     random: Random,
     sites: Range<u32>,
+    whole: Span,
+    /// The rows of all sites of this generator.
+    own: Span,
+    /// The rows of each site that can be a home, from `sites.start` on.
+    homes: Vec<Span>,
 }
 
 impl MicroGenerator {
@@ -25,48 +30,58 @@ impl MicroGenerator {
     /// If `sites` is empty or reaches past the last site.
     pub(super) fn new(micro: Micro, seed: u64, sites: Range<u32>) -> MicroGenerator {
         assert!(!sites.is_empty() && sites.end <= micro.options.sites, "a generator for sites {sites:?}");
-        MicroGenerator { micro, random: Random::new(seed), sites }
-    }
-
-    fn home_row(&mut self) -> u64 {
-        let rows = if self.micro.zipf.is_uniform() {
-            let sites = u64::from(self.sites.start)..u64::from(self.sites.end);
-            let site = self.random.within(sites) as u32;
-            self.micro.rows_of(site..site + 1)
-        } else {
-            self.micro.rows_of(self.sites.clone())
-        };
-        self.micro.zipf.draw(&mut self.random, rows)
-    }
-
-    /// Adds one more row of `from` to the ascending `ids`.
-    fn add_row(&mut self, ids: &mut Ids, from: Range<u64>) {
-        for _ in 0..REDRAWS {
-            let id = self.micro.zipf.draw(&mut self.random, from.clone());
-            match (ids.binary_search(&id), self.micro.options.op) {
-                (Ok(at), Op::Read) | (Err(at), _) => return ids.insert(at, id),
-                (Ok(_), Op::Update) => {}
-            }
+        let span = |sites| micro.zipf.span(micro.rows_of(sites));
+        MicroGenerator {
+            random: Random::new(seed),
+            whole: span(0..micro.options.sites),
+            own: span(sites.clone()),
+            homes: sites.clone().map(|s| span(s..s + 1)).collect(),
+            micro,
+            sites,
         }
-        let free = from.clone().find_map(|id| Some((ids.binary_search(&id).err()?, id)));
-        let (at, id) = free.expect("a site has at least as many rows as a transaction updates");
-        ids.insert(at, id);
     }
+
+    /// The home row, and the place of its site in `homes`.
+    fn home(&mut self) -> (u64, usize) {
+        if self.micro.zipf.is_uniform() {
+            let home = self.random.within(0..self.homes.len() as u64) as usize;
+            (self.micro.zipf.draw(&mut self.random, &self.homes[home]), home)
+        } else {
+            let row = self.micro.zipf.draw(&mut self.random, &self.own);
+            (row, (self.micro.site_of(row) - self.sites.start) as usize)
+        }
+    }
+}
+
+/// Adds one more row of `from`, not yet in `ids`; both stay ascending.
+fn add_distinct(ids: &mut Ids, zipf: &Zipf, random: &mut Random, from: &Span) {
+    let free = |id: u64, ids: &Ids| Some((ids.binary_search(&id).err()?, id));
+    let drawn = (0..REDRAWS).find_map(|_| free(zipf.draw(random, from), ids));
+    let (at, id) = drawn
+        .or_else(|| from.values().find_map(|id| free(id, ids)))
+        .expect("a site has at least as many rows as a transaction updates");
+    ids.insert(at, id);
 }
 
 impl Generator for MicroGenerator {
     type Request = MicroRequest;
 
     fn next(&mut self) -> MicroRequest {
-        let multisite = self.random.chance(self.micro.options.multisite);
-        let home = self.home_row();
-        let site = self.micro.site_of(home);
-        let from = if multisite { 0..self.micro.options.dataset } else { self.micro.rows_of(site..site + 1) };
-        let mut ids = Ids::new();
+        let MicroOptions { rows, op, multisite, .. } = self.micro.options;
+        let multisite = self.random.chance(multisite);
+        let (home, at) = self.home();
+        let Self { micro, random, homes, whole, .. } = self;
+        let from = if multisite { &*whole } else { &homes[at] };
+        let mut ids = Ids::with_capacity(rows as usize);
         ids.push(home);
-        for _ in 1..self.micro.options.rows {
-            self.add_row(&mut ids, from.clone());
+        ids.extend((1..rows).map(|_| micro.zipf.draw(random, from)));
+        ids.sort_unstable();
+        if op == Op::Update {
+            ids.dedup();
+            while ids.len() < rows as usize {
+                add_distinct(&mut ids, &micro.zipf, random, from);
+            }
         }
-        MicroRequest { op: self.micro.options.op, home, ids }
+        MicroRequest { op, home, ids }
     }
 }

@@ -13,11 +13,14 @@
 
 mod check;
 mod generator;
+mod phase;
 mod steps;
 
 pub use check::MicroAudit;
 pub use generator::MicroGenerator;
 pub use steps::{ReadRows, UpdateRows};
+
+use phase::RowsBySite;
 
 use crate::random::Zipf;
 use crate::spec::{SpecError, in_range};
@@ -25,8 +28,9 @@ use base::{Key, SiteId, TableId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 use txn::schema::{Column, Schema, TableDef, Type};
-use txn::step::{Each, Route, Step, StepId, Transaction, run_encoded};
+use txn::step::{Route, Step, StepId, Transaction, run_encoded};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Inserted, RowBuf, Workload};
 
@@ -95,6 +99,8 @@ pub struct MicroRequest {
 pub struct Micro {
     options: MicroOptions,
     zipf: Zipf,
+    /// The first row of each site, and the end of the last: a division is too dear to find an edge with every time.
+    edges: Arc<[u64]>,
 }
 
 impl Micro {
@@ -112,7 +118,8 @@ impl Micro {
             Op::Update => (o.dataset / u64::from(o.sites)).min(10_000),
         };
         in_range("rows", u64::from(o.rows), 1..=most)?;
-        Ok(Micro { zipf: Zipf::new(o.skew), options })
+        let edge = |site: u32| (u64::from(site) * o.dataset).div_ceil(u64::from(o.sites));
+        Ok(Micro { zipf: Zipf::new(o.skew), edges: (0..=o.sites).map(edge).collect(), options })
     }
 
     pub fn options(&self) -> &MicroOptions {
@@ -120,9 +127,11 @@ impl Micro {
     }
 
     /// The rows of a run of sites.
+    ///
+    /// # Panics
+    /// If it reaches past the last site.
     pub fn rows_of(&self, sites: Range<u32>) -> Range<u64> {
-        let edge = |s: u32| (u64::from(s) * self.options.dataset).div_ceil(u64::from(self.options.sites));
-        edge(sites.start)..edge(sites.end)
+        self.edges[sites.start as usize]..self.edges[sites.end as usize]
     }
 
     pub fn site_of(&self, id: u64) -> u32 {
@@ -135,50 +144,16 @@ impl Micro {
         ids.is_sorted() && ids.last().is_some_and(|&id| id < self.options.dataset)
     }
 
-    /// Issues the rows as steps made by `step`; gives the sum of their outputs.
-    async fn issue<S: Step<Output = i64>, T: Transaction>(
-        &self,
-        ids: &[u64],
-        txn: &mut T,
-        step: impl Fn(Ids) -> S,
-    ) -> Result<i64, Abort> {
-        let groups = BySite { micro: self, rest: ids };
-        if groups.is_single() {
-            return txn.last(step(Ids::from_slice(ids))).await;
-        }
-        let steps = Each::<S, 4>(groups.map(|g| step(Ids::from_slice(g))).collect());
-        Ok(txn.last(steps).await?.iter().fold(0, |sum: i64, v| sum.wrapping_add(*v)))
-    }
-}
-
-/// Ascending ids, cut where one site ends and the next begins.
-struct BySite<'a> {
-    micro: &'a Micro,
-    rest: &'a [u64],
-}
-
-impl BySite<'_> {
-    fn site_end(&self) -> u64 {
-        let site = self.micro.site_of(self.rest[0]);
-        self.micro.rows_of(site..site + 1).end
-    }
-
-    fn is_single(&self) -> bool {
-        self.rest.last().is_none_or(|&last| last < self.site_end())
-    }
-}
-
-impl<'a> Iterator for BySite<'a> {
-    type Item = &'a [u64];
-
-    fn next(&mut self) -> Option<&'a [u64]> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let end = self.site_end();
-        let (group, rest) = self.rest.split_at(self.rest.partition_point(|&id| id < end));
-        self.rest = rest;
-        Some(group)
+    /// Cuts ascending rows where one site ends and the next begins.
+    fn by_site<'a>(&self, ids: &'a [u64]) -> impl Iterator<Item = &'a [u64]> {
+        let mut rest = ids;
+        std::iter::from_fn(move || {
+            let site = self.site_of(*rest.first()?);
+            let end = self.rows_of(site..site + 1).end;
+            let (group, others) = rest.split_at(rest.partition_point(|&id| id < end));
+            rest = others;
+            Some(group)
+        })
     }
 }
 
@@ -238,8 +213,8 @@ impl Workload for Micro {
             return Err(Abort::BadRequest);
         }
         match request.op {
-            Op::Read => self.issue(&request.ids, txn, |ids| ReadRows { ids }).await,
-            Op::Update => self.issue(&request.ids, txn, |ids| UpdateRows { ids }).await,
+            Op::Read => txn.last(RowsBySite::<ReadRows>::new(self, &request.ids)).await,
+            Op::Update => txn.last(RowsBySite::<UpdateRows>::new(self, &request.ids)).await,
         }
     }
 
@@ -260,7 +235,8 @@ impl Workload for Micro {
     fn routes(&self, request: &MicroRequest, visit: &mut dyn FnMut(Route)) {
         visit(Route { table: MICRO, key: request.home });
         if self.accepts(request) {
-            for group in (BySite { micro: self, rest: &request.ids }) {
+            let elsewhere = |group: &&[u64]| !group.contains(&request.home);
+            for group in self.by_site(&request.ids).filter(elsewhere) {
                 visit(Route { table: MICRO, key: group[0] });
             }
         }

@@ -3,7 +3,7 @@
 use super::{COUNTER, Ids, MICRO, key};
 use serde::{Deserialize, Serialize};
 use txn::step::{Effect, Route, Step, StepId};
-use txn::{Abort, Access};
+use txn::{Abort, Access, RowMut};
 
 /// Gives the sum of the counters.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,6 +24,49 @@ fn route(ids: &Ids) -> Route {
     Route { table: MICRO, key: ids.first().copied().unwrap_or(0) }
 }
 
+/// A step that is its rows.
+pub(super) trait RowStep: Step<Output = i64> {
+    fn of(ids: Ids) -> Self;
+    /// What the step does, on rows that lie anywhere.
+    async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort>;
+}
+
+impl RowStep for ReadRows {
+    fn of(ids: Ids) -> ReadRows {
+        ReadRows { ids }
+    }
+
+    async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort> {
+        let mut sum = 0i64;
+        for &id in ids {
+            let counter = access.read(MICRO, &key(id), |row| row.int(COUNTER)).await?;
+            sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
+        }
+        Ok(sum)
+    }
+}
+
+impl RowStep for UpdateRows {
+    fn of(ids: Ids) -> UpdateRows {
+        UpdateRows { ids }
+    }
+
+    async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort> {
+        let mut sum = 0i64;
+        for &id in ids {
+            let counter = access.update(MICRO, &key(id), increment).await?;
+            sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
+        }
+        Ok(sum)
+    }
+}
+
+fn increment(row: &mut RowMut<'_>) -> i64 {
+    let counter = row.int(COUNTER).wrapping_add(1);
+    row.set_int(COUNTER, counter);
+    counter
+}
+
 impl Step for ReadRows {
     const ID: StepId = 1;
     const EFFECT: Effect = Effect::Reads;
@@ -34,12 +77,7 @@ impl Step for ReadRows {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        let mut sum = 0i64;
-        for &id in &self.ids {
-            let counter = access.read(MICRO, &key(id), |row| row.int(COUNTER)).await?;
-            sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
-        }
-        Ok(sum)
+        Self::run_on(&self.ids, access).await
     }
 }
 
@@ -52,17 +90,6 @@ impl Step for UpdateRows {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        let mut sum = 0i64;
-        for &id in &self.ids {
-            let counter = access
-                .update(MICRO, &key(id), |row| {
-                    let counter = row.int(COUNTER).wrapping_add(1);
-                    row.set_int(COUNTER, counter);
-                    counter
-                })
-                .await?;
-            sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
-        }
-        Ok(sum)
+        Self::run_on(&self.ids, access).await
     }
 }

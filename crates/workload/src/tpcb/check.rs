@@ -87,35 +87,32 @@ fn add(sums: &mut Sums, id: u64, value: i64) {
     *sum = sum.wrapping_add(value);
 }
 
-/// Reads the balances of `table` and notes every id that is missing, doubled or not of this instance.
-async fn balances<A: Access>(
+/// Gives every id and balance of `table` to `found`, and notes every id that is missing, doubled or not of this instance.
+async fn read_balances<A: Access>(
     (table, name): (TableId, &str),
     sites: &Range<u32>,
     per_branch: u32,
-    damage: &mut Findings,
-    access: &mut A,
-) -> Result<Vec<(u64, i64)>, Abort> {
+    (damage, access): (&mut Findings, &mut A),
+    mut found: impl FnMut(u64, i64),
+) -> Result<(), Abort> {
     let per_branch = u64::from(per_branch);
     let (mut next, end) = (u64::from(sites.start) * per_branch, u64::from(sites.end) * per_branch);
-    let mut found = Vec::new();
     access
         .scan(table, txn::Range::ALL, Direction::Forward, |_, row| {
-            let id = row.int(ID) as u64;
+            let (id, home) = (row.int(ID) as u64, row.int(HOME) as u64);
             if id != next {
                 damage.add(|| format!("{name}: expected id {next}, found {id}"));
             }
-            if row.int(HOME) as u64 != id / per_branch {
-                damage.add(|| {
-                    format!("{name} {id}: expected branch {}, found {}", id / per_branch, row.int(HOME))
-                });
+            if home != id / per_branch {
+                damage.add(|| format!("{name} {id}: expected branch {}, found {home}", id / per_branch));
             }
-            found.push((id, row.int(BALANCE)));
+            found(id, row.int(BALANCE));
             next = id.wrapping_add(1);
             Flow::More
         })
         .await?;
     damage.expect(&format!("{name}: end of the ids"), end, next);
-    Ok(found)
+    Ok(())
 }
 
 #[derive(Default)]
@@ -147,17 +144,25 @@ pub(super) async fn audit<A: Access>(
     access: &mut A,
 ) -> Result<TpcbAudit, Abort> {
     let mut damage = Findings::default();
-    let branches = balances((BRANCH, "BRANCH"), &sites, 1, &mut damage, access).await?;
-    let tellers = balances((TELLER, "TELLER"), &sites, options.tellers, &mut damage, access).await?;
-    let accounts = balances((ACCOUNT, "ACCOUNT"), &sites, options.accounts, &mut damage, access).await?;
+    let (mut branches, mut tellers, mut accounts_total) = (vec![], vec![], 0i64);
+    let branch = |id, balance| branches.push((id, balance));
+    read_balances((BRANCH, "BRANCH"), &sites, 1, (&mut damage, access), branch).await?;
+    let teller = |id, balance| tellers.push((id, balance));
+    read_balances((TELLER, "TELLER"), &sites, options.tellers, (&mut damage, access), teller).await?;
     let history = read_history(access).await?;
     let mut open: Sums = history.by_account.iter().map(|(&id, &sum)| (id, sum.wrapping_neg())).collect();
-    accounts.iter().filter(|a| a.1 != 0).for_each(|&(id, balance)| add(&mut open, id, balance));
+    let account = |id, balance| {
+        if balance != 0 {
+            add(&mut open, id, balance);
+            accounts_total = accounts_total.wrapping_add(balance);
+        }
+    };
+    read_balances((ACCOUNT, "ACCOUNT"), &sites, options.accounts, (&mut damage, access), account).await?;
     Ok(TpcbAudit {
         sites,
         branches,
         tellers,
-        accounts_total: accounts.iter().fold(0, |sum, a| sum.wrapping_add(a.1)),
+        accounts_total,
         history_by_branch: history.by_branch.into_iter().collect(),
         history_by_teller: history.by_teller.into_iter().collect(),
         open_accounts: open.into_iter().filter(|a| a.1 != 0).collect(),

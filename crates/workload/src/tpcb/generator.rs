@@ -9,19 +9,14 @@ use txn::Generator;
 /// Amounts go from minus this to this, both included.
 pub(crate) const MOST: u64 = 999_999;
 
-/// Bits of a request's number that count within its stream; the rest names the stream.
-const COUNT_BITS: u32 = 40;
-
-pub(super) fn number_in_stream(request: u64) -> u64 {
-    request & ((1 << COUNT_BITS) - 1)
-}
-
 #[derive(Clone, Debug)]
 pub struct TpcbGenerator {
     tpcb: Tpcb,
     random: Random,
     sites: Range<u32>,
-    next_request: u64,
+    /// The number of the first request.
+    first: u64,
+    drawn: u64,
 }
 
 impl TpcbGenerator {
@@ -29,7 +24,13 @@ impl TpcbGenerator {
     /// If `sites` is empty or reaches past the last branch.
     pub(super) fn new(tpcb: Tpcb, seed: u64, sites: Range<u32>) -> TpcbGenerator {
         assert!(!sites.is_empty() && sites.end <= tpcb.options.branches, "a generator for sites {sites:?}");
-        TpcbGenerator { tpcb, random: Random::new(seed), sites, next_request: seed << COUNT_BITS }
+        TpcbGenerator {
+            tpcb,
+            random: Random::new(seed),
+            sites,
+            first: base::hash64(&seed.to_be_bytes()),
+            drawn: 0,
+        }
     }
 
     /// Uniform among the rows of `branch` in a table with so many of them per branch.
@@ -63,10 +64,11 @@ impl Generator for TpcbGenerator {
                 RemoteRow::Teller => of_teller = self.another(branch),
             }
         }
-        let request = self.next_request;
-        self.next_request += 1;
+        let number = self.drawn;
+        self.drawn += 1;
         TpcbRequest {
-            request,
+            request: self.first.wrapping_add(number),
+            time_stamp: number as u32,
             branch,
             teller: self.row_of(of_teller, self.tpcb.options.tellers),
             account: self.row_of(of_account, self.tpcb.options.accounts),

@@ -84,13 +84,12 @@ pub(super) fn schema(options: &TpcbOptions) -> Schema {
 /// test holds this against [`RowBuf`].
 pub fn history_row(request: &TpcbRequest) -> [u8; history::BYTES] {
     let mut row = [b' '; history::BYTES];
-    let time = super::generator::number_in_stream(request.request);
     let columns = [
         request.account,
         request.teller,
         u64::from(request.branch),
         request.delta as u64,
-        time,
+        u64::from(request.time_stamp),
         request.request,
     ];
     for (place, value) in row.chunks_exact_mut(8).zip(columns) {
@@ -148,11 +147,17 @@ mod tests {
 
     #[test]
     fn a_history_row_is_what_the_row_builder_makes() {
-        let request =
-            TpcbRequest { request: 7 << 40 | 12, branch: 3, teller: 31, account: 300_001, delta: -999_999 };
+        let request = TpcbRequest {
+            request: u64::MAX - 12,
+            time_stamp: 12,
+            branch: 3,
+            teller: 31,
+            account: 300_001,
+            delta: -999_999,
+        };
         let mut buf = RowBuf::new(&history_table(24));
         let mut row = buf.start();
-        for (column, value) in [300_001, 31, 3, -999_999, 12, 7 << 40 | 12].into_iter().enumerate() {
+        for (column, value) in [300_001, 31, 3, -999_999, 12, -13].into_iter().enumerate() {
             row.set_int(column as u16, value);
         }
         assert_eq!(buf.bytes(), history_row(&request));

@@ -107,7 +107,14 @@ fn replies_tell_what_was_read_and_written() {
     assert!(!loaded(&reads, 1).judge(Some(1)).unwrap().violations.iter().any(|v| v.contains("rows")));
 
     let mut oracle = loaded(&small_tpcb(), 2);
-    let deposit = |request, account, delta| TpcbRequest { request, branch: 1, teller: 12, account, delta };
+    let deposit = |request, account, delta| TpcbRequest {
+        request,
+        time_stamp: 0,
+        branch: 1,
+        teller: 12,
+        account,
+        delta,
+    };
     for account in [1_600, 5_999] {
         assert_eq!(oracle.submit(&deposit(account, account, 30)).unwrap().account_balance, 30);
         assert_eq!(oracle.submit(&deposit(account + 1, account, -40)).unwrap().account_balance, -10);
@@ -132,7 +139,7 @@ fn requests_out_of_bounds_are_refused() {
         assert_eq!(oracle.submit(&request), Err(Abort::BadRequest), "{ids:?}");
     }
     let mut oracle = loaded(&small_tpcb(), 2);
-    let good = TpcbRequest { request: 1, branch: 1, teller: 12, account: 1_600, delta: 5 };
+    let good = TpcbRequest { request: 1, time_stamp: 0, branch: 1, teller: 12, account: 1_600, delta: 5 };
     for bad in [
         TpcbRequest { branch: 4, ..good },
         TpcbRequest { teller: 40, ..good },
@@ -250,7 +257,7 @@ impl txn::Transaction for Half<'_> {
 fn a_half_applied_transaction_is_seen() {
     let tpcb = small_tpcb();
     let mut oracle = loaded(&tpcb, 2);
-    let deposit = TpcbRequest { request: 1, branch: 1, teller: 12, account: 5_999, delta: 30 };
+    let deposit = TpcbRequest { request: 1, time_stamp: 0, branch: 1, teller: 12, account: 5_999, delta: 30 };
     at_once(tpcb.run(&deposit, &mut Half(&mut oracle))).unwrap();
     let found = oracle.judge(Some(1)).unwrap().violations.join("; ");
     assert!(found.contains("C4: balance less HISTORY, account 5999: expected 0, found -30"), "{found}");

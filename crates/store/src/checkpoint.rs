@@ -1,0 +1,55 @@
+//! Checkpoints, taken while transactions run.
+//!
+//! 1. `begin` = the end of the log now. Every page changed by a record before it is latched or dirty.
+//! 2. Write all those pages. From now on redo needs nothing before `begin`.
+//! 3. Take the values restart needs: running transactions, notes, allocator, catalog. They may already contain
+//!    effects of records after `begin`; replaying such a record again changes nothing.
+//! 4. Wait until the log is on the device up to its end now: everything the values rest on is.
+//!    In particular a transaction that is not listed has ended, and its end is never lost.
+//! 5. Write the control file; then log segments before the oldest record still needed may go.
+//!
+//! One value may be late: a page allocated or freed whose record comes later (or came before `begin`) may be
+//! counted as used after a crash and be lost to the allocator. It costs room, never truth.
+
+use crate::StoreFault;
+use crate::control::{Checkpoint, Control};
+use crate::open::{Store, held};
+use std::sync::atomic::Ordering;
+use wal::Durability;
+
+impl Store {
+    /// Takes a checkpoint, which bounds what a restart has to read. Blocks for I/O; transactions go on meanwhile
+    /// (under `Owned` the owner itself calls this). With durability `memory` there is nothing to do.
+    ///
+    /// # Errors
+    /// What poisoned the store, or poisons it now; the previous checkpoint stands.
+    pub fn checkpoint(&self) -> Result<(), StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        if self.log.durability() == Durability::Memory {
+            return Ok(());
+        }
+        self.take_checkpoint().inspect_err(|fault| self.poison(fault.clone()))
+    }
+
+    fn take_checkpoint(&self) -> Result<(), StoreFault> {
+        let mut control = held(&self.control);
+        let redo_start = self.log.end();
+        self.pool.write_back()?;
+        let allocator = self.pool.allocator();
+        let checkpoint = Checkpoint {
+            redo_start,
+            running: self.active.running(),
+            notes: held(&self.notes).iter().map(|(&lsn, note)| (lsn, note.clone())).collect(),
+            next_page: allocator.next,
+            free_pages: allocator.free,
+            catalog: held(&self.catalog.adding).clone(),
+        };
+        self.log.wait_stable(self.log.end())?;
+        let keep = checkpoint.scan_start();
+        let next = Control { sequence: control.sequence + 1, checkpoint, ..control.clone() };
+        next.write(&*self.files, &self.dir)?;
+        *control = next;
+        self.checkpointed.store(redo_start.0, Ordering::Relaxed);
+        Ok(self.log.truncate_before(keep)?)
+    }
+}

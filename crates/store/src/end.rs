@@ -1,0 +1,166 @@
+//! How a transaction begins and ends, and notes.
+//!
+//! ```text
+//!            begin            first record                commit
+//!     idle ---------> running ------------> running ------------------> idle
+//!                        |                     | prepare       rollback  ^
+//!                        |                     v                         |
+//!                        |                  prepared --------------------+
+//!                        +--- commit or rollback of a reader: no record -+
+//! ```
+
+use crate::StoreFault;
+use crate::kind;
+use crate::open::{Store, held};
+use crate::txn::{Home, Mark, State, SystemJournal, Txn, system_record};
+use base::{Lsn, PageId};
+use latch::LatchPolicy;
+use pages::{PageFault, Stop};
+use std::sync::Arc;
+use wal::RecordHeader;
+
+/// A live note. A note given with a commit is named by the position that [`Store::commit`] returned.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NoteId(pub Lsn);
+
+impl Store {
+    /// Starts a transaction in `txn`, which is new or has ended. `worker` says who runs it: a hint that spreads
+    /// inserts over pages.
+    pub fn begin(&self, txn: &mut Txn, worker: usize) {
+        debug_assert_eq!(txn.state, State::Idle, "a transaction begins twice");
+        self.attach(txn);
+        txn.chain.worker = worker;
+        txn.state = State::Running;
+    }
+
+    pub(crate) fn attach(&self, txn: &mut Txn) {
+        if txn.chain.home.as_ref().is_none_or(|home| !Arc::ptr_eq(&home.active, &self.active)) {
+            *txn = Txn::default();
+            let (log, slot) = (self.log.clone(), self.active.slot());
+            txn.chain.home = Some(Home { log, slot, active: self.active.clone() });
+        }
+    }
+
+    /// Commits: from here on the transaction's changes stay. The commit may be told to others once the log is
+    /// durable up to the returned position; `Lsn(0)` if nothing was logged. `note` stays live until
+    /// [`Store::forget`]; with one, a commit is logged even if nothing else was.
+    ///
+    /// # Errors
+    /// What poisoned the store: nothing was committed; [`Store::rollback`] ends the transaction.
+    ///
+    /// # Panics
+    /// If the note is longer than [`wal::Log::max_body`].
+    pub fn commit(&self, txn: &mut Txn, note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
+        debug_assert_ne!(txn.state, State::Idle, "a transaction commits before it begins");
+        self.fault().map_or(Ok(()), Err)?;
+        let lsn = match note {
+            None if !txn.wrote() => Lsn(0),
+            None => txn.chain.append_last(kind::COMMIT, &[]).end,
+            Some(note) => {
+                let mut notes = held(&self.notes);
+                let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
+                let end = txn.chain.append_last(kind, &[note]).end;
+                notes.insert(end, note.to_vec());
+                end
+            }
+        };
+        txn.finish();
+        Ok(lsn)
+    }
+
+    /// Work after a commit that no other transaction needs: purges the rows it deleted. Blocks for absent pages.
+    pub fn committed<L: LatchPolicy>(&self, txn: &mut Txn) {
+        while let Some((table, rid)) = txn.ghosts.pop() {
+            let Some(table) = self.table(table) else { continue };
+            let heap = self.heap(table);
+            // A ghost that cannot be purged now (no frame free) stays one: it costs room, not truth. A fault
+            // has poisoned the store already.
+            let _ = self.insist(|| heap.purge::<L>(&mut SystemJournal(&self.log), rid));
+        }
+    }
+
+    /// Makes the transaction wait for a decision made elsewhere: after a crash [`Store::open`] hands it out again,
+    /// with `note`. The promise may be given once the log is durable up to the returned position. It then ends
+    /// by [`Store::commit`] or [`Store::rollback`].
+    ///
+    /// # Errors
+    /// What poisoned the store: nothing was prepared.
+    ///
+    /// # Panics
+    /// If the note is longer than [`wal::Log::max_body`].
+    pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
+        debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
+        self.fault().map_or(Ok(()), Err)?;
+        let span = txn.chain.append(kind::PREPARE, &[note]);
+        txn.state = State::Prepared;
+        Ok(span.end)
+    }
+
+    /// Undoes everything the transaction did and ends it. On a poisoned store nothing is undone here: the next
+    /// restart does that.
+    ///
+    /// # Errors
+    /// [`Stop`]: part is undone; call again once the page is there.
+    pub fn rollback<L: LatchPolicy>(&self, txn: &mut Txn) -> Result<(), Stop> {
+        if self.fault().is_none() {
+            self.undo_to::<L>(txn, Mark { undo: 0, ghosts: 0 })?;
+            if txn.wrote() {
+                txn.chain.append_last(kind::END, &[]);
+            }
+        }
+        txn.ghosts.clear();
+        txn.finish();
+        Ok(())
+    }
+
+    /// Undoes down to where the transaction stood at `mark`. After an error it may be repeated.
+    pub(crate) fn undo_to<L: LatchPolicy>(&self, txn: &mut Txn, mark: Mark) -> Result<(), Stop> {
+        while txn.chain.undo.len() > mark.undo {
+            // The list is taken out while the chain writes; compensation records never add to it.
+            let mut undo = std::mem::take(&mut txn.chain.undo);
+            let done = undo.last().map_or(Ok(()), |(entry, body)| {
+                txn.chain.compensating = Some(entry.prev);
+                let roots = |id| self.catalog.root(id);
+                let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
+                access::undo::<L>(&self.pool, &mut txn.chain, &roots, &header, body)
+            });
+            txn.chain.compensating = None;
+            if done.is_ok() {
+                undo.pop();
+            }
+            txn.chain.undo = undo;
+            done?;
+        }
+        txn.ghosts.truncate(mark.ghosts);
+        Ok(())
+    }
+
+    /// Logs a note of no transaction. It is safe once the log is durable up to the returned position.
+    ///
+    /// # Errors
+    /// What poisoned the store.
+    ///
+    /// # Panics
+    /// If the note is longer than [`wal::Log::max_body`].
+    pub fn note(&self, note: &[u8]) -> Result<(NoteId, Lsn), StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        let mut notes = held(&self.notes);
+        let end = system_record(&self.log, kind::NOTE, &[note]).end;
+        notes.insert(end, note.to_vec());
+        Ok((NoteId(end), end))
+    }
+
+    /// The note need not survive any more. Nothing is waited for: after a crash it may be there once more.
+    pub fn forget(&self, note: NoteId) {
+        let mut notes = held(&self.notes);
+        if notes.remove(&note.0).is_some() {
+            system_record(&self.log, kind::FORGET, &[&note.0.0.to_le_bytes()]);
+        }
+    }
+
+    /// A fault that names `page` as corrupt.
+    pub(crate) fn corrupt(&self, page: PageId) -> Arc<PageFault> {
+        let offset = u64::from(page.0) * pages::PAGE_SIZE as u64;
+        Arc::new(PageFault::Corrupt { page, file: self.dir.join(crate::DATA), offset })
+    }
+}

@@ -1,0 +1,75 @@
+//! What can go wrong with a store: it will not open, or it must not go on.
+
+use base::{Lsn, TableId};
+use pages::PageFault;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use wal::LogFault;
+
+/// Opening failed, or the store is poisoned: nothing commits any more until it is opened anew.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreFault {
+    #[error(transparent)]
+    Log(#[from] LogFault),
+    #[error(transparent)]
+    Page(#[from] Arc<PageFault>),
+    /// The file system refused; the message names the file.
+    #[error("{0}")]
+    Io(Arc<io::Error>),
+    /// Another process, or another store of this one, has the folder open.
+    #[error("{}: this data folder is in use ({why}); stop what uses it, or choose another folder", dir.display())]
+    InUse { dir: PathBuf, why: Arc<io::Error> },
+    /// The folder is not a database, or lost the file that says so.
+    #[error("{}: {what}", dir.display())]
+    NotADatabase { dir: PathBuf, what: &'static str },
+    #[error(
+        "{}: a database of format {found}, expected format {expected}; open it with the version of Atoll that wrote it",
+        file.display()
+    )]
+    Version { file: PathBuf, found: u32, expected: u32 },
+    /// Neither control file can be read.
+    #[error("{}: the control files are corrupt ({what}); restore the folder from a backup", dir.display())]
+    Control { dir: PathBuf, what: String },
+    /// What ran here last kept everything in memory, and is gone.
+    #[error(
+        "{}: the last run here had durability memory and did not end cleanly, so its data is gone; \
+         remove the folder, or choose another",
+        dir.display()
+    )]
+    Gone { dir: PathBuf },
+    /// A database with a log was to be opened without one.
+    #[error(
+        "{}: this database has a log, durability memory would ignore it; use sync or async, or an empty folder",
+        dir.display()
+    )]
+    HasLog { dir: PathBuf },
+    /// The log ends before the point that the last checkpoint relies on.
+    #[error(
+        "{}: the log ends at {}, but the checkpoint needs it from {}; put the missing segments back, \
+         or restore the folder from a backup",
+        dir.display(), found.0, expected.0
+    )]
+    LogBehind { dir: PathBuf, found: Lsn, expected: Lsn },
+    /// A record that passed its checksum makes no sense.
+    #[error("the log record at {} is malformed ({what}); restore the folder from a backup", lsn.0)]
+    Record { lsn: Lsn, what: &'static str },
+    /// A schema that cannot be created beside what is there.
+    #[error("{0}")]
+    Schema(String),
+    /// Index and rows of a table disagree.
+    #[error("{table:?}: {what}; restore the folder from a backup")]
+    Broken { table: TableId, what: String },
+}
+
+impl From<io::Error> for StoreFault {
+    fn from(e: io::Error) -> Self {
+        StoreFault::Io(Arc::new(e))
+    }
+}
+
+impl From<PageFault> for StoreFault {
+    fn from(fault: PageFault) -> Self {
+        StoreFault::Page(Arc::new(fault))
+    }
+}

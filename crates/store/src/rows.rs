@@ -1,0 +1,304 @@
+//! Operations on one row, which keep a table's primary tree, secondary trees and heap together.
+//!
+//! Errors by phase. *Looking* (finding the row, before anything changed): [`Stop`] goes to the caller, who has the
+//! page loaded and comes again. *Changing*: what a later part of the operation lacks is waited for here, since the
+//! earlier parts are done. If that fails for good (no space, a fault), the transaction holds a part of the
+//! operation and must be rolled back; its undo list says how.
+
+use crate::catalog::{Index, Table};
+use crate::open::Store;
+use crate::txn::Txn;
+use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, TreeDelete, TreeInsert};
+use base::{Key, Rid};
+use latch::LatchPolicy;
+use pages::Stop;
+use std::mem;
+use txn::{Row, RowMut};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InsertOutcome {
+    Done,
+    /// A row with the key is there; nothing was changed.
+    Exists,
+    /// The key that follows is this one, not the expected one; nothing was changed.
+    Next(Option<Key>),
+    /// Key or row are longer than a page takes; nothing was changed.
+    TooLong,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DeleteOutcome {
+    Done,
+    Missing,
+    /// The key that follows is this one, not the expected one; nothing was changed.
+    Next(Option<Key>),
+}
+
+impl Store {
+    /// The primary tree of a table that has a key.
+    ///
+    /// # Panics
+    /// If the table has none: the caller has the definition.
+    #[inline]
+    pub(crate) fn tree(&self, table: &Table) -> BTree<'_> {
+        BTree::open(&self.pool, table.tree.expect("this table has no key"), table.def.id)
+    }
+
+    pub(crate) fn secondary(&self, index: &Index) -> BTree<'_> {
+        BTree::open(&self.pool, index.root, index.def.id)
+    }
+
+    #[inline]
+    pub(crate) fn heap<'a>(&'a self, table: &'a Table) -> Heap<'a> {
+        Heap::open(&self.pool, table.heap, table.def.id, &table.insert_pages)
+    }
+
+    #[inline]
+    fn find<L: LatchPolicy>(&self, table: &Table, key: &[u8]) -> Result<Option<Rid>, Stop> {
+        match self.tree(table).get::<L, _>(key, Rid::decode)? {
+            None => Ok(None),
+            Some(Some(rid)) => Ok(Some(rid)),
+            Some(None) => Err(self.broken(table, "an index entry is no row address")),
+        }
+    }
+
+    /// Index and rows disagree: nothing can be believed any more.
+    #[cold]
+    pub(crate) fn broken(&self, table: &Table, what: &str) -> Stop {
+        self.poison(crate::StoreFault::Broken { table: table.def.id, what: what.to_owned() });
+        Stop::Fault(self.corrupt(table.heap))
+    }
+
+    /// Calls `f` on the row with this key, in place, under its page's latch; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Stop`]; `f` was not called.
+    ///
+    /// # Panics
+    /// If the table has no key.
+    #[inline]
+    pub fn get<L: LatchPolicy, R>(
+        &self,
+        table: &Table,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let Some(rid) = self.find::<L>(table, key)? else { return Ok(None) };
+        let read = self.heap(table).read::<L, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
+        match read {
+            Some(Some(result)) => Ok(Some(result)),
+            Some(None) => Err(self.broken(table, "a row does not have the table's layout")),
+            // Without locks the row may have gone between the two looks.
+            None => Ok(None),
+        }
+    }
+
+    /// Runs `f` on a copy of the row with this key and writes back what it changed; `None` if there is no such
+    /// row. `f` must leave the key columns alone.
+    ///
+    /// # Errors
+    /// [`Stop::Page`] and [`Stop::Again`] only before `f` was called. Others may come after: roll back.
+    ///
+    /// # Panics
+    /// If the table has no key.
+    #[inline]
+    pub fn update<L: LatchPolicy, R>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let Some(rid) = self.find::<L>(table, key)? else { return Ok(None) };
+        let mut row = mem::take(&mut txn.row);
+        let done = self.update_at::<L, R>(txn, table, key, rid, &mut row, f);
+        txn.row = row;
+        done
+    }
+
+    #[inline]
+    fn update_at<L: LatchPolicy, R>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        rid: Rid,
+        row: &mut Vec<u8>,
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let heap = self.heap(table);
+        let old_row = &mut txn.old_row;
+        let change = |row: &mut Vec<u8>| {
+            if !table.layout.fits(row) {
+                return None;
+            }
+            if !table.indexes.is_empty() {
+                old_row.clear();
+                old_row.extend_from_slice(row);
+            }
+            let result = f(&mut RowMut::new(&table.layout, row));
+            debug_assert_eq!(
+                &*table.def.key_of(Row::new(&table.layout, row)),
+                key,
+                "an update changed the key"
+            );
+            Some(result)
+        };
+        let (result, to) = match heap.modify::<L, _>(&mut txn.chain, rid, row, change)? {
+            HeapModify::Missing => return Ok(None),
+            HeapModify::Done(result) => (result, rid),
+            HeapModify::Outgrown(result) => (result, self.relocate::<L>(txn, table, key, rid, row)?),
+        };
+        let Some(result) = result else {
+            return Err(self.broken(table, "a row does not have the table's layout"));
+        };
+        if !table.indexes.is_empty() {
+            self.reindex::<L>(txn, table, row, rid, to)?;
+        }
+        Ok(Some(result))
+    }
+
+    /// Writes a row that does not fit its page any more; gives where it is now.
+    fn relocate<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        rid: Rid,
+        row: &[u8],
+    ) -> Result<Rid, Stop> {
+        match self.insist(|| self.heap(table).update::<L>(&mut txn.chain, rid, row))? {
+            HeapUpdate::Done => Ok(rid),
+            HeapUpdate::Relocated(to) => {
+                txn.ghosts.push((table.def.id, rid));
+                self.insist(|| self.tree(table).replace::<L>(&mut txn.chain, key, &to.encode()))?;
+                Ok(to)
+            }
+            HeapUpdate::Missing => Err(self.broken(table, "a row vanished while it was updated")),
+        }
+    }
+
+    /// Brings the secondary trees from `txn.old_row` at `from` to `row` at `to`.
+    fn reindex<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        row: &[u8],
+        from: Rid,
+        to: Rid,
+    ) -> Result<(), Stop> {
+        for index in &table.indexes {
+            let tree = self.secondary(index);
+            let entry = |row: &[u8]| table.def.entry_of(&index.def, Row::new(&table.layout, row));
+            let (old, new) = (entry(&txn.old_row), entry(row));
+            if old != new {
+                self.insist(|| tree.delete::<L>(&mut txn.chain, &old, Expect::Any))?;
+                self.insist(|| tree.insert::<L>(&mut txn.chain, &new, &to.encode(), Expect::Any))?;
+            } else if from != to {
+                self.insist(|| tree.replace::<L>(&mut txn.chain, &old, &to.encode()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a row into a table with a key. `expect` is what the caller believes to be the next key in the
+    /// primary tree.
+    ///
+    /// # Errors
+    /// [`Stop::Page`] and [`Stop::Again`] only before anything was changed. After others: roll back.
+    ///
+    /// # Panics
+    /// If the table has no key.
+    pub fn insert<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        row: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<InsertOutcome, Stop> {
+        let tree = self.tree(table);
+        if key.len() > tree.max_key() || row.len() > MAX_ROW {
+            return Ok(InsertOutcome::TooLong);
+        }
+        debug_assert!(table.layout.fits(row), "a row of another table");
+        let entries =
+            || table.indexes.iter().map(|i| table.def.entry_of(&i.def, Row::new(&table.layout, row)));
+        if entries().any(|e| e.len() > tree.max_key()) {
+            return Ok(InsertOutcome::TooLong);
+        }
+        if tree.get::<L, _>(key, |_| ())?.is_some() {
+            return Ok(InsertOutcome::Exists);
+        }
+        let mark = txn.mark();
+        let rid = self.insist(|| self.heap(table).insert::<L>(&mut txn.chain, row))?;
+        let outcome = match self.insist(|| tree.insert::<L>(&mut txn.chain, key, &rid.encode(), expect))? {
+            TreeInsert::Done => InsertOutcome::Done,
+            TreeInsert::Exists => InsertOutcome::Exists,
+            TreeInsert::Next(next) => InsertOutcome::Next(next),
+        };
+        if outcome != InsertOutcome::Done {
+            // Somebody was there between the look and the insertion: take the row back.
+            self.insist(|| self.undo_to::<L>(txn, mark))?;
+            return Ok(outcome);
+        }
+        for (index, entry) in table.indexes.iter().zip(entries()) {
+            let tree = self.secondary(index);
+            let put = self.insist(|| tree.insert::<L>(&mut txn.chain, &entry, &rid.encode(), Expect::Any))?;
+            if put != TreeInsert::Done {
+                return Err(self.broken(table, "a secondary index has an entry for a row that was not there"));
+            }
+        }
+        Ok(InsertOutcome::Done)
+    }
+
+    /// Adds a row to a table without a key; `false` if it is longer than a page takes.
+    ///
+    /// # Errors
+    /// [`Stop`]; nothing was changed.
+    pub fn append<L: LatchPolicy>(&self, txn: &mut Txn, table: &Table, row: &[u8]) -> Result<bool, Stop> {
+        if row.len() > MAX_ROW {
+            return Ok(false);
+        }
+        debug_assert!(table.layout.fits(row), "a row of another table");
+        self.heap(table).insert::<L>(&mut txn.chain, row).map(|_| true)
+    }
+
+    /// Removes the row with this key. It stays as a ghost until [`Store::committed`].
+    ///
+    /// # Errors
+    /// As [`Store::insert`].
+    ///
+    /// # Panics
+    /// If the table has no key.
+    pub fn delete<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<DeleteOutcome, Stop> {
+        let Some(rid) = self.find::<L>(table, key)? else { return Ok(DeleteOutcome::Missing) };
+        let heap = self.heap(table);
+        if !table.indexes.is_empty() {
+            let old = &mut txn.old_row;
+            old.clear();
+            heap.read::<L, _>(rid, |row| old.extend_from_slice(row))?;
+            if !table.layout.fits(old) {
+                return Err(self.broken(table, "a row does not have the table's layout"));
+            }
+        }
+        match self.tree(table).delete::<L>(&mut txn.chain, key, expect)? {
+            TreeDelete::Done(_) => {}
+            TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
+            TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
+        }
+        self.insist(|| heap.delete::<L>(&mut txn.chain, rid))?;
+        txn.ghosts.push((table.def.id, rid));
+        for index in &table.indexes {
+            let entry = table.def.entry_of(&index.def, Row::new(&table.layout, &txn.old_row));
+            self.insist(|| self.secondary(index).delete::<L>(&mut txn.chain, &entry, Expect::Any))?;
+        }
+        Ok(DeleteOutcome::Done)
+    }
+}

@@ -1,0 +1,178 @@
+//! Reading many rows: a chunk at a time, from a primary key, a secondary index, or a heap in storage order.
+//!
+//! A chunk is one leaf's (or heap page's) worth. Its entries are read under one latch, the rows they point to
+//! after it: a caller that isolates by locks locks what it met and asks [`Store::still`] before it believes it.
+
+use crate::catalog::Table;
+use crate::open::Store;
+use access::BTree;
+use base::{Key, Rid, TableId};
+use latch::LatchPolicy;
+use pages::Stop;
+use std::ops::Bound;
+use txn::Direction;
+
+/// A leaf at a moment; the default is a heap page, which nobody has to ask about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamp(Option<access::Stamp>);
+
+/// What [`Store::chunk`] found besides the rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    pub stamp: Stamp,
+    pub end: ChunkEnd,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChunkEnd {
+    /// The range goes on: read the next chunk from here.
+    More(Bound<Key>),
+    /// The range is done; the first key beyond it, if one was met. Forwards, `None` means that there is none: the
+    /// gap behind the last key of the index ends the range.
+    Done(Option<Key>),
+}
+
+impl Default for ChunkEnd {
+    fn default() -> Self {
+        ChunkEnd::Done(None)
+    }
+}
+
+impl Store {
+    /// The tree with this id: a table's primary key or a secondary index.
+    fn tree_of(&self, index: TableId) -> Option<(&Table, BTree<'_>)> {
+        let (table, position) = self.catalog.index(index)?;
+        let tree = match position {
+            None => {
+                table.tree?;
+                self.tree(table)
+            }
+            Some(i) => self.secondary(&table.indexes[i]),
+        };
+        Some((table, tree))
+    }
+
+    /// The first key of `index` at or behind `bound`; `None` also if there is no such tree.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn successor<L: LatchPolicy>(
+        &self,
+        index: TableId,
+        bound: Bound<&[u8]>,
+    ) -> Result<Option<Key>, Stop> {
+        self.tree_of(index).map_or(Ok(None), |(_, tree)| tree.successor::<L>(bound))
+    }
+
+    /// The last key of `index` at or before `bound`.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn predecessor<L: LatchPolicy>(
+        &self,
+        index: TableId,
+        bound: Bound<&[u8]>,
+    ) -> Result<Option<Key>, Stop> {
+        self.tree_of(index).map_or(Ok(None), |(_, tree)| tree.predecessor::<L>(bound))
+    }
+
+    /// Calls `visit` with key and row of at most `limit` entries of one leaf, in the direction of the scan. The
+    /// range begins at `from` and ends at `until`: forwards exclusive, backwards inclusive. A table without a key is
+    /// read in storage order, forwards and whole, with empty keys; begin with [`Bound::Unbounded`].
+    ///
+    /// # Errors
+    /// [`Stop`]; rows may have been visited before.
+    pub fn chunk<L: LatchPolicy>(
+        &self,
+        index: TableId,
+        from: Bound<&[u8]>,
+        until: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Chunk, Stop> {
+        let Some((table, tree)) = self.tree_of(index) else {
+            let end = self.heap_chunk::<L>(index, from, |row| visit(&[], row))?;
+            return Ok(Chunk { stamp: Stamp::default(), end });
+        };
+        let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
+        let mut cut = false;
+        let way = match direction {
+            Direction::Forward => access::Direction::Forward,
+            Direction::Backward => access::Direction::Backward,
+        };
+        let read = tree.chunk::<L>(from, until, way, |key, value| {
+            if entries.len() < limit {
+                entries.push((Key::from_bytes(key), Rid::decode(value)));
+            } else {
+                cut = true;
+            }
+        })?;
+        for (key, rid) in &entries {
+            let rid = rid.ok_or_else(|| self.broken(table, "an index entry is no row address"))?;
+            let fits = self.heap(table).read::<L, _>(rid, |row| {
+                let fits = table.layout.fits(row);
+                if fits {
+                    visit(key, row);
+                }
+                fits
+            })?;
+            if fits == Some(false) {
+                return Err(self.broken(table, "a row does not have the table's layout"));
+            }
+        }
+        let end = match (cut, entries.last()) {
+            (true, Some((last, _))) => ChunkEnd::More(Bound::Excluded(last.clone())),
+            _ => onward(read.end, direction),
+        };
+        Ok(Chunk { stamp: Stamp(Some(read.stamp)), end })
+    }
+
+    /// One page of a keyless table's heap; the cursor is the page's ordinal, big-endian.
+    fn heap_chunk<L: LatchPolicy>(
+        &self,
+        id: TableId,
+        from: Bound<&[u8]>,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<ChunkEnd, Stop> {
+        let Some(table) = self.table(id) else { return Ok(ChunkEnd::Done(None)) };
+        let ordinal = match from {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                key.try_into().map_or(u32::MAX, u32::from_be_bytes)
+            }
+            Bound::Unbounded => 0,
+        };
+        let mut bad = false;
+        let more = self.heap(table).chunk::<L>(ordinal, |_, row| match table.layout.fits(row) {
+            true => visit(row),
+            false => bad = true,
+        })?;
+        if bad {
+            return Err(self.broken(table, "a row does not have the table's layout"));
+        }
+        Ok(match more {
+            true => ChunkEnd::More(Bound::Included(Key::new().u32(ordinal + 1))),
+            false => ChunkEnd::Done(None),
+        })
+    }
+
+    /// Whether the leaf a chunk came from is as it was. Never says yes wrongly.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn still<L: LatchPolicy>(&self, index: TableId, stamp: Stamp) -> Result<bool, Stop> {
+        match (stamp.0, self.tree_of(index)) {
+            (Some(stamp), Some((_, tree))) => tree.still::<L>(stamp),
+            (stamp, _) => Ok(stamp.is_none()),
+        }
+    }
+}
+
+fn onward(end: access::ChunkEnd, direction: Direction) -> ChunkEnd {
+    match (end, direction) {
+        (access::ChunkEnd::Continue(fence), Direction::Forward) => ChunkEnd::More(Bound::Included(fence)),
+        (access::ChunkEnd::Continue(fence), Direction::Backward) => ChunkEnd::More(Bound::Excluded(fence)),
+        (access::ChunkEnd::Key(key), _) => ChunkEnd::Done(Some(key)),
+        (access::ChunkEnd::End, _) => ChunkEnd::Done(None),
+    }
+}

@@ -1,0 +1,259 @@
+//! One transaction: its chain in the log, and what it takes to undo it.
+//!
+//! A transaction has no begin record; its first record begins it. Until then it has no number either, and a
+//! transaction that only reads never touches the log.
+
+use crate::active::{Active, Slot};
+use access::Journal;
+use base::{Lsn, Rid, TableId, TxnId};
+use std::ops::Range;
+use std::sync::Arc;
+use wal::{CLR, Log, RecordHeader, Span};
+
+/// An undoable record, kept for rollback without reading the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub kind: u8,
+    /// Where the record starts.
+    pub lsn: Lsn,
+    /// What is to be undone after it.
+    pub prev: Lsn,
+    /// Its body in the arena.
+    at: usize,
+    len: u32,
+}
+
+/// What a transaction did, oldest first. All bodies lie in one arena, which is kept from one transaction to
+/// the next.
+#[derive(Default)]
+pub(crate) struct UndoList {
+    entries: Vec<Entry>,
+    arena: Vec<u8>,
+}
+
+impl UndoList {
+    #[inline]
+    pub fn push(&mut self, kind: u8, lsn: Lsn, prev: Lsn, body: &[&[u8]]) {
+        let at = self.arena.len();
+        body.iter().for_each(|part| self.arena.extend_from_slice(part));
+        self.entries.push(Entry { kind, lsn, prev, at, len: (self.arena.len() - at) as u32 });
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn last(&self) -> Option<(Entry, &[u8])> {
+        self.entries.last().map(|&e| (e, self.body(e)))
+    }
+
+    fn body(&self, e: Entry) -> &[u8] {
+        &self.arena[e.at..e.at + e.len as usize]
+    }
+
+    pub fn pop(&mut self) {
+        if let Some(e) = self.entries.pop() {
+            self.arena.truncate(e.at);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Entry, &[u8])> {
+        self.entries.iter().map(|&e| (e, self.body(e)))
+    }
+
+    /// Drops what a compensation record says is undone: everything younger than `undo_next`.
+    pub fn undone_down_to(&mut self, undo_next: Lsn) {
+        while self.entries.last().is_some_and(|e| e.lsn > undo_next) {
+            self.pop();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.arena.clear();
+        // One bulk load must not keep its undo information in memory for ever.
+        self.arena.shrink_to(1 << 20);
+        self.entries.shrink_to(1 << 14);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum State {
+    #[default]
+    Idle,
+    Running,
+    Prepared,
+}
+
+/// Where a transaction stands, to go back to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub undo: usize,
+    pub ghosts: usize,
+}
+
+/// What a transaction needs of its store.
+pub(crate) struct Home {
+    pub log: Arc<Log>,
+    pub slot: Arc<Slot>,
+    pub active: Arc<Active>,
+}
+
+/// The part of a transaction that writes the log.
+#[derive(Default)]
+pub(crate) struct Chain {
+    pub home: Option<Home>,
+    id: TxnId,
+    ids: Range<u64>,
+    pub first: Lsn,
+    pub last: Lsn,
+    pub worker: usize,
+    pub undo: UndoList,
+    /// While a record is being undone: what comes after it.
+    pub compensating: Option<Lsn>,
+}
+
+/// One transaction. Owned by one worker at a time; after its end it may begin again, and keeps its buffers.
+#[derive(Default)]
+pub struct Txn {
+    pub(crate) chain: Chain,
+    pub(crate) state: State,
+    /// Rows deleted, to be purged after the commit.
+    pub(crate) ghosts: Vec<(TableId, Rid)>,
+    pub(crate) row: Vec<u8>,
+    pub(crate) old_row: Vec<u8>,
+}
+
+impl Chain {
+    #[inline]
+    fn home(&self) -> &Home {
+        self.home.as_ref().expect("a transaction writes only between begin and its end")
+    }
+
+    fn number(&mut self) -> TxnId {
+        if self.id == TxnId(0) {
+            if self.ids.is_empty() {
+                self.ids = self.home().active.ids();
+            }
+            self.id = TxnId(self.ids.start);
+            self.ids.start += 1;
+        }
+        self.id
+    }
+
+    /// Appends a record of this transaction.
+    #[inline]
+    pub fn append(&mut self, kind: u8, body: &[&[u8]]) -> Span {
+        let id = self.number();
+        let header = RecordHeader {
+            kind,
+            flags: if self.compensating.is_some() { CLR } else { 0 },
+            txn: id,
+            prev: self.last,
+            undo_next: self.compensating.unwrap_or_default(),
+        };
+        let home = self.home();
+        let mut span = Span { start: Lsn(0), end: Lsn(0) };
+        home.slot.record(id, self.first, || {
+            span = home.log.append(&header, body);
+            span.start
+        });
+        if self.first == Lsn(0) {
+            self.first = span.start;
+        }
+        self.last = span.start;
+        span
+    }
+
+    /// Appends the transaction's last record; the checkpoint does not see it any more.
+    pub fn append_last(&mut self, kind: u8, body: &[&[u8]]) -> Span {
+        let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
+        let home = self.home();
+        let mut span = Span { start: Lsn(0), end: Lsn(0) };
+        home.slot.end(|| {
+            span = home.log.append(&header, body);
+            span.end
+        });
+        span
+    }
+
+    /// Makes this the chain of a transaction found in the log.
+    pub fn adopt(&mut self, id: TxnId, first: Lsn, last: Lsn, undo: UndoList) {
+        self.home().slot.record(id, first, || last);
+        (self.id, self.first, self.last, self.undo) = (id, first, last, undo);
+    }
+
+    pub fn reset(&mut self) {
+        (self.id, self.first, self.last, self.compensating) = (TxnId(0), Lsn(0), Lsn(0), None);
+        self.undo.clear();
+    }
+}
+
+impl Journal for Chain {
+    #[inline]
+    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        let prev = self.last;
+        let span = self.append(kind, body);
+        if self.compensating.is_none() {
+            self.undo.push(kind, span.start, prev, body);
+        }
+        span.end
+    }
+
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        system_record(&self.home().log, kind, body).end
+    }
+
+    fn worker(&self) -> usize {
+        self.worker
+    }
+}
+
+/// Appends a record of the system: redo only, of no transaction.
+pub(crate) fn system_record(log: &Log, kind: u8, body: &[&[u8]]) -> Span {
+    log.append(&RecordHeader { kind, ..RecordHeader::default() }, body)
+}
+
+/// The journal of work that stays whatever becomes of any transaction.
+pub(crate) struct SystemJournal<'a>(pub &'a Log);
+
+impl Journal for SystemJournal<'_> {
+    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        system_record(self.0, kind, body).end
+    }
+
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        system_record(self.0, kind, body).end
+    }
+
+    fn worker(&self) -> usize {
+        0
+    }
+}
+
+impl Txn {
+    /// Whether anything was logged: whether its commit must be.
+    #[inline]
+    pub fn wrote(&self) -> bool {
+        self.chain.last != Lsn(0)
+    }
+
+    /// The transaction's number; `None` before its first record.
+    pub fn id(&self) -> Option<TxnId> {
+        (self.chain.id != TxnId(0)).then_some(self.chain.id)
+    }
+
+    /// Whether it waits for a decision.
+    pub fn is_prepared(&self) -> bool {
+        self.state == State::Prepared
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { undo: self.chain.undo.len(), ghosts: self.ghosts.len() }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.chain.reset();
+        self.state = State::Idle;
+    }
+}
