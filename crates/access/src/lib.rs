@@ -32,3 +32,6 @@ pub use tree::{
     TreeReport,
 };
 pub use undo::undo;
+
+#[cfg(test)]
+mod testing;

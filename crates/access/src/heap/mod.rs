@@ -19,6 +19,9 @@ mod rows;
 mod space;
 mod verify;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use directory::{DirectoryMut, RootMut};
 pub use rows::MAX_ROW;
 pub(crate) use rows::RowsMut;

@@ -27,6 +27,9 @@ mod shape;
 mod verify;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use edit::NodeMut;
 pub(crate) use node::{CAPACITY, Node};
 pub use read::{Chunk, ChunkEnd, Direction, Stamp};

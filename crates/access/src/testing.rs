@@ -1,0 +1,151 @@
+//! What the tests share: a pool in memory, a journal that remembers, random numbers from a seed.
+
+use crate::{Journal, redo, undo};
+use base::{Lsn, PageId, TableId};
+use pages::{Coupled, Pool, PoolOptions, Stop};
+use std::path::Path;
+use std::sync::Arc;
+use wal::{CLR, Durability, Log, LogOptions, RecordHeader};
+use world::memory;
+
+pub(crate) const TABLE: TableId = TableId(7);
+
+/// A record as the journal double keeps it.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) header: RecordHeader,
+    pub(crate) lsn: Lsn,
+    pub(crate) body: Vec<u8>,
+    undoable: bool,
+}
+
+/// A journal that writes a memory log, for its lsns, and keeps every record.
+pub(crate) struct Recorder {
+    log: Arc<Log>,
+    pub(crate) kept: Vec<Kept>,
+    compensating: bool,
+    pub(crate) worker: usize,
+}
+
+impl Recorder {
+    pub(crate) fn new(pool: &Pool) -> Recorder {
+        Recorder { log: pool.log().clone(), kept: Vec::new(), compensating: false, worker: 0 }
+    }
+
+    fn keep(&mut self, kind: u8, body: &[&[u8]], undoable: bool) -> Lsn {
+        let flags = if self.compensating && undoable { CLR } else { 0 };
+        let header = RecordHeader { kind, flags, ..RecordHeader::default() };
+        let lsn = self.log.append(&header, body).end;
+        self.kept.push(Kept { header, lsn, body: body.concat(), undoable });
+        lsn
+    }
+
+    /// Undoes every undoable record kept from number `from` on, last first; the journal keeps the compensations.
+    pub(crate) fn roll_back(&mut self, pool: &Pool, root: Option<PageId>, from: usize) {
+        let records = self.kept[from..].to_vec();
+        self.compensating = true;
+        for kept in records.iter().rev().filter(|k| k.undoable) {
+            settle(pool, || undo::<Coupled>(pool, self, &|_| root, &kept.header, &kept.body));
+        }
+        self.compensating = false;
+    }
+}
+
+impl Journal for Recorder {
+    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.keep(kind, body, true)
+    }
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.keep(kind, body, false)
+    }
+    fn worker(&self) -> usize {
+        self.worker
+    }
+}
+
+pub(crate) fn pool(frames: usize) -> Pool {
+    let log =
+        Log::open(memory(), Path::new("log"), LogOptions::new(Durability::Memory)).expect("a memory log");
+    let options = PoolOptions { frames, max_pages: 1 << 16 };
+    Pool::open(memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory")
+}
+
+/// Calls `f` until it does not stop for a page or a latch, as the layer above does.
+pub(crate) fn settle<T>(pool: &Pool, f: impl FnMut() -> Result<T, Stop>) -> T {
+    try_settle(pool, f).unwrap_or_else(|stop| panic!("{stop}"))
+}
+
+pub(crate) fn try_settle<T>(pool: &Pool, mut f: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
+    loop {
+        match f() {
+            Err(Stop::Page(id)) => pool.load(id)?,
+            Err(Stop::Again) => std::thread::yield_now(),
+            done => return done,
+        }
+    }
+}
+
+/// All records replayed into an empty pool, each twice.
+pub(crate) fn replay(kept: &[Kept]) -> Pool {
+    let to = pool(4096);
+    for kept in kept {
+        for _ in 0..2 {
+            settle(&to, || redo(&to, &kept.header, kept.lsn, &kept.body));
+        }
+    }
+    to
+}
+
+/// Asserts that pages 1 to `count` are the same byte for byte, but for checksum and page number, which the pool sets.
+pub(crate) fn assert_same_pages(a: &Pool, b: &Pool, count: u32) {
+    for id in (1..=count).map(PageId) {
+        let one = settle(a, || Ok(*a.shared::<Coupled>(id)?.bytes()));
+        let two = settle(b, || Ok(*b.shared::<Coupled>(id)?.bytes()));
+        let differ = (4..one.len()).filter(|i| !(16..20).contains(i)).find(|&i| one[i] != two[i]);
+        assert_eq!(differ, None, "{id:?} differs at this byte after replay");
+    }
+}
+
+/// SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A journal shared by threads that does not keep: lsns only.
+pub(crate) struct Forgetful {
+    log: Arc<Log>,
+    worker: usize,
+}
+
+impl Forgetful {
+    pub(crate) fn new(pool: &Pool, worker: usize) -> Forgetful {
+        Forgetful { log: pool.log().clone(), worker }
+    }
+}
+
+impl Journal for Forgetful {
+    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.log.append(&RecordHeader { kind, ..RecordHeader::default() }, body).end
+    }
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.undoable(kind, body)
+    }
+    fn worker(&self) -> usize {
+        self.worker
+    }
+}

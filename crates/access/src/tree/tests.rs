@@ -1,0 +1,565 @@
+//! The tree against `BTreeMap`, against its own log, against threads, against garbage. Nodes are small.
+
+use super::node::MAX_VALUE;
+use super::*;
+use crate::Kind;
+use crate::page::name;
+use crate::testing::{
+    Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, replay, settle, try_settle,
+};
+use base::{Key, Lsn};
+use latch::{Coupled, Owned};
+use pages::PAGE_SIZE;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn tree<'p>(pool: &'p Pool, journal: &mut Recorder, fill: usize) -> BTree<'p> {
+    let root = settle(pool, || BTree::create::<Coupled>(pool, journal, TABLE));
+    BTree::open(pool, root, TABLE).with_fill_limit(fill)
+}
+
+fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+    scan::<L>(tree, Bound::Unbounded, None, direction).0
+}
+
+/// A whole scan, and the key that ended it.
+fn scan<L: LatchPolicy>(
+    tree: &BTree<'_>,
+    from: Bound<&[u8]>,
+    until: Option<&[u8]>,
+    direction: Direction,
+) -> (Vec<(Vec<u8>, Vec<u8>)>, Option<Key>) {
+    let mut all = Vec::new();
+    let mut resume = None::<ChunkEnd>;
+    loop {
+        let from = resume.as_ref().map_or(from, |end| end.resume(direction).expect("goes on"));
+        let chunk = settle(tree.pool, || {
+            let mut some = Vec::new();
+            let chunk =
+                tree.chunk::<L>(from, until, direction, |k, v| some.push((k.to_vec(), v.to_vec())))?;
+            Ok((chunk, some))
+        });
+        all.extend(chunk.1);
+        match chunk.0.end {
+            ChunkEnd::Continue(fence) => resume = Some(ChunkEnd::Continue(fence)),
+            ChunkEnd::Key(key) => return (all, Some(key)),
+            ChunkEnd::End => return (all, None),
+        }
+    }
+}
+
+fn pairs(model: &Model) -> Vec<(Vec<u8>, Vec<u8>)> {
+    model.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Replace(Vec<u8>, Vec<u8>),
+    Get(Vec<u8>),
+    Scan(Option<Vec<u8>>, Option<Vec<u8>>),
+    Neighbours(Vec<u8>),
+}
+
+/// Few distinct keys, many with long common prefixes and of differing lengths.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        (0..400u64).prop_map(|n| n.to_be_bytes().to_vec()),
+        (0..60u8, 0..4usize).prop_map(|(b, n)| [vec![7; 4 + 5 * n], vec![b]].concat()),
+        prop::collection::vec(0..3u8, 0..12),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..10)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (key(), value()).prop_map(|(k, v)| Op::Insert(k, v)),
+        4 => key().prop_map(Op::Delete),
+        1 => (key(), value()).prop_map(|(k, v)| Op::Replace(k, v)),
+        1 => key().prop_map(Op::Get),
+        1 => (prop::option::of(key()), prop::option::of(key())).prop_map(|(a, b)| Op::Scan(a, b)),
+        1 => key().prop_map(Op::Neighbours),
+    ]
+}
+
+fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, op: &Op) {
+    let pool = tree.pool;
+    match op {
+        Op::Insert(key, value) => {
+            let done = settle(pool, || tree.insert::<L>(journal, key, value, Expect::Any));
+            let expected = if model.contains_key(key) { TreeInsert::Exists } else { TreeInsert::Done };
+            assert_eq!(done, expected);
+            model.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        Op::Delete(key) => {
+            let done = settle(pool, || tree.delete::<L>(journal, key, Expect::Any));
+            let expected =
+                model.remove(key).map_or(TreeDelete::Missing, |v| TreeDelete::Done(Key::from_bytes(&v)));
+            assert_eq!(done, expected);
+        }
+        Op::Replace(key, value) => {
+            let done = settle(pool, || tree.replace::<L>(journal, key, value));
+            let old = model.get_mut(key).map(|v| std::mem::replace(v, value.clone()));
+            assert_eq!(done, old.map_or(TreeReplace::Missing, |v| TreeReplace::Done(Key::from_bytes(&v))));
+        }
+        Op::Get(key) => {
+            let got = settle(pool, || tree.get::<L, _>(key, <[u8]>::to_vec));
+            assert_eq!(got.as_ref(), model.get(key));
+        }
+        Op::Scan(low, high) => check_scans::<L>(tree, model, low.as_deref(), high.as_deref()),
+        Op::Neighbours(key) => check_neighbours::<L>(tree, model, key),
+    }
+}
+
+fn check_scans<L: LatchPolicy>(tree: &BTree<'_>, model: &Model, low: Option<&[u8]>, high: Option<&[u8]>) {
+    if low.zip(high).is_some_and(|(low, high)| low > high) {
+        return;
+    }
+    let from = low.map_or(Bound::Unbounded, Bound::Included);
+    let (met, end) = scan::<L>(tree, from, high, Direction::Forward);
+    let upper = high.map_or(Bound::Unbounded, Bound::Excluded);
+    let expected: Vec<_> =
+        model.range::<[u8], _>((from, upper)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(met, expected);
+    let beyond =
+        high.and_then(|high| model.range::<[u8], _>((Bound::Included(high), Bound::Unbounded)).next());
+    assert_eq!(end.as_deref(), beyond.map(|(k, _)| &k[..]), "the key that ends a forward scan");
+
+    for inclusive in [true, false] {
+        let edge = |key| if inclusive { Bound::Included(key) } else { Bound::Excluded(key) };
+        let start = high.map_or(Bound::Unbounded, edge);
+        if low.zip(high).is_some_and(|(low, high)| low == high) {
+            continue;
+        }
+        let (met, _) = scan::<L>(tree, start, low, Direction::Backward);
+        let mut expected: Vec<_> =
+            model.range::<[u8], _>((from, start)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        expected.reverse();
+        assert_eq!(met, expected);
+    }
+}
+
+fn check_neighbours<L: LatchPolicy>(tree: &BTree<'_>, model: &Model, key: &[u8]) {
+    for bound in [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded] {
+        let after = settle(tree.pool, || tree.successor::<L>(bound));
+        let expected = model.range::<[u8], _>((bound, Bound::Unbounded)).next();
+        assert_eq!(after.as_deref(), expected.map(|(k, _)| &k[..]));
+        let before = settle(tree.pool, || tree.predecessor::<L>(bound));
+        let expected = model.range::<[u8], _>((Bound::Unbounded, bound)).next_back();
+        assert_eq!(before.as_deref(), expected.map(|(k, _)| &k[..]));
+    }
+}
+
+fn model_run<L: LatchPolicy>(ops: &[Op], fill: usize, frames: usize) {
+    let pool = pool(frames);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, fill);
+    let mut model = Model::new();
+    for (i, op) in ops.iter().enumerate() {
+        run::<L>(&tree, &mut journal, &mut model, op);
+        if i % 50 == 49 {
+            tree.verify::<L>().expect("sound");
+        }
+    }
+    let report = tree.verify::<L>().expect("sound");
+    assert_eq!(report.entries as usize, model.len());
+    assert_eq!(content::<L>(&tree, Direction::Forward), pairs(&model));
+    assert_eq!(pool.stats().allocated, (report.leaves + report.inner_nodes) as u32, "no page is lost");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn behaves_like_a_sorted_map(
+        ops in prop::collection::vec(op(), 1..900),
+        fill in 256..600usize,
+        owned: bool,
+    ) {
+        if owned { model_run::<Owned>(&ops, fill, 4096) } else { model_run::<Coupled>(&ops, fill, 4096) }
+    }
+
+    /// Nearly every operation meets pages that are not in memory, stops, and is called again.
+    #[test]
+    fn stopping_for_a_page_changes_nothing(ops in prop::collection::vec(op(), 300..900)) {
+        model_run::<Coupled>(&ops, 256, 12);
+    }
+}
+
+/// A run of random operations that grows, then shrinks the tree.
+fn churn(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, seed: u64, steps: usize) {
+    let mut random = Random(seed);
+    for step in 0..steps {
+        let key = (random.below(800) as u64).to_be_bytes()[4..].to_vec();
+        let value = random.bytes(step % 7);
+        let growing = step < steps / 2;
+        let op = match random.below(10) {
+            0 => Op::Replace(key, value),
+            n if (n < 8) == growing => Op::Insert(key, value),
+            _ => Op::Delete(key),
+        };
+        run::<Coupled>(tree, journal, model, &op);
+    }
+}
+
+#[test]
+fn a_replayed_log_gives_the_same_pages() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 300);
+    let mut model = Model::new();
+    churn(&tree, &mut journal, &mut model, 1, 6000);
+    let kinds = |kind: Kind| journal.kept.iter().filter(|k| k.header.kind == kind as u8).count();
+    assert!(kinds(Kind::System) > 200, "splits and merges happened");
+
+    let again = replay(&journal.kept);
+    // A page that was freed keeps its bytes in the original but for what the pool did; its content is nobody's.
+    assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
+    let copy = BTree::open(&again, tree.root(), TABLE);
+    copy.verify::<Coupled>().expect("sound");
+    assert_eq!(content::<Coupled>(&copy, Direction::Forward), pairs(&model));
+}
+
+#[test]
+fn replay_goes_on_from_any_mixture_of_old_and_new_pages() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 300);
+    let mut model = Model::new();
+    churn(&tree, &mut journal, &mut model, 2, 1500);
+    // Pages as a crash leaves them: each one as it was after a number of records of its own.
+    let mixed = replay(&journal.kept[..700]);
+    let newer = replay(&journal.kept[..1300]);
+    for id in (1..pool.allocator().next.0).filter(|id| id % 3 == 0).map(PageId) {
+        let bytes = settle(&newer, || Ok(*newer.shared::<Coupled>(id)?.bytes()));
+        settle(&mixed, || {
+            *mixed.exclusive::<Coupled>(id)?.bytes_mut() = bytes;
+            Ok(())
+        });
+    }
+    for kept in &journal.kept {
+        settle(&mixed, || crate::redo(&mixed, &kept.header, kept.lsn, &kept.body));
+    }
+    assert_same_pages(&pool, &mixed, pool.allocator().next.0 - 1);
+}
+
+#[test]
+fn undoing_everything_gives_the_state_before() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 300);
+    let mut model = Model::new();
+    churn(&tree, &mut journal, &mut model, 3, 1000);
+    let (before, from) = (pairs(&model), journal.kept.len());
+    churn(&tree, &mut journal, &mut model, 4, 3000);
+    assert_ne!(pairs(&model), before);
+    journal.roll_back(&pool, Some(tree.root()), from);
+    tree.verify::<Coupled>().expect("sound");
+    assert_eq!(content::<Coupled>(&tree, Direction::Forward), before);
+    assert_same_pages(&pool, &replay(&journal.kept), pool.allocator().next.0 - 1);
+}
+
+#[test]
+fn undo_says_when_the_index_contradicts_the_record() {
+    let pool = pool(64);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 300);
+    tree.insert::<Coupled>(&mut journal, b"a", b"1", Expect::Any).unwrap();
+    let kept = journal.kept.last().unwrap().clone();
+    let undo =
+        |root| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| root, &kept.header, &kept.body);
+    assert!(matches!(undo(None), Err(Stop::Fault(_))), "an unknown index");
+    assert!(undo(Some(tree.root())).is_ok());
+    assert!(matches!(undo(Some(tree.root())), Err(Stop::Fault(_))), "undone already");
+}
+
+#[test]
+fn loading_in_order_fills_the_leaves() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let root = BTree::create::<Owned>(&pool, &mut journal, TABLE).unwrap();
+    let tree = BTree::open(&pool, root, TABLE);
+    for n in 0..40_000u64 {
+        let done = tree.insert::<Owned>(&mut journal, &n.to_be_bytes(), b"sixbyt", Expect::Any).unwrap();
+        assert_eq!(done, TreeInsert::Done);
+    }
+    let report = tree.verify::<Owned>().expect("sound");
+    assert_eq!(report.entries, 40_000);
+    assert!(report.leaf_bytes * 100 >= report.leaf_capacity * 95, "{report:?}");
+}
+
+#[test]
+fn two_interleaved_ascending_runs_fill_the_leaves_too() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let root = BTree::create::<Owned>(&pool, &mut journal, TABLE).unwrap();
+    let tree = BTree::open(&pool, root, TABLE);
+    for n in 0..10_000u64 {
+        for run in [1u64, 2] {
+            let key = (run << 32 | n).to_be_bytes();
+            tree.insert::<Owned>(&mut journal, &key, b"sixbyt", Expect::Any).unwrap();
+        }
+    }
+    let report = tree.verify::<Owned>().expect("sound");
+    assert!(report.leaf_bytes * 100 >= report.leaf_capacity * 90, "{report:?}");
+}
+
+#[test]
+fn the_expected_next_key_is_checked_across_leaves() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 256);
+    let mut model = Model::new();
+    let mut random = Random(5);
+    for _ in 0..1500 {
+        let key = (random.below(600) as u16).to_be_bytes().to_vec();
+        let next = model.range::<[u8], _>((Bound::Excluded(&key[..]), Bound::Unbounded)).next();
+        let next = next.map(|(k, _)| k.clone());
+        let wrong = if random.below(2) == 0 { Some(key.clone()) } else { None };
+        let wrong = if wrong == next { Some(vec![0]) } else { wrong };
+        let told = next.as_deref().map(Key::from_bytes);
+        if model.contains_key(&key) {
+            let e = Expect::Next(wrong.as_deref());
+            assert_eq!(tree.delete::<Coupled>(&mut journal, &key, e).unwrap(), TreeDelete::Next(told));
+            if random.below(3) > 0 {
+                let e = Expect::Next(next.as_deref());
+                let done = tree.delete::<Coupled>(&mut journal, &key, e).unwrap();
+                assert_eq!(done, TreeDelete::Done(Key::from_bytes(b"v")));
+                model.remove(&key);
+            }
+        } else {
+            let e = Expect::Next(wrong.as_deref());
+            assert_eq!(tree.insert::<Coupled>(&mut journal, &key, b"v", e).unwrap(), TreeInsert::Next(told));
+            let e = Expect::Next(next.as_deref());
+            assert_eq!(tree.insert::<Coupled>(&mut journal, &key, b"v", e).unwrap(), TreeInsert::Done);
+            model.insert(key, b"v".to_vec());
+        }
+    }
+    assert!(tree.verify::<Coupled>().expect("sound").leaves > 8, "many next keys lay in another leaf");
+    assert_eq!(content::<Coupled>(&tree, Direction::Forward), pairs(&model));
+}
+
+#[test]
+fn a_stamp_tells_of_changes_to_its_leaf_only() {
+    fn check<L: LatchPolicy>() {
+        let pool = pool(64);
+        let mut journal = Recorder::new(&pool);
+        let tree = tree(&pool, &mut journal, 256);
+        for n in 0..100u8 {
+            tree.insert::<L>(&mut journal, &[n], b"v", Expect::Any).unwrap();
+        }
+        let first = tree.chunk::<L>(Bound::Unbounded, None, Direction::Forward, |_, _| {}).unwrap();
+        let last = tree.chunk::<L>(Bound::Unbounded, None, Direction::Backward, |_, _| {}).unwrap();
+        assert!(tree.still::<L>(first.stamp).unwrap() && tree.still::<L>(last.stamp).unwrap());
+        tree.insert::<L>(&mut journal, &[0, 1], b"v", Expect::Any).unwrap();
+        assert!(!tree.still::<L>(first.stamp).unwrap(), "{}", L::NAME);
+        assert!(tree.still::<L>(last.stamp).unwrap());
+    }
+    check::<Coupled>();
+    check::<Owned>();
+}
+
+#[test]
+fn too_long_entries_are_refused_and_the_longest_fit() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let root = BTree::create::<Coupled>(&pool, &mut journal, TABLE).unwrap();
+    let tree = BTree::open(&pool, root, TABLE);
+    let records = journal.kept.len();
+    for (key, value) in [(tree.max_key() + 1, 0), (1, MAX_VALUE + 1), (70_000, 0), (0, 70_000)] {
+        let stop =
+            tree.insert::<Coupled>(&mut journal, &vec![1; key], &vec![1; value], Expect::Any).unwrap_err();
+        assert!(stop.to_string().contains("at most"), "{stop}");
+    }
+    assert_eq!(journal.kept.len(), records, "nothing was logged");
+    let mut random = Random(6);
+    let mut model = Model::new();
+    for _ in 0..400 {
+        // Long common prefixes make long separators.
+        let mut key = vec![9; tree.max_key()];
+        let tail = tree.max_key() - 2;
+        key[tail..].copy_from_slice(&random.bytes(2));
+        run::<Coupled>(&tree, &mut journal, &mut model, &Op::Insert(key, random.bytes(MAX_VALUE)));
+    }
+    tree.verify::<Coupled>().expect("sound");
+    let keys: Vec<_> = model.keys().cloned().collect();
+    for key in keys {
+        run::<Coupled>(&tree, &mut journal, &mut model, &Op::Delete(key));
+    }
+    let report = tree.verify::<Coupled>().expect("sound");
+    assert_eq!((report.levels, report.entries), (1, 0), "an emptied tree is one leaf again");
+}
+
+#[test]
+fn threads_on_disjoint_and_shared_keys() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 300);
+    let mut survivors = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u8).map(|t| scope.spawn(move || disturb(&tree, t))).collect();
+        survivors = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
+    });
+    tree.verify::<Coupled>().expect("sound");
+    let all: Model = content::<Coupled>(&tree, Direction::Forward).into_iter().collect();
+    for (t, own) in survivors.iter().enumerate() {
+        let found: Model =
+            all.iter().filter(|(k, _)| k[0] == t as u8 + 1).map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(&found, own, "thread {t}'s own keys");
+    }
+}
+
+/// One thread's work: keys of its own, whose fate it knows, and keys all threads fight over.
+fn disturb(tree: &BTree<'_>, thread: u8) -> Model {
+    let mut journal = Forgetful::new(tree.pool, thread.into());
+    let mut random = Random(u64::from(thread));
+    let mut own = Model::new();
+    for _ in 0..6000 {
+        let n = random.below(300) as u16;
+        let shared = random.below(3) == 0;
+        let key = [&[if shared { 0 } else { thread + 1 }][..], &n.to_be_bytes()].concat();
+        let insert = random.below(2) == 0;
+        if insert {
+            // What follows is asked first, so that the look at the next leaf is part of the game.
+            let done = settle(tree.pool, || {
+                let next = tree.successor::<Coupled>(Bound::Excluded(&key))?;
+                tree.insert::<Coupled>(&mut journal, &key, &[thread], Expect::Next(next.as_deref()))
+            });
+            if done == TreeInsert::Done && !shared {
+                assert_eq!(own.insert(key, vec![thread]), None);
+            }
+        } else {
+            let done = settle(tree.pool, || tree.delete::<Coupled>(&mut journal, &key, Expect::Any));
+            if !shared {
+                assert_eq!(own.remove(&key).is_some(), matches!(done, TreeDelete::Done(_)));
+            }
+        }
+        if random.below(200) == 0 {
+            for direction in [Direction::Forward, Direction::Backward] {
+                let seen = content::<Coupled>(tree, direction);
+                let ordered = seen.is_sorted_by(|a, b| match direction {
+                    Direction::Forward => a.0 < b.0,
+                    Direction::Backward => a.0 > b.0,
+                });
+                assert!(ordered, "a scan beside writers is in order and shows no key twice");
+                let mine = seen.iter().filter(|(k, _)| k[0] == thread + 1).count();
+                assert_eq!(mine, own.len(), "a scan misses none of the thread's own keys");
+            }
+        }
+    }
+    own
+}
+
+/// A tree of a few leaves, and the number of one leaf that is not the root.
+fn small(pool: &Pool) -> (BTree<'_>, PageId) {
+    let mut journal = Recorder::new(pool);
+    let tree = tree(pool, &mut journal, 256);
+    for n in 0..60u8 {
+        tree.insert::<Coupled>(&mut journal, &[5, n], b"v", Expect::Any).unwrap();
+    }
+    let leaf = tree.leaf::<Coupled>(Seek::Key(&[5, 30])).unwrap().page_id();
+    assert_ne!(leaf, tree.root());
+    (tree, leaf)
+}
+
+#[test]
+fn verify_finds_what_is_broken() {
+    type Break = fn(&mut [u8; PAGE_SIZE]);
+    let breaks: [(&str, Break); 9] = [
+        ("foreign", |b| b[5] = 9),
+        ("owner", |b| b[20] ^= 1),
+        ("level", |b| b[node::LEVEL] = 1),
+        ("count", |b| b[node::COUNT] += 1),
+        ("count, far", |b| b[node::COUNT + 1] = 0x7f),
+        ("heap", |b| b[node::HEAP] ^= 1),
+        ("dead", |b| b[node::DEAD] += 1),
+        ("head", |b| b[node::SLOTS + 4] ^= 1),
+        ("low fence", |b| {
+            let at = usize::from(u16::from_le_bytes([b[node::LOW], b[node::LOW + 1]]));
+            b[at] ^= 1;
+        }),
+    ];
+    for (what, damage) in breaks {
+        let pool = pool(64);
+        let (tree, leaf) = small(&pool);
+        tree.verify::<Coupled>().expect("sound before");
+        damage(pool.exclusive::<Coupled>(leaf).unwrap().bytes_mut());
+        assert!(tree.verify::<Coupled>().is_err(), "{what} was not found");
+    }
+}
+
+#[test]
+fn verify_finds_swapped_slots_and_twice_used_pages() {
+    let pool = pool(64);
+    let (tree, leaf) = small(&pool);
+    {
+        let mut page = pool.exclusive::<Coupled>(leaf).unwrap();
+        let (a, b) = (node::SLOTS, node::SLOTS + 8);
+        page.bytes_mut()[a..b + 8].rotate_left(8);
+    }
+    assert!(matches!(tree.verify::<Coupled>(), Err(TreeFlaw::Order { .. } | TreeFlaw::Head { .. })));
+
+    let (tree, _) = small(&pool);
+    {
+        let mut root = pool.exclusive::<Coupled>(tree.root()).unwrap();
+        let first = root.bytes()[node::FIRST..node::FIRST + 4].to_vec();
+        NodeMut::new(root.bytes_mut()).set_value(0, &first).unwrap();
+    }
+    assert!(tree.verify::<Coupled>().is_err());
+}
+
+/// Whatever a page holds, an operation ends with a value or an error.
+#[test]
+fn garbage_is_an_error_never_a_panic() {
+    let mut random = Random(8);
+    for round in 0..400 {
+        let pool = pool(256);
+        let (tree, leaf) = small(&pool);
+        let victim = if round % 2 == 0 { leaf } else { tree.root() };
+        spoil(&pool, victim, round, &mut random);
+        let mut journal = Forgetful::new(&pool, 0);
+        for n in 0..60u8 {
+            let key = [5, n];
+            let _ = try_settle(&pool, || tree.get::<Coupled, _>(&key, <[u8]>::len));
+            let _ = try_settle(&pool, || tree.successor::<Coupled>(Bound::Included(&key)));
+            let _ = try_settle(&pool, || {
+                tree.chunk::<Coupled>(Bound::Included(&key), None, Direction::Backward, |_, _| {})
+            });
+        }
+        for n in 0..60u8 {
+            let key = [5, n, n];
+            let _ =
+                try_settle(&pool, || tree.insert::<Coupled>(&mut journal, &key, b"abc", Expect::Next(None)));
+            let _ = try_settle(&pool, || tree.insert::<Coupled>(&mut journal, &key, b"abc", Expect::Any));
+            let _ = try_settle(&pool, || tree.replace::<Coupled>(&mut journal, &[5, n], b"abcd"));
+            let _ = try_settle(&pool, || tree.delete::<Coupled>(&mut journal, &[5, n], Expect::Any));
+        }
+        let _ = tree.verify::<Coupled>();
+    }
+}
+
+/// Random bytes all over the page, or a few of them, under a header that passes.
+fn spoil(pool: &Pool, victim: PageId, round: usize, random: &mut Random) {
+    let mut page = pool.exclusive::<Coupled>(victim).unwrap();
+    let level = page.bytes()[node::LEVEL];
+    if round % 4 < 2 {
+        let noise = random.bytes(PAGE_SIZE);
+        page.bytes_mut().copy_from_slice(&noise);
+    } else {
+        for _ in 0..1 + random.below(12) {
+            let span = if random.below(2) == 0 { 100 } else { PAGE_SIZE };
+            let at = random.below(span);
+            page.bytes_mut()[at] = random.next() as u8;
+        }
+    }
+    name(&mut page, KIND_NODE, TABLE);
+    page.bytes_mut()[node::LEVEL] = level;
+    page.set_lsn(Lsn(1));
+}
