@@ -40,7 +40,8 @@ impl Pool {
             let seen = latch.look();
             if !seen.marked() {
                 latch.mark(seen);
-            } else if seen.dirty() {
+            } else if seen.dirty() || seen.writing() {
+                // Being written by someone else already: the batch below waits for them, however slow the device.
                 dirty.push((index, id));
             } else if self.evict(index, id) {
                 gone += 1;

@@ -90,6 +90,32 @@ fn a_page_comes_back_as_it_left() {
 }
 
 #[test]
+fn the_real_file_system_serves_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    for durability in [Durability::Async, Durability::Sync, Durability::Memory] {
+        let root = folder.path().join(format!("{durability:?}"));
+        let open = || {
+            let options = LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 };
+            let log = Arc::new(Log::open(world::real(), &root.join("log"), options).unwrap());
+            world::real().create_dir_all(&root).unwrap();
+            let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+            Pool::open(world::real(), &root.join("data"), options, log).unwrap()
+        };
+        let pool = open();
+        fill(&pool);
+        (1..=PAGES).for_each(|n| assert_eq!(get::<Coupled>(&pool, PageId(n)), n as u8));
+        pool.write_back().unwrap();
+        drop(pool);
+        let again = open();
+        let expected = |n: u32| if durability == Durability::Memory { 0 } else { n as u8 };
+        (1..=PAGES).for_each(|n| assert_eq!(get::<Coupled>(&again, PageId(n)), expected(n)));
+        drop(again);
+        let left = world::real().list(&root).unwrap();
+        assert_eq!(left.is_empty(), durability == Durability::Memory, "{left:?}");
+    }
+}
+
+#[test]
 fn an_absent_page_is_told_and_a_page_never_written_is_zeros() {
     let files = memory();
     let pool = open(&files, Durability::Sync);
@@ -439,6 +465,33 @@ fn after_a_failed_sync_nothing_is_written_any_more() {
     assert!(matches!(pool.write_back(), Err(PageFault::Poisoned(_))));
     broken.store(false, Ordering::SeqCst);
     assert!(matches!(pool.write_back(), Err(PageFault::Poisoned(_))));
+}
+
+/// A device slower than anyone's patience with a latch is waited for all the same.
+#[test]
+fn a_slow_device_is_not_mistaken_for_a_full_pool() {
+    let slow = Arc::new(AtomicBool::new(false));
+    let files = watched(memory(), {
+        let slow = slow.clone();
+        move |path, deed| {
+            if matches!(deed, Deed::Sync) && path.ends_with("doublewrite") && slow.load(Ordering::SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            Verdict::Do
+        }
+    });
+    let options = PoolOptions { frames: 8, max_pages: 1000 };
+    let log = log(&files, Durability::Sync);
+    let pool = Pool::open(files, Path::new(DATA), options, log).unwrap();
+    fill(&pool);
+    (1..=8).for_each(|n| put::<Coupled>(&pool, PageId(n), 1));
+    slow.store(true, Ordering::SeqCst);
+    scope(|s| {
+        let checkpoint = s.spawn(|| pool.write_back().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        pool.load(PageId(20)).unwrap();
+        checkpoint.join().unwrap();
+    });
 }
 
 /// Records, in order, what the device is told, and checks two rules: no page goes anywhere before the log up to
