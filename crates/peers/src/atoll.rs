@@ -48,9 +48,10 @@ impl Atoll {
         }
         match measured.aborted.iter().find(|(_, n)| **n > 0) {
             None => Ok(()),
-            Some((reason, n)) => {
-                Err(PeerFault::Engine { engine: self.name, what: format!("{n} transactions aborted: {reason}") })
-            }
+            Some((reason, n)) => Err(PeerFault::Engine {
+                engine: self.name,
+                what: format!("{n} transactions aborted: {reason}"),
+            }),
         }
     }
 }
@@ -80,6 +81,10 @@ impl Contestant for Atoll {
         let audit = postcard::from_bytes(&self.instance.audit()?);
         let audit = audit.map_err(|e| PeerFault::Audit(self.name.into(), e))?;
         let violations = self.table.micro(Op::Update)?.judge(vec![audit], Some(self.updates)).violations;
-        if violations.is_empty() { Ok(()) } else { Err(PeerFault::Wrong { name: self.name.into(), violations }) }
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(PeerFault::Wrong { name: self.name.into(), violations })
+        }
     }
 }

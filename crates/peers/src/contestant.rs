@@ -116,7 +116,12 @@ impl Engine {
     ///
     /// # Errors
     /// When the engine cannot be opened there.
-    pub fn load(self, table: Table, dir: &Path, cpu: Option<CpuId>) -> Result<Box<dyn Contestant>, PeerFault> {
+    pub fn load(
+        self,
+        table: Table,
+        dir: &Path,
+        cpu: Option<CpuId>,
+    ) -> Result<Box<dyn Contestant>, PeerFault> {
         let dir = dir.join(self.name());
         std::fs::create_dir_all(&dir).map_err(PeerFault::io(&dir))?;
         Ok(match self {

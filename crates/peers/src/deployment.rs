@@ -130,7 +130,11 @@ impl<W: Workload> Deployment<W> {
             audits.push(audit.map_err(|e| PeerFault::Audit(self.name.clone(), e))?);
         }
         let violations = self.workload.judge(audits, None).violations;
-        if violations.is_empty() { Ok(()) } else { Err(PeerFault::Wrong { name: self.name.clone(), violations }) }
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(PeerFault::Wrong { name: self.name.clone(), violations })
+        }
     }
 
     /// # Errors

@@ -13,8 +13,8 @@ pub enum PeerFault {
     Pin(#[from] topology::PinError),
     #[error("{engine}: {what}")]
     Engine { engine: &'static str, what: String },
-    #[error("{0}: a transaction that should have committed ended with '{}'", .1.name())]
-    Aborted(String, Abort),
+    #[error("{name}: a transaction that should have committed ended with '{}'", .abort.name())]
+    Aborted { name: String, abort: Abort },
     #[error("{name}: the data are wrong after the run: {}", .violations.join("; "))]
     Wrong { name: String, violations: Vec<String> },
     #[error("{0}: the instance's audit cannot be read: {1}")]

@@ -147,7 +147,8 @@ fn compare(engines: &[Engine], rows: u32, options: &Options, dir: &Path) -> Resu
 
 /// Each engine's median with its spread, and how many times each peer's median every Atoll reaches.
 fn print_table(what: &str, engines: &[Engine], series: &[Series]) {
-    let peers: Vec<usize> = (0..engines.len()).filter(|&i| !matches!(engines[i], Engine::Atoll(..))).collect();
+    let peers: Vec<usize> =
+        (0..engines.len()).filter(|&i| !matches!(engines[i], Engine::Atoll(..))).collect();
     let heads: String = peers.iter().map(|&p| format!(" x `{}` |", engines[p].name())).collect();
     println!("| {what} | {HEADS} |{heads}");
     println!("|---|---:|---:|---:|{}", "---:|".repeat(peers.len()));

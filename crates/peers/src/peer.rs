@@ -63,7 +63,7 @@ impl<'l, T: PeerTxn> Door<'l, T> {
     fn end<R>(self, name: &str, outcome: Result<R, Abort>) -> Result<R, PeerFault> {
         match (self.fault, outcome) {
             (Some(fault), _) => Err(fault),
-            (None, Err(abort)) => Err(PeerFault::Aborted(name.into(), abort)),
+            (None, Err(abort)) => Err(PeerFault::Aborted { name: name.into(), abort }),
             (None, Ok(reply)) => self.txn.commit().map(|()| reply),
         }
     }
@@ -186,10 +186,7 @@ impl<P: Peer> Hosted<P> {
 
 /// Calls `one` for so long; gives the number of calls and the seconds that they took. The clock costs as much as a row:
 /// it is read once in a batch.
-fn repeat(
-    time: Duration,
-    one: &mut impl FnMut() -> Result<(), PeerFault>,
-) -> Result<(u64, f64), PeerFault> {
+fn repeat(time: Duration, one: &mut impl FnMut() -> Result<(), PeerFault>) -> Result<(u64, f64), PeerFault> {
     const BATCH: u64 = 32;
     let (start, mut calls) = (Instant::now(), 0);
     loop {
@@ -223,6 +220,10 @@ impl<P: Peer> Contestant for Hosted<P> {
         let audit = at_once(micro.audit(0..1, &mut door));
         let audit = door.end(self.name, audit)?;
         let violations = micro.judge(vec![audit], Some(self.updates)).violations;
-        if violations.is_empty() { Ok(()) } else { Err(PeerFault::Wrong { name: self.name.into(), violations }) }
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(PeerFault::Wrong { name: self.name.into(), violations })
+        }
     }
 }

@@ -11,8 +11,7 @@ use workload::micro::{Micro, MicroOptions, Op};
 
 fn pair(dataset: u64, reach: Reach) -> Result<Pair, PeerFault> {
     let multisite = if reach == Reach::Local { 0.0 } else { 100.0 };
-    let options =
-        MicroOptions { dataset, rows: 2, op: Op::Update, multisite, ..MicroOptions::new(2) };
+    let options = MicroOptions { dataset, rows: 2, op: Op::Update, multisite, ..MicroOptions::new(2) };
     Ok(Pair { micro: Micro::new(options)?, reach })
 }
 

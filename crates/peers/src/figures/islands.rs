@@ -27,10 +27,8 @@ pub fn islands(size: &Size) -> Result<Figure, PeerFault> {
         std::fs::create_dir_all(&dir).map_err(PeerFault::io(&dir))?;
         Deployment::load(name, micro.clone(), design, &dir, places)
     };
-    let deployments = [
-        load(names[0], DesignKind::Serial, &apart)?,
-        load(names[1], DesignKind::Conventional, &[cpus])?,
-    ];
+    let deployments =
+        [load(names[0], DesignKind::Serial, &apart)?, load(names[1], DesignKind::Conventional, &[cpus])?];
     let mut series = names.map(Series::new);
     for round in 0..size.rounds {
         for (series, deployment) in series.iter_mut().zip(&deployments) {

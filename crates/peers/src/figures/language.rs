@@ -45,6 +45,9 @@ pub fn language(size: &Size) -> Result<Figure, PeerFault> {
         what: "one TPC-B deposit, ns",
         series: series.into(),
         show: |ns| format!("{ns:.1}"),
-        result: (format!("the language costs {:.1} ns, {share:.1} % of a deposit", by_steps - by_hand), share),
+        result: (
+            format!("the language costs {:.1} ns, {share:.1} % of a deposit", by_steps - by_hand),
+            share,
+        ),
     })
 }

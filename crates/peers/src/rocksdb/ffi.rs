@@ -6,7 +6,17 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 macro_rules! opaque {
     ($($name:ident),+) => { $(#[repr(C)] pub struct $name { _opaque: [u8; 0] })+ };
 }
-opaque!(Db, DbOptions, TransactionDbOptions, TransactionOptions, WriteOptions, ReadOptions, Transaction, Slice, Iterator);
+opaque!(
+    Db,
+    DbOptions,
+    TransactionDbOptions,
+    TransactionOptions,
+    WriteOptions,
+    ReadOptions,
+    Transaction,
+    Slice,
+    Iterator
+);
 
 /// `rocksdb_no_compression`.
 pub const NO_COMPRESSION: c_int = 0;

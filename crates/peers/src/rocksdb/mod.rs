@@ -180,7 +180,14 @@ impl RocksTxn<'_> {
         let exclusive = u8::from(lock == Lock::Exclusive);
         // SAFETY: live handles, an open transaction, a key valid for its length.
         let found = checked(|e| unsafe {
-            ffi::rocksdb_transaction_get_pinned_for_update(txn, read, key.as_ptr().cast(), key.len(), exclusive, e)
+            ffi::rocksdb_transaction_get_pinned_for_update(
+                txn,
+                read,
+                key.as_ptr().cast(),
+                key.len(),
+                exclusive,
+                e,
+            )
         });
         Ok(NonNull::new(found?).map(Pinned))
     }
@@ -189,7 +196,14 @@ impl RocksTxn<'_> {
         let txn = self.raw.as_ptr();
         // SAFETY: an open transaction; key and row are valid for their lengths and copied before the call returns.
         checked(|e| unsafe {
-            ffi::rocksdb_transaction_put(txn, key.as_ptr().cast(), key.len(), row.as_ptr().cast(), row.len(), e);
+            ffi::rocksdb_transaction_put(
+                txn,
+                key.as_ptr().cast(),
+                key.len(),
+                row.as_ptr().cast(),
+                row.len(),
+                e,
+            );
         })
     }
 }
