@@ -65,10 +65,12 @@ pub struct Deployment<W: Workload> {
     pub workload: W,
     pub instances: Vec<Instance<W>>,
     name: String,
+    /// Dropped last: the instances' files lie in it.
+    _dir: TempDir,
 }
 
 impl<W: Workload> Deployment<W> {
-    /// One instance for each entry of `cpus`, its log in memory.
+    /// One instance for each entry of `cpus`, its log in memory, in a directory of its own inside `dir`.
     ///
     /// # Errors
     /// When one cannot start or be loaded.
@@ -80,9 +82,10 @@ impl<W: Workload> Deployment<W> {
         cpus: &[Vec<Option<CpuId>>],
     ) -> Result<Self, PeerFault> {
         let of = cpus.len() as u16;
+        let own = private_dir(dir)?;
         let mut instances = Vec::new();
         for (id, cpus) in (0..).zip(cpus) {
-            let config = config(&workload, dir, design, Durability::Memory, (id, of), cpus);
+            let config = config(&workload, own.path(), design, Durability::Memory, (id, of), cpus);
             std::fs::create_dir_all(&config.dir).map_err(PeerFault::io(&config.dir))?;
             instances.push(Instance::start(workload.clone(), config)?);
         }
@@ -92,7 +95,7 @@ impl<W: Workload> Deployment<W> {
         for instance in &instances {
             instance.load(&|_, _| {})?;
         }
-        Ok(Deployment { workload, instances, name: name.into() })
+        Ok(Deployment { workload, instances, name: name.into(), _dir: own })
     }
 
     /// Exchanges the workload's options everywhere.
@@ -107,9 +110,7 @@ impl<W: Workload> Deployment<W> {
     /// When nothing was committed.
     pub fn run(&self, driven: usize, seed: u64, times: Times) -> Result<Measured, PeerFault> {
         let driven = &self.instances[..driven];
-        for (instance, salt) in driven.iter().zip(0..) {
-            instance.drive(1, seed.wrapping_add(salt));
-        }
+        driven.iter().for_each(|i| i.drive(1, seed));
         sleep(times.warm_up);
         driven.iter().for_each(|i| drop(i.measure()));
         sleep(times.window);

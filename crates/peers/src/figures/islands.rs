@@ -22,10 +22,8 @@ pub fn islands(size: &Size) -> Result<Figure, PeerFault> {
     let cpus = cpus(2)?;
     let apart: Vec<_> = cpus.iter().map(|cpu| vec![*cpu]).collect();
     let names = ["`serial` on 2 islands", "`conventional` on 1 island"];
-    let load = |name: &str, design: DesignKind, places: &[Vec<_>]| {
-        let dir = size.dir.join(design.name());
-        std::fs::create_dir_all(&dir).map_err(PeerFault::io(&dir))?;
-        Deployment::load(name, micro.clone(), design, &dir, places)
+    let load = |name, design, places: &[Vec<_>]| {
+        Deployment::load(name, micro.clone(), design, size.dir, places)
     };
     let deployments =
         [load(names[0], DesignKind::Serial, &apart)?, load(names[1], DesignKind::Conventional, &[cpus])?];
