@@ -24,7 +24,7 @@ pub use owner::Owner;
 pub use padded::CachePadded;
 pub use page_latch::{Change, PageLatch, Refused, Seen};
 pub use policy::{Coupled, LatchPolicy, Owned};
-pub use spin::{NoMutex, ThreadBound, RawMutex, SpinGuard, SpinMutex, SpinRaw};
+pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};
 
 #[cfg(test)]
 mod models;

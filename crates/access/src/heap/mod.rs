@@ -218,11 +218,19 @@ impl<'p> Heap<'p> {
         rid: Rid,
         row: &[u8],
     ) -> Result<HeapUpdate, Stop> {
-        let target = self.page_with_room::<L>(journal, row.len())?.page_id();
+        let mut page = self.page_with_room::<L>(journal, row.len())?;
+        let target = page.page_id();
         if target == rid.page {
-            // Room came up just there; the next call updates in place.
-            return Err(Stop::Again);
+            // Room came up just there.
+            let rows = self.rows(&page, target)?;
+            let find = || Ok((rows.row(rid.slot)?.is_some(), rows.fits_grown(rid.slot, row.len())?));
+            return match find().map_err(|Garbled| corrupt(&page))? {
+                (false, _) => Ok(HeapUpdate::Missing),
+                (true, true) => self.overwrite(journal, &mut page, rid, row).map(|()| HeapUpdate::Done),
+                (true, false) => Err(corrupt(&page)),
+            };
         }
+        drop(page);
         let low = self.pool.exclusive::<L>(target.min(rid.page))?;
         let high = self.pool.exclusive::<L>(target.max(rid.page))?;
         let (mut old, mut new) = if target < rid.page { (high, low) } else { (low, high) };

@@ -95,7 +95,8 @@ impl<'a> NodeMut<'a> {
     /// Contiguous free bytes between slots and content.
     fn gap(&self) -> Result<usize, Garbled> {
         let node = self.node();
-        node.heap().min(PAGE_SIZE).checked_sub(SLOTS + SLOT * node.count()).ok_or(Garbled)
+        let heap = node.heap();
+        heap.checked_sub(SLOTS + SLOT * node.count()).filter(|_| heap <= PAGE_SIZE).ok_or(Garbled)
     }
 
     /// Puts an entry at `pos`, which [`Node::search`] gave.

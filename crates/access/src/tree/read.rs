@@ -112,6 +112,7 @@ impl<'p> BTree<'p> {
     ) -> Result<Nearest, Stop> {
         let node = self.node(leaf, Some(0))?;
         let find = || {
+            leads_on(node, from, direction)?;
             let all = span(node, from, None, direction)?;
             let at = match direction {
                 Direction::Forward => all.start,
@@ -179,6 +180,19 @@ fn onward(fence: &Key, direction: Direction) -> Bound<&[u8]> {
     }
 }
 
+/// A leaf must cover where the scan came in, or its far fence might lead back for ever.
+fn leads_on(node: Node<'_>, from: Bound<&[u8]>, direction: Direction) -> Result<(), Garbled> {
+    let covers = match (from, direction) {
+        (Bound::Included(key), _) | (Bound::Excluded(key), Direction::Forward) => node.covers(key)?,
+        (Bound::Excluded(key), Direction::Backward) => {
+            node.high()?.is_none_or(|high| key <= high) && (node.low()? < key || key.is_empty())
+        }
+        (Bound::Unbounded, Direction::Forward) => node.low()?.is_empty(),
+        (Bound::Unbounded, Direction::Backward) => node.high()?.is_none(),
+    };
+    if covers { Ok(()) } else { Err(Garbled) }
+}
+
 /// The fence on the far side, if there is a leaf behind it.
 fn beyond(node: Node<'_>, direction: Direction) -> Result<Option<Key>, Garbled> {
     let fence = match direction {
@@ -224,6 +238,7 @@ fn walk(
     direction: Direction,
     mut visit: impl FnMut(&[u8], &[u8]),
 ) -> Result<ChunkEnd, Garbled> {
+    leads_on(node, from, direction)?;
     let range = span(node, from, until, direction)?;
     let mut one = |at: usize| node.entry(at).map(|(key, value)| visit(key, value));
     let behind = match direction {

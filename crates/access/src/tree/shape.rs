@@ -33,15 +33,18 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
+    /// Refuses a node that is not in order or miscounts its space: dealing it out would spread the damage, and
+    /// might go on for ever.
     fn of(node: Node<'a>) -> Result<Parts<'a>, Garbled> {
-        let entries = (0..node.count()).map(|i| node.entry(i)).collect::<Result<_, _>>()?;
-        Ok(Parts {
-            level: node.level(),
-            first: node.child(0)?,
-            low: node.low()?,
-            high: node.high()?,
-            entries,
-        })
+        let entries = (0..node.count()).map(|i| node.entry(i)).collect::<Result<Vec<_>, _>>()?;
+        let (low, high) = (node.low()?, node.high()?);
+        let inside = entries.first().is_none_or(|(key, _)| low <= *key)
+            && entries.last().is_none_or(|(key, _)| high.is_none_or(|high| *key < high));
+        let ordered = entries.is_sorted_by(|a, b| a.0 < b.0);
+        if !inside || !ordered || Self::size(low, high, &entries) != node.used() {
+            return Err(Garbled);
+        }
+        Ok(Parts { level: node.level(), first: node.child(0)?, low, high, entries })
     }
 
     /// Two neighbours; `between` is the value for the right one's first child, if these are inner nodes.
@@ -123,17 +126,23 @@ impl Halves {
     }
 }
 
-/// How a node that must take one more entry for `key` is split.
-fn split_of(node: Node<'_>, key: &[u8]) -> Result<Halves, Garbled> {
+/// How a node of at most `fill` bytes that must take one more entry for `key` is split.
+fn split_of(node: Node<'_>, key: &[u8], fill: usize) -> Result<Halves, Garbled> {
     let parts = Parts::of(node)?;
     let count = parts.entries.len();
     let at_end = node.behind(key)? == count;
     let orderly = usize::from(node.run()) >= ORDERLY.min(count.saturating_sub(1));
-    match (at_end && orderly && count > 1, parts.level) {
-        (true, 0) => parts.divide(count, key),
-        (true, _) => parts.divide(count - 1, key),
-        (false, _) => parts.divide(parts.middle(), key),
+    if at_end && orderly && count > 1 {
+        // In an inner node one entry moves up. A full node may also have to part with one to hold its new fence.
+        let most = if parts.level == 0 { count } else { count - 1 };
+        for at in (most.saturating_sub(1).max(1)..=most).rev() {
+            let halves = parts.divide(at, key)?;
+            if halves.larger <= fill {
+                return Ok(halves);
+            }
+        }
     }
+    parts.divide(parts.middle(), key)
 }
 
 impl<'p> BTree<'p> {
@@ -159,7 +168,7 @@ impl<'p> BTree<'p> {
             if node.used() + need <= self.fill {
                 return Ok(());
             }
-            let halves = split_of(node, key).map_err(|Garbled| corrupt(&child))?;
+            let halves = split_of(node, key, self.fill).map_err(|Garbled| corrupt(&child))?;
             let separator = entry_size(halves.separator.len(), 4);
             if self.node(&parent, None)?.used() + separator <= self.fill {
                 return self.split(journal, &mut parent, &mut child, &halves);
@@ -203,7 +212,7 @@ impl<'p> BTree<'p> {
         if node.level() != level || node.used() + need <= self.fill {
             return Ok(());
         }
-        let halves = split_of(node, key).map_err(|Garbled| corrupt(&root))?;
+        let halves = split_of(node, key, self.fill).map_err(|Garbled| corrupt(&root))?;
         let mut left = new_page::<L>(self.pool)?;
         let mut right = match new_page::<L>(self.pool) {
             Ok(right) => right,

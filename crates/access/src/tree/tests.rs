@@ -217,7 +217,7 @@ fn a_replayed_log_gives_the_same_pages() {
     let mut model = Model::new();
     churn(&tree, &mut journal, &mut model, 1, 6000);
     let kinds = |kind: Kind| journal.kept.iter().filter(|k| k.header.kind == kind as u8).count();
-    assert!(kinds(Kind::System) > 200, "splits and merges happened");
+    assert!(kinds(Kind::System) > 100, "splits and merges happened");
 
     let again = replay(&journal.kept);
     // A page that was freed keeps its bytes in the original but for what the pool did; its content is nobody's.
@@ -233,7 +233,7 @@ fn replay_goes_on_from_any_mixture_of_old_and_new_pages() {
     let mut journal = Recorder::new(&pool);
     let tree = tree(&pool, &mut journal, 300);
     let mut model = Model::new();
-    churn(&tree, &mut journal, &mut model, 2, 1500);
+    churn(&tree, &mut journal, &mut model, 2, 4000);
     // Pages as a crash leaves them: each one as it was after a number of records of its own.
     let mixed = replay(&journal.kept[..700]);
     let newer = replay(&journal.kept[..1300]);

@@ -197,7 +197,10 @@ impl<'p> BTree<'p> {
             drop(path);
             // A lone leaf has no high fence: nothing follows it, unless it has been split just now.
             let leaf = self.pool.exclusive::<L>(self.root)?;
-            self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?;
+            let fence = self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?.high();
+            if fence != Ok(None) {
+                return Err(corrupt(&leaf));
+            }
             return Ok(Held { leaf, next: None, path: Vec::new() });
         }
         let mut way = Vec::new();

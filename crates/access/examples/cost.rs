@@ -1,0 +1,139 @@
+//! What one operation on a cached tree or heap costs, in nanoseconds: the median of several rounds.
+//!
+//! `cargo run --release -p access --example cost`
+
+use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
+use base::{Lsn, Rid, TableId};
+use pages::{Coupled, LatchPolicy, Owned, Pool, PoolOptions};
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use wal::{Durability, Log, LogOptions, RecordHeader};
+
+const ROWS: u64 = 240_000;
+const ROUNDS: usize = 5;
+const CALLS: u64 = 400_000;
+
+/// Counts the log on without keeping it: the log's own cost is measured elsewhere.
+struct Counter(u64);
+
+impl Journal for Counter {
+    fn undoable(&mut self, _: u8, body: &[&[u8]]) -> Lsn {
+        self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
+        Lsn(self.0)
+    }
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.undoable(kind, body)
+    }
+    fn worker(&self) -> usize {
+        0
+    }
+}
+
+/// The real log, in memory.
+struct Appender(Arc<Log>);
+
+impl Journal for Appender {
+    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.0.append(&RecordHeader { kind, ..RecordHeader::default() }, body).end
+    }
+    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+        self.undoable(kind, body)
+    }
+    fn worker(&self) -> usize {
+        0
+    }
+}
+
+fn pool() -> Pool {
+    let options = LogOptions::new(Durability::Memory);
+    let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
+    let options = PoolOptions { frames: 20_000, max_pages: 1 << 20 };
+    Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool")
+}
+
+/// A permutation of the keys, so that accesses are spread.
+fn key(i: u64) -> u64 {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % ROWS
+}
+
+fn measure(what: &str, calls: u64, mut f: impl FnMut(u64)) {
+    let mut rounds: Vec<f64> = (0..ROUNDS)
+        .map(|round| {
+            let start = Instant::now();
+            (0..calls).for_each(|i| f(i + round as u64 * calls));
+            start.elapsed().as_nanos() as f64 / calls as f64
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    println!("{what:<44} {:>8.1} ns  ({:.1} to {:.1})", rounds[ROUNDS / 2], rounds[0], rounds[ROUNDS - 1]);
+}
+
+fn run<L: LatchPolicy>() {
+    let pool = pool();
+    let mut journal = Counter(0);
+    let hints = InsertPages::new();
+    let root = BTree::create::<L>(&pool, &mut journal, TableId(1)).expect("a tree");
+    let tree = BTree::open(&pool, root, TableId(1));
+    let root = Heap::create::<L>(&pool, &mut journal, TableId(1)).expect("a heap");
+    let heap = Heap::open(&pool, root, TableId(1), &hints);
+
+    let start = Instant::now();
+    let mut rids = Vec::new();
+    for i in 0..ROWS {
+        let rid = heap.insert::<L>(&mut journal, &[i as u8; 250]).expect("a row");
+        tree.insert::<L>(&mut journal, &i.to_be_bytes(), &rid.encode(), Expect::Any).expect("an entry");
+        rids.push(rid);
+    }
+    let each = start.elapsed().as_nanos() as f64 / ROWS as f64;
+    println!("{:<44} {each:>8.1} ns", format!("{}: load a row and its entry, in order", L::NAME));
+    let mib = f64::from(pool.stats().allocated) * pages::PAGE_SIZE as f64 / f64::from(1 << 20);
+    let report = tree.verify::<L>().expect("sound");
+    println!("{:<44} {mib:>8.1} MiB in pages; {report:?}", "");
+
+    let get = |i: u64| {
+        let rid = tree.get::<L, _>(&key(i).to_be_bytes(), |v| Rid::decode(v)).expect("at hand");
+        black_box(rid);
+    };
+    measure(&format!("{}: tree get", L::NAME), CALLS, get);
+    measure(&format!("{}: tree get, 1000 hot keys", L::NAME), CALLS, |i| get(i % 1000));
+    let read = |i: u64| {
+        let byte = heap.read::<L, _>(rids[key(i) as usize], |row| row[100]).expect("at hand");
+        black_box(byte);
+    };
+    measure(&format!("{}: heap read", L::NAME), CALLS, read);
+    measure(&format!("{}: heap read, 1000 hot rows", L::NAME), CALLS, |i| read(i % 1000));
+    let mut buffer = Vec::new();
+    measure(&format!("{}: heap modify 8 bytes, hot", L::NAME), CALLS, |i| {
+        let done = heap.modify::<L, _>(&mut journal, rids[key(i % 1000) as usize], &mut buffer, |row| {
+            row[100..108].copy_from_slice(&i.to_le_bytes());
+        });
+        assert!(matches!(done, Ok(HeapModify::Done(()))));
+    });
+    let mut appender = Appender(pool.log().clone());
+    measure(&format!("{}: heap modify 8 bytes, hot, logged", L::NAME), CALLS, |i| {
+        let done = heap.modify::<L, _>(&mut appender, rids[key(i % 1000) as usize], &mut buffer, |row| {
+            row[100..108].copy_from_slice(&i.to_le_bytes());
+        });
+        assert!(matches!(done, Ok(HeapModify::Done(()))));
+    });
+    measure(&format!("{}: tree delete and insert, spread", L::NAME), CALLS / 4, |i| {
+        let key = key(i).to_be_bytes();
+        tree.delete::<L>(&mut journal, &key, Expect::Any).expect("at hand");
+        tree.insert::<L>(&mut journal, &key, b"sixbyt", Expect::Any).expect("at hand");
+    });
+    let mut met = 0u64;
+    measure(&format!("{}: tree chunk of one leaf", L::NAME), 1000, |i| {
+        let from = key(i).to_be_bytes();
+        let from = std::ops::Bound::Included(&from[..]);
+        let chunk = tree.chunk::<L>(from, None, access::Direction::Forward, |_, _| met += 1);
+        black_box(chunk.expect("at hand"));
+    });
+    println!("{:<44} {:>8.1} entries a chunk", "", met as f64 / 1000.0 / ROUNDS as f64);
+}
+
+fn main() {
+    run::<Owned>();
+    run::<Coupled>();
+}
