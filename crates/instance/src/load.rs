@@ -57,11 +57,8 @@ pub(crate) async fn load<W: Workload, D: Design>(
             let undone = engine.rollback(&mut part);
             let what =
                 piece.map_or("the replicated tables".into(), |(s, n)| format!("piece {n} of site {s}"));
-            return Err(format!(
-                "{what}: {} {}",
-                abort.name(),
-                if undone.is_err() { "(not undone)" } else { "" }
-            ));
+            let why = engine.store().fault().map_or(abort.name().to_string(), |fault| fault.to_string());
+            return Err(format!("{what}: {why} {}", if undone.is_err() { "(not undone)" } else { "" }));
         }
         let lsn = engine.commit(&mut part).map_err(|a| a.name().to_string())?;
         if piece.is_some() {

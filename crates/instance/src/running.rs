@@ -153,7 +153,9 @@ impl<W: Workload, D: Design> Running<W, D> {
             progress(plan.done.load(Ordering::Relaxed), plan.total());
         }
         if self.shared.config.durability != Durability::Memory {
-            self.shared.engine.store().checkpoint()?;
+            let (done, written) = mpsc::channel();
+            self.shared.inboxes[0].put(Order::Checkpoint(done));
+            written.recv().map_err(|_| self.dead())??;
         }
         Ok(())
     }

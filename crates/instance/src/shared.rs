@@ -11,6 +11,7 @@ use probe::Measured;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
+use store::StoreFault;
 use twophase::Message;
 use txn::Workload;
 
@@ -40,6 +41,8 @@ pub(crate) enum Order<W> {
     Reconfigure(W, Sender<()>),
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
+    /// Write a checkpoint: on the worker, because it may own the pages.
+    Checkpoint(Sender<Result<(), StoreFault>>),
     /// A message for a transaction that this worker looks after, received by another.
     Message {
         from: InstanceId,

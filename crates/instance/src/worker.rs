@@ -314,6 +314,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
+            Order::Checkpoint(done) => drop(done.send(local.shared.engine.store().checkpoint())),
             Order::Message { from, message } => self.coordinator_message(from, message),
             Order::Stop => self.stop = true,
         }

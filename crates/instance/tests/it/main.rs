@@ -1,4 +1,5 @@
 //! Whole deployments inside one process: every design, channel and number of instances, loaded, driven and checked.
 
 mod deployments;
+mod restarts;
 mod support;

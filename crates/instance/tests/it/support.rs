@@ -52,7 +52,6 @@ pub fn config<W: Workload>(
 pub struct Deployment<W: Workload> {
     pub workload: W,
     pub instances: Vec<Instance<W>>,
-    pub addresses: Vec<(InstanceId, Address)>,
 }
 
 impl<W: Workload> Deployment<W> {
@@ -70,7 +69,7 @@ impl<W: Workload> Deployment<W> {
             .map(|(i, instance)| (InstanceId(i as u16), instance.address().unwrap()))
             .collect();
         instances.iter().for_each(|i| i.connect(&addresses));
-        Deployment { workload, instances, addresses }
+        Deployment { workload, instances }
     }
 
     pub fn load(&self) {
@@ -79,8 +78,12 @@ impl<W: Workload> Deployment<W> {
 
     /// Drives all instances for a while and returns what they did.
     pub fn run(&self, clients: usize, ms: u64) -> Measured {
+        self.run_seeded(clients, ms, 42)
+    }
+
+    pub fn run_seeded(&self, clients: usize, ms: u64, seed: u64) -> Measured {
         self.measure();
-        self.instances.iter().enumerate().for_each(|(i, instance)| instance.drive(clients, 42 + i as u64));
+        self.instances.iter().for_each(|instance| instance.drive(clients, seed));
         std::thread::sleep(std::time::Duration::from_millis(ms));
         self.instances.iter().for_each(|i| i.halt());
         self.measure()

@@ -1,0 +1,35 @@
+use crate::support::{Deployment, Via, config, private_dir};
+use exec::DesignKind;
+use txn::Workload;
+use wal::Durability;
+use workload::tpcb::{Tpcb, TpcbOptions};
+
+/// What was committed before a clean stop is there after the next start, and the instances work together again.
+#[test]
+fn a_stopped_deployment_comes_back_whole() {
+    for (design, durability) in
+        [(DesignKind::Conventional, Durability::Sync), (DesignKind::Serial, Durability::Async)]
+    {
+        let dir = private_dir();
+        let workload =
+            Tpcb::new(TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(2) }).unwrap();
+        let mut committed = 0;
+        for life in 0..3 {
+            let configs = (0..2)
+                .map(|i| config(&workload, dir.path(), design, durability, (i, 2), 1, Via::Uds))
+                .collect();
+            let deployment = Deployment::start(workload.clone(), configs);
+            if life == 0 {
+                deployment.load();
+            }
+            for instance in &deployment.instances {
+                assert_eq!((instance.recovery().life, instance.recovery().in_doubt), (life + 1, 0));
+            }
+            committed += deployment.run_seeded(4, 100, u64::from(life)).committed_total();
+            let verdict = workload.judge(deployment.audits(), Some(committed));
+            assert!(verdict.holds(), "{design} {durability} life {life}: {verdict:?}");
+            deployment.stop();
+        }
+        assert!(committed > 20, "only {committed} transactions");
+    }
+}
