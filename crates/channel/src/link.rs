@@ -84,7 +84,7 @@ impl Link {
     /// once after a run of sends, and in every turn of the worker's loop while [`held`](Link::held) is not 0.
     ///
     /// # Errors
-    /// [`Closed`] once the link has ended.
+    /// [`Closed`] once the link has ended. After [`Closed::ByPeer`] go on receiving: what the peer had sent is there.
     #[inline]
     pub fn flush(&mut self) -> Result<(), Closed> {
         if let Some(end) = &self.end {

@@ -118,7 +118,7 @@ impl Parker {
     }
 
     /// Sleeps until a registered link has a message, room to send what waits, or its end to report; until an
-    /// [`Unparker`] is used; or until `timeout` (`None`: for ever).
+    /// [`Unparker`] is used; or until `timeout`, rounded up to whole milliseconds (`None`: for ever).
     ///
     /// `idle` is asked once, after everybody has been told that this worker may sleep: it must look again at
     /// whatever other threads announce by [`Unparker::unpark`] (a mailbox) and return whether there is nothing to do.

@@ -4,24 +4,28 @@
 //! produce wrong *values* here but never undefined behaviour:
 //!
 //! ```text
-//!  line 0: tail      words ever published     written by the sender only
-//!  line 1: head      words ever given back    written by the receiver only
-//!  line 2: dozing    the receiver may sleep   receiver sets 1, either end sets 0
-//!  line 3: starved   the sender waits for room  sender sets 1, either end sets 0
-//!  line 4...: data   a power of two of words; position p lies at p mod capacity
-//!  frame  =  header word (bytes in the low 32 bits, bit 32: the message goes on in the next frame)
-//!            then the bytes, padded to whole words
+//!  line 0: head      words ever given back      written by the receiver only
+//!  line 1: dozing    the receiver may sleep     receiver sets 1, either end sets 0
+//!  line 2: starved   the sender waits for room  sender sets 1, either end sets 0
+//!  line 3...: data   a power of two of words; position p lies at p mod capacity; written by the sender only
+//!  frame  =  header word: bit 63 set, bit 32: the message goes on in the next frame, low 32 bits: bytes
+//!            then the bytes; a frame begins on a 64-byte boundary
 //! ```
 //!
-//! A *line* is 128 bytes, because adjacent 64-byte lines are prefetched in pairs: each end writes only lines of its
-//! own while it is awake, keeps its position in private memory, and reads the other's index only when its cached
-//! copy says "nothing there" or "no room". Positions never wrap (2^64 words).
+//! There is no index of what was sent: the receiver watches the header at its own position, which is 0 until the
+//! frame is complete, so that the cache line which says "here" brings the first bytes along. The sender keeps it so by
+//! writing a 0 where the *next* header will be before it writes this one; and it writes the header's own line last,
+//! so that the watching receiver does not tear the line away from it in between.
+//!
+//! An index has a *line* of 128 bytes, because adjacent 64-byte lines are prefetched in pairs. Each end keeps its
+//! position in private memory, and the sender reads `head` only when its copy of it says "no room". Positions never
+//! wrap (2^64 words).
 //!
 //! **Trust.** An end believes only its private position. Whatever it reads from the ring (the other's index, a
-//! length) is checked against that position and the capacity before it is used.
+//! header) is read once and checked against that position and the capacity before it is used.
 //!
-//! **No wake-up is lost.** Receiver before it sleeps: `dozing = 1`; full fence; look at `tail` again; sleep only if
-//! still nothing is there. Sender after it published: full fence; read `dozing`; if 1, swap it to 0 and, if it was
+//! **No wake-up is lost.** Receiver before it sleeps: `dozing = 1`; full fence; look at the header again; sleep only
+//! if still nothing is there. Sender after it published: full fence; read `dozing`; if 1, swap it to 0 and, if it was
 //! still 1, ring the receiver's bell (an eventfd). One of the two fences comes first in the one total order of
 //! such fences: if the sender's, the receiver's second look sees the message; if the receiver's, the sender sees
 //! `dozing`. A bell rung is remembered by the eventfd until the sleeper collects it, so ringing before the actual
@@ -36,15 +40,35 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Words from one index to the next: 128 bytes; next to each other in unit tests, where loom counts every word.
 const LINE: usize = if cfg!(test) { 1 } else { 16 };
-const TAIL: usize = 0;
-const HEAD: usize = LINE;
-const DOZING: usize = 2 * LINE;
-const STARVED: usize = 3 * LINE;
+/// Words of a cache line, at which frames begin; 1 in unit tests, so that frames lie across the seam in every way.
+const ALIGN: u64 = if cfg!(test) { 1 } else { 8 };
+const HEAD: usize = 0;
+const DOZING: usize = LINE;
+const STARVED: usize = 2 * LINE;
 /// Words of the indices, in front of the data.
-pub(crate) const INDEX_WORDS: usize = 4 * LINE;
+pub(crate) const INDEX_WORDS: usize = 3 * LINE;
 
+/// Set in every header: a word that is 0 is no header yet.
+const PRESENT: u64 = 1 << 63;
 /// Set in a frame's header when the next frame continues the message.
 const CONTINUES: u64 = 1 << 32;
+const LENGTH: u64 = 0xffff_ffff;
+
+/// Lines of the next frame that the sender fetches ahead: 512 bytes, more than most requests have.
+const MOST_CLAIMED_LINES: u64 = 8;
+
+/// Asks the processor to fetch a line in order to write to it. Has no other effect, whatever the line is used for.
+#[inline(always)]
+fn claim<T>(word: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of a mapped address reads and writes nothing that a program can see and never faults;
+    // processors without the instruction execute it as a no-op.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
 
 /// An atomic word and the full fence that goes with it: real, or loom's.
 pub(crate) trait Word {
@@ -109,7 +133,7 @@ impl<C: Words> Bells<C> {
     }
     /// The receiver's second look: whether anything lies behind its private position `head`.
     pub(crate) fn anything_for(&self, head: u64) -> bool {
-        self.0.words()[TAIL].load(Ordering::Acquire) != head
+        header_at(&self.0, head).load(Ordering::Acquire) != 0
     }
     pub(crate) fn sender_may_sleep(&self) {
         announce_sleep(&self.0.words()[STARVED]);
@@ -117,13 +141,13 @@ impl<C: Words> Bells<C> {
     pub(crate) fn sender_awake(&self) {
         announce_awake(&self.0.words()[STARVED]);
     }
-    /// The sender's second look: whether `needed` words fit behind its private position `tail`.
+    /// The sender's second look: whether a frame of `needed` words fits behind its private position `tail`.
     pub(crate) fn room_for(&self, tail: u64, needed: u64) -> bool {
         let words = self.0.words();
         let capacity = (words.len() - INDEX_WORDS) as u64;
         let used = tail.wrapping_sub(words[HEAD].load(Ordering::Acquire));
         // An impossible head counts as room: the sender shall come and find it.
-        used > capacity || used + needed <= capacity
+        used > capacity || used + needed < capacity
     }
 }
 
@@ -139,7 +163,6 @@ pub(crate) struct Producer<C> {
 pub(crate) struct Consumer<C> {
     cells: C,
     head: u64,
-    tail_seen: u64,
     given_back: u64,
     capacity: u64,
 }
@@ -155,12 +178,20 @@ pub(crate) struct Piece {
 pub(crate) type Corrupt = &'static str;
 
 fn words_of(bytes: usize) -> u64 {
-    1 + bytes.div_ceil(8) as u64
+    (1 + bytes.div_ceil(8) as u64).next_multiple_of(ALIGN)
+}
+
+fn header_at<C: Words>(cells: &C, at: u64) -> &C::Word {
+    let data = &cells.words()[INDEX_WORDS..];
+    &data[at as usize & (data.len() - 1)]
 }
 
 fn capacity_of<C: Words>(cells: &C) -> u64 {
     let capacity = cells.words().len() - INDEX_WORDS;
-    assert!(capacity.is_power_of_two() && capacity >= 8, "a ring holds a power of two of words, at least 8");
+    assert!(
+        capacity.is_power_of_two() && capacity >= 8 * ALIGN as usize,
+        "a ring holds a power of two of lines, at least 8"
+    );
     capacity as u64
 }
 
@@ -200,26 +231,44 @@ impl<C: Words> Producer<C> {
         if !self.has_room(needed)? {
             return Ok(false);
         }
-        let header = bytes as u64 | if continues { CONTINUES } else { 0 };
-        self.slot(self.tail).store(header, Ordering::Relaxed);
-        let (first, second) = runs(&self.cells, self.tail + 1, padded.len() / 8, self.capacity);
-        let (before, after) = padded.as_chunks::<8>().0.split_at(first.len());
+        let words = padded.as_chunks::<8>().0;
+        let (first, rest) = words.split_at(words.len().min(ALIGN as usize - 1));
+        self.write(1 + first.len() as u64, rest);
+        header_at(&self.cells, self.tail + needed).store(0, Ordering::Relaxed);
+        self.write(1, first);
+        let header = PRESENT | bytes as u64 | if continues { CONTINUES } else { 0 };
+        // Release: who sees the header sees the frame, and the 0 behind it.
+        header_at(&self.cells, self.tail).store(header, Ordering::Release);
+        self.tail += needed;
+        self.claim_ahead(needed);
+        Ok(true)
+    }
+
+    /// Fetches the lines of the next frame, taken to be as long as the last one, for writing: the receiver had them
+    /// a lap ago, and taking them from its cache now keeps that off the next message's way.
+    #[inline]
+    fn claim_ahead(&self, words: u64) {
+        for line in 1..(words / ALIGN).min(MOST_CLAIMED_LINES) {
+            claim(header_at(&self.cells, self.tail + line * ALIGN));
+        }
+    }
+
+    /// Writes words from `offset` on behind the header.
+    #[inline]
+    fn write(&self, offset: u64, words: &[[u8; 8]]) {
+        let (first, second) = runs(&self.cells, self.tail + offset, words.len(), self.capacity);
+        let (before, after) = words.split_at(first.len());
         for (run, chunks) in [(first, before), (second, after)] {
             run.iter()
                 .zip(chunks)
                 .for_each(|(word, c)| word.store(u64::from_le_bytes(*c), Ordering::Relaxed));
         }
-        self.tail += needed;
-        // Release: who sees the new tail sees the frame.
-        self.cells.words()[TAIL].store(self.tail, Ordering::Release);
-        Ok(true)
     }
 
-    fn slot(&self, at: u64) -> &C::Word {
-        &self.cells.words()[INDEX_WORDS + (at & (self.capacity - 1)) as usize]
-    }
-
+    /// Room for a frame and for the 0 behind it.
+    #[inline]
     fn has_room(&mut self, needed: u64) -> Result<bool, Corrupt> {
+        let needed = needed + 1;
         if self.tail - self.head_seen + needed <= self.capacity {
             return Ok(true);
         }
@@ -242,7 +291,7 @@ impl<C: Words> Producer<C> {
 impl<C: Words> Consumer<C> {
     pub(crate) fn new(cells: C) -> Self {
         let capacity = capacity_of(&cells);
-        Consumer { cells, head: 0, tail_seen: 0, given_back: 0, capacity }
+        Consumer { cells, head: 0, given_back: 0, capacity }
     }
 
     pub(crate) fn head(&self) -> u64 {
@@ -252,18 +301,18 @@ impl<C: Words> Consumer<C> {
     /// Whether a frame is there: one load of a line that changes only when one comes.
     #[inline]
     pub(crate) fn poll(&self) -> bool {
-        self.head != self.tail_seen || self.cells.words()[TAIL].load(Ordering::Relaxed) != self.head
+        header_at(&self.cells, self.head).load(Ordering::Relaxed) != 0
     }
 
-    /// Copies the next frame to `into[at..]`, growing `into` when it is too short, if a frame is there. The length
-    /// is read once and checked before anything is done with it.
+    /// Copies the next frame to `into[at..]`, growing `into` when it is too short, if a frame is there.
     #[inline]
     pub(crate) fn pop(&mut self, into: &mut Vec<u8>, at: usize) -> Result<Option<Piece>, Corrupt> {
-        if self.head == self.tail_seen && !self.look()? {
+        // Acquire: pairs with the sender's release of the frame.
+        let header = header_at(&self.cells, self.head).load(Ordering::Acquire);
+        if header == 0 {
             return Ok(None);
         }
-        let slot = INDEX_WORDS + (self.head & (self.capacity - 1)) as usize;
-        let piece = self.check(self.cells.words()[slot].load(Ordering::Relaxed))?;
+        let piece = self.check(header)?;
         let words = piece.bytes.div_ceil(8);
         if into.len() < at + 8 * words {
             into.resize(at + 8 * words, 0);
@@ -274,28 +323,18 @@ impl<C: Words> Consumer<C> {
         for (run, chunks) in [(first, before), (second, after)] {
             run.iter().zip(chunks).for_each(|(word, c)| *c = word.load(Ordering::Relaxed).to_le_bytes());
         }
-        self.head += 1 + words as u64;
+        self.head += words_of(piece.bytes);
         Ok(Some(piece))
     }
 
-    fn look(&mut self) -> Result<bool, Corrupt> {
-        // Acquire: pairs with the sender's release of the frames before this tail.
-        let tail = self.cells.words()[TAIL].load(Ordering::Acquire);
-        if tail < self.head || tail - self.head > self.capacity {
-            return Err("the ring's tail lies outside the ring");
-        }
-        self.tail_seen = tail;
-        Ok(tail != self.head)
-    }
-
+    #[inline]
     fn check(&self, header: u64) -> Result<Piece, Corrupt> {
-        if header & !(CONTINUES | 0xffff_ffff) != 0 {
+        if header & !(CONTINUES | LENGTH) != PRESENT {
             return Err("a frame's header has unknown bits");
         }
-        let (bytes, continues) = ((header & 0xffff_ffff) as usize, header & CONTINUES != 0);
-        let words = words_of(bytes);
-        if words > self.capacity / 4 || words > self.tail_seen - self.head {
-            return Err("a frame is longer than what was sent");
+        let (bytes, continues) = ((header & LENGTH) as usize, header & CONTINUES != 0);
+        if words_of(bytes) > self.capacity / 4 {
+            return Err("a frame is longer than a quarter of the ring");
         }
         if continues && bytes == 0 {
             return Err("an empty frame promises more");

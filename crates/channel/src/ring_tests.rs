@@ -49,7 +49,8 @@ fn a_full_ring_refuses_and_takes_again_once_a_quarter_was_read() {
     while push(&mut producer, &vec![7; most]) {
         pushed += 1;
     }
-    assert_eq!(pushed, 4);
+    // Three whole quarters: the fourth would leave no word for the 0 behind it.
+    assert_eq!(pushed, 3);
     assert!(!Bells(cells.clone()).room_for(producer.tail(), 16));
     consumer.pop(&mut Vec::new(), 0).unwrap().unwrap();
     consumer.give_back();
@@ -78,7 +79,13 @@ enum Act {
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let value = prop_oneof![any::<u64>(), 0u64..80, (0u64..600).prop_map(|v| v | CONTINUES), Just(u64::MAX)];
+    let value = prop_oneof![
+        any::<u64>(),
+        0u64..80,
+        (0u64..600).prop_map(|v| v | CONTINUES | PRESENT),
+        (0u64..200).prop_map(|v| v | PRESENT),
+        Just(u64::MAX)
+    ];
     let act = prop_oneof![
         3 => (0usize..INDEX_WORDS + 64, value).prop_map(|(word, value)| Act::Scribble { word, value }),
         1 => (0usize..=120).prop_map(Act::Push),
@@ -271,7 +278,7 @@ mod interleavings {
 
     #[test]
     fn a_sender_without_room_and_a_receiver_without_messages_both_wake() {
-        exchange::<LoomWord>(6, 8, 2);
+        exchange::<LoomWord>(5, 8, 2);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use wire::Wire;
 
@@ -422,6 +422,3 @@ fn far_side(role: &Role, pin: &impl Fn(usize)) -> Result<(), IpcError> {
     wire.send(&message)?;
     wire.flush()
 }
-
-/// Set when the thing waited for has come.
-type Done = AtomicBool;

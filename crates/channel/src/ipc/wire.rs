@@ -1,9 +1,9 @@
 //! One face for every mechanism, so that the two sides of a measurement are written once.
 
 use super::classics::{Fifo, Mqueue, Pipe};
-use super::{Done, IpcError, Mechanism, PATIENCE, Peer, Plan, Role, Waiting, unique};
+use super::{IpcError, Mechanism, PATIENCE, Peer, Plan, Role, Waiting, unique};
 use crate::{Address, ChannelError, Hello, Link, Listener, Parked, Parker, SendError, connect};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// One end of a connection that carries messages of one length.
@@ -65,7 +65,7 @@ pub(super) fn join(role: &Role) -> Result<Box<dyn Wire>, IpcError> {
 
 /// Accepts the one link, unless the far side ends or takes too long.
 pub(super) fn accept(listener: &Listener, mut ended: impl FnMut() -> bool + Send) -> Result<Link, IpcError> {
-    let (stopper, done) = (listener.stopper(), Done::new(false));
+    let (stopper, done) = (listener.stopper(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let start = Instant::now();
