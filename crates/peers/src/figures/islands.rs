@@ -22,9 +22,8 @@ pub fn islands(size: &Size) -> Result<Figure, PeerFault> {
     let cpus = cpus(2)?;
     let apart: Vec<_> = cpus.iter().map(|cpu| vec![*cpu]).collect();
     let names = ["`serial` on 2 islands", "`conventional` on 1 island"];
-    let load = |name, design, places: &[Vec<_>]| {
-        Deployment::load(name, micro.clone(), design, size.dir, places)
-    };
+    let load =
+        |name, design, places: &[Vec<_>]| Deployment::load(name, micro.clone(), design, size.dir, places);
     let deployments =
         [load(names[0], DesignKind::Serial, &apart)?, load(names[1], DesignKind::Conventional, &[cpus])?];
     let mut series = names.map(Series::new);
