@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("execution", &["exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
     ("archipelago", &["client", "deploy", "driver"]),
-    ("doors", &["atoll", "xtask"]),
+    ("doors", &["atoll", "peers", "xtask"]),
 ];
 
 pub enum Rule {

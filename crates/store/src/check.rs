@@ -30,11 +30,12 @@ impl Store {
     /// row. No transaction may run meanwhile. Keeps all rows' keys of one table in memory.
     ///
     /// # Errors
-    /// The first flaw met.
+    /// The first flaw met; the store is poisoned by it.
     pub fn check(&self) -> Result<CheckReport, StoreFault> {
         let Some(schema) = self.schema() else { return Ok(CheckReport::default()) };
         let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
-        Ok(CheckReport { tables: tables.map(|t| self.check_table(t)).collect::<Result<_, _>>()? })
+        let reports = tables.map(|t| self.check_table(t)).collect::<Result<_, _>>();
+        Ok(CheckReport { tables: reports.inspect_err(|fault: &StoreFault| self.poison(fault.clone()))? })
     }
 
     fn check_table(&self, table: &Table) -> Result<TableReport, StoreFault> {

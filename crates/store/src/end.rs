@@ -36,8 +36,7 @@ impl Store {
     pub(crate) fn attach(&self, txn: &mut Txn) {
         if txn.chain.home.as_ref().is_none_or(|home| !Arc::ptr_eq(&home.active, &self.active)) {
             *txn = Txn::default();
-            let (log, slot) = (self.log.clone(), self.active.slot());
-            txn.chain.home = Some(Home { log, slot, active: self.active.clone() });
+            txn.chain.home = Some(Home { slot: self.active.slot(), active: self.active.clone() });
         }
     }
 
@@ -55,11 +54,11 @@ impl Store {
         self.fault().map_or(Ok(()), Err)?;
         let lsn = match note {
             None if !txn.wrote() => Lsn(0),
-            None => txn.chain.append_last(kind::COMMIT, &[]).end,
+            None => txn.chain.append_last(&self.log, kind::COMMIT, &[]).end,
             Some(note) => {
                 let mut notes = held(&self.notes);
                 let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
-                let end = txn.chain.append_last(kind, &[note]).end;
+                let end = txn.chain.append_last(&self.log, kind, &[note]).end;
                 notes.insert(end, note.to_vec());
                 end
             }
@@ -91,7 +90,7 @@ impl Store {
     pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
         debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
         self.fault().map_or(Ok(()), Err)?;
-        let span = txn.chain.append(kind::PREPARE, &[note]);
+        let span = txn.chain.append(&self.log, kind::PREPARE, &[note]);
         txn.state = State::Prepared;
         Ok(span.end)
     }
@@ -105,7 +104,7 @@ impl Store {
         if self.fault().is_none() {
             self.undo_to::<L>(txn, Mark { undo: 0, ghosts: 0 })?;
             if txn.wrote() {
-                txn.chain.append_last(kind::END, &[]);
+                txn.chain.append_last(&self.log, kind::END, &[]);
             }
         }
         txn.ghosts.clear();
@@ -122,7 +121,7 @@ impl Store {
                 txn.chain.compensating = Some(entry.prev);
                 let roots = |id| self.catalog.root(id);
                 let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
-                access::undo::<L>(&self.pool, &mut txn.chain, &roots, &header, body)
+                access::undo::<L>(&self.pool, &mut self.writer(&mut txn.chain), &roots, &header, body)
             });
             txn.chain.compensating = None;
             if done.is_ok() {

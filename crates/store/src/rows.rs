@@ -7,7 +7,7 @@
 
 use crate::catalog::{Index, Table};
 use crate::open::Store;
-use crate::txn::Txn;
+use crate::txn::{Chain, Txn, Writer};
 use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, TreeDelete, TreeInsert};
 use base::{Key, Rid};
 use latch::LatchPolicy;
@@ -51,6 +51,11 @@ impl Store {
     #[inline]
     pub(crate) fn heap<'a>(&'a self, table: &'a Table) -> Heap<'a> {
         Heap::open(&self.pool, table.heap, table.def.id, &table.insert_pages)
+    }
+
+    #[inline]
+    pub(crate) fn writer<'a>(&'a self, chain: &'a mut Chain) -> Writer<'a> {
+        Writer { log: &self.log, chain }
     }
 
     #[inline]
@@ -144,7 +149,7 @@ impl Store {
             );
             Some(result)
         };
-        let (result, to) = match heap.modify::<L, _>(&mut txn.chain, rid, row, change)? {
+        let (result, to) = match heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)? {
             HeapModify::Missing => return Ok(None),
             HeapModify::Done(result) => (result, rid),
             HeapModify::Outgrown(result) => (result, self.relocate::<L>(txn, table, key, rid, row)?),
@@ -167,11 +172,13 @@ impl Store {
         rid: Rid,
         row: &[u8],
     ) -> Result<Rid, Stop> {
-        match self.insist(|| self.heap(table).update::<L>(&mut txn.chain, rid, row))? {
+        match self.insist(|| self.heap(table).update::<L>(&mut self.writer(&mut txn.chain), rid, row))? {
             HeapUpdate::Done => Ok(rid),
             HeapUpdate::Relocated(to) => {
                 txn.ghosts.push((table.def.id, rid));
-                self.insist(|| self.tree(table).replace::<L>(&mut txn.chain, key, &to.encode()))?;
+                self.insist(|| {
+                    self.tree(table).replace::<L>(&mut self.writer(&mut txn.chain), key, &to.encode())
+                })?;
                 Ok(to)
             }
             HeapUpdate::Missing => Err(self.broken(table, "a row vanished while it was updated")),
@@ -192,10 +199,12 @@ impl Store {
             let entry = |row: &[u8]| table.def.entry_of(&index.def, Row::new(&table.layout, row));
             let (old, new) = (entry(&txn.old_row), entry(row));
             if old != new {
-                self.insist(|| tree.delete::<L>(&mut txn.chain, &old, Expect::Any))?;
-                self.insist(|| tree.insert::<L>(&mut txn.chain, &new, &to.encode(), Expect::Any))?;
+                self.insist(|| tree.delete::<L>(&mut self.writer(&mut txn.chain), &old, Expect::Any))?;
+                self.insist(|| {
+                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, &to.encode(), Expect::Any)
+                })?;
             } else if from != to {
-                self.insist(|| tree.replace::<L>(&mut txn.chain, &old, &to.encode()))?;
+                self.insist(|| tree.replace::<L>(&mut self.writer(&mut txn.chain), &old, &to.encode()))?;
             }
         }
         Ok(())
@@ -231,8 +240,10 @@ impl Store {
             return Ok(InsertOutcome::Exists);
         }
         let mark = txn.mark();
-        let rid = self.insist(|| self.heap(table).insert::<L>(&mut txn.chain, row))?;
-        let outcome = match self.insist(|| tree.insert::<L>(&mut txn.chain, key, &rid.encode(), expect))? {
+        let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
+        let outcome = match self
+            .insist(|| tree.insert::<L>(&mut self.writer(&mut txn.chain), key, &rid.encode(), expect))?
+        {
             TreeInsert::Done => InsertOutcome::Done,
             TreeInsert::Exists => InsertOutcome::Exists,
             TreeInsert::Next(next) => InsertOutcome::Next(next),
@@ -244,7 +255,9 @@ impl Store {
         }
         for (index, entry) in table.indexes.iter().zip(entries()) {
             let tree = self.secondary(index);
-            let put = self.insist(|| tree.insert::<L>(&mut txn.chain, &entry, &rid.encode(), Expect::Any))?;
+            let put = self.insist(|| {
+                tree.insert::<L>(&mut self.writer(&mut txn.chain), &entry, &rid.encode(), Expect::Any)
+            })?;
             if put != TreeInsert::Done {
                 return Err(self.broken(table, "a secondary index has an entry for a row that was not there"));
             }
@@ -261,7 +274,7 @@ impl Store {
             return Ok(false);
         }
         debug_assert!(table.layout.fits(row), "a row of another table");
-        self.heap(table).insert::<L>(&mut txn.chain, row).map(|_| true)
+        self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row).map(|_| true)
     }
 
     /// Removes the row with this key. It stays as a ghost until [`Store::committed`].
@@ -288,16 +301,18 @@ impl Store {
                 return Err(self.broken(table, "a row does not have the table's layout"));
             }
         }
-        match self.tree(table).delete::<L>(&mut txn.chain, key, expect)? {
+        match self.tree(table).delete::<L>(&mut self.writer(&mut txn.chain), key, expect)? {
             TreeDelete::Done(_) => {}
             TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
             TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
         }
-        self.insist(|| heap.delete::<L>(&mut txn.chain, rid))?;
+        self.insist(|| heap.delete::<L>(&mut self.writer(&mut txn.chain), rid))?;
         txn.ghosts.push((table.def.id, rid));
         for index in &table.indexes {
             let entry = table.def.entry_of(&index.def, Row::new(&table.layout, &txn.old_row));
-            self.insist(|| self.secondary(index).delete::<L>(&mut txn.chain, &entry, Expect::Any))?;
+            self.insist(|| {
+                self.secondary(index).delete::<L>(&mut self.writer(&mut txn.chain), &entry, Expect::Any)
+            })?;
         }
         Ok(DeleteOutcome::Done)
     }

@@ -92,14 +92,14 @@ pub(crate) struct Mark {
     pub ghosts: usize,
 }
 
-/// What a transaction needs of its store.
+/// Where a transaction is accounted for. Not the log itself: a transaction that outlives its store must not keep
+/// the log's files open.
 pub(crate) struct Home {
-    pub log: Arc<Log>,
     pub slot: Arc<Slot>,
     pub active: Arc<Active>,
 }
 
-/// The part of a transaction that writes the log.
+/// A transaction's place in the log.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub home: Option<Home>,
@@ -143,7 +143,7 @@ impl Chain {
 
     /// Appends a record of this transaction.
     #[inline]
-    pub fn append(&mut self, kind: u8, body: &[&[u8]]) -> Span {
+    pub fn append(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
             kind,
@@ -152,10 +152,9 @@ impl Chain {
             prev: self.last,
             undo_next: self.compensating.unwrap_or_default(),
         };
-        let home = self.home();
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
-        home.slot.record(id, self.first, || {
-            span = home.log.append(&header, body);
+        self.home().slot.record(id, self.first, || {
+            span = log.append(&header, body);
             span.start
         });
         if self.first == Lsn(0) {
@@ -166,12 +165,11 @@ impl Chain {
     }
 
     /// Appends the transaction's last record; the checkpoint does not see it any more.
-    pub fn append_last(&mut self, kind: u8, body: &[&[u8]]) -> Span {
+    pub fn append_last(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
-        let home = self.home();
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
-        home.slot.end(|| {
-            span = home.log.append(&header, body);
+        self.home().slot.end(|| {
+            span = log.append(&header, body);
             span.end
         });
         span
@@ -189,23 +187,29 @@ impl Chain {
     }
 }
 
-impl Journal for Chain {
+/// How the access methods log on behalf of a transaction.
+pub(crate) struct Writer<'a> {
+    pub log: &'a Log,
+    pub chain: &'a mut Chain,
+}
+
+impl Journal for Writer<'_> {
     #[inline]
     fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        let prev = self.last;
-        let span = self.append(kind, body);
-        if self.compensating.is_none() {
-            self.undo.push(kind, span.start, prev, body);
+        let prev = self.chain.last;
+        let span = self.chain.append(self.log, kind, body);
+        if self.chain.compensating.is_none() {
+            self.chain.undo.push(kind, span.start, prev, body);
         }
         span.end
     }
 
     fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(&self.home().log, kind, body).end
+        system_record(self.log, kind, body).end
     }
 
     fn worker(&self) -> usize {
-        self.worker
+        self.chain.worker
     }
 }
 

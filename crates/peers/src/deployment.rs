@@ -1,0 +1,153 @@
+//! Instances of Atoll inside this process: one worker each or more, pinned, with shared memory between them.
+
+use crate::fault::PeerFault;
+use base::InstanceId;
+use channel::Address;
+use exec::DesignKind;
+use instance::{Instance, InstanceConfig};
+use probe::Measured;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+use tempfile::TempDir;
+use topology::CpuId;
+use txn::{Placement, Workload};
+use wal::Durability;
+
+/// 256 MiB: everything that is measured here stays resident.
+const POOL_PAGES: usize = 32_768;
+const LOCK_TIMEOUT_MS: u64 = 1_000;
+/// How long an idle worker spins. Longer than a round trip, so that a distributed transaction never pays for a wake-up.
+const SPIN_US: u64 = 50;
+
+/// The settings of instance `id` out of `of`, one worker for each CPU named.
+pub fn config<W: Workload>(
+    workload: &W,
+    dir: &Path,
+    design: DesignKind,
+    durability: Durability,
+    (id, of): (u16, u16),
+    cpus: &[Option<CpuId>],
+) -> InstanceConfig {
+    InstanceConfig {
+        id: InstanceId(id),
+        deployment: u64::from(std::process::id()),
+        placement: Placement::even(workload.sites(), of),
+        design,
+        durability,
+        dir: dir.join(id.to_string()),
+        pool_pages: POOL_PAGES,
+        cpus: cpus.iter().map(|cpu| cpu.map(|c| c.0 as usize)).collect(),
+        node: None,
+        listen: (of > 1).then(|| Address::Shm(dir.join(format!("{id}.sock")))),
+        lock_timeout_ms: LOCK_TIMEOUT_MS,
+        spin_us: SPIN_US,
+    }
+}
+
+pub fn seconds(measured: &Measured) -> f64 {
+    (measured.window_ns as f64 / 1e9).max(f64::MIN_POSITIVE)
+}
+
+/// A directory under `parent` that only this user may enter, as channels demand; removed when dropped.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn private_dir(parent: &Path) -> Result<TempDir, PeerFault> {
+    let private = std::fs::Permissions::from_mode(0o700);
+    let made = tempfile::Builder::new().prefix("atoll-peers-").permissions(private).tempdir_in(parent);
+    made.map_err(PeerFault::io(parent))
+}
+
+/// Loaded instances, connected with each other.
+pub struct Deployment<W: Workload> {
+    pub workload: W,
+    pub instances: Vec<Instance<W>>,
+    name: String,
+    /// Dropped last: the instances' files lie in it.
+    _dir: TempDir,
+}
+
+impl<W: Workload> Deployment<W> {
+    /// One instance for each entry of `cpus`, its log in memory, in a directory of its own inside `dir`.
+    ///
+    /// # Errors
+    /// When one cannot start or be loaded.
+    pub fn load(
+        name: &str,
+        workload: W,
+        design: DesignKind,
+        dir: &Path,
+        cpus: &[Vec<Option<CpuId>>],
+    ) -> Result<Self, PeerFault> {
+        let of = cpus.len() as u16;
+        let own = private_dir(dir)?;
+        let mut instances = Vec::new();
+        for (id, cpus) in (0..).zip(cpus) {
+            let config = config(&workload, own.path(), design, Durability::Memory, (id, of), cpus);
+            std::fs::create_dir_all(&config.dir).map_err(PeerFault::io(&config.dir))?;
+            instances.push(Instance::start(workload.clone(), config)?);
+        }
+        let named = (0..).map(InstanceId).zip(&instances);
+        let addresses: Vec<_> = named.filter_map(|(id, i)| Some((id, i.address()?))).collect();
+        instances.iter().for_each(|i| i.connect(&addresses));
+        for instance in &instances {
+            instance.load(&|_, _| {})?;
+        }
+        Ok(Deployment { workload, instances, name: name.into(), _dir: own })
+    }
+
+    /// Exchanges the workload's options everywhere.
+    pub fn reconfigure(&mut self, workload: W) {
+        self.instances.iter().for_each(|i| i.reconfigure(workload.clone()));
+        self.workload = workload;
+    }
+
+    /// One client on each worker of the first `driven` instances; what those did in the window.
+    ///
+    /// # Errors
+    /// When nothing was committed.
+    pub fn run(&self, driven: usize, seed: u64, times: Times) -> Result<Measured, PeerFault> {
+        let driven = &self.instances[..driven];
+        driven.iter().for_each(|i| i.drive(1, seed));
+        sleep(times.warm_up);
+        driven.iter().for_each(|i| drop(i.measure()));
+        sleep(times.window);
+        let mut all = Measured::default();
+        driven.iter().for_each(|i| all.merge(&i.measure()));
+        driven.iter().for_each(|i| i.halt());
+        if all.committed_total() == 0 { Err(PeerFault::Idle(self.name.clone())) } else { Ok(all) }
+    }
+
+    /// Whether the workload's conditions hold; nothing may be driven now.
+    ///
+    /// # Errors
+    /// [`PeerFault::Wrong`] when they do not.
+    pub fn check(&self) -> Result<(), PeerFault> {
+        let mut audits = Vec::new();
+        for instance in &self.instances {
+            let audit = postcard::from_bytes(&instance.audit()?);
+            audits.push(audit.map_err(|e| PeerFault::Audit(self.name.clone(), e))?);
+        }
+        let violations = self.workload.judge(audits, None).violations;
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(PeerFault::Wrong { name: self.name.clone(), violations })
+        }
+    }
+
+    /// # Errors
+    /// When an instance cannot close its store.
+    pub fn stop(self) -> Result<(), PeerFault> {
+        self.instances.into_iter().try_for_each(|i| i.stop().map_err(PeerFault::from))
+    }
+}
+
+/// How long each run warms up and is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub warm_up: Duration,
+    pub window: Duration,
+}

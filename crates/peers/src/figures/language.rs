@@ -1,0 +1,53 @@
+//! What writing a transaction once costs: TPC-B as procedure and steps against the same deposit written by hand, both on
+//! storage that does nothing, as a share of what a deposit takes on the `conventional` design.
+
+use super::{Figure, Size, cpus};
+use crate::deployment::Deployment;
+use crate::fault::PeerFault;
+use crate::rounds::Series;
+use exec::DesignKind;
+use workload::tpcb::{Tpcb, TpcbOptions};
+
+/// The example of the workload room, which also runs on its own.
+#[path = "../../../workload/examples/abstraction.rs"]
+#[allow(dead_code)]
+mod abstraction;
+
+/// Deposits timed in each of its rounds.
+const DEPOSITS: usize = 100_000;
+const REQUESTS: usize = 4_096;
+
+/// Nanoseconds of a deposit on an engine, by hand and by steps; the result is the share of the difference, in per cent.
+///
+/// # Errors
+/// When the instance fails or its data are wrong afterwards.
+pub fn language(size: &Size) -> Result<Figure, PeerFault> {
+    let tpcb = Tpcb::new(TpcbOptions { multisite: 0.0, ..TpcbOptions::new(1) })?;
+    let deployment = Deployment::load("TPC-B", tpcb, DesignKind::Conventional, size.dir, &[cpus(1)?])?;
+    let nothing = abstraction::Setup::new(REQUESTS);
+    let mut series =
+        ["on the engine, `conventional`, log in memory", "on nothing, by hand", "on nothing, by steps"]
+            .map(Series::new);
+    for round in 0..size.rounds {
+        let measured = deployment.run(1, size.seed + u64::from(round), size.times)?;
+        let ns = measured.window_ns as f64 / measured.committed_total() as f64;
+        // The form that an engine uses keeps its future on the heap, so that it can park it.
+        let [by_hand, _, by_steps, _] = nothing.measure(1, DEPOSITS);
+        for (series, ns) in series.iter_mut().zip([ns, by_hand, by_steps]) {
+            series.values.push(ns);
+        }
+    }
+    deployment.check()?;
+    deployment.stop()?;
+    let [engine, by_hand, by_steps] = [0, 1, 2].map(|i| series[i].median());
+    let share = 100.0 * (by_steps - by_hand) / engine;
+    Ok(Figure {
+        what: "one TPC-B deposit, ns",
+        series: series.into(),
+        show: |ns| format!("{ns:.1}"),
+        result: (
+            format!("the language costs {:.1} ns, {share:.1} % of a deposit", by_steps - by_hand),
+            share,
+        ),
+    })
+}

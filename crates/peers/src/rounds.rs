@@ -1,0 +1,99 @@
+//! A B A B: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
+
+use crate::contestant::{Contestant, Work};
+use crate::fault::PeerFault;
+
+/// What one contestant reached, round by round.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Series {
+    pub name: String,
+    pub values: Vec<f64>,
+}
+
+impl Series {
+    pub fn new(name: impl Into<String>) -> Series {
+        Series { name: name.into(), values: Vec::new() }
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut values = self.values.clone();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The middle value, the mean of the two middle ones of an even number, 0 of none.
+    pub fn median(&self) -> f64 {
+        let v = self.sorted();
+        match (v.len(), v.len() / 2) {
+            (0, _) => 0.0,
+            (n, middle) if n % 2 == 1 => v[middle],
+            (_, middle) => (v[middle - 1] + v[middle]) / 2.0,
+        }
+    }
+
+    pub fn min(&self) -> f64 {
+        self.sorted().first().copied().unwrap_or(0.0)
+    }
+
+    pub fn max(&self) -> f64 {
+        self.sorted().last().copied().unwrap_or(0.0)
+    }
+}
+
+/// `rounds` rounds of `work`, each with requests of its own that are the same for everyone.
+///
+/// # Errors
+/// The first contestant's that fails.
+pub fn alternate(
+    contestants: &mut [Box<dyn Contestant>],
+    rounds: u32,
+    work: &Work,
+    mut progress: impl FnMut(&str, f64),
+) -> Result<Vec<Series>, PeerFault> {
+    let mut series: Vec<Series> = contestants.iter().map(|c| Series::new(c.name())).collect();
+    for round in 0..rounds {
+        let work = Work { seed: work.seed + u64::from(round), ..*work };
+        for (contestant, series) in contestants.iter_mut().zip(&mut series) {
+            let tps = contestant.run(&work)?;
+            progress(contestant.name(), tps);
+            series.values.push(tps);
+        }
+    }
+    Ok(series)
+}
+
+/// Column heads of [`cells`].
+pub const HEADS: &str = "median | min | max";
+
+/// Median, least and greatest as cells of a Markdown table.
+pub fn cells(series: &Series, show: impl Fn(f64) -> String) -> String {
+    format!("{} | {} | {}", show(series.median()), show(series.min()), show(series.max()))
+}
+
+/// A whole number with its thousands set apart.
+pub fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 && digit.is_ascii_digit() && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        let series = |values: &[f64]| Series { name: "x".into(), values: values.to_vec() };
+        assert_eq!(series(&[3.0, 1.0, 2.0]).median(), 2.0);
+        assert_eq!(series(&[4.0, 1.0, 2.0, 3.0]).median(), 2.5);
+        assert_eq!(cells(&series(&[1234.4, 999.0, 1e6]), thousands), "1,234 | 999 | 1,000,000");
+        assert_eq!(series(&[]).median(), 0.0);
+        assert_eq!((thousands(-123456.0), thousands(-12.0)), ("-123,456".into(), "-12".into()));
+    }
+}

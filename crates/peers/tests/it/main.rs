@@ -1,0 +1,70 @@
+//! Every benchmark of this room, tiny: that it runs, that all engines end with the same data, that its numbers are numbers.
+
+use exec::DesignKind;
+use peers::deployment::{Times, private_dir};
+use peers::figures::{self, Figure, Size};
+use peers::rounds::alternate;
+use peers::{Engine, Table, Work};
+use std::time::Duration;
+use workload::micro::Op;
+
+const TIMES: Times = Times { warm_up: Duration::from_millis(20), window: Duration::from_millis(60) };
+
+#[test]
+fn every_engine_runs_both_transactions_and_keeps_its_data() {
+    let dir = private_dir(&std::env::temp_dir()).unwrap();
+    let table = Table { dataset: 2_000, rows: 10 };
+    let mut engines = Engine::default_list();
+    engines.extend(["serial-async", "conventional-async"].map(|name| name.parse::<Engine>().unwrap()));
+    let load = |e: &Engine| e.load(table, dir.path(), None).unwrap();
+    let mut contestants: Vec<_> = engines.iter().map(load).collect();
+    for op in [Op::Read, Op::Update, Op::Read, Op::Update] {
+        let work = Work { op, seed: 1, warm_up: TIMES.warm_up, window: TIMES.window };
+        let series = alternate(&mut contestants, 2, &work, |_, _| ()).unwrap();
+        assert_eq!(series.len(), engines.len());
+        assert!(series.iter().all(|s| s.values.len() == 2 && s.min() > 100.0), "{series:?}");
+    }
+    contestants.iter_mut().for_each(|c| c.check().unwrap());
+}
+
+#[test]
+fn unknown_engines_are_named() {
+    let error = "redis".parse::<Engine>().unwrap_err().to_string();
+    assert!(error.contains("'redis'") && error.contains("btree-log"), "{error}");
+    assert!(Engine::default_list().iter().all(|e| e.name().parse::<Engine>().is_ok_and(|same| same == *e)));
+}
+
+fn with_size(figure: impl FnOnce(&Size) -> Result<Figure, peers::PeerFault>) -> Option<Figure> {
+    let dir = private_dir(&std::env::temp_dir()).unwrap();
+    let size = Size { dataset: 2_000, rounds: 2, seed: 3, times: TIMES, dir: dir.path() };
+    match figure(&size) {
+        Ok(figure) => Some(figure),
+        Err(peers::PeerFault::TooFewCpus { given: 1, .. }) => None,
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+#[test]
+fn a_distributed_update_takes_longer_than_a_local_one() {
+    for design in DesignKind::ALL {
+        if let Some(figure) = with_size(|size| figures::distributed(design, size)) {
+            assert!(figure.result.1 > 0.0, "{figure}");
+        }
+    }
+}
+
+#[test]
+fn islands_and_language_give_tables() {
+    for figure in [with_size(figures::islands), with_size(figures::language)].into_iter().flatten() {
+        let text = figure.to_string();
+        assert!(figure.result.1.is_finite() && text.contains("**"), "{text}");
+        assert!(figure.series.iter().all(|s| s.values.len() == 2 && s.min() > 0.0), "{text}");
+    }
+}
+
+#[test]
+fn memory_is_at_least_the_rows_and_at_most_half_more() {
+    let figure = with_size(figures::memory).expect("one CPU is enough");
+    let rows = 2_000.0 * 255.0 / f64::from(1 << 20);
+    assert!(figure.result.1 >= rows && figure.result.1 < rows * 1.5 + 1.0, "{figure}");
+}

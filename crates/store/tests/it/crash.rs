@@ -1,0 +1,369 @@
+//! Random transactions, killed at random moments, against a model; many seeds, few frames, deaths during restart too.
+//!
+//! Each transaction appends its number to the history before it ends, so that what survived says itself which
+//! transactions it is made of: those must include every acknowledged one, be a prefix of the log's commits, and
+//! together give exactly the rows found.
+
+use crate::files::{Life, Mortal};
+use crate::{ACCOUNTS, HISTORY, L, Model, contents, history, key, options, row, schema};
+use access::Expect;
+use base::Lsn;
+use pages::Stop;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::{DeleteOutcome, InsertOutcome, Recovered, Store, Txn};
+use txn::RowBuf;
+use wal::Durability;
+use world::Files;
+
+const KEYS: u64 = 150;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// The row with this key becomes this, or goes away.
+type Changes = BTreeMap<i64, Option<(i64, String)>>;
+
+fn apply(model: &mut Model, changes: &Changes) {
+    for (id, now) in changes {
+        match now {
+            Some(row) => drop(model.insert(*id, row.clone())),
+            None => drop(model.remove(id)),
+        }
+    }
+}
+
+struct Running {
+    number: i64,
+    txn: Txn,
+    changes: Changes,
+}
+
+struct Committed {
+    number: i64,
+    lsn: Lsn,
+    changes: Changes,
+    was_prepared: bool,
+}
+
+struct Prepared {
+    lsn: Lsn,
+    changes: Changes,
+    aborted: bool,
+}
+
+/// What must be true of the files, whoever opens them next.
+#[derive(Default)]
+struct Truth {
+    /// The effect of all transactions known to have survived, and their numbers.
+    base: Model,
+    survived: BTreeSet<i64>,
+    /// Committed in the life that has just ended, in log order.
+    pending: Vec<Committed>,
+    prepared: BTreeMap<i64, Prepared>,
+    /// How far the log was durable when that life ended.
+    safe: Lsn,
+    next_number: i64,
+}
+
+impl Truth {
+    /// Compares what an opening found with what must be, and takes it as the new base. Gives the prepared
+    /// transactions, by number.
+    fn settle(&mut self, store: &Store, recovered: Recovered) -> BTreeMap<i64, Running> {
+        let mut doubts: BTreeMap<i64, (Txn, Vec<i64>)> = BTreeMap::new();
+        for doubt in recovered.in_doubt {
+            let number = i64::from_le_bytes(doubt.note.as_slice().try_into().expect("a number"));
+            let keys = doubt.touched.iter().filter(|t| t.index == ACCOUNTS);
+            let ids = keys.map(|t| base::KeyReader::new(&t.key).i64().expect("an id")).collect();
+            doubts.insert(number, (doubt.txn, ids));
+        }
+        let found: BTreeSet<i64> = history(store).into_iter().filter(|n| !doubts.contains_key(n)).collect();
+        let mut lost = false;
+        for c in std::mem::take(&mut self.pending) {
+            if found.contains(&c.number) {
+                assert!(!lost, "commit {} survived an earlier one that did not", c.number);
+                apply(&mut self.base, &c.changes);
+                self.survived.insert(c.number);
+                self.prepared.remove(&c.number);
+            } else {
+                lost = true;
+                assert!(c.lsn > self.safe, "commit {} was acknowledged and is lost", c.number);
+                // Still in doubt, if its prepare survived; that is checked below.
+                let in_doubt = doubts.contains_key(&c.number);
+                assert!(!in_doubt || c.was_prepared, "commit {} half survived", c.number);
+            }
+        }
+        assert_eq!(found, self.survived, "transactions that never committed are there, or the reverse");
+        self.prepared.retain(|number, p| {
+            let there = doubts.contains_key(number);
+            assert!(there || p.aborted || p.lsn > self.safe, "prepared transaction {number} is lost");
+            there
+        });
+        assert_eq!(self.prepared.keys().collect::<Vec<_>>(), doubts.keys().collect::<Vec<_>>());
+        let mut visible = self.base.clone();
+        let running = doubts.into_iter().map(|(number, (txn, ids))| {
+            let changes = self.prepared[&number].changes.clone();
+            let missing: Vec<_> = changes.keys().filter(|id| !ids.contains(id)).collect();
+            assert!(missing.is_empty(), "prepared {number} must lock {missing:?} again, it was told {ids:?}");
+            self.prepared.get_mut(&number).expect("just compared").aborted = false;
+            apply(&mut visible, &changes);
+            (number, Running { number, txn, changes })
+        });
+        let running: BTreeMap<_, _> = running.collect();
+        store.check().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(contents(store), visible);
+        running
+    }
+}
+
+/// One life of the process: the store it opened, and what it is doing.
+struct Process<'a> {
+    store: &'a Store,
+    truth: &'a mut Truth,
+    random: &'a mut Random,
+    running: Vec<Running>,
+    in_doubt: BTreeMap<i64, Running>,
+}
+
+/// The process died, or its files failed it.
+struct Died;
+
+impl From<store::StoreFault> for Died {
+    fn from(_: store::StoreFault) -> Died {
+        Died
+    }
+}
+
+fn retry<T>(store: &Store, mut op: impl FnMut() -> Result<T, Stop>) -> Result<T, Died> {
+    loop {
+        match op() {
+            Ok(done) => return Ok(done),
+            Err(Stop::Page(page)) => store.load_page(page)?,
+            Err(Stop::Again) => std::thread::yield_now(),
+            Err(Stop::NoSpace) => panic!("the pool is too small for the test"),
+            Err(Stop::Fault(_)) => return Err(Died),
+        }
+    }
+}
+
+impl Process<'_> {
+    fn step(&mut self) -> Result<(), Died> {
+        match self.random.below(20) {
+            0 if !self.running.is_empty() => self.rollback(),
+            1 if self.in_doubt.len() < 3 && !self.running.is_empty() => self.prepare(),
+            2 if !self.in_doubt.is_empty() => self.decide(),
+            3 if self.random.below(6) == 0 => Ok(self.store.checkpoint()?),
+            4..=6 if !self.running.is_empty() => self.commit(),
+            _ if self.running.len() < 3 => {
+                let mut txn = Txn::default();
+                self.store.begin(&mut txn, self.running.len());
+                self.truth.next_number += 1;
+                let number = self.truth.next_number;
+                self.running.push(Running { number, txn, changes: Changes::new() });
+                Ok(())
+            }
+            _ => self.change(),
+        }
+    }
+
+    /// Somebody's uncommitted change to the row; what a lock table would know.
+    fn holder(&self, id: i64) -> Option<i64> {
+        let all = self.running.iter().chain(self.in_doubt.values());
+        all.filter(|r| r.changes.contains_key(&id)).map(|r| r.number).next()
+    }
+
+    fn change(&mut self) -> Result<(), Died> {
+        let who = self.random.below(self.running.len() as u64) as usize;
+        let id = self.random.below(KEYS) as i64;
+        if self.holder(id).is_some_and(|h| h != self.running[who].number) {
+            return Ok(());
+        }
+        let now = self.running[who].changes.get(&id).cloned();
+        let now = now.unwrap_or_else(|| self.visible(id));
+        let score = self.random.below(50) as i64;
+        let name = "n".repeat(self.random.below(40).pow(2) as usize / 4 + 1);
+        let (store, table) = (self.store, self.store.table(ACCOUNTS).expect("created"));
+        let r = &mut self.running[who];
+        let remove = self.random.below(3) == 0;
+        match (&now, remove) {
+            (None, _) => {
+                let bytes = row(id, score, &name);
+                let put = || store.insert::<L>(&mut r.txn, table, &key(id), &bytes, Expect::Any);
+                assert_eq!(retry(store, put)?, InsertOutcome::Done);
+            }
+            (Some(_), true) => {
+                let gone = || store.delete::<L>(&mut r.txn, table, &key(id), Expect::Any);
+                assert_eq!(retry(store, gone)?, DeleteOutcome::Done);
+            }
+            (Some(_), false) => {
+                let set = |row: &mut txn::RowMut<'_>| {
+                    row.set_int(1, score);
+                    row.set_text(2, &name);
+                };
+                let done = retry(store, || store.update::<L, _>(&mut r.txn, table, &key(id), set))?;
+                assert!(done.is_some(), "row {id} is missing");
+            }
+        }
+        let gone = now.is_some() && remove;
+        r.changes.insert(id, (!gone).then_some((score, name)));
+        Ok(())
+    }
+
+    /// The committed row, in this life's view.
+    fn visible(&self, id: i64) -> Option<(i64, String)> {
+        let latest = self.truth.pending.iter().rev().find_map(|c| c.changes.get(&id));
+        latest.cloned().unwrap_or_else(|| self.truth.base.get(&id).cloned())
+    }
+
+    fn take(&mut self) -> Running {
+        let who = self.random.below(self.running.len() as u64) as usize;
+        self.running.swap_remove(who)
+    }
+
+    /// The transaction's last change: its number.
+    fn sign(&mut self, r: &mut Running) -> Result<(), Died> {
+        let table = self.store.table(HISTORY).expect("created");
+        let mut buf = RowBuf::new(&table.def);
+        buf.start().set_int(0, r.number);
+        assert!(retry(self.store, || self.store.append::<L>(&mut r.txn, table, buf.bytes()))?);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Died> {
+        let mut r = self.take();
+        self.sign(&mut r)?;
+        self.log_commit(r, false)
+    }
+
+    fn log_commit(&mut self, mut r: Running, was_prepared: bool) -> Result<(), Died> {
+        let lsn = self.store.commit(&mut r.txn, None)?;
+        let Running { number, changes, .. } = r;
+        self.truth.pending.push(Committed { number, lsn, changes, was_prepared });
+        self.store.committed::<L>(&mut r.txn);
+        if self.random.below(3) == 0 {
+            self.store.log().wait_durable(lsn).map_err(|_| Died)?;
+        }
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), Died> {
+        let mut r = self.take();
+        if self.random.below(2) == 0 {
+            self.sign(&mut r)?;
+        }
+        retry(self.store, || self.store.rollback::<L>(&mut r.txn))
+    }
+
+    fn prepare(&mut self) -> Result<(), Died> {
+        let mut r = self.take();
+        self.sign(&mut r)?;
+        let lsn = self.store.prepare(&mut r.txn, &r.number.to_le_bytes())?;
+        self.truth.prepared.insert(r.number, Prepared { lsn, changes: r.changes.clone(), aborted: false });
+        self.in_doubt.insert(r.number, r);
+        Ok(())
+    }
+
+    fn decide(&mut self) -> Result<(), Died> {
+        let Some((number, mut r)) = self.in_doubt.pop_first() else { return Ok(()) };
+        if self.random.below(2) == 0 {
+            return self.log_commit(r, true);
+        }
+        self.truth.prepared.get_mut(&number).expect("prepared").aborted = true;
+        retry(self.store, || self.store.rollback::<L>(&mut r.txn))
+    }
+}
+
+/// Where the lives follow each other.
+struct Disk {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    durability: Durability,
+}
+
+/// Opens, works and dies (or closes); `false` if it died before it had opened.
+fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
+    let life = match random.below(3) {
+        0 => Life::of_changes(random.below(60) as i64),
+        1 => Life::of_changes(random.below(600) as i64),
+        _ => Life::new(),
+    };
+    let opened = Store::open(Mortal::over(&disk.files, &life), &disk.dir, options(disk.durability, 24));
+    let (store, recovered) = match opened {
+        Ok(opened) => opened,
+        Err(_) if life.is_dead() => return false,
+        Err(fault) => panic!("{fault}"),
+    };
+    if store.create(&schema()).is_err() {
+        assert!(life.is_dead());
+        return false;
+    }
+    if life.is_dead() {
+        // What it reads from now on may be stale; the next life will tell.
+        return false;
+    }
+    life.pause();
+    let in_doubt = truth.settle(&store, recovered);
+    life.go_on();
+    let mut process = Process { store: &store, truth, random, running: Vec::new(), in_doubt };
+    for _ in 0..process.random.below(400) {
+        if process.step().is_err() {
+            assert!(life.is_dead() || store.fault().is_some());
+            break;
+        }
+    }
+    let idle = process.running.is_empty();
+    drop(process);
+    let clean = idle && !life.is_dead() && random.below(4) == 0;
+    let end = store.log().end();
+    if !clean {
+        life.kill();
+    }
+    truth.safe = store.log().durable();
+    if clean {
+        match store.close() {
+            Ok(()) => truth.safe = end,
+            Err(fault) => assert!(life.is_dead(), "{fault}"),
+        }
+    }
+    true
+}
+
+fn campaign(disk: &Disk, seed: u64) {
+    let (mut truth, mut random) = (Truth::default(), Random(seed));
+    let mut lives = 0;
+    while lives < 8 {
+        lives += usize::from(live(disk, &mut truth, &mut random));
+    }
+}
+
+fn seeds(few: u64) -> u64 {
+    std::env::var("ATOLL_CRASH_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(few)
+}
+
+#[test]
+fn what_was_acknowledged_survives_and_nothing_else_does() {
+    for seed in 0..seeds(40) {
+        let disk = Disk { files: world::memory(), dir: "/db".into(), durability: Durability::Sync };
+        let run = std::panic::catch_unwind(AssertUnwindSafe(|| campaign(&disk, seed)));
+        run.unwrap_or_else(|_| panic!("seed {seed} fails"));
+    }
+}
+
+/// In async mode a commit is acknowledged when it is appended, to memory shared with the kernel.
+#[test]
+fn what_was_only_appended_survives_the_process_in_async_mode() {
+    for seed in 0..seeds(6) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let disk = Disk { files: world::real(), dir: dir.path().join("db"), durability: Durability::Async };
+        let run = std::panic::catch_unwind(AssertUnwindSafe(|| campaign(&disk, seed)));
+        run.unwrap_or_else(|_| panic!("seed {seed} fails"));
+    }
+}

@@ -1,0 +1,145 @@
+//! The store from outside: rows and indexes, transactions, checkpoints, crashes.
+
+mod bad;
+mod basics;
+mod crash;
+mod files;
+mod notes;
+mod threads;
+
+use base::{Key, TableId};
+use latch::Coupled;
+use pages::{PoolOptions, Stop};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use store::{ChunkEnd, Recovered, Store, StoreOptions, Txn};
+use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, Type};
+use wal::{Durability, LogOptions};
+use world::Files;
+
+type L = Coupled;
+
+const ACCOUNTS: TableId = TableId(1);
+const BY_SCORE: TableId = TableId(2);
+const BY_NAME: TableId = TableId(3);
+const HISTORY: TableId = TableId(10);
+
+/// A keyed table with two secondary indexes and rows of varying length, and a keyless one.
+fn schema() -> Schema {
+    let index = |id, name: &str, column| IndexDef { id, name: name.into(), columns: vec![column] };
+    let accounts = TableDef {
+        id: ACCOUNTS,
+        name: "accounts".into(),
+        columns: vec![
+            Column::new("id", Type::I64),
+            Column::new("score", Type::I64),
+            Column::new("name", Type::Text(600)),
+        ],
+        key: vec![0],
+        indexes: vec![index(BY_SCORE, "by_score", 1), index(BY_NAME, "by_name", 2)],
+        domain: 1,
+    };
+    let history = TableDef {
+        id: HISTORY,
+        name: "history".into(),
+        columns: vec![Column::new("number", Type::I64)],
+        key: vec![],
+        indexes: vec![],
+        domain: 1,
+    };
+    Schema { tables: vec![accounts, history] }
+}
+
+fn options(durability: Durability, frames: usize) -> StoreOptions {
+    StoreOptions {
+        log: LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 },
+        pool: PoolOptions { frames, max_pages: 1 << 14 },
+        checkpoint_bytes: 1 << 20,
+    }
+}
+
+fn open(files: &Arc<dyn Files>, durability: Durability, frames: usize) -> (Store, Recovered) {
+    Store::open(files.clone(), Path::new("/db"), options(durability, frames)).expect("the database opens")
+}
+
+fn key(id: i64) -> Key {
+    Key::new().i64(id)
+}
+
+fn row(id: i64, score: i64, name: &str) -> Vec<u8> {
+    let mut buf = RowBuf::new(&schema().tables[0]);
+    let mut row = buf.start();
+    row.set_int(0, id);
+    row.set_int(1, score);
+    row.set_text(2, name);
+    buf.bytes().to_vec()
+}
+
+/// Has pages loaded until the operation goes through: what the layer above does.
+fn retry<T>(store: &Store, mut op: impl FnMut() -> Result<T, Stop>) -> T {
+    loop {
+        match op() {
+            Ok(done) => return done,
+            Err(Stop::Page(page)) => store.load_page(page).expect("the page loads"),
+            Err(Stop::Again) => std::thread::yield_now(),
+            Err(stop) => panic!("{stop}"),
+        }
+    }
+}
+
+fn begin(store: &Store) -> Txn {
+    let mut txn = Txn::default();
+    store.begin(&mut txn, 0);
+    txn
+}
+
+fn commit(store: &Store, mut txn: Txn) -> base::Lsn {
+    let lsn = store.commit(&mut txn, None).expect("the store is sound");
+    store.committed::<L>(&mut txn);
+    lsn
+}
+
+/// Every row of a table or index, in the direction given, in small chunks.
+fn scan(store: &Store, index: TableId, direction: Direction) -> Vec<(Key, Vec<u8>)> {
+    let (mut all, mut from) = (Vec::new(), Bound::Unbounded);
+    loop {
+        let mut part = Vec::new();
+        let chunk = retry(store, || {
+            part.clear();
+            store.chunk::<L>(index, from.as_ref().map(Key::as_slice), None, direction, 7, |k, r| {
+                part.push((Key::from_bytes(k), r.to_vec()));
+            })
+        });
+        all.append(&mut part);
+        match chunk.end {
+            ChunkEnd::More(next) => from = next,
+            ChunkEnd::Done(_) => return all,
+        }
+    }
+}
+
+/// Key to (score, name).
+type Model = BTreeMap<i64, (i64, String)>;
+
+fn contents(store: &Store) -> Model {
+    let table = store.table(ACCOUNTS).expect("created");
+    let rows = scan(store, ACCOUNTS, Direction::Forward);
+    rows.iter()
+        .map(|(_, bytes)| {
+            let row = Row::new(&table.layout, bytes);
+            (row.int(0), (row.int(1), row.text(2).to_owned()))
+        })
+        .collect()
+}
+
+fn history(store: &Store) -> Vec<i64> {
+    let table = store.table(HISTORY).expect("created");
+    let mut all: Vec<i64> = scan(store, HISTORY, Direction::Forward)
+        .iter()
+        .map(|(_, r)| Row::new(&table.layout, r).int(0))
+        .collect();
+    all.sort_unstable();
+    all
+}
