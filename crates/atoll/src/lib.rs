@@ -1,1 +1,74 @@
-//! (being built)
+//! The `atoll` command: from what was typed to rows on standard output.
+//!
+//! Typed text becomes [`cli`] values; a bench becomes a list of deployments with their request mixes ([`sweep`]), each
+//! run by `deploy` and `driver` ([`bench`]); rows leave through [`output`] as JSON lines, a file, or a table. Without
+//! arguments the [`tour`] chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
+//! below and words their answers for people.
+//!
+//! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
+//! consistency check did not hold; 2: wrong usage; 130: interrupted.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod usage;
+
+mod bench;
+mod counter;
+mod ipc;
+mod sweep;
+mod topology_command;
+mod tour;
+
+mod failure;
+mod output;
+mod progress;
+
+use clap::Parser;
+use cli::{Cli, Command, Workload};
+use deploy::Interrupt;
+use failure::Failure;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::process::ExitCode;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    if let Some(code) = ipc::run_if_peer() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error),
+    };
+    let interrupt = Interrupt::default();
+    match watch_signals(&interrupt).and_then(|()| run(cli, &interrupt)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("atoll: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
+    match cli.command {
+        None => tour::run(interrupt),
+        Some(Command::Topology(args)) => topology_command::run(&args),
+        Some(Command::Bench(args)) => match args.workload {
+            Workload::Micro | Workload::Tpcb => bench::run(&args, interrupt),
+            Workload::Counter => counter::run(&args, interrupt),
+            Workload::Ipc => ipc::run(&args, interrupt),
+        },
+        Some(Command::Instance(_)) => Ok(deploy::host_child()?),
+    }
+}
+
+/// The first Ctrl-C ends the run in order, the second one at once: the children notice that on their own.
+fn watch_signals(interrupt: &Interrupt) -> Result<(), Failure> {
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, interrupt.flag())
+            .and_then(|_| signal_hook::flag::register(signal, interrupt.flag()))
+            .map_err(|e| Failure::Run(format!("cannot catch signal {signal}: {e}")))?;
+    }
+    Ok(())
+}

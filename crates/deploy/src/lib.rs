@@ -1,1 +1,29 @@
-//! (being built)
+//! Which instances run where: from a [`Deployment`] (a value) to a [`Running`] one and back to nothing.
+//!
+//! It knows instances from outside only (start, connect, load, drive, measure, halt, audit, stop); a workload is a
+//! [`workload::WorkloadSpec`] to it, handed on, and an audit is bytes. It never looks into a message between instances.
+//!
+//! A deployment enters through [`Deployment::launch`]. Each instance gets a host, a child process or a thread, and in
+//! both the same loop takes orders from one end of a unix socket pair ([`host_child`] in a child). The caller orders
+//! through [`Running`], whose [`Running::tend`] is the supervisor. Leaving it, in order ([`Running::stop`]) or by any
+//! error, takes every child and every temporary file along.
+//!
+//! Who may do what: the directory of an instance belongs to its host alone; the deployment's own files (manifest, lock)
+//! to the parent alone; a child that loses its parent ends.
+
+#![forbid(unsafe_code)]
+
+mod control;
+pub mod engine;
+mod error;
+mod host;
+mod manifest;
+mod member;
+mod plan;
+mod running;
+
+pub use error::DeployError;
+pub use host::{cpu_ns, host_child};
+pub use manifest::{FORMAT, Home, Manifest};
+pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, durability_name};
+pub use running::Running;

@@ -1,1 +1,25 @@
-//! (being built)
+//! The driver: puts load on a deployment, measures it, has its data checked, and writes down one [`ResultRow`].
+//!
+//! It knows deployments from outside ([`deploy::Running`]) and workloads as far as [`Subject`] tells: their labels, their
+//! size, and what their consistency check counts. It knows nothing of designs, pages or messages.
+//!
+//! A configuration enters as a [`deploy::Deployment`] with a [`Schedule`] and leaves as a row: [`Session`] loads once and
+//! measures any number of request mixes; [`kill`] torments a session and keeps the ledger of every reply.
+
+#![forbid(unsafe_code)]
+
+pub mod kill;
+pub mod noise;
+pub mod row;
+pub mod session;
+pub mod subject;
+pub mod window;
+
+pub use kill::{KillSchedule, torment};
+pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, Settings};
+pub use session::{Ping, Schedule, Session, Watcher};
+pub use subject::Subject;
+
+/// The commit this was built from, with `-dirty` if the tree had changes; "unknown" outside a repository.
+pub const COMMIT: &str = env!("ATOLL_COMMIT");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -329,10 +329,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
             Clients::Routed => 0..placement.sites(),
         };
         for number in 0..clients {
-            // Streams differ in their low 24 bits: workloads number their requests by these.
-            let origin =
-                u64::from(local.me().0) << 16 | (local.worker as u64 & 0xff) << 8 | (number as u64 & 0xff);
-            let stream = (seed << 24) | (origin & 0xff_ffff);
+            // Workloads number their requests by the low 24 bits of their stream: the caller keeps those of its seeds
+            // apart, by instance and by call, and leaves room for one instance's clients.
+            let stream = seed.wrapping_add((local.worker * clients + number) as u64);
             let requests = local.workload().generator(stream, sites.clone());
             if !local.executor.spawn(client(Rc::clone(local), requests)) {
                 break;

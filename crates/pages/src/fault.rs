@@ -39,7 +39,9 @@ pub enum PageFault {
     #[error("{}: {what}", file.display())]
     File { file: PathBuf, what: String },
     /// The page's checksum is right, but it is not the page that belongs there, or contradicts itself.
-    #[error("{page:?} is malformed: it is not what the pages that lead to it say; restore the database from a backup")]
+    #[error(
+        "{page:?} is malformed: it is not what the pages that lead to it say; restore the database from a backup"
+    )]
     Malformed { page: PageId },
     /// The request's fault, not the page's: nothing was changed and nothing is wrong with the data.
     #[error("{what} of {bytes} bytes: at most {most} fit")]

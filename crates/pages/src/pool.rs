@@ -32,7 +32,7 @@ pub struct PoolOptions {
     /// Pages in memory at the same time.
     pub frames: usize,
     /// Pages there can ever be; addresses for all of them are reserved, memory is not. When there are frames for
-    /// all of them nothing is ever evicted, and the memory is asked for in huge pages.
+    /// all of them nothing is ever evicted.
     pub max_pages: u32,
 }
 
@@ -106,9 +106,7 @@ impl Pool {
         let pages = options.max_pages as usize;
         let frames = options.frames.min(pages);
         let region = reserve(pages * PAGE_SIZE)?;
-        if frames == pages {
-            region.prefer_huge_pages();
-        }
+        region.prefer_huge_pages(options.frames.min(pages) * PAGE_SIZE);
         let counts = Counts { repaired: AtomicU64::new(repaired as u64), ..Counts::default() };
         Ok(Pool {
             region,

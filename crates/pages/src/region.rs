@@ -29,11 +29,12 @@ impl Region {
         self.start
     }
 
-    /// Asks for huge pages where the system gives them on request: far fewer address translations. Only for
-    /// memory that is never given back in parts.
-    pub fn prefer_huge_pages(&self) {
-        // SAFETY: the mapping is this value's own; the advice changes no byte of it.
-        let asked = unsafe { madvise(self.start.cast(), self.bytes, Advice::LinuxHugepage) };
+    /// Asks for huge pages in the first `bytes` bytes where the system gives them on request: far fewer address
+    /// translations. Pages are numbered from the start without gaps, so a database that fits in memory lies there
+    /// whole; giving back a part of a huge page splits it.
+    pub fn prefer_huge_pages(&self, bytes: usize) {
+        // SAFETY: the range is inside this value's own mapping; the advice changes no byte of it.
+        let asked = unsafe { madvise(self.start.cast(), bytes.min(self.bytes), Advice::LinuxHugepage) };
         // A kernel without huge pages refuses; ordinary ones do.
         let _ = asked;
     }

@@ -12,7 +12,7 @@
 use crate::StoreFault;
 use base::{Lsn, PageId, TableId, TxnId, crc32c};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use txn::Schema;
 use world::{Files, Open};
 
@@ -182,7 +182,7 @@ enum Unusable {
     Version(StoreFault),
 }
 
-fn read_one(files: &dyn Files, path: &PathBuf) -> Result<Control, Unusable> {
+fn read_one(files: &dyn Files, path: &Path) -> Result<Control, Unusable> {
     let read = || -> std::io::Result<Vec<u8>> {
         let file = files.open(path, Open::Read)?;
         let mut bytes = vec![0; file.len()?.min(LARGEST) as usize];

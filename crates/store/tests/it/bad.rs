@@ -101,3 +101,27 @@ fn a_flipped_bit_in_the_data_is_an_error_and_never_a_row() {
     retry(&store, || store.rollback::<L>(&mut txn));
     assert!(store.close().is_err());
 }
+
+#[test]
+fn after_a_failed_sync_nothing_commits() {
+    let files = world::memory();
+    let life = Life::new();
+    let (store, _) = open(&Mortal::over(&files, &life), Durability::Sync, 64);
+    store.create(&schema()).unwrap();
+    let table = store.table(ACCOUNTS).unwrap();
+    let put = |id| {
+        let mut txn = begin(&store);
+        retry(&store, || store.insert::<L>(&mut txn, table, &key(id), &row(id, 0, "x"), Expect::Any));
+        let end = store.commit(&mut txn, None);
+        end.inspect_err(|_| store.rollback::<L>(&mut txn).unwrap())
+    };
+    store.log().wait_durable(put(1).unwrap()).unwrap();
+    life.kill();
+    let unlucky = put(2).unwrap();
+    assert!(store.log().wait_durable(unlucky).is_err());
+    assert!(put(3).is_err() && store.fault().is_some() && store.note(b"x").is_err());
+    assert!(store.checkpoint().is_err());
+    drop(store);
+    let (store, _) = open(&files, Durability::Sync, 64);
+    assert_eq!(crate::contents(&store).keys().copied().collect::<Vec<_>>(), [1]);
+}

@@ -10,7 +10,8 @@ use access::Expect;
 use base::Lsn;
 use pages::Stop;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use store::{DeleteOutcome, InsertOutcome, Recovered, Store, Txn};
 use txn::RowBuf;
@@ -280,14 +281,21 @@ impl Process<'_> {
     }
 }
 
+/// Where the lives follow each other.
+struct Disk {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    durability: Durability,
+}
+
 /// Opens, works and dies (or closes); `false` if it died before it had opened.
-fn live(files: &Arc<dyn Files>, durability: Durability, truth: &mut Truth, random: &mut Random) -> bool {
+fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
     let life = match random.below(3) {
         0 => Life::of_changes(random.below(60) as i64),
         1 => Life::of_changes(random.below(600) as i64),
         _ => Life::new(),
     };
-    let opened = Store::open(Mortal::over(files, &life), Path::new("/db"), options(durability, 24));
+    let opened = Store::open(Mortal::over(&disk.files, &life), &disk.dir, options(disk.durability, 24));
     let (store, recovered) = match opened {
         Ok(opened) => opened,
         Err(_) if life.is_dead() => return false,
@@ -328,23 +336,34 @@ fn live(files: &Arc<dyn Files>, durability: Durability, truth: &mut Truth, rando
     true
 }
 
-fn campaign(durability: Durability, seed: u64) {
-    let files = world::memory();
+fn campaign(disk: &Disk, seed: u64) {
     let (mut truth, mut random) = (Truth::default(), Random(seed));
     let mut lives = 0;
     while lives < 8 {
-        lives += usize::from(live(&files, durability, &mut truth, &mut random));
+        lives += usize::from(live(disk, &mut truth, &mut random));
     }
 }
 
-fn seeds() -> u64 {
-    std::env::var("ATOLL_CRASH_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(40)
+fn seeds(few: u64) -> u64 {
+    std::env::var("ATOLL_CRASH_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(few)
 }
 
 #[test]
 fn what_was_acknowledged_survives_and_nothing_else_does() {
-    for seed in 0..seeds() {
-        let run = std::panic::catch_unwind(|| campaign(Durability::Sync, seed));
+    for seed in 0..seeds(40) {
+        let disk = Disk { files: world::memory(), dir: "/db".into(), durability: Durability::Sync };
+        let run = std::panic::catch_unwind(AssertUnwindSafe(|| campaign(&disk, seed)));
+        run.unwrap_or_else(|_| panic!("seed {seed} fails"));
+    }
+}
+
+/// In async mode a commit is acknowledged when it is appended, to memory shared with the kernel.
+#[test]
+fn what_was_only_appended_survives_the_process_in_async_mode() {
+    for seed in 0..seeds(6) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let disk = Disk { files: world::real(), dir: dir.path().join("db"), durability: Durability::Async };
+        let run = std::panic::catch_unwind(AssertUnwindSafe(|| campaign(&disk, seed)));
         run.unwrap_or_else(|_| panic!("seed {seed} fails"));
     }
 }

@@ -112,7 +112,8 @@ impl Files for Mortal {
     fn lock(&self, path: &Path) -> io::Result<FolderLock> {
         self.inner.lock(path)
     }
-    fn share(&self, _: &Path, _: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {
-        Ok(None)
+    fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {
+        self.life.change(|| Ok(()))?;
+        self.inner.share(path, bytes)
     }
 }

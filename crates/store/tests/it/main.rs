@@ -5,6 +5,7 @@ mod basics;
 mod crash;
 mod files;
 mod notes;
+mod threads;
 
 use base::{Key, TableId};
 use latch::Coupled;

@@ -1,0 +1,348 @@
+//! What can be typed. Parsing only: what it means is decided elsewhere.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use deploy::{ChannelKind, Host};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use topology::{IslandCount, Placement};
+
+const EXAMPLES: &str = "\
+Examples:
+  atoll                                     this machine's islands, and the deployment that suits it best
+  atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
+  atoll bench micro --islands 1,per-core    one instance over all cores against one per core
+  atoll bench tpcb --durability sync --json";
+
+const BENCH_EXAMPLES: &str = "\
+A comma list sweeps: every combination is measured. One row each: a table, or JSON lines with --json.
+
+Examples:
+  atoll bench micro --islands 1,2 --design conventional,serial --op read,update --multisite 0,20,100
+  atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
+  atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
+  atoll bench counter --placement island,spread
+  atoll bench ipc --channel shm,uds,pipe
+
+Exit code: 0 success; 1 the run failed or a consistency check did not hold; 2 wrong usage; 130 interrupted.";
+
+/// OLTP that fits itself to the islands of the hardware: runs any number of instances over this machine's cores and
+/// measures which deployment suits which workload.
+///
+/// Without a command: shows the machine's islands, measures the deployments that fit it, and names the winners.
+#[derive(Parser, Debug)]
+#[command(name = "atoll", version, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Shows sockets, NUMA nodes, L3 groups, cores and SMT; with --probe measures core-to-core latency
+    Topology(TopologyArgs),
+    /// Deploys, loads, runs, measures, checks and tears down; sweeps over every list-valued option
+    Bench(Box<BenchArgs>),
+    /// Hosts one instance for the deployment that started it
+    #[command(hide = true)]
+    Instance(InstanceArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct TopologyArgs {
+    /// `live`; or described: an hwloc XML file, a latency CSV, a synthetic string such as "package:4 core:6"
+    #[arg(long, value_name = "M", default_value = "live")]
+    pub machine: String,
+    /// Measure core-to-core latency and find the islands from it
+    #[arg(long)]
+    pub probe: bool,
+    /// Print the machine as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct InstanceArgs {
+    /// Which of the deployment's instances this is: for people who look at the process list
+    #[arg(long)]
+    pub number: u16,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Workload {
+    /// Transactions that read or update N rows, some of them over several sites
+    Micro,
+    /// TPC-B: deposits at a bank with branches, tellers, accounts and a history
+    Tpcb,
+    /// Threads on shared counters: the smallest experiment about islands
+    Counter,
+    /// Round trips of 256-byte messages between two cores, for every mechanism
+    Ipc,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DesignArg {
+    /// Latched pages and a central lock manager
+    Conventional,
+    /// One worker per instance: no latches, and locks only while distributed transactions exist
+    Serial,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DurabilityArg {
+    /// Acknowledged after the device has the log
+    Sync,
+    /// The log is written and not waited for
+    Async,
+    /// The log is kept in memory only
+    Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostArg {
+    /// Each instance is a child process
+    Process,
+    /// Instances are threads of this process
+    Thread,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChannelArg {
+    /// Ring in shared memory
+    Shm,
+    /// Unix socket
+    Uds,
+    /// TCP
+    Tcp,
+    /// Ring inside one process (--host thread)
+    Ring,
+    /// Only `bench ipc`
+    Pipe,
+    /// Only `bench ipc`
+    Fifo,
+    /// POSIX message queue; only `bench ipc`
+    Mqueue,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpArg {
+    Read,
+    Update,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoadModelArg {
+    /// Each client sends its next request when the answer to the last one is there
+    Closed,
+}
+
+impl From<HostArg> for Host {
+    fn from(arg: HostArg) -> Host {
+        match arg {
+            HostArg::Process => Host::Process,
+            HostArg::Thread => Host::Thread,
+        }
+    }
+}
+
+impl ChannelArg {
+    /// `None` for a mechanism that instances do not speak.
+    pub fn kind(self) -> Option<ChannelKind> {
+        match self {
+            ChannelArg::Shm => Some(ChannelKind::Shm),
+            ChannelArg::Uds => Some(ChannelKind::Uds),
+            ChannelArg::Tcp => Some(ChannelKind::Tcp),
+            ChannelArg::Ring => Some(ChannelKind::Ring),
+            ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => None,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub struct BenchArgs {
+    #[arg(value_enum)]
+    pub workload: Workload,
+
+    #[command(flatten)]
+    pub deployment: DeploymentArgs,
+    #[command(flatten)]
+    pub requests: RequestArgs,
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
+    #[command(flatten)]
+    pub results: ResultArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Deployment (lists sweep)")]
+pub struct DeploymentArgs {
+    /// Only `live` can run; a described machine plans or simulates
+    #[arg(long, value_name = "M", default_value = "live")]
+    pub machine: String,
+    /// Instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1) [default: the sizes that fit the machine]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub islands: Vec<IslandCount>,
+    /// Worker threads in total [default: one per core of this process' CPU set]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub workers: Vec<u32>,
+    /// How an instance's workers lie on the islands: island, spread, mix, os
+    #[arg(long, value_name = "P,...", value_delimiter = ',', default_value = "island")]
+    pub placement: Vec<Placement>,
+    /// Who may touch a record, and what protects it
+    #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "conventional")]
+    pub design: Vec<DesignArg>,
+    /// Where instances live [default: process; thread for --channel ring]
+    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum)]
+    pub host: Vec<HostArg>,
+    /// What carries messages between instances [default: shm; every one for ipc]
+    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum)]
+    pub channel: Vec<ChannelArg>,
+    /// When a commit is acknowledged
+    #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async")]
+    pub durability: Vec<DurabilityArg>,
+    /// Where database and log live [default: a temporary directory, removed afterwards]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Page memory of all instances together, in MiB [default: what the data needs]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub pool: Option<u64>,
+    /// Where TCP listens; with a port of its own instance i takes the i-th after it
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
+    pub listen: SocketAddr,
+    /// How long a lock wait may take, in ms: how distributed deadlocks end
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub lock_timeout: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Requests (lists sweep)")]
+pub struct RequestArgs {
+    /// Per cent of multisite (micro) or remote (tpcb) transactions [default: micro 0, tpcb 15]
+    #[arg(long, value_name = "PCT,...", value_delimiter = ',', value_parser = per_cent)]
+    pub multisite: Vec<f64>,
+    /// Rows of a transaction (micro) [default: 10]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rows: Vec<u32>,
+    /// What is done with them (micro) [default: read]
+    #[arg(long, value_name = "OP,...", value_delimiter = ',', value_enum)]
+    pub op: Vec<OpArg>,
+    /// Zipf exponent of the popularity of rows, 0 is uniform (micro) [default: 0]
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_parser = skew)]
+    pub skew: Vec<f64>,
+    /// Rows of the table (micro) [default: 10000 per core]
+    #[arg(long, value_name = "ROWS,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub dataset: Vec<u64>,
+    /// Sites (micro), branches (tpcb) [default: one per core]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub scale: Vec<u32>,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Measuring")]
+pub struct MeasuringArgs {
+    /// Length of a measured window, e.g. 5s, 500ms
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub duration: Duration,
+    /// Load before the first window
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub warmup: Duration,
+    /// Windows; the median is reported with its spread
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Seed of every random draw
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Closed-loop clients of each worker
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u32).range(1..=250))]
+    pub clients: Vec<u32>,
+    #[arg(long, value_name = "MODEL", value_enum, default_value = "closed")]
+    pub load_model: LoadModelArg,
+    /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub kill: Option<u32>,
+    /// Kills between two checks of the whole data
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub check_every: u32,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Results")]
+pub struct ResultArgs {
+    /// Write rows.jsonl into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the rows on standard output as JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `5s`, `500ms`, `2m`, `1.5s`; a number alone is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || format!("{text:?} is no length of time; expected e.g. 5s, 500ms or 2m");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let scale = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" => 60.0,
+        _ => return Err(expected()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| expected())? * scale;
+    if !(0.001..=86_400.0).contains(&seconds) {
+        return Err(format!("{text:?} is out of range; expected 1ms to 1440m"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|v| (low..=high).contains(v));
+    value.ok_or_else(|| format!("expected a number from {low} to {high}"))
+}
+
+fn per_cent(text: &str) -> Result<f64, String> {
+    in_range(text, 0.0, 100.0)
+}
+
+fn skew(text: &str) -> Result<f64, String> {
+    in_range(text, 0.0, 10.0)
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let host = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
+    let port = || text.parse::<u16>().map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    host.or_else(|_| text.parse::<SocketAddr>())
+        .or_else(|_| port())
+        .map_err(|_| "expected an address such as 127.0.0.1, 127.0.0.1:7000 or a port".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_addresses() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
+        assert!(["", "s", "0s", "-1s", "1h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
+        assert_eq!(socket_address("7000").unwrap().to_string(), "127.0.0.1:7000");
+        assert_eq!(socket_address("0.0.0.0").unwrap().to_string(), "0.0.0.0:0");
+        assert!(socket_address("example").is_err());
+    }
+
+    #[test]
+    fn lists_are_lists() {
+        let args = ["atoll", "bench", "micro", "--islands", "1,per-core", "--multisite", "0,20,100"];
+        let Some(Command::Bench(bench)) = Cli::try_parse_from(args).unwrap().command else { panic!("bench") };
+        assert_eq!(bench.deployment.islands, [IslandCount::Count(1), IslandCount::PerCore]);
+        assert_eq!(bench.requests.multisite, [0.0, 20.0, 100.0]);
+    }
+}

@@ -1,0 +1,163 @@
+//! `atoll bench ipc`: round trips of a message between two cores, for every mechanism, polled and blocking.
+//!
+//! The far side of a measurement is this program again ([`run_if_peer`]).
+
+use crate::bench::{live_machine, ping, stamp};
+use crate::cli::{BenchArgs, ChannelArg};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+use channel::ipc::{Figures, IpcError, Mechanism, Plan, Waiting, launch_self, measure};
+use deploy::Interrupt;
+use driver::noise::Moment;
+use driver::{Labels, LatencyUs, MachineStamp, ResultRow, Settings, Watcher};
+use std::os::unix::fs::PermissionsExt;
+use std::process::ExitCode;
+use std::time::Instant;
+use topology::{CpuId, Machine, pin_thread};
+
+/// Longest message: what moves through a pipe in one piece.
+const MESSAGE_BYTES: usize = 256;
+
+/// `Some` in the process that is the far side of a measurement: it has done its part.
+pub fn run_if_peer() -> Option<ExitCode> {
+    let outcome = channel::ipc::run_if_peer(pin)?;
+    Some(outcome.map_or_else(
+        |e| {
+            eprintln!("atoll: far side of bench ipc: {e}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    ))
+}
+
+fn pin(cpu: usize) {
+    if let Err(e) = pin_thread(CpuId(cpu as u32)) {
+        eprintln!("atoll: warning: {e}");
+    }
+}
+
+/// Two CPUs and how they lie to each other.
+struct Pair {
+    name: &'static str,
+    cpus: [usize; 2],
+}
+
+pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let machine = live_machine(&args.deployment.machine)?;
+    let pairs = pairs(&machine)?;
+    let mechanisms: Vec<Mechanism> = match &args.deployment.channel[..] {
+        [] => Mechanism::ALL.into(),
+        given => given.iter().map(|&c| mechanism_of(c)).collect(),
+    };
+    let directory = tempfile::Builder::new()
+        .prefix("atoll-ipc-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(|e| {
+            Failure::Run(format!("cannot create a temporary directory: {e}; set TMPDIR to another place"))
+        })?;
+    let mut output = Output::new(&args.results)?;
+    let mut progress = Progress::new(pairs.len() * mechanisms.len() * Waiting::ALL.len());
+    for pair in &pairs {
+        for &mechanism in &mechanisms {
+            for waiting in Waiting::ALL {
+                if interrupt.is_set() {
+                    return Err(Failure::Interrupted);
+                }
+                progress.next(&format!("ipc, {mechanism}, {waiting}, {}", pair.name));
+                progress.progress("measuring", 0.0);
+                let plan = Plan {
+                    message_bytes: MESSAGE_BYTES,
+                    cpus: pair.cpus,
+                    ..Plan::new(mechanism, waiting, directory.path().join("links"))
+                };
+                match row(&machine, pair, &plan, args.measuring.repeat) {
+                    Ok(row) => progress.suspend(|| output.add(row))?,
+                    Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
+                    Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),
+                }
+            }
+        }
+    }
+    progress.finish();
+    output.finish()
+}
+
+fn mechanism_of(channel: ChannelArg) -> Mechanism {
+    match channel {
+        ChannelArg::Shm => Mechanism::Shm,
+        ChannelArg::Uds => Mechanism::Uds,
+        ChannelArg::Tcp => Mechanism::Tcp,
+        ChannelArg::Ring => Mechanism::Ring,
+        ChannelArg::Pipe => Mechanism::Pipe,
+        ChannelArg::Fifo => Mechanism::Fifo,
+        ChannelArg::Mqueue => Mechanism::Mqueue,
+    }
+}
+
+/// Two cores of one island, and two of different islands, as far as the machine has them.
+fn pairs(machine: &Machine) -> Result<Vec<Pair>, Failure> {
+    let islands = machine.allowed_islands();
+    let core = |cpu: &CpuId| machine.pu(*cpu).map(|pu| pu.core);
+    let pair = |name, a: CpuId, b: CpuId| Pair { name, cpus: [a.0 as usize, b.0 as usize] };
+    let near = islands.iter().find_map(|island| {
+        let first = island.cpus.first()?;
+        let other = island.cpus.iter().find(|cpu| core(cpu) != core(first))?;
+        Some(pair("same island", *first, *other))
+    });
+    let far = match &islands[..] {
+        [first, .., last] => Some((first, last)),
+        _ => None,
+    };
+    let far = far.and_then(|(a, b)| Some(pair("different islands", *a.cpus.first()?, *b.cpus.first()?)));
+    let pairs: Vec<Pair> = near.into_iter().chain(far).collect();
+    if pairs.is_empty() {
+        return Err(Failure::Run(
+            "bench ipc needs two cores, and this process may use one: widen its CPU set".into(),
+        ));
+    }
+    Ok(pairs)
+}
+
+/// The median of `repeat` measurements.
+fn row(machine: &Machine, pair: &Pair, plan: &Plan, repeat: u32) -> Result<ResultRow, IpcError> {
+    let before = ping(machine);
+    let mut runs = Vec::new();
+    for _ in 0..repeat {
+        let (moment, start) = (Moment::now(), Instant::now());
+        let figures = measure(plan, launch_self, pin)?;
+        // The far side, a process of its own, is as busy as this one.
+        let far = if plan.mechanism == Mechanism::Ring { 0 } else { start.elapsed().as_nanos() as u64 };
+        runs.push((moment.noise_until(&Moment::now(), far), start.elapsed().as_secs_f64(), figures));
+    }
+    runs.sort_by_key(|(.., f)| f.mean_ns);
+    let rate = |f: &Figures| 1e9 / f.mean_ns.max(1) as f64;
+    let (fastest, slowest) = (rate(&runs[0].2), rate(&runs[runs.len() - 1].2));
+    let (noise, seconds, figures) = &runs[(runs.len() - 1) / 2];
+    let labels = Labels {
+        peers: Some(pair.name.into()),
+        waiting: Some(plan.waiting.name().into()),
+        message_bytes: Some(plan.message_bytes as u64),
+        ..Labels::default()
+    };
+    let mut row = ResultRow::new(Settings {
+        workload: "ipc".into(),
+        channel: Some(plan.mechanism.name().into()),
+        labels,
+        ..Settings::default()
+    });
+    (row.tps, row.tps_min, row.tps_max) = (rate(figures), slowest, fastest);
+    row.committed = figures.round_trips as u64;
+    row.latency_us = Some(LatencyUs {
+        p50: figures.p50_ns as f64 / 1000.0,
+        p99: figures.p99_ns as f64 / 1000.0,
+        ..LatencyUs::default()
+    });
+    row.messages_per_second = Some(figures.messages_per_s);
+    row.seconds = *seconds;
+    row.noise = *noise;
+    row.machine =
+        MachineStamp { latency_before_ns: before, latency_after_ns: ping(machine), ..stamp(machine) };
+    Ok(row)
+}

@@ -1,0 +1,201 @@
+//! Where rows go: JSON lines or a table on standard output, and `rows.jsonl` in a directory.
+
+use crate::cli::ResultArgs;
+use crate::failure::Failure;
+use comfy_table::{CellAlignment, Table, presets};
+use driver::ResultRow;
+use std::fs::File;
+use std::io::{self, Write};
+
+pub struct Output {
+    json: bool,
+    file: Option<File>,
+    rows: Vec<ResultRow>,
+}
+
+impl Output {
+    /// # Errors
+    /// If the directory or the file cannot be made.
+    pub fn new(args: &ResultArgs) -> Result<Output, Failure> {
+        let file = match &args.out {
+            None => None,
+            Some(dir) => {
+                let path = dir.join("rows.jsonl");
+                let made = std::fs::create_dir_all(dir).and_then(|()| File::create(&path));
+                let why = |e| {
+                    Failure::Run(format!(
+                        "cannot write {}: {e}; name another directory with --out",
+                        path.display()
+                    ))
+                };
+                Some(made.map_err(why)?)
+            }
+        };
+        Ok(Output { json: args.json, file, rows: Vec::new() })
+    }
+
+    /// Writes the row wherever rows are wanted one by one.
+    pub fn add(&mut self, row: ResultRow) -> Result<(), Failure> {
+        let line = serde_json::to_string(&row).map_err(Failure::run)?;
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{line}").map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))?;
+        }
+        if self.json {
+            print(&line)?;
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    pub fn rows(&self) -> &[ResultRow] {
+        &self.rows
+    }
+
+    /// Prints the table, unless JSON was asked for, and then [`Output::check`]s.
+    pub fn finish(&self) -> Result<(), Failure> {
+        if !self.json && !self.rows.is_empty() {
+            print(&table(&self.rows).to_string())?;
+        }
+        self.check()
+    }
+
+    /// Names every check that did not hold.
+    ///
+    /// # Errors
+    /// If a row is inconsistent.
+    pub fn check(&self) -> Result<(), Failure> {
+        let bad: Vec<_> = self.rows.iter().filter(|r| r.consistent == Some(false)).collect();
+        for row in &bad {
+            row.violations.iter().for_each(|v| eprintln!("atoll: {}: {v}", title(row)));
+        }
+        if bad.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::Inconsistent { count: bad.len(), rows: self.rows.len() })
+        }
+    }
+}
+
+/// One line to standard output; a closed pipe is an ordinary end.
+pub fn print(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| Failure::OutputClosed)
+}
+
+/// A row's settings in a few words.
+pub fn title(row: &ResultRow) -> String {
+    let s = &row.settings;
+    let mut words = vec![s.workload.clone()];
+    words.extend(s.design.clone());
+    words.extend(s.islands.map(|n| format!("{n} {}", if n == 1 { "island" } else { "islands" })));
+    words.extend(s.channel.clone());
+    words.extend(s.labels.op.clone());
+    words.extend(s.labels.multisite.map(|p| format!("{p} % multisite")));
+    words.join(", ")
+}
+
+type Column = (&'static str, fn(&ResultRow) -> Option<String>);
+
+/// Settings that are the same in every row are left out of the table; the rest shows what the sweep was about.
+const SETTINGS: &[Column] = &[
+    ("workload", |r| Some(r.settings.workload.clone())),
+    ("design", |r| r.settings.design.clone()),
+    ("islands", |r| r.settings.islands.map(|n| n.to_string())),
+    ("workers", |r| r.settings.workers.map(|n| n.to_string())),
+    ("placement", |r| r.settings.placement.clone()),
+    ("host", |r| r.settings.host.clone()),
+    ("channel", |r| r.settings.channel.clone()),
+    ("durability", |r| r.settings.durability.clone()),
+    ("clients", |r| r.settings.clients.map(|n| n.to_string())),
+    ("counters", |r| r.settings.labels.counters.clone()),
+    ("protection", |r| r.settings.labels.protection.clone()),
+    ("waiting", |r| r.settings.labels.waiting.clone()),
+    ("peers", |r| r.settings.labels.peers.clone()),
+    ("op", |r| r.settings.labels.op.clone()),
+    ("rows", |r| r.settings.labels.rows.map(|n| n.to_string())),
+    ("skew", |r| r.settings.labels.skew.map(|n| n.to_string())),
+    ("dataset", |r| r.settings.labels.dataset.map(|n| n.to_string())),
+    ("scale", |r| r.settings.labels.scale.map(|n| n.to_string())),
+    ("multisite %", |r| r.settings.labels.multisite.map(|n| n.to_string())),
+];
+
+const RESULTS: &[Column] = &[
+    ("per second", |r| Some(thousands(r.tps))),
+    ("spread", |r| Some(format!("{} .. {}", thousands(r.tps_min), thousands(r.tps_max)))),
+    ("distributed %", |r| r.distributed.map(|d| format!("{:.1}", d * 100.0))),
+    ("p50 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p50))),
+    ("p99 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p99))),
+    ("aborted", |r| {
+        Some(thousands(r.aborted.values().sum::<u64>() as f64)).filter(|_| r.consistent.is_some())
+    }),
+    ("messages/s", |r| r.messages_per_second.map(thousands)),
+    ("kills", |r| r.kills.map(|n| n.to_string())),
+    ("in doubt ms", |r| r.max_in_doubt_ms.map(|n| n.to_string())),
+    ("noise %", |r| Some(format!("{:.0}", r.noise * 100.0))),
+    ("consistent", |r| r.consistent.map(|c| if c { "yes" } else { "NO" }.into())),
+];
+
+/// Below this many rows nothing is left out: there is nothing to compare.
+const FEW: usize = 2;
+
+pub fn table(rows: &[ResultRow]) -> Table {
+    let values = |column: &Column| rows.iter().map(column.1).collect::<Vec<_>>();
+    let varies = |column: &&Column| {
+        let all = values(column);
+        all.iter().any(Option::is_some) && (rows.len() < FEW || all.windows(2).any(|w| w[0] != w[1]))
+    };
+    let settings: Vec<&Column> = SETTINGS.iter().filter(varies).collect();
+    let results: Vec<&Column> = RESULTS.iter().filter(|c| values(c).iter().any(Option::is_some)).collect();
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_header(settings.iter().chain(&results).map(|c| c.0));
+    for row in rows {
+        table.add_row(settings.iter().chain(&results).map(|c| (c.1)(row).unwrap_or_default()));
+    }
+    for i in 0..settings.len() + results.len() {
+        if let Some(column) = table.column_mut(i) {
+            let numeric = i >= settings.len()
+                || rows.iter().all(|r| (settings[i].1)(r).is_none_or(|v| v.parse::<f64>().is_ok()));
+            column.set_cell_alignment(if numeric { CellAlignment::Right } else { CellAlignment::Left });
+        }
+    }
+    table
+}
+
+/// 1234567.8 -> "1,234,568".
+pub fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (value, text) in [(0.0, "0"), (999.4, "999"), (1000.0, "1,000"), (1234567.8, "1,234,568")] {
+            assert_eq!(thousands(value), text);
+        }
+    }
+
+    #[test]
+    fn only_what_differs_is_a_column() {
+        let row = |islands| {
+            let mut row = ResultRow::default();
+            row.settings.workload = "micro".into();
+            row.settings.islands = Some(islands);
+            row
+        };
+        let text = table(&[row(1), row(2)]).to_string();
+        assert!(text.contains("islands") && !text.contains("workload") && !text.contains("kills"), "{text}");
+        assert!(table(&[row(1)]).to_string().contains("workload"));
+    }
+}

@@ -1,0 +1,422 @@
+//! From comma lists to work: the deployments to set up, in order, and the request mixes to run on each.
+//!
+//! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
+//! that the earlier ones take.
+
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, Workload};
+use crate::failure::Failure;
+use deploy::engine::{DesignKind, Durability};
+use deploy::{ChannelKind, Deployment, Host, Interrupt};
+use driver::{Schedule, Subject};
+use std::path::{Path, PathBuf};
+use topology::{IslandCount, Machine, Placement, place};
+use workload::WorkloadSpec;
+use workload::micro::Op;
+
+/// One deployment and everything that is measured on it.
+pub struct Stop {
+    pub deployment: Deployment,
+    pub placement: Placement,
+    pub mixes: Vec<(Subject, Schedule)>,
+}
+
+/// The stops of a sweep, and what has to be said about it beforehand.
+pub struct Sweep {
+    pub stops: Vec<Stop>,
+    pub remarks: Vec<String>,
+}
+
+impl Sweep {
+    pub fn rows(&self) -> usize {
+        self.stops.iter().map(|s| s.mixes.len()).sum()
+    }
+
+    /// # Errors
+    /// Options that cannot be, or of whose combinations none is left.
+    pub fn plan(args: &BenchArgs, machine: &Machine, interrupt: &Interrupt) -> Result<Sweep, Failure> {
+        let mut planner = Planner { args, machine, interrupt, remarks: Vec::new() };
+        let mut stops = planner.stops()?;
+        let remarks = planner.remarks;
+        if stops.is_empty() {
+            return Err(Failure::Usage(remarks.join("; ")));
+        }
+        give_each_a_directory(&mut stops);
+        Ok(Sweep { stops, remarks })
+    }
+}
+
+/// A list option: what was given, or its default.
+fn list<T: Clone>(given: &[T], default: impl FnOnce() -> Vec<T>) -> Vec<T> {
+    if given.is_empty() { default() } else { given.to_vec() }
+}
+
+/// The same for options that the workload has defaults of its own for.
+fn optional<T: Copy>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+}
+
+struct Planner<'a> {
+    args: &'a BenchArgs,
+    machine: &'a Machine,
+    interrupt: &'a Interrupt,
+    remarks: Vec<String>,
+}
+
+/// What distinguishes one deployment from the next.
+#[derive(Clone, Copy)]
+struct Choice {
+    design: DesignKind,
+    islands: IslandCount,
+    channel: ChannelKind,
+    host: Host,
+    durability: Durability,
+    placement: Placement,
+    /// `None`: the default.
+    workers: Option<u32>,
+    dataset: Option<u64>,
+    scale: Option<u32>,
+}
+
+impl Planner<'_> {
+    fn remark(&mut self, text: String) {
+        if !self.remarks.contains(&text) {
+            self.remarks.push(text);
+        }
+    }
+
+    fn stops(&mut self) -> Result<Vec<Stop>, Failure> {
+        let channels = self.channels()?;
+        let mut stops = Vec::new();
+        for choice in self.choices(&channels) {
+            if let Some(stop) = self.stop(choice)? {
+                stops.push(stop);
+            }
+        }
+        Ok(stops)
+    }
+
+    fn channels(&self) -> Result<Vec<ChannelKind>, Failure> {
+        let refuse = || {
+            Failure::Usage(
+                "--channel pipe, fifo, mqueue: only bench ipc measures these; expected shm, uds, tcp or ring"
+                    .into(),
+            )
+        };
+        let given = list(&self.args.deployment.channel, || vec![ChannelArg::Shm]);
+        given.into_iter().map(|c| c.kind().ok_or_else(refuse)).collect()
+    }
+
+    /// Every combination, the leftmost option varying slowest.
+    fn choices(&self, channels: &[ChannelKind]) -> Vec<Choice> {
+        let (d, r) = (&self.args.deployment, &self.args.requests);
+        let islands = list(&d.islands, || {
+            let workers = d.workers.iter().min().map_or(self.machine.default_workers(), |w| *w as usize);
+            let sizes = topology::default_islands(self.machine, workers);
+            sizes.into_iter().map(IslandCount::Count).collect()
+        });
+        let mut all = Vec::new();
+        for design in &d.design {
+            for &islands in &islands {
+                for &channel in channels {
+                    let default_host =
+                        || if channel == ChannelKind::Ring { Host::Thread } else { Host::Process };
+                    let given: Vec<Host> = d.host.iter().map(|&h| h.into()).collect();
+                    for host in list(&given, || vec![default_host()]) {
+                        for durability in &d.durability {
+                            for &placement in &d.placement {
+                                for workers in optional(&d.workers) {
+                                    for dataset in optional(&r.dataset) {
+                                        for scale in optional(&r.scale) {
+                                            all.push(Choice {
+                                                design: design_of(*design),
+                                                islands,
+                                                channel,
+                                                host,
+                                                durability: durability_of(*durability),
+                                                placement,
+                                                workers,
+                                                dataset,
+                                                scale,
+                                            });
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// `None` for a combination that makes no sense beside others that do.
+    fn stop(&mut self, c: Choice) -> Result<Option<Stop>, Failure> {
+        let total = c.workers.map_or(self.machine.default_workers(), |w| w as usize);
+        let islands = c.islands.resolve(self.machine, total).map_err(Failure::usage)?;
+        let workers = if c.design == DesignKind::Serial { islands } else { total };
+        if workers != total {
+            self.remark(format!(
+                "serial has one worker per instance: its rows with {islands} islands run {workers} of {total} workers"
+            ));
+        }
+        if c.channel == ChannelKind::Ring && c.host == Host::Process {
+            self.remark(
+                "--channel ring connects instances of one process: left out with --host process, add thread"
+                    .into(),
+            );
+            return Ok(None);
+        }
+        if self.args.measuring.kill.is_some() {
+            self.check_kill(c)?;
+        }
+        let mixes = self.mixes(c)?;
+        let layout = place(self.machine, islands, workers, c.placement).map_err(Failure::usage)?;
+        if layout.oversubscribed {
+            let cores = self.machine.cores();
+            self.remark(format!("{workers} workers on {cores} cores: rows are marked oversubscribed"));
+        }
+        let subject = &mixes[0].0;
+        let d = &self.args.deployment;
+        let deployment = Deployment {
+            spec: subject.spec().clone(),
+            sites: subject.sites(),
+            islands: u16::try_from(islands)
+                .map_err(|_| Failure::Usage(format!("--islands {islands}: at most 65535")))?,
+            workers,
+            places: layout.instances,
+            design: c.design,
+            host: c.host,
+            channel: c.channel,
+            durability: c.durability,
+            data: d.data.clone(),
+            data_name: subject.data_name(),
+            data_bytes: subject.data_bytes(),
+            pool_bytes: self.pool_bytes(subject),
+            listen: d.listen,
+            lock_timeout_ms: d.lock_timeout,
+            oversubscribed: layout.oversubscribed,
+            number: deployment_number(),
+            interrupt: self.interrupt.clone(),
+        };
+        deployment.check()?;
+        Ok(Some(Stop { deployment, placement: c.placement, mixes }))
+    }
+
+    fn check_kill(&self, c: Choice) -> Result<(), Failure> {
+        let refuse = |text: &str| Err(Failure::Usage(format!("--kill: {text}")));
+        match () {
+            () if self.args.workload != Workload::Tpcb => {
+                refuse("only tpcb keeps a ledger; expected bench tpcb")
+            }
+            () if c.host == Host::Thread => refuse("a thread cannot be killed; expected --host process"),
+            () if c.durability == Durability::Memory => {
+                refuse("with --durability memory a killed instance loses its data; expected sync or async")
+            }
+            () => Ok(()),
+        }
+    }
+
+    /// The request mixes, multisite varying fastest.
+    fn mixes(&self, c: Choice) -> Result<Vec<(Subject, Schedule)>, Failure> {
+        let (r, m) = (&self.args.requests, &self.args.measuring);
+        let mut mixes = Vec::new();
+        for op in optional(&r.op) {
+            for rows in optional(&r.rows) {
+                for skew in optional(&r.skew) {
+                    for &clients_per_worker in &m.clients {
+                        for multisite in optional(&r.multisite) {
+                            let spec = WorkloadSpec {
+                                scale: c.scale,
+                                dataset: c.dataset,
+                                op: op.map(op_of),
+                                rows,
+                                skew,
+                                multisite,
+                                ..WorkloadSpec::new(self.workload_name(), self.machine.cores() as u32)
+                            };
+                            let schedule = Schedule {
+                                warmup: m.warmup,
+                                duration: m.duration,
+                                repeat: m.repeat,
+                                clients_per_worker,
+                                seed: m.seed,
+                            };
+                            mixes.push((Subject::new(spec).map_err(Failure::usage)?, schedule));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(mixes)
+    }
+
+    fn workload_name(&self) -> &'static str {
+        match self.args.workload {
+            Workload::Tpcb => "tpcb",
+            _ => "micro",
+        }
+    }
+
+    /// What the data needs, but no more than half of what the machine has left.
+    fn pool_bytes(&mut self, subject: &Subject) -> u64 {
+        if let Some(mib) = self.args.deployment.pool {
+            return mib << 20;
+        }
+        let wanted = subject.pool_bytes();
+        let most =
+            [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min().map(|b| b / 2);
+        match most {
+            Some(most) if wanted > most => {
+                self.remark(format!(
+                    "the data would like {} MiB of page memory and gets {}, half of what is free: it will be read from disk",
+                    wanted >> 20,
+                    most >> 20
+                ));
+                most
+            }
+            _ => wanted,
+        }
+    }
+}
+
+fn design_of(arg: DesignArg) -> DesignKind {
+    match arg {
+        DesignArg::Conventional => DesignKind::Conventional,
+        DesignArg::Serial => DesignKind::Serial,
+    }
+}
+
+fn durability_of(arg: DurabilityArg) -> Durability {
+    match arg {
+        DurabilityArg::Sync => Durability::Sync,
+        DurabilityArg::Async => Durability::Async,
+        DurabilityArg::Memory => Durability::Memory,
+    }
+}
+
+fn op_of(arg: OpArg) -> Op {
+    match arg {
+        OpArg::Read => Op::Read,
+        OpArg::Update => Op::Update,
+    }
+}
+
+/// A sweep over several databases keeps each in a directory of its own below `--data`.
+fn give_each_a_directory(stops: &mut [Stop]) {
+    if stops.len() < 2 {
+        return;
+    }
+    for (i, stop) in stops.iter_mut().enumerate() {
+        let d = &mut stop.deployment;
+        let name = |path: &Path| -> PathBuf {
+            path.join(format!("{:02}-{}-{}-islands", i + 1, d.design, d.islands))
+        };
+        d.data = d.data.as_deref().map(name);
+    }
+}
+
+/// Differs from that of every deployment that may be alive on this machine.
+fn deployment_number() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let parts = [u64::from(std::process::id()), COUNT.fetch_add(1, Ordering::Relaxed), now.as_nanos() as u64];
+    base::hash64(&parts.map(u64::to_le_bytes).concat())
+}
+
+/// `None` where `/proc` does not tell.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn plan(args: &[&str]) -> Result<Sweep, Failure> {
+        let cli = Cli::try_parse_from([&["atoll", "bench"], args].concat()).unwrap();
+        let Some(Command::Bench(bench)) = cli.command else { panic!("bench") };
+        Sweep::plan(&bench, &Machine::parse("package:2 l3:1 core:2").unwrap(), &Interrupt::default())
+    }
+
+    fn refusal(args: &[&str]) -> String {
+        let failure = plan(args).err().expect("refused");
+        assert_eq!(failure.code(), 2);
+        failure.to_string()
+    }
+
+    #[test]
+    fn every_combination_in_order_and_one_load_per_deployment() {
+        let sweep = plan(&[
+            "micro",
+            "--islands",
+            "1,2",
+            "--design",
+            "conventional,serial",
+            "--op",
+            "read,update",
+            "--multisite",
+            "0,20,100",
+            "--channel",
+            "shm,uds",
+        ])
+        .unwrap();
+        assert_eq!((sweep.stops.len(), sweep.rows()), (8, 48));
+        let order: Vec<_> = sweep
+            .stops
+            .iter()
+            .map(|s| (s.deployment.design, s.deployment.islands, s.deployment.channel))
+            .collect();
+        assert_eq!(order[0], (DesignKind::Conventional, 1, ChannelKind::Shm));
+        assert_eq!(order[1], (DesignKind::Conventional, 1, ChannelKind::Uds));
+        assert_eq!(order[7], (DesignKind::Serial, 2, ChannelKind::Uds));
+        let multisite: Vec<_> =
+            sweep.stops[0].mixes.iter().map(|(s, _)| s.labels().multisite.unwrap()).collect();
+        assert_eq!(multisite, [0.0, 20.0, 100.0, 0.0, 20.0, 100.0]);
+        assert!(sweep.stops.iter().all(|s| s.deployment.design != DesignKind::Serial
+            || s.deployment.workers == usize::from(s.deployment.islands)));
+        assert!(sweep.remarks.iter().any(|r| r.contains("serial")));
+    }
+
+    #[test]
+    fn defaults_follow_the_machine() {
+        let sweep = plan(&["tpcb"]).unwrap();
+        let islands: Vec<_> = sweep.stops.iter().map(|s| s.deployment.islands).collect();
+        assert_eq!(islands, [1, 2, 4]);
+        assert!(sweep.stops.iter().all(|s| s.deployment.workers == 4 && s.deployment.sites == 4));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_before_anything_runs() {
+        assert!(refusal(&["micro", "--islands", "5"]).contains('5'));
+        assert!(refusal(&["tpcb", "--islands", "4", "--scale", "2"]).contains("2 sites"));
+        assert!(refusal(&["micro", "--channel", "ring", "--host", "process"]).contains("thread"));
+        assert!(refusal(&["tpcb", "--rows", "3"]).contains("--rows"));
+        assert!(refusal(&["micro", "--kill", "3"]).contains("tpcb"));
+        assert!(refusal(&["tpcb", "--kill", "3", "--durability", "memory"]).contains("memory"));
+        assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
+    }
+
+    #[test]
+    fn a_ring_lives_in_one_process_and_is_left_out_beside_others() {
+        let sweep = plan(&["micro", "--islands", "2", "--channel", "ring,shm"]).unwrap();
+        assert_eq!(sweep.stops[0].deployment.host, Host::Thread);
+        assert_eq!(sweep.stops[1].deployment.host, Host::Process);
+        let sweep = plan(&["micro", "--islands", "2", "--channel", "ring,shm", "--host", "process"]).unwrap();
+        assert_eq!(sweep.stops.len(), 1);
+        assert!(sweep.remarks[0].contains("ring"));
+    }
+
+    #[test]
+    fn databases_of_a_sweep_do_not_meet() {
+        let one = plan(&["micro", "--islands", "2", "--data", "d"]).unwrap();
+        assert_eq!(one.stops[0].deployment.data.as_deref(), Some(Path::new("d")));
+        let two = plan(&["micro", "--islands", "1,2", "--data", "d"]).unwrap();
+        assert_ne!(two.stops[0].deployment.data, two.stops[1].deployment.data);
+    }
+}

@@ -1,0 +1,142 @@
+//! `atoll` without arguments: the islands of this machine, and which deployment suits it for which workload. It takes
+//! less than a minute, so its windows are short; `atoll bench` measures longer.
+
+use crate::bench::measure;
+use crate::cli::{BenchArgs, Cli, Command};
+use crate::failure::Failure;
+use crate::output::{Output, print, table, thousands};
+use crate::progress::Progress;
+use crate::sweep::Sweep;
+use crate::topology_command::probe;
+use clap::Parser;
+use comfy_table::{CellAlignment, Table, presets};
+use deploy::Interrupt;
+use driver::ResultRow;
+use std::time::Duration;
+use topology::{Machine, ProbeSpec, picture};
+
+/// All measured windows and warm-ups together; loading, checking and the probe come on top and stay below the rest
+/// of the minute.
+const MEASURING: Duration = Duration::from_secs(30);
+const REPEAT: u32 = 3;
+/// Windows are never shorter, even where more deployments fit the machine than fit the minute.
+const SHORTEST: Duration = Duration::from_millis(120);
+
+const MICRO: &[&str] =
+    &["micro", "--design", "conventional,serial", "--op", "read,update", "--multisite", "0,20,100"];
+const TPCB: &[&str] = &["tpcb", "--design", "conventional,serial"];
+
+pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
+    let machine = probe(Machine::live().map_err(Failure::run)?, ProbeSpec::QUICK)?;
+    print(picture(&machine).trim_end())?;
+    print("")?;
+    let (micro, tpcb) = (args(MICRO)?, args(TPCB)?);
+    let mut sweeps = [Sweep::plan(&micro, &machine, interrupt)?, Sweep::plan(&tpcb, &machine, interrupt)?];
+    let rows = sweeps.iter().map(Sweep::rows).sum();
+    set_windows(&mut sweeps, rows);
+    let mut output = Output::new(&micro.results)?;
+    let mut progress = Progress::new(rows);
+    for stop in sweeps.into_iter().flat_map(|s| s.stops) {
+        measure(stop, &machine, &mut progress, &mut output)?;
+    }
+    progress.finish();
+    report(&output)
+}
+
+fn args(words: &[&str]) -> Result<BenchArgs, Failure> {
+    match Cli::try_parse_from([&["atoll", "bench"], words].concat()).map_err(Failure::usage)?.command {
+        Some(Command::Bench(args)) => Ok(*args),
+        _ => Err(Failure::Usage("the tour's own command line is no bench".into())),
+    }
+}
+
+/// Divides the time by the rows.
+fn set_windows(sweeps: &mut [Sweep], rows: usize) {
+    let window = (MEASURING / (rows.max(1) as u32 * (REPEAT + 1))).max(SHORTEST);
+    for (_, schedule) in sweeps.iter_mut().flat_map(|s| &mut s.stops).flat_map(|s| &mut s.mixes) {
+        (schedule.duration, schedule.warmup, schedule.repeat) = (window, window, REPEAT);
+    }
+}
+
+fn report(output: &Output) -> Result<(), Failure> {
+    let rows = output.rows();
+    let (micro, tpcb): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|r| r.settings.workload == "micro");
+    for part in [micro, tpcb] {
+        if let Some(first) = part.first() {
+            print(&format!("{}\n{}\n", first.settings.workload, table(&part)))?;
+        }
+    }
+    print(&format!("The winners\n{}", winners(rows)))?;
+    print("\nTPC-C Payment joins this comparison when its workload is there. More: atoll bench --help")?;
+    output.check()
+}
+
+/// The best row of each workload, and how it compares with one instance over all cores.
+fn winners(rows: &[ResultRow]) -> Table {
+    let mut out = Table::new();
+    out.load_preset(presets::UTF8_BORDERS_ONLY);
+    out.set_header(["workload", "best deployment", "per second", "against one shared instance"]);
+    let mut seen = Vec::new();
+    for row in rows {
+        let what = workload_of(row);
+        if seen.contains(&what) {
+            continue;
+        }
+        let same: Vec<&ResultRow> = rows.iter().filter(|r| workload_of(r) == what).collect();
+        let shared = same
+            .iter()
+            .find(|r| r.settings.islands == Some(1) && r.settings.design.as_deref() == Some("conventional"));
+        let Some(best) = same.iter().max_by(|a, b| a.tps.total_cmp(&b.tps)) else { continue };
+        let ratio = shared.map_or(String::new(), |s| format!("{:.2}x", best.tps / s.tps.max(1e-9)));
+        out.add_row([what.clone(), deployment_of(best), thousands(best.tps), ratio]);
+        seen.push(what);
+    }
+    for i in [2, 3] {
+        if let Some(column) = out.column_mut(i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    out
+}
+
+fn workload_of(row: &ResultRow) -> String {
+    let l = &row.settings.labels;
+    let mut words = vec![row.settings.workload.clone()];
+    words.extend(l.op.clone());
+    words.extend(
+        l.multisite.map(|m| {
+            format!("{m} % {}", if row.settings.workload == "micro" { "multisite" } else { "remote" })
+        }),
+    );
+    words.join(" ")
+}
+
+fn deployment_of(row: &ResultRow) -> String {
+    let s = &row.settings;
+    let islands = s.islands.unwrap_or(1);
+    let plural = if islands == 1 { "island" } else { "islands" };
+    format!("{} on {islands} {plural}", s.design.as_deref().unwrap_or("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_own_command_lines_parse() {
+        assert!(args(MICRO).is_ok() && args(TPCB).is_ok());
+    }
+
+    #[test]
+    fn the_winner_is_compared_with_the_shared_instance() {
+        let row = |design: &str, islands, tps| {
+            let mut row = ResultRow { tps, ..ResultRow::default() };
+            row.settings.workload = "micro".into();
+            row.settings.design = Some(design.into());
+            row.settings.islands = Some(islands);
+            row
+        };
+        let text = winners(&[row("conventional", 1, 100.0), row("serial", 2, 150.0)]).to_string();
+        assert!(text.contains("serial on 2 islands") && text.contains("1.50x"), "{text}");
+    }
+}

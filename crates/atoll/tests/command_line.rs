@@ -1,0 +1,427 @@
+//! The built binary from outside: exit codes, messages, rows, and that nothing is left behind.
+//!
+//! Every run gets a temporary directory of its own as TMPDIR. It is empty afterwards, and no process that inherited it is
+//! alive.
+
+use serde_json::Value;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A run's surroundings.
+struct Sandbox {
+    tmp: TempDir,
+}
+
+impl Sandbox {
+    fn new() -> Sandbox {
+        // The unix sockets of a deployment live below it: its path must stay short.
+        Sandbox { tmp: tempfile::Builder::new().prefix("t-").tempdir().unwrap() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
+        command.args(args).env("TMPDIR", self.tmp.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs to the end and sees that nothing is left.
+    fn run(&self, args: &[&str]) -> Output {
+        let output = self.command(args).output().unwrap();
+        self.assert_nothing_left();
+        output
+    }
+
+    fn assert_nothing_left(&self) {
+        let left: Vec<_> = std::fs::read_dir(self.tmp.path()).unwrap().flatten().map(|e| e.path()).collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !self.processes().is_empty() {
+            assert!(Instant::now() < deadline, "still alive: {:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Processes that were started with this TMPDIR.
+    fn processes(&self) -> Vec<u32> {
+        let mark = format!("TMPDIR={}", self.tmp.path().display());
+        let inherited = |pid: &u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&b| b == 0).any(|v| v == mark.as_bytes())
+        };
+        let pids = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.parse().ok());
+        pids.filter(inherited).collect()
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+/// The last line of standard error names all of `parts`; the lines before it are progress.
+fn assert_refused(args: &[&str], code: i32, parts: &[&str]) {
+    let output = Sandbox::new().run(args);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    let complaints: Vec<_> =
+        text.lines().filter(|l| l.starts_with("atoll: ") && !l.contains(": warning: ")).collect();
+    assert_eq!(complaints.len(), 1, "{args:?}: one line, not: {text}");
+    for part in parts {
+        assert!(complaints[0].contains(part), "{args:?}: {part:?} in {text}");
+    }
+}
+
+const BRIEF: &[&str] = &["--duration", "100ms", "--warmup", "50ms", "--repeat", "1", "--json"];
+
+#[test]
+fn help_says_everything_and_succeeds() {
+    for args in [&["--help"][..], &["bench", "--help"], &["topology", "--help"], &["--version"]] {
+        let output = Sandbox::new().run(args);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(!output.stdout.is_empty());
+    }
+    let help = Sandbox::new().run(&["bench", "--help"]).stdout;
+    let help = String::from_utf8(help).unwrap();
+    for option in [
+        "--machine",
+        "--islands",
+        "--workers",
+        "--placement",
+        "--design",
+        "--host",
+        "--channel",
+        "--durability",
+        "--data",
+        "--duration",
+        "--warmup",
+        "--repeat",
+        "--seed",
+        "--multisite",
+        "--rows",
+        "--op",
+        "--skew",
+        "--dataset",
+        "--scale",
+        "--load-model",
+        "--out",
+        "--json",
+        "--kill",
+        "Examples",
+    ] {
+        assert!(help.contains(option), "{option}");
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_one_line() {
+    assert_refused(&["bench"], 2, &["WORKLOAD"]);
+    assert_refused(&["bench", "tpcz"], 2, &["tpcz", "micro"]);
+    assert_refused(&["bench", "micro", "--op", "write"], 2, &["write", "--op", "read, update"]);
+    assert_refused(&["bench", "micro", "--islands", "0"], 2, &["0", "--islands", "at least 1"]);
+    assert_refused(&["bench", "micro", "--islands", "9", "--workers", "2"], 2, &["9", "2", "--workers"]);
+    assert_refused(
+        &["bench", "tpcb", "--islands", "2", "--workers", "2", "--scale", "1"],
+        2,
+        &["2", "1 sites", "--scale"],
+    );
+    assert_refused(&["bench", "micro", "--multisite", "101"], 2, &["101", "--multisite", "0 to 100"]);
+    assert_refused(&["bench", "micro", "--duration", "soon"], 2, &["soon", "--duration", "5s"]);
+    assert_refused(&["bench", "micro", "--dataset", "5", "--scale", "9"], 2, &["dataset", "5", "9"]);
+    assert_refused(&["bench", "micro", "--channel", "ring", "--host", "process"], 2, &["ring", "thread"]);
+    assert_refused(&["bench", "micro", "--channel", "pipe"], 2, &["pipe", "ipc"]);
+    assert_refused(&["bench", "micro", "--machine", "package:2 core:2"], 2, &["package:2 core:2", "live"]);
+    assert_refused(
+        &["bench", "tpcb", "--kill", "2", "--durability", "memory"],
+        2,
+        &["--kill", "memory", "sync"],
+    );
+    assert_refused(&["instance", "--number", "0"], 2, &["atoll bench"]);
+}
+
+#[test]
+fn an_unreadable_machine_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("machine.csv");
+    std::fs::write(&bad, "1,2,three\n").unwrap();
+    assert_refused(&["topology", "--machine", bad.to_str().unwrap()], 2, &["machine.csv", "expected"]);
+    assert_refused(&["topology", "--machine", "/no/such/machine.xml"], 2, &["/no/such/machine.xml"]);
+    assert_refused(&["topology", "--machine", "package:2 core:2", "--probe"], 2, &["--probe", "live"]);
+}
+
+#[test]
+fn topology_shows_a_machine_as_picture_and_as_json() {
+    let output = Sandbox::new().run(&["topology", "--machine", "package:2 l3:2 core:3", "--json"]);
+    let machine: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(machine["islands"].as_array().unwrap().len(), 4);
+    assert_eq!(Sandbox::new().run(&["topology"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_named_and_nothing_is_left() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let args = [
+        &["bench", "micro", "--islands", "2", "--workers", "2", "--channel", "tcp", "--listen", &address],
+        BRIEF,
+    ]
+    .concat();
+    assert_refused(&args, 1, &[&address, "in use"]);
+}
+
+#[test]
+fn a_database_larger_than_the_disk_is_refused_before_loading() {
+    let args = [&["bench", "micro", "--islands", "1", "--dataset", "100000000000"], BRIEF].concat();
+    assert_refused(&args, 1, &["MiB free", "--dataset"]);
+}
+
+#[test]
+fn rows_that_cannot_be_written_are_refused_before_anything_runs() {
+    assert_refused(&["bench", "micro", "--out", "/proc/nowhere"], 1, &["/proc/nowhere", "--out"]);
+}
+
+#[test]
+fn a_directory_of_something_else_or_of_another_version_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap().to_owned();
+    let args = [&["bench", "micro", "--islands", "1", "--data", &data], BRIEF].concat();
+    std::fs::write(dir.path().join("letter.txt"), "mine").unwrap();
+    assert_refused(&args, 2, &[&data, "deployment.json"]);
+    assert_eq!(std::fs::read_to_string(dir.path().join("letter.txt")).unwrap(), "mine");
+    std::fs::remove_file(dir.path().join("letter.txt")).unwrap();
+
+    std::fs::write(dir.path().join("lock"), "").unwrap();
+    std::fs::write(dir.path().join("deployment.json"), r#"{"format": 77}"#).unwrap();
+    assert_refused(&args, 2, &[&data, "format 77", "format 1"]);
+    std::fs::write(dir.path().join("deployment.json"), "{").unwrap();
+    assert_refused(&args, 1, &["deployment.json", "damaged"]);
+}
+
+#[test]
+fn both_hosts_measure_every_combination() {
+    for (host, channels) in [("process", "shm,uds"), ("thread", "ring,tcp")] {
+        let args = [
+            &[
+                "bench",
+                "micro",
+                "--islands",
+                "1,2",
+                "--workers",
+                "2",
+                "--scale",
+                "2",
+                "--dataset",
+                "2000",
+                "--host",
+                host,
+            ],
+            &[
+                "--channel",
+                channels,
+                "--op",
+                "update",
+                "--rows",
+                "4",
+                "--multisite",
+                "0,100",
+                "--durability",
+                "memory",
+            ][..],
+            BRIEF,
+        ]
+        .concat();
+        let output = Sandbox::new().run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let rows = rows(&output);
+        assert_eq!(rows.len(), 8);
+        for row in &rows {
+            assert_eq!(row["consistent"], true, "{row}");
+            assert!(row["tps"].as_f64().unwrap() > 0.0, "{row}");
+            let distributed = row["islands"] == 2 && row["multisite"] == 100.0;
+            assert_eq!(row["distributed"].as_f64().unwrap() > 0.5, distributed, "{row}");
+            assert!(row["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{row}");
+            assert_eq!(row["host"], host);
+            assert!(row["rss_mib"].as_f64().unwrap() > 1.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn serial_and_conventional_tpcb_stay_consistent_on_a_data_directory_that_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db").to_str().unwrap().to_owned();
+    let args = |islands, design| {
+        [
+            &[
+                "bench",
+                "tpcb",
+                "--scale",
+                "2",
+                "--workers",
+                "2",
+                "--islands",
+                islands,
+                "--design",
+                design,
+                "--data",
+                &data,
+            ][..],
+            BRIEF,
+        ]
+        .concat()
+    };
+    for design in ["serial", "conventional"] {
+        let output = Sandbox::new().run(&args("2", design));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(rows(&output)[0]["consistent"], true);
+    }
+    assert_refused(&args("1", "conventional"), 2, &["2 islands", "1 island"]);
+}
+
+#[test]
+fn instances_die_and_nothing_acknowledged_is_lost() {
+    let args = [
+        &[
+            "bench",
+            "tpcb",
+            "--scale",
+            "2",
+            "--workers",
+            "2",
+            "--islands",
+            "2",
+            "--multisite",
+            "50",
+            "--kill",
+            "4",
+        ],
+        &["--check-every", "2", "--durability", "async"][..],
+        BRIEF,
+    ]
+    .concat();
+    let output = Sandbox::new().run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let row = &rows(&output)[0];
+    assert_eq!((&row["kills"], &row["consistent"]), (&4.into(), &true.into()), "{row}");
+    assert!(row["acknowledged"].as_u64().unwrap() > 0, "{row}");
+    assert!(row["max_in_doubt_ms"].as_u64().unwrap() <= 5000, "{row}");
+}
+
+/// Starts a bench on `data` that would run for an hour, and waits until its instances are there.
+fn long_bench(sandbox: &Sandbox, data: &Path) -> Child {
+    let args = [
+        "bench",
+        "micro",
+        "--islands",
+        "2",
+        "--workers",
+        "2",
+        "--scale",
+        "2",
+        "--dataset",
+        "2000",
+        "--duration",
+        "60m",
+    ];
+    let mut command = sandbox.command(&args);
+    let child = command.arg("--data").arg(data).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !data.join("deployment.json").exists() {
+        assert!(Instant::now() < deadline, "the bench has not loaded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(sandbox.processes().len(), 3);
+    child
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn one_run_at_a_time_and_ctrl_c_ends_it_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let sandbox = Sandbox::new();
+    let child = long_bench(&sandbox, &data);
+    let holder = child.id().to_string();
+    let args =
+        [&["bench", "micro", "--islands", "2", "--workers", "2", "--data", data.to_str().unwrap()], BRIEF]
+            .concat();
+    assert_refused(&args, 1, &["in use", &holder]);
+    signal(child.id(), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    sandbox.assert_nothing_left();
+}
+
+#[test]
+fn children_do_not_outlive_a_killed_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::new();
+    let mut child = long_bench(&sandbox, &dir.path().join("db"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !sandbox.processes().is_empty() {
+        assert!(Instant::now() < deadline, "orphans: {:?}", sandbox.processes());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_dead_instance_is_started_again_in_the_middle_of_a_bench() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let sandbox = Sandbox::new();
+    let args = [
+        "bench",
+        "tpcb",
+        "--islands",
+        "2",
+        "--workers",
+        "2",
+        "--scale",
+        "2",
+        "--warmup",
+        "50ms",
+        "--duration",
+        "2s",
+    ];
+    let child =
+        sandbox.command(&args).args(["--repeat", "1", "--json", "--data"]).arg(&data).spawn().unwrap();
+    while !data.join("deployment.json").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let victim = sandbox.processes().into_iter().find(|&pid| pid != child.id()).unwrap();
+    signal(victim, rustix::process::Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let row = &rows(&output)[0];
+    assert_eq!((&row["restarts"], &row["consistent"]), (&1.into(), &true.into()), "{row}");
+    sandbox.assert_nothing_left();
+}
+
+#[test]
+fn the_smallest_experiments_give_rows() {
+    let args = [&["bench", "counter", "--workers", "2", "--placement", "island,os"], BRIEF].concat();
+    let rows_of_counter = rows(&Sandbox::new().run(&args));
+    assert!(rows_of_counter.len() >= 4 && rows_of_counter.iter().all(|r| r["consistent"] == true));
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2) {
+        let args = [&["bench", "ipc", "--channel", "shm,ring"], BRIEF].concat();
+        let output = Sandbox::new().run(&args);
+        assert_eq!(rows(&output).len() % 4, 0, "{}", stderr(&output));
+    }
+}

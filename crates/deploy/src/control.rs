@@ -1,0 +1,126 @@
+//! The wire between a deployment and the instances it hosts: orders down, replies up, as plain values over a unix
+//! socket pair that the child inherits as its standard input.
+//!
+//! A frame is `[length: u32 LE][postcard]`. The length is checked before anything is allocated. End of file is
+//! meaningful on both sides: a child whose parent is gone exits, a parent whose child is gone restarts it.
+
+use crate::engine::{Address, InstanceConfig};
+use base::InstanceId;
+use probe::Measured;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use workload::WorkloadSpec;
+
+/// Longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch or site.
+const MAX_FRAME: u32 = 256 << 20;
+
+/// What an instance is told. Each order has exactly one final reply; [`Reply::Progress`] may come before it.
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) enum Order {
+    Start(Box<Birth>),
+    Connect(Vec<(InstanceId, Address)>),
+    Load,
+    Drive {
+        clients_per_worker: u32,
+        seed: u64,
+    },
+    Measure,
+    Halt,
+    Audit,
+    /// Other requests over the same data.
+    Reconfigure(Box<WorkloadSpec>),
+    Stop,
+}
+
+impl Order {
+    /// As in "instance 1 could not ...".
+    pub fn name(&self) -> &'static str {
+        match self {
+            Order::Start(_) => "start",
+            Order::Connect(_) => "connect",
+            Order::Load => "load",
+            Order::Drive { .. } => "drive",
+            Order::Measure => "report its measurements",
+            Order::Halt => "halt",
+            Order::Audit => "audit its data",
+            Order::Reconfigure(_) => "take the new options",
+            Order::Stop => "stop",
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) struct Birth {
+    pub spec: WorkloadSpec,
+    pub config: InstanceConfig,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) enum Reply {
+    /// Where it listens: a port that the system chose is known from here on.
+    Started(Option<Address>),
+    Progress {
+        done: u64,
+        total: u64,
+    },
+    Done,
+    Measured(Box<Measured>),
+    Audit(Vec<u8>),
+    Failed(String),
+}
+
+pub(crate) fn send<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Result<()> {
+    let mut frame = vec![0u8; 4];
+    postcard::to_io(value, &mut frame).map_err(io::Error::other)?;
+    let len = u32::try_from(frame.len() - 4).ok().filter(|&n| n <= MAX_FRAME);
+    let len = len.ok_or_else(|| io::Error::other(format!("a frame of {} bytes is too long", frame.len())))?;
+    frame[..4].copy_from_slice(&len.to_le_bytes());
+    stream.write_all(&frame)
+}
+
+/// `None` at a clean end of file.
+pub(crate) fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
+    let mut head = [0u8; 4];
+    match stream.read_exact(&mut head) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let len = u32::from_le_bytes(head);
+    if len > MAX_FRAME {
+        let what = format!("a control frame claims {len} bytes, at most {MAX_FRAME} are expected");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    // Grown as the bytes arrive: a wrong length costs a short read, not the memory it claims.
+    let mut frame = Vec::new();
+    stream.take(u64::from(len)).read_to_end(&mut frame)?;
+    if frame.len() < len as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    postcard::from_bytes(&frame).map(Some).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_arrive_and_wrong_lengths_are_refused() {
+        let (mut a, mut b) = UnixStream::pair().unwrap();
+        send(&mut a, &Order::Drive { clients_per_worker: 3, seed: 9 }).unwrap();
+        assert!(matches!(receive(&mut b), Ok(Some(Order::Drive { clients_per_worker: 3, seed: 9 }))));
+        a.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        let refused = receive::<Order>(&mut b).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert!(refused.to_string().contains("4294967295"));
+    }
+
+    #[test]
+    fn a_cut_frame_is_an_error_and_a_closed_socket_is_the_end() {
+        let (mut a, mut b) = UnixStream::pair().unwrap();
+        a.write_all(&[9, 0, 0, 0, 1, 2]).unwrap();
+        drop(a);
+        assert_eq!(receive::<Order>(&mut b).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(matches!(receive::<Order>(&mut b), Ok(None)));
+    }
+}

@@ -1,0 +1,6 @@
+//! The engine as this room sees it: one instance from outside, and the words its configuration is spoken in.
+
+pub use channel::Address;
+pub use exec::DesignKind;
+pub use instance::{Instance, InstanceConfig, InstanceFault};
+pub use wal::Durability;

@@ -1,0 +1,142 @@
+//! The inside of an instance's host, be it a child process or a thread: takes orders from a socket, carries them out
+//! on an [`Instance`], replies.
+//!
+//! When the socket ends, its deployment is gone: a process exits at once (there is nobody left to be orderly for, and
+//! restart is built for that), a thread drops its instance.
+
+use crate::control::{Birth, Order, Reply, receive, send};
+use crate::engine::{Instance, InstanceConfig};
+use crate::{DeployError, Host};
+use std::any::Any;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use txn::Workload;
+use workload::{Visitor, WorkloadSpec};
+
+/// What the hidden command `instance` does: hosts one instance for the parent at the other end of standard input, until
+/// the parent says stop or is gone.
+///
+/// # Errors
+/// If standard input is not the socket that a deployment gives its children.
+pub fn host_child() -> Result<(), DeployError> {
+    let refuse =
+        || DeployError::Impossible("`instance` is started by atoll itself; use `atoll bench`".into());
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|_| refuse())?;
+    rustix::net::sockopt::socket_type(&input).map_err(|_| refuse())?;
+    // Without a parent there must be no child, even if it is stuck where no end of file is read.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    serve(UnixStream::from(input), Host::Process);
+    Ok(())
+}
+
+/// Carries out orders until [`Order::Stop`] or the end of the socket.
+pub(crate) fn serve(stream: UnixStream, host: Host) {
+    let Ok(mut replies) = stream.try_clone() else { return };
+    let orders = orders(stream, host);
+    let Ok(first) = orders.recv() else { return };
+    let Order::Start(birth) = first else {
+        let _ = send(&mut replies, &Reply::Failed("it has not been started".into())); // and that is the end of it
+        return;
+    };
+    let Birth { spec, config } = *birth;
+    let Ok(own) = replies.try_clone() else { return };
+    let life = Life { config, orders, replies: own };
+    if let Err(e) = workload::with_workload(&spec, life) {
+        let _ = send(&mut replies, &Reply::Failed(e.to_string())); // and that is the end of it
+    }
+}
+
+/// Reads orders on a thread of its own, so that the end of the socket is noticed in the middle of a long order.
+fn orders(mut stream: UnixStream, host: Host) -> mpsc::Receiver<Order> {
+    let (tx, rx) = mpsc::channel();
+    std::thread::spawn(move || {
+        while let Ok(Some(order)) = receive::<Order>(&mut stream) {
+            let last = matches!(order, Order::Stop);
+            if tx.send(order).is_err() || last {
+                return;
+            }
+        }
+        if host == Host::Process {
+            std::process::exit(1);
+        }
+    });
+    rx
+}
+
+/// One instance from start to stop, of whatever workload.
+struct Life {
+    config: InstanceConfig,
+    orders: mpsc::Receiver<Order>,
+    replies: UnixStream,
+}
+
+impl Visitor for Life {
+    type Output = ();
+
+    fn visit<W: Workload>(mut self, workload: W) {
+        let instance = match Instance::start(workload, self.config) {
+            Ok(instance) => instance,
+            Err(e) => return drop(send(&mut self.replies, &Reply::Failed(e.to_string()))),
+        };
+        if send(&mut self.replies, &Reply::Started(instance.address())).is_err() {
+            return;
+        }
+        while let Ok(order) = self.orders.recv() {
+            if let Order::Stop = order {
+                let reply = instance.stop().map_or_else(|e| Reply::Failed(e.to_string()), |()| Reply::Done);
+                return drop(send(&mut self.replies, &reply));
+            }
+            let reply = carry_out(order, &instance, &self.replies).unwrap_or_else(Reply::Failed);
+            if send(&mut self.replies, &reply).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn carry_out<W: Workload>(
+    order: Order,
+    instance: &Instance<W>,
+    replies: &UnixStream,
+) -> Result<Reply, String> {
+    match order {
+        Order::Start(_) | Order::Stop => return Err("it runs already".into()),
+        Order::Connect(peers) => instance.connect(&peers),
+        Order::Load => load(instance, replies)?,
+        Order::Drive { clients_per_worker, seed } => instance.drive(clients_per_worker as usize, seed),
+        Order::Halt => instance.halt(),
+        Order::Reconfigure(spec) => instance.reconfigure(rebuild(&spec)?),
+        Order::Measure => return Ok(Reply::Measured(Box::new(instance.measure()))),
+        Order::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
+    }
+    Ok(Reply::Done)
+}
+
+/// The workload of `spec` as the type that this instance was made for.
+fn rebuild<W: Workload>(spec: &WorkloadSpec) -> Result<W, String> {
+    struct Boxed;
+    impl Visitor for Boxed {
+        type Output = Box<dyn Any>;
+        fn visit<V: Workload>(self, workload: V) -> Box<dyn Any> {
+            Box::new(workload)
+        }
+    }
+    let any = workload::with_workload(spec, Boxed).map_err(|e| e.to_string())?;
+    any.downcast::<W>().map(|w| *w).map_err(|_| format!("it runs another workload than {}", spec.name))
+}
+
+fn load<W: Workload>(instance: &Instance<W>, replies: &UnixStream) -> Result<(), String> {
+    let report = |done, total| {
+        if let Ok(mut stream) = replies.try_clone() {
+            let _ = send(&mut stream, &Reply::Progress { done, total }); // the reader thread notices a lost parent
+        }
+    };
+    instance.load(&report).map_err(|e| e.to_string())
+}
+
+/// CPU time of this process since it started, all threads, in nanoseconds.
+pub fn cpu_ns() -> u64 {
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64
+}

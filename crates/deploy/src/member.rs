@@ -1,0 +1,199 @@
+//! One hosted instance as its deployment sees it: where it runs, the socket to it, its mailbox.
+//!
+//! The mailbox is filled by a reader thread that lives as long as this life of the instance; its last mail is always
+//! [`Mail::Lost`]. A new life gets a new socket and a new mailbox, so nothing of an old life is ever read in a new one.
+
+use crate::control::{Order, Reply, receive, send};
+use crate::engine::InstanceConfig;
+use crate::{DeployError, Host, Interrupt, host};
+use base::InstanceId;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a wait looks for Ctrl-C.
+const TICK: Duration = Duration::from_millis(20);
+/// What an orderly end may take before it is made a disorderly one.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+enum Mail {
+    Reply(Reply),
+    Lost,
+}
+
+enum Body {
+    Process(Child),
+    Thread(Option<JoinHandle<()>>),
+}
+
+pub(crate) struct Member {
+    pub config: InstanceConfig,
+    socket: UnixStream,
+    mail: Receiver<Mail>,
+    body: Body,
+    lost: bool,
+}
+
+impl Member {
+    /// Brings the host to life; [`Order::Start`] is still to be given.
+    pub fn spawn(config: InstanceConfig, place: Host) -> Result<Member, DeployError> {
+        let id = config.id;
+        let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
+        let (ours, theirs) = UnixStream::pair().map_err(fail)?;
+        let body = match place {
+            Host::Process => Body::Process(spawn_process(id, theirs).map_err(fail)?),
+            Host::Thread => {
+                let thread = std::thread::Builder::new().name(format!("instance-{id}"));
+                Body::Thread(Some(thread.spawn(move || host::serve(theirs, Host::Thread)).map_err(fail)?))
+            }
+        };
+        let mut reader = ours.try_clone().map_err(fail)?;
+        let (tx, mail) = channel();
+        std::thread::spawn(move || {
+            while let Ok(Some(reply)) = receive::<Reply>(&mut reader) {
+                if tx.send(Mail::Reply(reply)).is_err() {
+                    return;
+                }
+            }
+            let _ = tx.send(Mail::Lost); // nobody waits any more: nothing to tell
+        });
+        Ok(Member { config, socket: ours, mail, body, lost: false })
+    }
+
+    pub fn id(&self) -> InstanceId {
+        self.config.id
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        match &self.body {
+            Body::Process(child) => Some(child.id()),
+            Body::Thread(_) => None,
+        }
+    }
+
+    pub fn order(&mut self, order: &Order) -> Result<(), DeployError> {
+        if send(&mut self.socket, order).is_err() {
+            self.lost = true;
+            return Err(self.loss());
+        }
+        Ok(())
+    }
+
+    /// The final reply to the order given last; progress goes to `progress` and renews `patience`.
+    pub fn reply(
+        &mut self,
+        order: &'static str,
+        patience: Duration,
+        interrupt: &Interrupt,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Reply, DeployError> {
+        let mut deadline = Instant::now() + patience;
+        loop {
+            match self.mail.recv_timeout(TICK) {
+                Ok(Mail::Reply(Reply::Progress { done, total })) => {
+                    progress(done, total);
+                    deadline = Instant::now() + patience;
+                }
+                Ok(Mail::Reply(Reply::Failed(why))) => {
+                    return Err(DeployError::Order { instance: self.id(), order, why });
+                }
+                Ok(Mail::Reply(reply)) => return Ok(reply),
+                Ok(Mail::Lost) | Err(RecvTimeoutError::Disconnected) => {
+                    self.lost = true;
+                    return Err(self.loss());
+                }
+                Err(RecvTimeoutError::Timeout) if interrupt.is_set() => return Err(DeployError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                    let seconds = patience.as_secs();
+                    return Err(DeployError::Timeout { instance: self.id(), order, seconds });
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Whether its host has died. Only asked between orders, when no reply is awaited.
+    pub fn is_lost(&mut self) -> bool {
+        while let Ok(mail) = self.mail.try_recv() {
+            self.lost |= matches!(mail, Mail::Lost);
+        }
+        self.lost
+    }
+
+    /// Reaps the dead host and says how it died.
+    pub fn loss(&mut self) -> DeployError {
+        let how = match &mut self.body {
+            Body::Process(child) => match wait(child, PATIENCE) {
+                Some(status) => describe(status),
+                None => "it closed its control socket".into(),
+            },
+            Body::Thread(_) => "its thread ended".into(),
+        };
+        DeployError::Lost { instance: self.id(), how, hint: "" }
+    }
+
+    /// SIGKILL, as the torture does it.
+    pub fn kill(&mut self) -> Result<(), DeployError> {
+        match &mut self.body {
+            Body::Process(child) => {
+                child.kill().map_err(|e| DeployError::Start { instance: self.config.id, why: e.to_string() })
+            }
+            Body::Thread(_) => Err(DeployError::Impossible(
+                "a thread cannot be killed: instances die one by one only with --host process".into(),
+            )),
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Both); // the end of the socket ends a host that is still there
+        match &mut self.body {
+            Body::Process(child) => {
+                if wait(child, PATIENCE).is_none() {
+                    let _ = child.kill(); // it is dead already or about to be
+                    let _ = child.wait();
+                }
+            }
+            Body::Thread(thread) => {
+                if let Some(Err(_)) = thread.take().map(JoinHandle::join) {
+                    eprintln!("atoll: the thread of instance {} panicked", self.config.id);
+                }
+            }
+        }
+    }
+}
+
+fn spawn_process(id: InstanceId, socket: UnixStream) -> std::io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .arg0("atoll")
+        .args(["instance", "--number", &id.to_string()])
+        .stdin(Stdio::from(OwnedFd::from(socket)))
+        .stdout(Stdio::null())
+        .process_group(0) // a terminal's Ctrl-C is for the parent alone, which then ends its children in order
+        .spawn()
+}
+
+fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            _ => return None,
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), _) => format!("exit code {code}"),
+        _ => "an unknown end".into(),
+    }
+}

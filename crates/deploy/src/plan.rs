@@ -1,0 +1,216 @@
+//! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
+
+use crate::DeployError;
+use crate::engine::{Address, DesignKind, Durability, InstanceConfig};
+use base::InstanceId;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use topology::{CpuId, InstancePlace};
+use txn::Placement;
+use workload::WorkloadSpec;
+
+/// Where an instance lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Host {
+    /// A child process.
+    Process,
+    /// A thread of this process.
+    Thread,
+}
+
+impl Host {
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Host::Process => "process",
+            Host::Thread => "thread",
+        }
+    }
+}
+
+/// As the command line spells it.
+pub fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Async => "async",
+        Durability::Memory => "memory",
+    }
+}
+
+/// What carries messages between instances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    Shm,
+    Uds,
+    Tcp,
+    /// In-process ring: thread host only.
+    Ring,
+}
+
+impl ChannelKind {
+    pub const ALL: [ChannelKind; 4] =
+        [ChannelKind::Shm, ChannelKind::Uds, ChannelKind::Tcp, ChannelKind::Ring];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChannelKind::Shm => "shm",
+            ChannelKind::Uds => "uds",
+            ChannelKind::Tcp => "tcp",
+            ChannelKind::Ring => "ring",
+        }
+    }
+}
+
+/// Set by whoever catches Ctrl-C; every wait of a deployment looks at it.
+#[derive(Clone, Default, Debug)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// The flag itself, for a signal handler.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Which instances are to run where, over which data.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    pub spec: WorkloadSpec,
+    /// Logical sites of the data.
+    pub sites: u32,
+    pub islands: u16,
+    /// Worker threads in total, dealt out as evenly as it goes.
+    pub workers: usize,
+    /// Where each instance's workers run and its memory lies. Empty: nothing is pinned.
+    pub places: Vec<InstancePlace>,
+    pub design: DesignKind,
+    pub host: Host,
+    pub channel: ChannelKind,
+    pub durability: Durability,
+    /// Where database and log live; `None`: a temporary directory, removed afterwards.
+    pub data: Option<PathBuf>,
+    /// The data in words, for the manifest ("micro, 240000 rows, 24 sites").
+    pub data_name: String,
+    /// Bytes the loaded data takes in pages, roughly.
+    pub data_bytes: u64,
+    /// Bytes of page memory for all instances together.
+    pub pool_bytes: u64,
+    /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
+    pub listen: SocketAddr,
+    /// How long a lock wait may take, in milliseconds: how distributed deadlocks end.
+    pub lock_timeout_ms: u64,
+    /// More workers than CPUs: idle ones then sleep instead of polling.
+    pub oversubscribed: bool,
+    /// Tells this deployment's instances from any other's: they refuse strangers.
+    pub number: u64,
+    pub interrupt: Interrupt,
+}
+
+/// Loopback, any port.
+pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Bytes of a page.
+const PAGE: u64 = 8192;
+/// How long an idle worker polls its inbox before it sleeps, in µs: several round trips over shared memory, and short
+/// against a scheduler's slice.
+const SPIN_US: u64 = 50;
+/// Fewest frames an instance runs with: roots, inner pages and a page per concurrent transaction stay resident.
+const MIN_FRAMES: u64 = 512;
+
+impl Deployment {
+    /// Workers of instance `i`.
+    pub fn workers_of(&self, i: u16) -> usize {
+        let n = usize::from(self.islands);
+        self.workers / n + usize::from(usize::from(i) < self.workers % n)
+    }
+
+    /// # Errors
+    /// When no such deployment can exist: the message names the option, what was expected and what to do.
+    pub fn check(&self) -> Result<(), DeployError> {
+        let impossible = |text: String| Err(DeployError::Impossible(text));
+        let (islands, workers, sites) = (self.islands, self.workers, self.sites);
+        if islands == 0 {
+            return impossible(
+                "--islands 0: expected at least 1; --islands shared is one instance over all cores".into(),
+            );
+        }
+        if usize::from(islands) > workers {
+            return impossible(format!(
+                "--islands {islands}: more islands than the {workers} workers; expected 1 to {workers}, or raise --workers"
+            ));
+        }
+        if u32::from(islands) > sites {
+            return impossible(format!(
+                "--islands {islands}: more islands than the {sites} sites of the data; expected 1 to {sites}, or raise \
+                 --dataset or --scale"
+            ));
+        }
+        if self.design == DesignKind::Serial && workers != usize::from(islands) {
+            return impossible(format!(
+                "--design serial: it has one worker per instance; expected --workers {islands} with --islands {islands}, \
+                 got {workers}"
+            ));
+        }
+        if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
+            return impossible(
+                "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// One configuration per instance, in a home at `home` with links at `sockets`.
+    pub(crate) fn configs(&self, home: &Path, sockets: &Path) -> Vec<InstanceConfig> {
+        let placement = Placement::even(self.sites, self.islands);
+        let frames = (self.pool_bytes / PAGE / u64::from(self.islands)).max(MIN_FRAMES);
+        (0..self.islands)
+            .map(|i| {
+                let place = self.places.get(usize::from(i));
+                let cpu = |c: &Option<CpuId>| c.map(|c| c.0 as usize);
+                let mut cpus: Vec<_> = place.map(|p| p.cpus.iter().map(cpu).collect()).unwrap_or_default();
+                cpus.resize(self.workers_of(i), None);
+                InstanceConfig {
+                    id: InstanceId(i),
+                    deployment: self.number,
+                    placement: placement.clone(),
+                    design: self.design,
+                    durability: self.durability,
+                    dir: home.join(i.to_string()),
+                    pool_pages: frames as usize,
+                    cpus,
+                    node: place.and_then(|p| p.node).map(|n| n.0 as usize),
+                    listen: Some(self.address(i, sockets)),
+                    lock_timeout_ms: self.lock_timeout_ms,
+                    spin_us: if self.oversubscribed { 0 } else { SPIN_US },
+                }
+            })
+            .collect()
+    }
+
+    fn address(&self, i: u16, sockets: &Path) -> Address {
+        match self.channel {
+            ChannelKind::Shm => Address::Shm(sockets.join(i.to_string())),
+            ChannelKind::Uds => Address::Uds(sockets.join(i.to_string())),
+            ChannelKind::Ring => Address::Ring(format!("{}-{i}", self.number)),
+            ChannelKind::Tcp => {
+                let mut at = self.listen;
+                if at.port() != 0 {
+                    at.set_port(at.port().saturating_add(i));
+                }
+                Address::Tcp(at)
+            }
+        }
+    }
+}

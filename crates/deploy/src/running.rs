@@ -1,0 +1,320 @@
+//! A deployment that runs.
+//!
+//! All orders go through one owner (`&mut self`), to every instance at once; then the replies are gathered. The
+//! supervisor is [`Running::tend`]: whoever owns the deployment calls it between orders; it finds dead instances,
+//! starts them again on the same data, and connects everybody anew. Restarting in the owner's thread and not in one of
+//! its own has a reason: the kernel ends a child when the *thread* that started it ends.
+
+use crate::control::{Birth, Order, Reply};
+use crate::engine::{Address, Durability};
+use crate::manifest::{FORMAT, Home, Manifest, RunDir};
+use crate::member::Member;
+use crate::{DeployError, Deployment, Host};
+use base::InstanceId;
+use probe::Measured;
+use std::time::Duration;
+use workload::WorkloadSpec;
+
+/// How long each order may take without a sign of life.
+mod patience {
+    use std::time::Duration;
+    /// A restart replays a log.
+    pub const START: Duration = Duration::from_secs(300);
+    pub const LOAD: Duration = Duration::from_secs(120);
+    pub const HALT: Duration = Duration::from_secs(60);
+    pub const AUDIT: Duration = Duration::from_secs(300);
+    pub const STOP: Duration = Duration::from_secs(120);
+    pub const SHORT: Duration = Duration::from_secs(30);
+}
+
+pub struct Running {
+    deployment: Deployment,
+    // Members before directories: what uses a directory goes before it.
+    members: Vec<Member>,
+    home: Home,
+    _run_dir: RunDir,
+    /// Clients per worker and seed while clients run inside the instances.
+    driving: Option<(u32, u64)>,
+    restarts: u64,
+}
+
+impl Deployment {
+    /// Starts every instance and connects them. The data is there afterwards only if it was there before.
+    ///
+    /// # Errors
+    /// When the deployment cannot exist, its directory cannot be had, or an instance does not start. Nothing is left
+    /// behind then.
+    pub fn launch(self) -> Result<Running, DeployError> {
+        self.check()?;
+        let manifest = Manifest {
+            format: FORMAT,
+            data: self.data_name.clone(),
+            islands: self.islands,
+            // Every design so far keeps its data in the same pages and logs.
+            family: "disk".into(),
+        };
+        let run_dir = RunDir::new()?;
+        let home = match &self.data {
+            Some(path) => Home::at(path, manifest)?,
+            None => Home::inside(&run_dir, manifest)?,
+        };
+        if !home.is_loaded() {
+            home.require_space(self.data_bytes * 2)?;
+        }
+        let mut members = Vec::new();
+        for config in self.configs(home.path(), run_dir.path()) {
+            home.subdirectory(&config.id.to_string())?;
+            members.push(Member::spawn(config, self.host)?);
+        }
+        let mut running =
+            Running { deployment: self, members, home, _run_dir: run_dir, driving: None, restarts: 0 };
+        let all: Vec<usize> = (0..running.members.len()).collect();
+        running.start(&all)?;
+        running.connect()?;
+        Ok(running)
+    }
+}
+
+impl Running {
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// Where clients reach each instance.
+    pub fn addresses(&self) -> Vec<(InstanceId, Address)> {
+        self.members.iter().filter_map(|m| Some((m.id(), m.config.listen.clone()?))).collect()
+    }
+
+    /// The processes of the instances; empty with the thread host.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.iter().filter_map(Member::pid).collect()
+    }
+
+    /// Instances started again so far.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// What the data's consistency check may count from: see [`Home::effects`].
+    pub fn effects_at_start(&self) -> Option<u64> {
+        self.home.effects()
+    }
+
+    /// Whether the data was there from an earlier run.
+    pub fn is_loaded(&self) -> bool {
+        self.home.is_loaded()
+    }
+
+    /// Loads the data into all instances at once; `progress` gets pieces done and pieces in all.
+    pub fn load(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<(), DeployError> {
+        if self.home.is_loaded() {
+            return Ok(());
+        }
+        let mut parts = vec![(0, 1); self.members.len()];
+        let order = Order::Load;
+        self.members.iter_mut().try_for_each(|m| m.order(&order))?;
+        for i in 0..self.members.len() {
+            self.members[i].reply(
+                order.name(),
+                patience::LOAD,
+                &self.deployment.interrupt,
+                &mut |done, total| {
+                    parts[i] = (done, total);
+                    progress(parts.iter().map(|p| p.0).sum(), parts.iter().map(|p| p.1).sum());
+                },
+            )?;
+            parts[i].0 = parts[i].1;
+        }
+        self.home.loaded()
+    }
+
+    /// Starts `clients_per_worker` closed-loop clients inside every worker.
+    pub fn drive(&mut self, clients_per_worker: u32, seed: u64) -> Result<(), DeployError> {
+        let streams = self.deployment.workers_of(0) as u64 * u64::from(clients_per_worker);
+        if streams > STREAMS_PER_SEED {
+            return Err(DeployError::Impossible(format!(
+                "--clients {clients_per_worker}: {streams} clients in one instance; expected at most {STREAMS_PER_SEED}"
+            )));
+        }
+        self.driving = Some((clients_per_worker, seed));
+        self.order_drive(&(0..self.members.len()).collect::<Vec<_>>())
+    }
+
+    /// What every instance has measured since the last call, in order of their numbers.
+    pub fn measure(&mut self) -> Result<Vec<Measured>, DeployError> {
+        let replies = self.all(&Order::Measure, patience::SHORT)?;
+        Ok(replies
+            .into_iter()
+            .filter_map(|r| if let Reply::Measured(m) = r { Some(*m) } else { None })
+            .collect())
+    }
+
+    /// Ends the clients; nothing is in flight afterwards.
+    pub fn halt(&mut self) -> Result<(), DeployError> {
+        self.driving = None;
+        self.all(&Order::Halt, patience::HALT).map(drop)
+    }
+
+    /// What each instance reports to the workload's consistency check, encoded as its `Workload::Audit` with postcard.
+    pub fn audit(&mut self) -> Result<Vec<Vec<u8>>, DeployError> {
+        let replies = self.all(&Order::Audit, patience::AUDIT)?;
+        Ok(replies.into_iter().filter_map(|r| if let Reply::Audit(a) = r { Some(a) } else { None }).collect())
+    }
+
+    /// The same data, other requests. Only while no clients run.
+    pub fn reconfigure(&mut self, spec: WorkloadSpec) -> Result<(), DeployError> {
+        self.deployment.spec = spec.clone();
+        self.all(&Order::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
+    }
+
+    /// SIGKILL to one instance; [`Running::tend`] brings it back.
+    pub fn kill(&mut self, instance: InstanceId) -> Result<(), DeployError> {
+        let member = self.members.get_mut(usize::from(instance.0));
+        let member = member.ok_or_else(|| {
+            DeployError::Impossible(format!(
+                "instance {instance}: there are {} of them",
+                self.deployment.islands
+            ))
+        })?;
+        member.kill()
+    }
+
+    /// Waits up to `wait` for an instance to die; restarts every dead one with the same configuration on the same data,
+    /// connects everybody anew and sets its clients going again. Returns those restarted.
+    ///
+    /// # Errors
+    /// If the log was in memory: then the data is gone with the process.
+    pub fn tend(&mut self, wait: Duration) -> Result<Vec<InstanceId>, DeployError> {
+        let until = std::time::Instant::now() + wait;
+        let mut dead = self.dead();
+        while dead.is_empty() && std::time::Instant::now() < until {
+            if self.deployment.interrupt.is_set() {
+                return Err(DeployError::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(2).min(wait));
+            dead = self.dead();
+        }
+        let mut restarted = Vec::new();
+        while !dead.is_empty() {
+            for &i in &dead {
+                self.revive(i)?;
+                restarted.push(self.members[i].id());
+            }
+            match self.start(&dead).and_then(|()| self.connect()).and_then(|()| self.order_drive(&dead)) {
+                Ok(()) | Err(DeployError::Lost { .. }) => {} // another one died meanwhile: once more
+                Err(other) => return Err(other),
+            }
+            dead = self.dead();
+        }
+        Ok(restarted)
+    }
+
+    /// Shuts every instance down in order and leaves the data directory so that it can be opened again. `effects`: what
+    /// the consistency check would have to count from.
+    pub fn stop(mut self, effects: Option<u64>) -> Result<(), DeployError> {
+        self.all(&Order::Stop, patience::STOP)?;
+        self.members.clear();
+        match self.deployment.durability {
+            Durability::Memory => self.home.discard(),
+            _ => self.home.leave(effects),
+        }
+    }
+
+    fn dead(&mut self) -> Vec<usize> {
+        (0..self.members.len()).filter(|&i| self.members[i].is_lost()).collect()
+    }
+
+    fn revive(&mut self, i: usize) -> Result<(), DeployError> {
+        let durable = self.deployment.durability != Durability::Memory;
+        if !durable || self.deployment.host == Host::Thread {
+            let DeployError::Lost { instance, how, .. } = self.members[i].loss() else {
+                unreachable!("a loss")
+            };
+            let hint = if durable { "" } else { ", and with --durability memory its data is lost with it" };
+            return Err(DeployError::Lost { instance, how, hint });
+        }
+        // Its address included: clients and peers find it where it was.
+        let successor = Member::spawn(self.members[i].config.clone(), self.deployment.host)?;
+        self.members[i] = successor;
+        self.restarts += 1;
+        Ok(())
+    }
+
+    fn start(&mut self, which: &[usize]) -> Result<(), DeployError> {
+        for &i in which {
+            let config = self.members[i].config.clone();
+            let birth = Birth { spec: self.deployment.spec.clone(), config };
+            self.members[i].order(&Order::Start(Box::new(birth)))?;
+        }
+        for &i in which {
+            let member = &mut self.members[i];
+            match member.reply("start", patience::START, &self.deployment.interrupt, &mut |_, _| {}) {
+                Ok(Reply::Started(address)) => member.config.listen = address,
+                Ok(_) => {}
+                Err(DeployError::Order { instance, why, .. }) => {
+                    return Err(DeployError::Start { instance, why });
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self) -> Result<(), DeployError> {
+        let all = self.addresses();
+        for m in &mut self.members {
+            let id = m.id();
+            let peers = all.iter().filter(|(peer, _)| *peer != id).cloned().collect();
+            m.order(&Order::Connect(peers))?;
+        }
+        self.gather("connect", patience::SHORT).map(drop)
+    }
+
+    /// Sets the clients of these instances going, if clients run at all.
+    fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
+        let Some((clients_per_worker, seed)) = self.driving else { return Ok(()) };
+        for &i in which {
+            let seed = stream_seed(seed, self.home.next_stream()?);
+            self.members[i].order(&Order::Drive { clients_per_worker, seed })?;
+        }
+        for &i in which {
+            self.members[i].reply("drive", patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
+        }
+        Ok(())
+    }
+
+    fn all(&mut self, order: &Order, patience: Duration) -> Result<Vec<Reply>, DeployError> {
+        self.members.iter_mut().try_for_each(|m| m.order(order))?;
+        self.gather(order.name(), patience)
+    }
+
+    /// One reply of each. All are awaited even if one fails, so that no reply is left for the next order.
+    fn gather(&mut self, order: &'static str, patience: Duration) -> Result<Vec<Reply>, DeployError> {
+        let interrupt = self.deployment.interrupt.clone();
+        let replies: Vec<_> =
+            self.members.iter_mut().map(|m| m.reply(order, patience, &interrupt, &mut |_, _| {})).collect();
+        replies.into_iter().collect()
+    }
+}
+
+/// Streams of one instance: its workers times their clients at most.
+const STREAMS_PER_SEED: u64 = 1 << 10;
+
+/// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
+/// the low 24 bits of their stream's seed, so those bits do not repeat within 16,384 sets.
+fn stream_seed(seed: u64, n: u64) -> u64 {
+    (base::hash64(&seed.to_le_bytes()) << 24) | (n * STREAMS_PER_SEED & 0xff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stream_seed;
+
+    #[test]
+    fn no_two_streams_of_a_run_have_the_same_low_bits() {
+        let low = |n| stream_seed(7, n) & 0xff_ffff;
+        assert!((1..1000).all(|n| low(n) - low(n - 1) == 1024));
+        assert_ne!(stream_seed(7, 1), stream_seed(8, 1));
+        assert_eq!(stream_seed(7, 1), stream_seed(7, 1));
+    }
+}

@@ -1,0 +1,71 @@
+//! What all instances together measured in one window.
+
+use crate::row::{LatencyUs, ResultRow};
+use deploy::Host;
+use probe::Measured;
+
+/// Sums over the instances of a deployment.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    pub all: Measured,
+    pub tps: f64,
+    pub seconds: f64,
+}
+
+impl Window {
+    pub fn of(instances: &[Measured], host: Host) -> Window {
+        let mut all = Measured::default();
+        instances.iter().for_each(|m| all.merge(m));
+        if host == Host::Thread {
+            // Every instance reports the one process they share.
+            let first = instances.iter().max_by_key(|m| m.cpu_ns);
+            all.cpu_ns = first.map_or(0, |m| m.cpu_ns);
+            all.rss_bytes = first.map_or(0, |m| m.rss_bytes);
+        }
+        let rate = |m: &Measured| m.committed_total() as f64 / (m.window_ns.max(1) as f64 / 1e9);
+        let tps = instances.iter().map(rate).sum();
+        Window { tps, seconds: all.window_ns as f64 / 1e9, all }
+    }
+
+    fn per_txn(&self, count: u64) -> f64 {
+        count as f64 / self.all.committed_total().max(1) as f64
+    }
+
+    /// Writes everything that a row takes from one window.
+    pub(crate) fn fill(&self, row: &mut ResultRow) {
+        row.tps = self.tps;
+        row.committed = self.all.committed_total();
+        row.committed_by_kind = self.all.committed.clone();
+        row.aborted =
+            self.all.aborted.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
+        row.distributed = Some(self.per_txn(self.all.distributed));
+        row.latency_us = LatencyUs::of(&self.all.latency);
+        row.seconds = self.seconds;
+        row.log_bytes_per_txn = Some(self.per_txn(self.all.log.bytes));
+        row.messages_per_txn = Some(self.per_txn(self.all.messages));
+        row.fsyncs = Some(self.all.log.fsyncs);
+        row.rss_mib = Some(self.all.rss_bytes as f64 / f64::from(1 << 20));
+        row.pages_mib = Some(self.all.pages as f64 * 8192.0 / f64::from(1 << 20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_add_up_and_a_shared_process_counts_once() {
+        let instance = |n: u64, rss| Measured {
+            window_ns: 2_000_000_000,
+            committed: [("x".to_string(), n)].into(),
+            rss_bytes: rss,
+            cpu_ns: 5,
+            ..Measured::default()
+        };
+        let both = [instance(100, 1 << 20), instance(300, 1 << 20)];
+        let (threads, processes) = (Window::of(&both, Host::Thread), Window::of(&both, Host::Process));
+        assert_eq!((threads.tps, threads.seconds), (200.0, 2.0));
+        assert_eq!((threads.all.rss_bytes, processes.all.rss_bytes), (1 << 20, 2 << 20));
+        assert_eq!((threads.all.cpu_ns, processes.all.cpu_ns), (5, 10));
+    }
+}
