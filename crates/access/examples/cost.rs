@@ -1,4 +1,5 @@
-//! What one operation on a cached tree or heap costs, in nanoseconds: the median of several rounds.
+//! What one operation on a cached tree or heap costs, in nanoseconds of this thread's processor time (so that other
+//! work on the machine disturbs less): the median of several rounds.
 //!
 //! `cargo run --release -p access --example cost`
 
@@ -8,7 +9,6 @@ use pages::{Coupled, LatchPolicy, Owned, Pool, PoolOptions};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 use wal::{Durability, Log, LogOptions, RecordHeader};
 
 const ROWS: u64 = 240_000;
@@ -58,12 +58,18 @@ fn key(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % ROWS
 }
 
+/// This thread's processor time.
+fn now_ns() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec as f64 * 1e9 + t.tv_nsec as f64
+}
+
 fn measure(what: &str, calls: u64, mut f: impl FnMut(u64)) {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|round| {
-            let start = Instant::now();
+            let start = now_ns();
             (0..calls).for_each(|i| f(i + round as u64 * calls));
-            start.elapsed().as_nanos() as f64 / calls as f64
+            (now_ns() - start) / calls as f64
         })
         .collect();
     rounds.sort_by(f64::total_cmp);
@@ -79,14 +85,14 @@ fn run<L: LatchPolicy>() {
     let root = Heap::create::<L>(&pool, &mut journal, TableId(1)).expect("a heap");
     let heap = Heap::open(&pool, root, TableId(1), &hints);
 
-    let start = Instant::now();
+    let start = now_ns();
     let mut rids = Vec::new();
     for i in 0..ROWS {
         let rid = heap.insert::<L>(&mut journal, &[i as u8; 250]).expect("a row");
         tree.insert::<L>(&mut journal, &i.to_be_bytes(), &rid.encode(), Expect::Any).expect("an entry");
         rids.push(rid);
     }
-    let each = start.elapsed().as_nanos() as f64 / ROWS as f64;
+    let each = (now_ns() - start) / ROWS as f64;
     println!("{:<44} {each:>8.1} ns", format!("{}: load a row and its entry, in order", L::NAME));
     let mib = f64::from(pool.stats().allocated) * pages::PAGE_SIZE as f64 / f64::from(1 << 20);
     let report = tree.verify::<L>().expect("sound");
@@ -133,7 +139,19 @@ fn run<L: LatchPolicy>() {
     println!("{:<44} {:>8.1} entries a chunk", "", met as f64 / 1000.0 / ROUNDS as f64);
 }
 
+/// What the same look-up costs in the standard library's map, as a measure of how quiet the machine is.
+fn yardstick() {
+    let map: std::collections::BTreeMap<u64, u64> = (0..ROWS).map(|i| (i, i)).collect();
+    measure("std: BTreeMap<u64, u64> get", CALLS, |i| {
+        black_box(map.get(&key(i)));
+    });
+    measure("std: BTreeMap<u64, u64> get, 1000 hot keys", CALLS, |i| {
+        black_box(map.get(&key(i % 1000)));
+    });
+}
+
 fn main() {
+    yardstick();
     run::<Owned>();
     run::<Coupled>();
 }

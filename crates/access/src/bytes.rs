@@ -5,6 +5,7 @@
 //! value, not a panic.
 
 use pages::PAGE_SIZE;
+use std::cmp::Ordering;
 
 /// A page as bytes.
 pub(crate) type Bytes = [u8; PAGE_SIZE];
@@ -21,6 +22,12 @@ pub(crate) fn u16_at(bytes: &Bytes, at: usize) -> u16 {
 #[inline]
 pub(crate) fn u32_at(bytes: &Bytes, at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline]
+pub(crate) fn u64_at(bytes: &Bytes, at: usize) -> u64 {
+    let (chunk, _) = bytes[at..].split_first_chunk::<8>().expect("a fixed offset");
+    u64::from_le_bytes(*chunk)
 }
 
 #[inline]
@@ -87,6 +94,39 @@ pub(crate) fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// The order of two short byte strings, word by word in place: a call of `memcmp` costs as much as the rest of a
+/// step down the tree.
+#[inline]
+pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
+    let (a8, a_tail) = a.as_chunks::<8>();
+    let (b8, b_tail) = b.as_chunks::<8>();
+    for (x, y) in a8.iter().zip(b8) {
+        if x != y {
+            return u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y));
+        }
+    }
+    if a8.len() == b8.len() {
+        return word(a_tail).cmp(&word(b_tail)).then(a.len().cmp(&b.len()));
+    }
+    // One is shorter than the other's next word; its tail and the padding decide, then the length.
+    let n = a8.len().min(b8.len()) * 8;
+    a[n..].cmp(&b[n..])
+}
+
+/// Up to eight bytes as a number that sorts like them, zero padded.
+#[inline]
+pub(crate) fn word(bytes: &[u8]) -> u64 {
+    if let Some(eight) = bytes.first_chunk::<8>() {
+        return u64::from_be_bytes(*eight);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let low = u64::from(u32::from_be_bytes(*last)) << (8 * (8 - bytes.len()));
+        return u64::from(u32::from_be_bytes(*first)) << 32 | low;
+    }
+    let n = bytes.len() as u32;
+    bytes.iter().fold(0, |word, &b| word << 8 | u64::from(b)).unbounded_shl(8 * (8 - n))
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
@@ -105,4 +145,31 @@ pub(crate) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let words = a8.iter().rev().zip(b8.iter().rev()).take_while(|(x, y)| x == y).count();
     let (a, b) = (&a[..a.len() - 8 * words], &b[..b.len() - 8 * words]);
     8 * words + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    #[test]
+    fn order_is_the_order_of_slices() {
+        let mut random = Random(1);
+        for _ in 0..200_000 {
+            // Few distinct bytes, so that prefixes are often common.
+            let mut draw = || {
+                let n = random.below(20);
+                (0..n).map(|_| [0, 1, 255][random.below(3).min(random.below(3))]).collect::<Vec<u8>>()
+            };
+            let (a, b) = (draw(), draw());
+            assert_eq!(order(&a, &b), a.cmp(&b), "{a:?} {b:?}");
+            let mut padded = a.clone();
+            padded.resize(padded.len().max(8), 0);
+            assert_eq!(word(&a).to_be_bytes()[..], padded[..8], "{a:?}");
+            let common = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+            assert_eq!(common_prefix(&a, &b), common);
+            let common = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
+            assert_eq!(common_suffix(&a, &b), common);
+        }
+    }
 }

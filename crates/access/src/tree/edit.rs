@@ -5,12 +5,17 @@
 //! fit physically, or meets a malformed page, is [`Garbled`] and leaves the entries as they were.
 
 use super::node::{
-    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, RUN, SKIP, SLOT, SLOTS,
-    Slot, entry_size, head_of,
+    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, HOLE, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, PREFIX, RUN, SKIP,
+    SLOT, SLOTS, Slot, entry_size, head_of,
 };
-use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32};
+use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at, word};
 use base::PageId;
 use pages::{PAGE_HEADER, PAGE_SIZE};
+
+/// A hole must hold its link and its length.
+const HOLE_MIN: usize = 4;
+/// Holes looked at before a compaction is the better way.
+const HOLES_TRIED: usize = 8;
 
 /// A node, to be changed.
 pub(crate) struct NodeMut<'a>(&'a mut Bytes);
@@ -105,16 +110,69 @@ impl<'a> NodeMut<'a> {
         if pos > self.node().count() || value.len() > MAX_VALUE {
             return Err(Garbled);
         }
-        if self.gap()? < entry_size(key.len(), value.len()) {
+        let at = self.reserve(key.len() + value.len())?;
+        self.0[RUN] = if pos == self.node().count() { self.0[RUN].saturating_add(1) } else { 0 };
+        self.make_common(key)?;
+        self.place(at, pos, key, value);
+        Ok(())
+    }
+
+    /// Takes `len` bytes of content, with room for one more slot: from the gap, else from a hole, else after a
+    /// compaction.
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Result<usize, Garbled> {
+        if self.gap()? < SLOT + len {
+            if self.gap()? >= SLOT
+                && let Some(at) = self.take_hole(len)?
+            {
+                return Ok(at);
+            }
             self.compact()?;
-            if self.gap()? < entry_size(key.len(), value.len()) {
+            if self.gap()? < SLOT + len {
                 return Err(Garbled);
             }
         }
-        self.0[RUN] = if pos == self.node().count() { self.0[RUN].saturating_add(1) } else { 0 };
-        self.make_common(key)?;
-        self.place(pos, key, value);
-        Ok(())
+        let at = self.node().heap() - len;
+        put_u16(self.0, HEAP, at);
+        Ok(at)
+    }
+
+    /// The first hole of at least `len` bytes among the first few; what is left of it stays a hole, or is dead.
+    fn take_hole(&mut self, len: usize) -> Result<Option<usize>, Garbled> {
+        let mut link = HOLE;
+        for _ in 0..HOLES_TRIED {
+            let at = usize::from(u16_at(self.0, link));
+            if at == 0 {
+                return Ok(None);
+            }
+            let (next, size) = self.hole(at)?;
+            if size >= len {
+                put_u16(self.0, link, next);
+                put_u16(self.0, DEAD, self.node().dead().checked_sub(len).ok_or(Garbled)?);
+                self.leave_hole(at + len, size - len);
+                return Ok(Some(at));
+            }
+            link = at;
+        }
+        Ok(None)
+    }
+
+    /// The hole at `at`: where the next one is, and its length.
+    fn hole(&self, at: usize) -> Result<(usize, usize), Garbled> {
+        if at < SLOTS || at + HOLE_MIN > PAGE_SIZE {
+            return Err(Garbled);
+        }
+        let (next, size) = (usize::from(u16_at(self.0, at)), usize::from(u16_at(self.0, at + 2)));
+        if size < HOLE_MIN || at + size > PAGE_SIZE { Err(Garbled) } else { Ok((next, size)) }
+    }
+
+    /// Puts dead bytes on the list of holes, if they can hold what a hole must.
+    fn leave_hole(&mut self, at: usize, size: usize) {
+        if size >= HOLE_MIN {
+            put_u16(self.0, at, usize::from(u16_at(self.0, HOLE)));
+            put_u16(self.0, at + 2, size);
+            put_u16(self.0, HOLE, at);
+        }
     }
 
     /// Behind the last entry, heads left for [`NodeMut::rehead`].
@@ -122,21 +180,23 @@ impl<'a> NodeMut<'a> {
         if self.gap()? < entry_size(key.len(), value.len()) {
             return Err(Garbled);
         }
-        self.place(self.node().count(), key, value);
+        let at = self.node().heap() - key.len() - value.len();
+        put_u16(self.0, HEAP, at);
+        self.place(at, self.node().count(), key, value);
         Ok(())
     }
 
     /// Copies the content in and opens a slot. The caller has checked the room.
     #[inline]
-    fn place(&mut self, pos: usize, key: &[u8], value: &[u8]) {
+    fn place(&mut self, at: usize, pos: usize, key: &[u8], value: &[u8]) {
         let count = self.node().count();
-        let at = self.node().heap() - key.len() - value.len();
         self.0[at..at + key.len()].copy_from_slice(key);
         self.0[at + key.len()..at + key.len() + value.len()].copy_from_slice(value);
-        put_u16(self.0, HEAP, at);
         let slot = SLOTS + SLOT * pos;
         self.0.copy_within(slot..SLOTS + SLOT * count, slot + SLOT);
         let head = head_of(key, self.node().skip());
+        // An entry without a byte lies nowhere: the end of an empty page is no offset that a slot can hold.
+        let at = if key.len() + value.len() == 0 { 0 } else { at };
         self.put_slot(pos, Slot::new(head, at, key.len(), value.len()));
         put_u16(self.0, COUNT, count + 1);
     }
@@ -151,7 +211,7 @@ impl<'a> NodeMut<'a> {
     fn make_common(&mut self, key: &[u8]) -> Result<(), Garbled> {
         let node = self.node();
         if node.count() == 0 {
-            put_u16(self.0, SKIP, key.len());
+            self.put_skip(key, key.len());
             return Ok(());
         }
         let skip = node.skip();
@@ -163,8 +223,18 @@ impl<'a> NodeMut<'a> {
         self.set_skip(skip)
     }
 
-    fn set_skip(&mut self, skip: usize) -> Result<(), Garbled> {
+    /// Notes that all keys share the first `skip` bytes of `key`.
+    fn put_skip(&mut self, key: &[u8], skip: usize) {
         put_u16(self.0, SKIP, skip);
+        let prefix = word(&key[..skip.min(8).min(key.len())]);
+        self.0[PREFIX..PREFIX + 8].copy_from_slice(&prefix.to_le_bytes());
+    }
+
+    fn set_skip(&mut self, skip: usize) -> Result<(), Garbled> {
+        if self.node().count() > 0 {
+            let key = self.node().key(0)?.to_vec();
+            self.put_skip(&key, skip);
+        }
         for i in 0..self.node().count() {
             let slot = self.node().slot(i)?;
             let head = head_of(self.node().key(i)?, skip);
@@ -186,10 +256,14 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn remove(&mut self, pos: usize) -> Result<(), Garbled> {
         let node = self.node();
         let (count, slot, dead) = (node.count(), node.slot(pos)?, node.dead());
+        if slot.content() > 0 && (slot.offset() < SLOTS || slot.offset() + slot.content() > PAGE_SIZE) {
+            return Err(Garbled);
+        }
         let at = SLOTS + SLOT * pos;
         self.0.copy_within(at + SLOT..SLOTS + SLOT * count, at);
         put_u16(self.0, COUNT, count - 1);
         put_u16(self.0, DEAD, (dead + slot.content()).min(PAGE_SIZE));
+        self.leave_hole(slot.offset(), slot.content());
         self.0[RUN] = 0;
         Ok(())
     }

@@ -138,14 +138,14 @@ impl<'p> BTree<'p> {
     #[inline]
     fn leaf<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<PageRef<'p, L>, Stop> {
         let mut page = self.pool.shared::<L>(self.root)?;
-        let mut level = self.node(&page, None)?.level();
-        while level > 0 {
-            let child = seek.child(self.node(&page, Some(level))?).map_err(|Garbled| corrupt(&page))?;
-            level -= 1;
+        let mut level = None;
+        loop {
+            let node = self.node(&page, level)?;
+            let Some(below) = node.level().checked_sub(1) else { return Ok(page) };
+            let child = seek.child(node).map_err(|Garbled| corrupt(&page))?;
             page = self.pool.shared::<L>(child)?;
+            level = Some(below);
         }
-        self.node(&page, Some(0))?;
-        Ok(page)
     }
 
     /// The node at `level` that covers `key`, latched exclusively; `None` if the root is below that level.

@@ -3,7 +3,8 @@
 //! ```text
 //! 0        pages' own header                                                        HEADER
 //! +0       level u8 | run u8 | count u16 | heap u16 | dead u16 | first child u32
-//! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none) | skip u16 | 0 u16
+//! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none) | skip u16 | hole u16
+//! +24      prefix u64
 //! SLOTS    slot 0 | slot 1 | ... | slot count-1 |      free      | content, growing down      PAGE_SIZE
 //! ```
 //!
@@ -13,19 +14,23 @@
 //! to compare in full.
 //!
 //! `skip` is a number of leading bytes that all keys of the node have in common: heads tell keys apart even
-//! where they are counters that share seven bytes of eight.
+//! where they are counters that share seven bytes of eight. `prefix` holds the first eight of those bytes as a number
+//! (big-endian, zero padded), so that a probe is compared with them without looking at a key.
 //!
 //! Keys lie between the fences: `low <= key < high`; an absent high fence is infinity. A leaf (level 0) maps keys to
 //! values. An inner node has children `first, value(0), value(1), ...` of four bytes each; `key(i)` is the low
 //! fence of the child `value(i)`. Fences never move except in a structure modification.
 //!
 //! `run` counts how many inserts in a row went behind the last key: the sign of keys that arrive in order.
-//! `dead` counts bytes of content that no slot refers to any more; compaction gets them back.
+//! `dead` counts bytes of content that no slot refers to any more; compaction gets them back. Until then, those of
+//! at least four bytes form a list that starts at `hole` (0: none), each holding where the next one is and its own
+//! length, so that a full node in which entries come and go is not compacted at every insert.
 
-use crate::bytes::{Bytes, Garbled, u16_at, u32_at};
+use crate::bytes::{Bytes, Garbled, order, u16_at, u32_at, u64_at, word};
 use base::PageId;
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 pub(super) const LEVEL: usize = HEADER;
 pub(super) const RUN: usize = HEADER + 1;
@@ -36,7 +41,9 @@ pub(super) const FIRST: usize = HEADER + 8;
 pub(super) const LOW: usize = HEADER + 12;
 pub(super) const HIGH: usize = HEADER + 16;
 pub(super) const SKIP: usize = HEADER + 20;
-pub(super) const SLOTS: usize = HEADER + 24;
+pub(super) const HOLE: usize = HEADER + 22;
+pub(super) const PREFIX: usize = HEADER + 24;
+pub(super) const SLOTS: usize = HEADER + 32;
 pub(super) const SLOT: usize = 8;
 /// The length that means "no fence".
 pub(super) const NO_FENCE: u16 = u16::MAX;
@@ -61,6 +68,13 @@ impl Slot {
         debug_assert!(offset < 1 << 13 && key < 1 << 10 && value < 1 << 8);
         Slot(u64::from(head) << 32 | (offset as u64) << 18 | (key as u64) << 8 | value as u64)
     }
+
+    #[inline]
+    pub(super) fn read(bytes: &[u8; SLOT]) -> Slot {
+        Slot(u64::from_le_bytes(*bytes))
+    }
+
+    #[inline]
     pub(super) fn head(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -155,7 +169,7 @@ impl<'a> Node<'a> {
     #[inline]
     pub(super) fn slot(self, i: usize) -> Result<Slot, Garbled> {
         let slot = self.slots()?.get(i).ok_or(Garbled)?;
-        Ok(Slot(u64::from_le_bytes(*slot)))
+        Ok(Slot::read(slot))
     }
 
     #[inline]
@@ -212,31 +226,68 @@ impl<'a> Node<'a> {
         Ok(self.low()? <= key && self.high()?.is_none_or(|high| key < high))
     }
 
+    /// How the first `skip` bytes of `probe` compare with what all keys here begin with.
+    #[inline]
+    fn against_prefix(self, probe: &[u8], skip: usize) -> Result<Ordering, Garbled> {
+        if let Some(eight) = probe.first_chunk::<8>()
+            && skip <= 8
+        {
+            let mask = u64::MAX.unbounded_shl(8 * (8 - skip as u32));
+            return Ok((u64::from_be_bytes(*eight) & mask).cmp(&u64_at(self.0, PREFIX)));
+        }
+        let common = self.key(0)?.get(..skip).ok_or(Garbled)?;
+        Ok(order(probe.get(..skip).unwrap_or(probe), common))
+    }
+
+    /// Whether the prefix in the header is that of `key`.
+    pub(super) fn prefix_is(self, key: &[u8]) -> bool {
+        let skip = self.skip().min(8);
+        key.get(..skip).is_some_and(|common| word(common) == u64_at(self.0, PREFIX))
+    }
+
     /// Where `probe` is (`Ok`) or would have to be inserted (`Err`), as in the standard library's binary search.
     #[inline]
     pub(crate) fn search(self, probe: &[u8]) -> Result<Result<usize, usize>, Garbled> {
         let slots = self.slots()?;
-        let Some(any) = slots.first() else { return Ok(Err(0)) };
+        if slots.is_empty() {
+            return Ok(Err(0));
+        }
         let skip = self.skip();
-        let common = self.key_of(Slot(u64::from_le_bytes(*any)))?.get(..skip).ok_or(Garbled)?;
-        match probe.get(..skip).unwrap_or(probe).cmp(common) {
+        match self.against_prefix(probe, skip)? {
             Ordering::Less => return Ok(Err(0)),
             Ordering::Greater => return Ok(Err(slots.len())),
             Ordering::Equal => {}
         }
         let head = head_of(probe, skip);
-        let mut from = lower_bound(slots, u64::from(head) << 32);
-        let mut to = from;
-        if slots.get(from).is_some_and(|s| same_head(*s, head)) {
-            to += 1;
-            if slots.get(to).is_some_and(|s| same_head(*s, head)) {
-                to = head.checked_add(1).map_or(slots.len(), |h| lower_bound(slots, u64::from(h) << 32));
-            }
+        let from = lower_bound(slots, u64::from(head) << 32);
+        match slots.get(from) {
+            Some(slot) if Slot::read(slot).head() == head => self.search_run(slots, probe, head, from),
+            _ => Ok(Err(from)),
         }
+    }
+
+    /// Among the keys with this head, of which `from` is the first.
+    #[inline]
+    fn search_run(
+        self,
+        slots: &[[u8; SLOT]],
+        probe: &[u8],
+        head: u32,
+        mut from: usize,
+    ) -> Result<Result<usize, usize>, Garbled> {
+        let mut to = from + 1;
+        if slots.get(to).is_some_and(|s| Slot::read(s).head() == head) {
+            to = head.checked_add(1).map_or(slots.len(), |h| lower_bound(slots, u64::from(h) << 32));
+        }
+        let within = self.skip() + 4;
         while from < to {
             let mid = from.midpoint(to);
-            let key = self.key_of(Slot(u64::from_le_bytes(slots[mid])))?;
-            match key.cmp(probe) {
+            let slot = Slot::read(&slots[mid]);
+            // Keys as long as each other that end within the head are told apart by it: no look at the key itself.
+            if slot.key_len() == probe.len() && probe.len() <= within {
+                return Ok(Ok(mid));
+            }
+            match order(self.key_of(slot)?, probe) {
                 Ordering::Less => from = mid + 1,
                 Ordering::Equal => return Ok(Ok(mid)),
                 Ordering::Greater => to = mid,
@@ -275,11 +326,6 @@ pub(crate) fn child_id(value: &[u8]) -> Result<PageId, Garbled> {
     value.try_into().map(|four| PageId(u32::from_le_bytes(four))).map_err(|_| Garbled)
 }
 
-#[inline]
-fn same_head(slot: [u8; SLOT], head: u32) -> bool {
-    Slot(u64::from_le_bytes(slot)).head() == head
-}
-
 /// The first slot at or above `bound`, without a branch that depends on the data.
 #[inline]
 fn lower_bound(slots: &[[u8; SLOT]], bound: u64) -> usize {
@@ -287,8 +333,9 @@ fn lower_bound(slots: &[[u8; SLOT]], bound: u64) -> usize {
     let mut len = slots.len();
     while len > 1 {
         let half = len / 2;
-        base += usize::from(u64::from_le_bytes(slots[base + half - 1]) < bound) * half;
+        let below = Slot::read(&slots[base + half - 1]).0 < bound;
+        base = select_unpredictable(below, base + half, base);
         len -= half;
     }
-    base + usize::from(slots.get(base).is_some_and(|s| u64::from_le_bytes(*s) < bound))
+    base + usize::from(slots.get(base).is_some_and(|s| Slot::read(s).0 < bound))
 }

@@ -5,7 +5,7 @@
 //! parent* first (one level up, the same function), and looks again. Between two such steps the tree is
 //! complete, so other threads may come between them, and stopping there loses nothing.
 //!
-//! Where to split: in the middle by bytes, the separator shortened to what tells the halves apart; but behind the
+//! Where to split: about the middle by bytes, the separator shortened to what tells the halves apart; but behind the
 //! last key when keys have been arriving in order ([`Node::run`]), so that loading in key order leaves full nodes.
 
 use super::edit::Image;
@@ -82,6 +82,27 @@ impl<'a> Parts<'a> {
         at.count().clamp(1, self.entries.len().saturating_sub(1).max(1))
     }
 
+    /// The position within an eighth of the middle that has the shortest separator: short ones make wide inner nodes,
+    /// and tend to lie where one group of keys ends and another begins.
+    fn natural(&self) -> usize {
+        let (middle, count) = (self.middle(), self.entries.len());
+        let reach = count / 8;
+        let window =
+            middle.saturating_sub(reach).max(1)..=(middle + reach).min(count.saturating_sub(1)).max(1);
+        let length = |at: &usize| match (self.level, self.entries.get(at - 1..=*at)) {
+            (0, Some([last, first])) => common_prefix(last.0, first.0) + 1,
+            (_, Some([_, up])) => up.0.len(),
+            _ => usize::MAX,
+        };
+        window.min_by_key(|at| (length(at), at.abs_diff(middle))).unwrap_or(middle)
+    }
+
+    /// Two halves at the natural place, or in the middle when that would leave one of them too full.
+    fn halve(&self, next: &[u8], fill: usize) -> Result<Halves, Garbled> {
+        let halves = self.divide(self.natural(), next)?;
+        if halves.larger <= fill { Ok(halves) } else { self.divide(self.middle(), next) }
+    }
+
     /// The halves when split before position `at`; `next` is the key that comes behind the last one, if `at` is
     /// the end of a leaf.
     fn divide(&self, at: usize, next: &[u8]) -> Result<Halves, Garbled> {
@@ -142,7 +163,7 @@ fn split_of(node: Node<'_>, key: &[u8], fill: usize) -> Result<Halves, Garbled> 
             }
         }
     }
-    parts.divide(parts.middle(), key)
+    parts.halve(key, fill)
 }
 
 impl<'p> BTree<'p> {
@@ -279,7 +300,7 @@ impl<'p> BTree<'p> {
             let image = parts.whole();
             self.merge(journal, &mut parent, &mut left, right, &separator, &image)?;
         } else {
-            let halves = parts.divide(parts.middle(), &[]).map_err(|Garbled| corrupt(&left))?;
+            let halves = parts.halve(&[], self.fill).map_err(|Garbled| corrupt(&left))?;
             self.even_out(journal, &mut parent, &mut left, &mut right, &separator, &halves)?;
             drop((left, right));
         }

@@ -156,6 +156,7 @@ fn check_node(node: Node<'_>, page: PageId) -> Result<(), TreeFlaw> {
         }
         let first = node.key(0).map_err(garbled)?;
         let common = key.get(..node.skip()).is_some_and(|prefix| first.get(..node.skip()) == Some(prefix));
+        let common = common && node.prefix_is(first);
         let head = node.slot(position).map_err(garbled)?.head();
         if !common || head != head_of(key, node.skip()) {
             return Err(TreeFlaw::Head { page, position });
