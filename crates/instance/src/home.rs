@@ -12,11 +12,10 @@ use crate::local::{Home, Local};
 use base::{Gtid, InstanceId};
 use exec::{Design, Part, Protection};
 use smallvec::SmallVec;
-use std::rc::Rc;
 use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
 use twophase::{LockPoint, Vote};
-use txn::{Abort, Clients, Effect as StepEffect, Steps, Transaction, Workload};
+use txn::{Abort, Effect as StepEffect, Steps, Transaction, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
 /// Where a committed transaction's steps ran.
@@ -361,82 +360,4 @@ impl Home {
         let since_ns = world::now_ns();
         Home { machine, log_commit: None, aborted: false, note: None, waker: None, since_ns }
     }
-}
-
-impl<W: Workload, D: Design> Local<W, D> {
-    fn home_of(&self, request: &W::Request) -> InstanceId {
-        let mut home = None;
-        self.workload.borrow().routes(request, &mut |route| {
-            home.get_or_insert(self.owner(route));
-        });
-        home.unwrap_or(self.me())
-    }
-
-    /// Has a request run at its home, as a client from outside would.
-    async fn submit_elsewhere(&self, home: InstanceId, request: &W::Request) -> Result<(), Abort> {
-        let link = self.links.to(home).ok_or(Abort::InstanceDown)?;
-        let guard = self.new_gtid();
-        let slot = self.calls.open(guard, link);
-        let bytes = postcard::to_stdvec(request).expect("requests are plain values");
-        let call = guard.number << 32 | u64::from(slot);
-        if !self.send(link, &Frame::Submit { call, request: &bytes }) {
-            self.calls.abandon(slot);
-            return Err(Abort::InstanceDown);
-        }
-        let reply = std::future::poll_fn(|cx| self.calls.poll(slot, cx)).await;
-        let outcome = reply.outcome.map(|_| ());
-        self.calls.recycle(reply);
-        outcome
-    }
-}
-
-/// A loop that keeps one client's requests going: draw, run, count, again (closed loop).
-pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, mut requests: W::Generator) {
-    use txn::Generator;
-    let mut part = local.take_part();
-    let routed = local.workload.borrow().clients() == Clients::Routed && !local.is_alone();
-    let mut started = world::now_ns();
-    'requests: while !local.halting.get() {
-        let request = requests.next();
-        loop {
-            let home = if routed { local.home_of(&request) } else { local.me() };
-            let outcome = if home == local.me() {
-                run(&local, &request, &mut part).await.map(|(_, reach)| Some(reach))
-            } else {
-                // Counted and timed where it runs.
-                local.submit_elsewhere(home, &request).await.map(|()| None)
-            };
-            let now = world::now_ns();
-            let mut counts = local.counts.borrow_mut();
-            match outcome {
-                Ok(reach) => {
-                    if let Some(reach) = reach {
-                        counts.committed(local.workload.borrow().kind(&request), reach, now - started);
-                    }
-                    started = now;
-                    break;
-                }
-                Err(abort) => {
-                    counts.aborted(abort);
-                    drop(counts);
-                    if !abort.is_transient() {
-                        started = now;
-                        if abort == Abort::Fault {
-                            break 'requests;
-                        }
-                        break;
-                    }
-                    if local.halting.get() {
-                        break 'requests;
-                    }
-                    if abort == Abort::InstanceDown {
-                        crate::worker::sleep(&local, 1_000_000).await;
-                    }
-                }
-            }
-        }
-        exec::yield_now().await;
-    }
-    local.give_part(part);
-    local.clients.set(local.clients.get() - 1);
 }

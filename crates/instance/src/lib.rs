@@ -14,12 +14,13 @@
 //! - [`config`]: what an instance is told at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
-//! - `load`: loading and auditing.
+//! - `clients`: closed loops of requests inside the workers. `load`: loading and auditing.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
 mod calls;
+mod clients;
 pub mod config;
 mod connector;
 mod counts;

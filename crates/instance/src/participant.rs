@@ -324,17 +324,9 @@ impl<W: Workload, D: Design> Local<W, D> {
         let started = world::now_ns();
         let outcome = home::run(self, request, &mut part).await;
         self.give_part(part);
-        let mut counts = self.counts.borrow_mut();
-        match outcome {
-            Ok((reply, reach)) => {
-                counts.committed(self.workload.borrow().kind(request), reach, world::now_ns() - started);
-                Ok(reply)
-            }
-            Err(abort) => {
-                counts.aborted(abort);
-                Err(abort)
-            }
-        }
+        let latency_ns = world::now_ns() - started;
+        self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), latency_ns);
+        outcome.map(|(reply, _)| reply)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A worker blocks nowhere else (except for a page that has to be read, until issue B makes that asynchronous).
 
+use crate::clients::client;
 use crate::connector::Wanted;
-use crate::home::client;
 use crate::links::{Ask, Broken, Links, Peer};
 use crate::load;
 use crate::local::{Home, Local};
