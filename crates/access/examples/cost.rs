@@ -1,7 +1,7 @@
 //! What one operation on a cached tree or heap costs, in nanoseconds of this thread's processor time (so that other
 //! work on the machine disturbs less): the median of several rounds.
 //!
-//! `cargo run --release -p access --example cost`
+//! `cargo run --release -p access --example cost [part of a line's name]`
 
 use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
 use base::{Lsn, Rid, TableId};
@@ -65,6 +65,9 @@ fn now_ns() -> f64 {
 }
 
 fn measure(what: &str, calls: u64, mut f: impl FnMut(u64)) {
+    if std::env::args().nth(1).is_some_and(|part| !what.contains(&part)) {
+        return;
+    }
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|round| {
             let start = now_ns();
@@ -99,11 +102,12 @@ fn run<L: LatchPolicy>() {
     println!("{:<44} {mib:>8.1} MiB in pages; {report:?}", "");
 
     let get = |i: u64| {
-        let rid = tree.get::<L, _>(&key(i).to_be_bytes(), |v| Rid::decode(v)).expect("at hand");
+        let rid = tree.get::<L, _>(&key(i).to_be_bytes(), Rid::decode).expect("at hand");
         black_box(rid);
     };
     measure(&format!("{}: tree get", L::NAME), CALLS, get);
     measure(&format!("{}: tree get, 1000 hot keys", L::NAME), CALLS, |i| get(i % 1000));
+    measure(&format!("{}: tree get, one key", L::NAME), CALLS, |_| get(7));
     let read = |i: u64| {
         let byte = heap.read::<L, _>(rids[key(i) as usize], |row| row[100]).expect("at hand");
         black_box(byte);
@@ -144,6 +148,9 @@ fn yardstick() {
     let map: std::collections::BTreeMap<u64, u64> = (0..ROWS).map(|i| (i, i)).collect();
     measure("std: BTreeMap<u64, u64> get", CALLS, |i| {
         black_box(map.get(&key(i)));
+    });
+    measure("std: BTreeMap<u64, u64> get, one key", CALLS, |_| {
+        black_box(map.get(&key(7)));
     });
     measure("std: BTreeMap<u64, u64> get, 1000 hot keys", CALLS, |i| {
         black_box(map.get(&key(i % 1000)));

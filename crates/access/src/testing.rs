@@ -1,6 +1,6 @@
 //! What the tests share: a pool in memory, a journal that remembers, random numbers from a seed.
 
-use crate::{Journal, redo, undo};
+use crate::{Journal, PageUse, each_page, redo, undo};
 use base::{Lsn, PageId, TableId};
 use pages::{Coupled, Pool, PoolOptions, Stop};
 use std::path::Path;
@@ -85,13 +85,19 @@ pub(crate) fn try_settle<T>(pool: &Pool, mut f: impl FnMut() -> Result<T, Stop>)
     }
 }
 
-/// All records replayed into an empty pool, each twice.
+/// All records replayed into an empty pool, each twice, and its allocator with them.
 pub(crate) fn replay(kept: &[Kept]) -> Pool {
     let to = pool(4096);
     for kept in kept {
         for _ in 0..2 {
             settle(&to, || redo(&to, &kept.header, kept.lsn, &kept.body));
         }
+        let well_formed = each_page(kept.header.kind, &kept.body, |page, used| match used {
+            PageUse::Changed => {}
+            PageUse::Formatted => to.reserve(page).expect("a page the original had"),
+            PageUse::Freed => to.free(page),
+        });
+        assert!(well_formed);
     }
     to
 }

@@ -31,10 +31,10 @@ pub use verify::{HeapFlaw, HeapReport};
 use crate::Journal;
 use crate::bytes::{Garbled, common_prefix, common_suffix};
 use crate::page::{KIND_ROWS, bytes_mut, corrupt, is, too_long};
-use crate::record::{Kind, range_front, slot_front};
+use crate::record::{Change, Kind, range_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
 use latch::LatchPolicy;
-use pages::{Page, PageMut, PageRef, Pool, Stop};
+use pages::{Page, PageMut, Pool, Stop};
 use rows::Rows;
 
 /// A heap in a pool: a handle of a few words, made for each use.
@@ -334,9 +334,8 @@ pub(crate) fn compensate<L: LatchPolicy>(
     journal: &mut impl Journal,
     owner: TableId,
     page: PageId,
-    undone: crate::record::Change<'_>,
+    undone: Change<'_>,
 ) -> Result<(), Stop> {
-    use crate::record::Change;
     let mut page = pool.exclusive::<L>(page)?;
     rows_of(&page, page.page_id(), owner)?;
     let front = |slot| slot_front(page.page_id(), owner, slot);
@@ -357,6 +356,3 @@ pub(crate) fn compensate<L: LatchPolicy>(
         _ => Ok(()),
     }
 }
-
-/// A page held shared, as this module reads it.
-type Shared<'p, L> = PageRef<'p, L>;

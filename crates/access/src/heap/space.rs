@@ -1,15 +1,15 @@
 //! Finding a page with room, and adding pages.
 
+use super::Heap;
 use super::directory::{DIRECTORIES, Directory, PER_DIRECTORY, Root};
 use super::rows::{CLASS_OF_NEW, Rows, class_needed};
-use super::{Heap, Shared};
 use crate::Journal;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, corrupt, is, new_page};
 use crate::record::{Action, SystemBody};
 use crate::redo::perform;
 use base::{PageId, TableId};
 use latch::{CachePadded, LatchPolicy};
-use pages::{PageMut, Pool, Stop};
+use pages::{PageMut, PageRef, Pool, Stop};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Workers beyond this many share current pages.
@@ -75,12 +75,12 @@ pub(super) fn create<L: LatchPolicy>(
 }
 
 impl<'p> Heap<'p> {
-    pub(super) fn heap_root<L: LatchPolicy>(&self) -> Result<Shared<'p, L>, Stop> {
+    pub(super) fn heap_root<L: LatchPolicy>(&self) -> Result<PageRef<'p, L>, Stop> {
         let root = self.pool.shared::<L>(self.root)?;
         if is(&root, KIND_HEAP_ROOT, self.id) { Ok(root) } else { Err(corrupt(&root)) }
     }
 
-    fn directory<L: LatchPolicy>(&self, id: PageId) -> Result<Shared<'p, L>, Stop> {
+    fn directory<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'p, L>, Stop> {
         let page = self.pool.shared::<L>(id)?;
         if is(&page, KIND_DIRECTORY, self.id) { Ok(page) } else { Err(corrupt(&page)) }
     }

@@ -201,6 +201,7 @@ fn a_replayed_log_gives_the_same_pages() {
     }
     assert!(heap.verify::<Coupled>().expect("sound").directories > 2);
     let again = replay(&journal.kept);
+    assert_eq!(again.allocator(), pool.allocator(), "the records tell which pages are in use");
     assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
     let copy = Heap::open(&again, heap.root(), TABLE, &hints);
     copy.verify::<Coupled>().expect("sound");
@@ -417,7 +418,7 @@ fn garbage_is_an_error_never_a_panic() {
         let (victim, kind) = match round % 4 {
             0 => (heap.root(), crate::page::KIND_HEAP_ROOT),
             1 => (directory, crate::page::KIND_DIRECTORY),
-            n => (rids[rids.len() - n as usize * 5].page, KIND_ROWS),
+            n => (rids[rids.len() - n * 5].page, KIND_ROWS),
         };
         spoil(&pool, victim, kind, round, &mut random);
         let mut journal = Forgetful::new(&pool, 0);

@@ -1,13 +1,13 @@
 //! Walking the whole heap and saying what is wrong with it.
 
+use super::Heap;
 use super::directory::{Directory, PER_DIRECTORY, Root};
 use super::rows::Rows;
-use super::{Heap, Shared};
 use crate::bytes::Garbled;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_ROWS, is};
 use base::PageId;
 use latch::LatchPolicy;
-use pages::{PAGE_SIZE, Stop};
+use pages::{PAGE_SIZE, PageRef, Stop};
 use std::collections::BTreeSet;
 
 /// What a sound heap looks like.
@@ -71,7 +71,7 @@ impl<'p> Heap<'p> {
         Ok(report)
     }
 
-    fn read_in<L: LatchPolicy>(&self, id: PageId, kind: u8) -> Result<Shared<'p, L>, HeapFlaw> {
+    fn read_in<L: LatchPolicy>(&self, id: PageId, kind: u8) -> Result<PageRef<'p, L>, HeapFlaw> {
         loop {
             match self.pool.shared::<L>(id) {
                 Err(Stop::Page(id)) => self.pool.load(id).map_err(Stop::from)?,

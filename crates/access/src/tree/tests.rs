@@ -15,13 +15,14 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn tree<'p>(pool: &'p Pool, journal: &mut Recorder, fill: usize) -> BTree<'p> {
     let root = settle(pool, || BTree::create::<Coupled>(pool, journal, TABLE));
     BTree::open(pool, root, TABLE).with_fill_limit(fill)
 }
 
-fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Pairs {
     scan::<L>(tree, Bound::Unbounded, None, direction).0
 }
 
@@ -31,7 +32,7 @@ fn scan<L: LatchPolicy>(
     from: Bound<&[u8]>,
     until: Option<&[u8]>,
     direction: Direction,
-) -> (Vec<(Vec<u8>, Vec<u8>)>, Option<Key>) {
+) -> (Pairs, Option<Key>) {
     let mut all = Vec::new();
     let mut resume = None::<ChunkEnd>;
     loop {
@@ -51,7 +52,7 @@ fn scan<L: LatchPolicy>(
     }
 }
 
-fn pairs(model: &Model) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn pairs(model: &Model) -> Pairs {
     model.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
@@ -220,6 +221,7 @@ fn a_replayed_log_gives_the_same_pages() {
     assert!(kinds(Kind::System) > 100, "splits and merges happened");
 
     let again = replay(&journal.kept);
+    assert_eq!(again.allocator(), pool.allocator(), "the records tell which pages are in use");
     // A page that was freed keeps its bytes in the original but for what the pool did; its content is nobody's.
     assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
     let copy = BTree::open(&again, tree.root(), TABLE);
@@ -325,7 +327,8 @@ fn the_expected_next_key_is_checked_across_leaves() {
         let wrong = if random.below(2) == 0 { Some(key.clone()) } else { None };
         let wrong = if wrong == next { Some(vec![0]) } else { wrong };
         let told = next.as_deref().map(Key::from_bytes);
-        if model.contains_key(&key) {
+        let there = model.contains_key(&key);
+        if there {
             let e = Expect::Next(wrong.as_deref());
             assert_eq!(tree.delete::<Coupled>(&mut journal, &key, e).unwrap(), TreeDelete::Next(told));
             if random.below(3) > 0 {
