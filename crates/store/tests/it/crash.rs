@@ -220,6 +220,10 @@ impl Process<'_> {
             }
         }
         let gone = now.is_some() && remove;
+        if !gone && now.as_ref().is_some_and(|row| (row.0, &row.1) == (score, &name)) {
+            // Written as it was: nothing is logged, and nothing need be locked again.
+            return Ok(());
+        }
         r.changes.insert(id, (!gone).then_some((score, name)));
         Ok(())
     }
