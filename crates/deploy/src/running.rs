@@ -27,6 +27,11 @@ mod patience {
     pub const SHORT: Duration = Duration::from_secs(30);
 }
 
+/// How often the supervisor looks for dead instances while it waits: often beside the time of a restart, rarely beside
+/// what a look costs the workers.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// See the file's head.
 pub struct Running {
     deployment: Deployment,
     // Members before directories: what uses a directory goes before it.
@@ -191,7 +196,7 @@ impl Running {
             if self.deployment.interrupt.is_set() {
                 return Err(DeployError::Interrupted);
             }
-            std::thread::sleep(Duration::from_millis(2).min(wait));
+            std::thread::sleep(LOOK_EVERY.min(wait));
             dead = self.dead();
         }
         let mut restarted = Vec::new();
