@@ -3,7 +3,7 @@
 //! The loop draws, routes, runs and commits as it would in any deployment, and takes the time of every transaction: what
 //! is measured is what a user gets, not the storage alone.
 
-use crate::contestant::{Contestant, Table, Work};
+use crate::contestant::{Contestant, Rate, Table, Work};
 use crate::deployment::{config, seconds};
 use crate::fault::PeerFault;
 use exec::DesignKind;
@@ -61,7 +61,7 @@ impl Contestant for Atoll {
         self.name
     }
 
-    fn run(&mut self, work: &Work) -> Result<f64, PeerFault> {
+    fn run(&mut self, work: &Work) -> Result<Rate, PeerFault> {
         self.instance.reconfigure(self.table.micro(work.op)?);
         self.instance.drive(1, work.seed);
         sleep(work.warm_up);
@@ -73,8 +73,8 @@ impl Contestant for Atoll {
         for measured in [&warm, &window, &tail] {
             self.count(work, measured)?;
         }
-        let (committed, seconds) = (window.committed_total(), seconds(&window));
-        if committed == 0 { Err(PeerFault::Idle(self.name.into())) } else { Ok(committed as f64 / seconds) }
+        let rate = Rate::new(window.committed_total(), seconds(&window), window.cpu_ns);
+        if rate.tps > 0.0 { Ok(rate) } else { Err(PeerFault::Idle(self.name.into())) }
     }
 
     fn check(&mut self) -> Result<(), PeerFault> {

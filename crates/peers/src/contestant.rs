@@ -46,14 +46,29 @@ impl Work {
     }
 }
 
+/// What was reached in a window.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Rate {
+    /// Committed transactions per second.
+    pub tps: f64,
+    /// The same per second of CPU time of the whole process, an engine's background threads included: what compares when
+    /// the machine is shared. Counted by the kernel in ticks of 10 ms; 0 in a window without one.
+    pub per_cpu_second: f64,
+}
+
+impl Rate {
+    pub(crate) fn new(committed: u64, seconds: f64, cpu_ns: u64) -> Rate {
+        let per = |seconds: f64| if seconds > 0.0 { committed as f64 / seconds } else { 0.0 };
+        Rate { tps: per(seconds), per_cpu_second: per(cpu_ns as f64 / 1e9) }
+    }
+}
+
 pub trait Contestant {
     fn name(&self) -> &str;
 
-    /// Committed transactions per second in the window.
-    ///
     /// # Errors
-    /// When a transaction fails (one worker meets no conflict) or the engine does.
-    fn run(&mut self, work: &Work) -> Result<f64, PeerFault>;
+    /// When a transaction fails (one worker meets no conflict), nothing is committed in the window, or the engine fails.
+    fn run(&mut self, work: &Work) -> Result<Rate, PeerFault>;
 
     /// Reads all rows: each must be there unharmed, and the counters add up to the updates committed so far.
     ///

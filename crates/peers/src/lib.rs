@@ -3,7 +3,7 @@
 //!
 //! Nothing of Atoll is built on this room, and it is built only when asked for. A comparison enters as a list of
 //! [`Contestant`]s, all loaded with the same rows; each [`rounds::alternate`] round gives every one of them the same
-//! requests, drawn by the workload's own generator; out come [`rounds::Series`], printed as a Markdown table under a
+//! requests, drawn by the workload's own generator; out come [`rounds::Line`]s, printed as a Markdown table under a
 //! [`stamp::Stamp`] of the machine. Other engines run the workload's own procedures too: [`peer`] makes an `Access`
 //! of whatever can read and write bytes under a key, so no transaction is written twice.
 //!
@@ -33,5 +33,5 @@ pub mod figures;
 pub mod rounds;
 pub mod stamp;
 
-pub use contestant::{Contestant, Engine, Table, Work};
+pub use contestant::{Contestant, Engine, Rate, Table, Work};
 pub use fault::PeerFault;

@@ -8,9 +8,9 @@ use clap::{Args, Parser, Subcommand};
 use exec::DesignKind;
 use peers::deployment::{Times, private_dir};
 use peers::figures::{self, Size};
-use peers::rounds::{HEADS, Series, alternate, cells, thousands};
+use peers::rounds::{HEADS, Line, alternate, cells, thousands};
 use peers::stamp::Watch;
-use peers::{Contestant, Engine, PeerFault, Table, Work};
+use peers::{Contestant, Engine, PeerFault, Rate, Table, Work};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -138,24 +138,36 @@ fn compare(engines: &[Engine], rows: u32, options: &Options, dir: &Path) -> Resu
     for (op, what) in [(Op::Read, "read"), (Op::Update, "updated")] {
         let Times { warm_up, window } = options.times();
         let work = Work { op, seed: options.seed, warm_up, window };
-        let progress = |name: &str, tps: f64| eprintln!("{rows} rows {what}: {} tps, {name}", thousands(tps));
-        let series = alternate(&mut contestants, options.rounds, &work, progress)?;
-        print_table(&format!("{rows} rows {what}, 1 worker: transactions per second"), &engines, &series);
+        let progress = |name: &str, rate: Rate| {
+            eprintln!("{rows} rows {what}: {} tps, {name}", thousands(rate.tps));
+        };
+        let lines = alternate(&mut contestants, options.rounds, &work, progress)?;
+        print_table(&format!("{rows} rows {what}, 1 worker: transactions per second"), &engines, &lines);
     }
     contestants.iter_mut().try_for_each(|c: &mut Box<dyn Contestant>| c.check())
 }
 
-/// Each engine's median with its spread, and how many times each peer's median every Atoll reaches.
-fn print_table(what: &str, engines: &[Engine], series: &[Series]) {
+/// Each engine's median with its spread, how many times each peer's median it reaches, and the same per CPU-second.
+fn print_table(what: &str, engines: &[Engine], lines: &[Line]) {
     let peers: Vec<usize> =
         (0..engines.len()).filter(|&i| !matches!(engines[i], Engine::Atoll(..))).collect();
     let heads: String = peers.iter().map(|&p| format!(" x `{}` |", engines[p].name())).collect();
-    println!("| {what} | {HEADS} |{heads}");
-    println!("|---|---:|---:|---:|{}", "---:|".repeat(peers.len()));
-    for row in series {
-        let ratio = |p: &usize| format!(" {:.2} |", row.median() / series[*p].median());
-        let ratios: String = peers.iter().map(ratio).collect();
-        println!("| {} | {} |{ratios}", row.name, cells(row, thousands));
+    let right = "---:|".repeat(peers.len());
+    println!("| {what} | {HEADS} |{heads} per CPU-second |{heads}");
+    println!("|---|---:|---:|---:|{right}---:|{right}");
+    for line in lines {
+        let ratios = |of: fn(&Line) -> f64| -> String {
+            peers.iter().map(|&p| format!(" {:.2} |", of(line) / of(&lines[p]))).collect()
+        };
+        let (wall, cpu) = (|l: &Line| l.tps.median(), |l: &Line| l.per_cpu_second.median());
+        let name = &line.tps.name;
+        println!(
+            "| {name} | {} |{} {} |{}",
+            cells(&line.tps, thousands),
+            ratios(wall),
+            thousands(cpu(line)),
+            ratios(cpu)
+        );
     }
     println!();
 }

@@ -6,7 +6,7 @@
 //!
 //! The procedure is the one that Atoll runs; nothing on this way waits, so its futures are polled once.
 
-use crate::contestant::{Contestant, Table, Work};
+use crate::contestant::{Contestant, Rate, Table, Work};
 use crate::fault::PeerFault;
 use base::{SiteId, TableId};
 use std::time::{Duration, Instant};
@@ -163,8 +163,8 @@ impl<P: Peer> Hosted<P> {
         Ok(hosted)
     }
 
-    /// Runs transactions on the calling thread; gives those of the window per second.
-    fn worker(&mut self, work: &Work, micro: &Micro) -> Result<f64, PeerFault> {
+    /// Runs transactions on the calling thread.
+    fn worker(&mut self, work: &Work, micro: &Micro) -> Result<Rate, PeerFault> {
         if let Some(cpu) = self.cpu {
             topology::pin_thread(cpu)?;
         }
@@ -176,11 +176,13 @@ impl<P: Peer> Hosted<P> {
             door.end(self.name, outcome).map(drop)
         };
         let (warm, _) = repeat(work.warm_up, &mut one)?;
+        let cpu_ns = world::usage().cpu_ns;
         let (committed, seconds) = repeat(work.window, &mut one)?;
+        let cpu_ns = world::usage().cpu_ns - cpu_ns;
         if work.op == Op::Update {
             self.updates += warm + committed;
         }
-        Ok(committed as f64 / seconds)
+        Ok(Rate::new(committed, seconds, cpu_ns))
     }
 }
 
@@ -207,11 +209,11 @@ impl<P: Peer> Contestant for Hosted<P> {
     }
 
     /// On a thread of its own, so that pinning it leaves the rest of the process free.
-    fn run(&mut self, work: &Work) -> Result<f64, PeerFault> {
+    fn run(&mut self, work: &Work) -> Result<Rate, PeerFault> {
         let (name, micro) = (self.name, self.table.micro(work.op)?);
-        let tps = std::thread::scope(|s| s.spawn(|| self.worker(work, &micro)).join());
-        let tps = tps.map_err(|_| PeerFault::Panicked(name.into()))??;
-        if tps > 0.0 { Ok(tps) } else { Err(PeerFault::Idle(name.into())) }
+        let rate = std::thread::scope(|s| s.spawn(|| self.worker(work, &micro)).join());
+        let rate = rate.map_err(|_| PeerFault::Panicked(name.into()))??;
+        if rate.tps > 0.0 { Ok(rate) } else { Err(PeerFault::Idle(name.into())) }
     }
 
     fn check(&mut self) -> Result<(), PeerFault> {

@@ -1,6 +1,6 @@
 //! A B A B: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
 
-use crate::contestant::{Contestant, Work};
+use crate::contestant::{Contestant, Rate, Work};
 use crate::fault::PeerFault;
 
 /// What one contestant reached, round by round.
@@ -40,6 +40,24 @@ impl Series {
     }
 }
 
+/// One contestant's rounds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    pub tps: Series,
+    pub per_cpu_second: Series,
+}
+
+impl Line {
+    fn new(name: &str) -> Line {
+        Line { tps: Series::new(name), per_cpu_second: Series::new(name) }
+    }
+
+    fn push(&mut self, rate: Rate) {
+        self.tps.values.push(rate.tps);
+        self.per_cpu_second.values.push(rate.per_cpu_second);
+    }
+}
+
 /// `rounds` rounds of `work`, each with requests of its own that are the same for everyone.
 ///
 /// # Errors
@@ -48,18 +66,18 @@ pub fn alternate(
     contestants: &mut [Box<dyn Contestant>],
     rounds: u32,
     work: &Work,
-    mut progress: impl FnMut(&str, f64),
-) -> Result<Vec<Series>, PeerFault> {
-    let mut series: Vec<Series> = contestants.iter().map(|c| Series::new(c.name())).collect();
+    mut progress: impl FnMut(&str, Rate),
+) -> Result<Vec<Line>, PeerFault> {
+    let mut lines: Vec<Line> = contestants.iter().map(|c| Line::new(c.name())).collect();
     for round in 0..rounds {
         let work = Work { seed: work.seed + u64::from(round), ..*work };
-        for (contestant, series) in contestants.iter_mut().zip(&mut series) {
-            let tps = contestant.run(&work)?;
-            progress(contestant.name(), tps);
-            series.values.push(tps);
+        for (contestant, line) in contestants.iter_mut().zip(&mut lines) {
+            let rate = contestant.run(&work)?;
+            progress(contestant.name(), rate);
+            line.push(rate);
         }
     }
-    Ok(series)
+    Ok(lines)
 }
 
 /// Column heads of [`cells`].

@@ -20,9 +20,9 @@ fn every_engine_runs_both_transactions_and_keeps_its_data() {
     let mut contestants: Vec<_> = engines.iter().map(load).collect();
     for op in [Op::Read, Op::Update, Op::Read, Op::Update] {
         let work = Work { op, seed: 1, warm_up: TIMES.warm_up, window: TIMES.window };
-        let series = alternate(&mut contestants, 2, &work, |_, _| ()).unwrap();
-        assert_eq!(series.len(), engines.len());
-        assert!(series.iter().all(|s| s.values.len() == 2 && s.min() > 100.0), "{series:?}");
+        let lines = alternate(&mut contestants, 2, &work, |_, _| ()).unwrap();
+        assert_eq!(lines.len(), engines.len());
+        assert!(lines.iter().all(|l| l.tps.values.len() == 2 && l.tps.min() > 100.0), "{lines:?}");
     }
     contestants.iter_mut().for_each(|c| c.check().unwrap());
 }

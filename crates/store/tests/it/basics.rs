@@ -187,7 +187,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_reused_transaction_allocates_nothing_new_and_numbers_differ() {
+fn a_reused_transaction_gets_a_new_number() {
     let store = fresh();
     let mut txn = Txn::default();
     let mut ids = Vec::new();

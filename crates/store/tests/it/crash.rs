@@ -193,6 +193,13 @@ impl Process<'_> {
         let (store, table) = (self.store, self.store.table(ACCOUNTS).expect("created"));
         let r = &mut self.running[who];
         let remove = self.random.below(3) == 0;
+        if now.is_none() && self.random.below(4) == 0 {
+            // No key is this long: the insertion is taken back, which leaves a compensated part in the log.
+            let bytes = row(id, score, &name);
+            let wrong = Expect::Next(Some(&[0; 99]));
+            let put = || store.insert::<L>(&mut r.txn, table, &key(id), &bytes, wrong);
+            assert!(matches!(retry(store, put)?, InsertOutcome::Next(_)));
+        }
         match (&now, remove) {
             (None, _) => {
                 let bytes = row(id, score, &name);
