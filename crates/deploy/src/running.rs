@@ -308,7 +308,7 @@ const STREAMS_PER_SEED: u64 = 1 << 10;
 /// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
 /// the low 24 bits of their stream's seed, so those bits do not repeat within 16,384 sets.
 fn stream_seed(seed: u64, n: u64) -> u64 {
-    (base::hash64(&seed.to_le_bytes()) << 24) | (n * STREAMS_PER_SEED & 0xff_ffff)
+    (base::hash64(&seed.to_le_bytes()) << 24) | ((n * STREAMS_PER_SEED) & 0xff_ffff)
 }
 
 #[cfg(test)]
