@@ -121,7 +121,8 @@ const SETTINGS: &[Column] = &[
 
 const RESULTS: &[Column] = &[
     ("per second", |r| Some(thousands(r.tps))),
-    ("spread", |r| Some(format!("{} .. {}", thousands(r.tps_min), thousands(r.tps_max)))),
+    // From the slowest to the fastest repetition, as a share of the median.
+    ("spread %", |r| Some(format!("{:.0}", (r.tps_max - r.tps_min) / r.tps.max(1e-9) * 100.0))),
     ("distributed %", |r| r.distributed.map(|d| format!("{:.1}", d * 100.0))),
     ("p50 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p50))),
     ("p99 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p99))),

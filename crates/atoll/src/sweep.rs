@@ -55,6 +55,32 @@ fn optional<T: Copy>(given: &[T]) -> Vec<Option<T>> {
     if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
 }
 
+/// Every one of `all` with every one of `values`; the values vary faster.
+fn times<T: Clone, V: Clone>(all: Vec<T>, values: &[V], set: impl Fn(&mut T, V)) -> Vec<T> {
+    let with = |one: &T, value: &V| {
+        let mut one = one.clone();
+        set(&mut one, value.clone());
+        one
+    };
+    all.iter().flat_map(|one| values.iter().map(move |value| (one, value))).map(|(o, v)| with(o, v)).collect()
+}
+
+impl Default for Choice {
+    fn default() -> Choice {
+        Choice {
+            design: DesignKind::Conventional,
+            islands: IslandCount::Shared,
+            channel: ChannelKind::Shm,
+            host: Host::Process,
+            durability: Durability::Async,
+            placement: Placement::Island,
+            workers: None,
+            dataset: None,
+            scale: None,
+        }
+    }
+}
+
 struct Planner<'a> {
     args: &'a BenchArgs,
     machine: &'a Machine,
@@ -63,7 +89,7 @@ struct Planner<'a> {
 }
 
 /// What distinguishes one deployment from the next.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Choice {
     design: DesignKind,
     islands: IslandCount,
@@ -106,7 +132,7 @@ impl Planner<'_> {
         given.into_iter().map(|c| c.kind().ok_or_else(refuse)).collect()
     }
 
-    /// Every combination, the leftmost option varying slowest.
+    /// Every combination, the first option varying slowest.
     fn choices(&self, channels: &[ChannelKind]) -> Vec<Choice> {
         let (d, r) = (&self.args.deployment, &self.args.requests);
         let islands = list(&d.islands, || {
@@ -114,40 +140,18 @@ impl Planner<'_> {
             let sizes = topology::default_islands(self.machine, workers);
             sizes.into_iter().map(IslandCount::Count).collect()
         });
-        let mut all = Vec::new();
-        for design in &d.design {
-            for &islands in &islands {
-                for &channel in channels {
-                    let default_host =
-                        || if channel == ChannelKind::Ring { Host::Thread } else { Host::Process };
-                    let given: Vec<Host> = d.host.iter().map(|&h| h.into()).collect();
-                    for host in list(&given, || vec![default_host()]) {
-                        for durability in &d.durability {
-                            for &placement in &d.placement {
-                                for workers in optional(&d.workers) {
-                                    for dataset in optional(&r.dataset) {
-                                        for scale in optional(&r.scale) {
-                                            all.push(Choice {
-                                                design: design_of(*design),
-                                                islands,
-                                                channel,
-                                                host,
-                                                durability: durability_of(*durability),
-                                                placement,
-                                                workers,
-                                                dataset,
-                                                scale,
-                                            });
-                                        }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        all
+        let all = times(vec![Choice::default()], &d.design, |c, v| c.design = design_of(v));
+        let all = times(all, &islands, |c, v| c.islands = v);
+        let all = times(all, channels, |c, v| c.channel = v);
+        let all = times(all, &optional(&d.host), |c, v| {
+            let default = if c.channel == ChannelKind::Ring { Host::Thread } else { Host::Process };
+            c.host = v.map_or(default, Host::from);
+        });
+        let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
+        let all = times(all, &d.placement, |c, v| c.placement = v);
+        let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
+        let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
+        times(all, &optional(&r.scale), |c, v| c.scale = v)
     }
 
     /// `None` for a combination that makes no sense beside others that do.
@@ -168,9 +172,9 @@ impl Planner<'_> {
             return Ok(None);
         }
         if self.args.measuring.kill.is_some() {
-            self.check_kill(c)?;
+            self.check_kill(&c)?;
         }
-        let mixes = self.mixes(c)?;
+        let mixes = self.mixes(&c)?;
         let layout = place(self.machine, islands, workers, c.placement).map_err(Failure::usage)?;
         if layout.oversubscribed {
             let cores = self.machine.cores();
@@ -203,7 +207,7 @@ impl Planner<'_> {
         Ok(Some(Stop { deployment, placement: c.placement, mixes }))
     }
 
-    fn check_kill(&self, c: Choice) -> Result<(), Failure> {
+    fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
         let refuse = |text: &str| Err(Failure::Usage(format!("--kill: {text}")));
         match () {
             () if self.args.workload != Workload::Tpcb => {
@@ -218,37 +222,27 @@ impl Planner<'_> {
     }
 
     /// The request mixes, multisite varying fastest.
-    fn mixes(&self, c: Choice) -> Result<Vec<(Subject, Schedule)>, Failure> {
+    fn mixes(&self, c: &Choice) -> Result<Vec<(Subject, Schedule)>, Failure> {
         let (r, m) = (&self.args.requests, &self.args.measuring);
-        let mut mixes = Vec::new();
-        for op in optional(&r.op) {
-            for rows in optional(&r.rows) {
-                for skew in optional(&r.skew) {
-                    for &clients_per_worker in &m.clients {
-                        for multisite in optional(&r.multisite) {
-                            let spec = WorkloadSpec {
-                                scale: c.scale,
-                                dataset: c.dataset,
-                                op: op.map(op_of),
-                                rows,
-                                skew,
-                                multisite,
-                                ..WorkloadSpec::new(self.workload_name(), self.machine.cores() as u32)
-                            };
-                            let schedule = Schedule {
-                                warmup: m.warmup,
-                                duration: m.duration,
-                                repeat: m.repeat,
-                                clients_per_worker,
-                                seed: m.seed,
-                            };
-                            mixes.push((Subject::new(spec).map_err(Failure::usage)?, schedule));
-                        }
-                    }
-                }
-            }
-        }
-        Ok(mixes)
+        let spec = WorkloadSpec {
+            scale: c.scale,
+            dataset: c.dataset,
+            ..WorkloadSpec::new(self.workload_name(), self.machine.cores() as u32)
+        };
+        let schedule = Schedule {
+            warmup: m.warmup,
+            duration: m.duration,
+            repeat: m.repeat,
+            clients_per_worker: 1,
+            seed: m.seed,
+        };
+        let all = times(vec![(spec, schedule)], &optional(&r.op), |(spec, _), v| spec.op = v.map(op_of));
+        let all = times(all, &optional(&r.rows), |(spec, _), v| spec.rows = v);
+        let all = times(all, &optional(&r.skew), |(spec, _), v| spec.skew = v);
+        let all = times(all, &m.clients, |(_, schedule), v| schedule.clients_per_worker = v);
+        let all = times(all, &optional(&r.multisite), |(spec, _), v| spec.multisite = v);
+        let checked = |(spec, schedule)| Ok((Subject::new(spec).map_err(Failure::usage)?, schedule));
+        all.into_iter().map(checked).collect()
     }
 
     fn workload_name(&self) -> &'static str {

@@ -47,7 +47,7 @@ mod tests {
     use clap::Parser;
 
     fn complaint(args: &[&str]) -> String {
-        let error = Cli::try_parse_from([&["atoll"], args].concat()).err().expect("wrong usage");
+        let error = Cli::try_parse_from([&["atoll"], args].concat()).expect_err("wrong usage");
         super::one_line(&error)
     }
 

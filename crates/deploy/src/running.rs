@@ -27,6 +27,11 @@ mod patience {
     pub const SHORT: Duration = Duration::from_secs(30);
 }
 
+/// How often the supervisor looks for dead instances while it waits: often beside the time of a restart, rarely beside
+/// what a look costs the workers.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// See the file's head.
 pub struct Running {
     deployment: Deployment,
     // Members before directories: what uses a directory goes before it.
@@ -191,7 +196,7 @@ impl Running {
             if self.deployment.interrupt.is_set() {
                 return Err(DeployError::Interrupted);
             }
-            std::thread::sleep(Duration::from_millis(2).min(wait));
+            std::thread::sleep(LOOK_EVERY.min(wait));
             dead = self.dead();
         }
         let mut restarted = Vec::new();
@@ -303,7 +308,7 @@ const STREAMS_PER_SEED: u64 = 1 << 10;
 /// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
 /// the low 24 bits of their stream's seed, so those bits do not repeat within 16,384 sets.
 fn stream_seed(seed: u64, n: u64) -> u64 {
-    (base::hash64(&seed.to_le_bytes()) << 24) | (n * STREAMS_PER_SEED & 0xff_ffff)
+    (base::hash64(&seed.to_le_bytes()) << 24) | ((n * STREAMS_PER_SEED) & 0xff_ffff)
 }
 
 #[cfg(test)]
