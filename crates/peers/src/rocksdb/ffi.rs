@@ -9,6 +9,8 @@ macro_rules! opaque {
 opaque!(
     Db,
     DbOptions,
+    TableOptions,
+    Cache,
     TransactionDbOptions,
     TransactionOptions,
     WriteOptions,
@@ -29,7 +31,12 @@ unsafe extern "C" {
     pub fn rocksdb_options_set_write_buffer_size(options: *mut DbOptions, bytes: usize);
     pub fn rocksdb_options_set_max_write_buffer_number(options: *mut DbOptions, number: c_int);
     pub fn rocksdb_options_set_compression(options: *mut DbOptions, kind: c_int);
-    pub fn rocksdb_options_optimize_for_point_lookup(options: *mut DbOptions, block_cache_mb: u64);
+    pub fn rocksdb_options_set_block_based_table_factory(options: *mut DbOptions, table: *mut TableOptions);
+    pub fn rocksdb_block_based_options_create() -> *mut TableOptions;
+    pub fn rocksdb_block_based_options_destroy(table: *mut TableOptions);
+    pub fn rocksdb_block_based_options_set_block_cache(table: *mut TableOptions, cache: *mut Cache);
+    pub fn rocksdb_cache_create_lru(bytes: usize) -> *mut Cache;
+    pub fn rocksdb_cache_destroy(cache: *mut Cache);
 
     pub fn rocksdb_transactiondb_options_create() -> *mut TransactionDbOptions;
     pub fn rocksdb_transactiondb_options_destroy(options: *mut TransactionDbOptions);
