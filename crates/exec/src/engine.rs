@@ -16,7 +16,7 @@ use crate::local::{Locking, Part, Protection};
 use base::{Lsn, hash64};
 use latch::LatchPolicy;
 use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
-use pages::Stop;
+use pages::{PageFault, Stop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use store::{NoteId, Store, StoreFault, Touched, Txn};
@@ -189,6 +189,8 @@ impl<D: Design> Engine<D> {
                 Ok(())
             }
             Stop::NoSpace => Err(Abort::NoSpace),
+            // The request's own fault, and nothing was changed.
+            Stop::Fault(fault) if matches!(*fault, PageFault::TooLong { .. }) => Err(Abort::BadRequest),
             Stop::Fault(fault) => {
                 self.store.poison(StoreFault::from(fault));
                 Err(Abort::Fault)

@@ -91,7 +91,8 @@ impl<'a, D: Design> Here<'a, D> {
     }
 
     /// Visits a range under locks on its keys: look, lock what was seen, look again; what the second look sees is
-    /// protected if it sees the same keys.
+    /// protected if it sees the same keys. Each look starts behind the last key that was visited, not at the next leaf:
+    /// otherwise a key could slip in between two leaves before the first key of the second is locked.
     async fn scan_keys(
         &mut self,
         index: TableId,
@@ -104,26 +105,40 @@ impl<'a, D: Design> Here<'a, D> {
         let mut cursor = Cursor::start(range, direction);
         let mut limit = 4;
         loop {
-            let mut chunk = self.collect(index, &cursor, limit)?;
+            let mut chunk = self.collect_some(index, &cursor, limit)?;
             while self.locks() {
                 self.lock_chunk(index, &cursor, &chunk).await?;
-                let again = self.collect(index, &cursor, limit)?;
+                let again = self.collect_some(index, &cursor, limit)?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
                 if same {
                     break;
                 }
             }
+            let mut last = None;
             for (key, row) in chunk.rows() {
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
+                last = Some(key);
             }
-            if !cursor.advance(chunk.end) {
-                return Ok(());
+            match (&chunk.end, last) {
+                (ChunkEnd::More(_), Some(last)) => cursor.from = Bound::Excluded(Key::from_bytes(last)),
+                _ => return Ok(()),
             }
             limit = (limit * 4).min(256);
         }
+    }
+
+    /// As [`Here::collect`], over as many leaves as it takes to meet a row or the end of the range.
+    fn collect_some(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
+        let mut chunk = self.collect(index, cursor, limit)?;
+        while let (ChunkEnd::More(from), true) = (&chunk.end, chunk.ends.is_empty()) {
+            let further =
+                Cursor { from: from.clone(), until: cursor.until.clone(), direction: cursor.direction };
+            chunk = self.collect(index, &further, limit)?;
+        }
+        Ok(chunk)
     }
 
     async fn lock_chunk(&mut self, index: TableId, cursor: &Cursor, chunk: &Chunk) -> Result<(), Abort> {

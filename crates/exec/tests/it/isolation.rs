@@ -1,0 +1,286 @@
+//! The anomalies as scripts. Each operation is polled by hand once: it is done, or it waits.
+
+use base::{Key, TableId};
+use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use store::{Store, StoreOptions};
+use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use wal::Durability;
+
+const T: TableId = TableId(1);
+/// Rows so wide that a leaf's neighbours and several heap pages come into play.
+const WIDE: u16 = 400;
+
+fn table() -> TableDef {
+    TableDef {
+        id: T,
+        name: "t".into(),
+        columns: vec![
+            Column::new("id", Type::I64),
+            Column::new("value", Type::I64),
+            Column::new("pad", Type::Char(WIDE)),
+        ],
+        key: vec![0],
+        indexes: vec![],
+        domain: 1,
+    }
+}
+
+fn key(id: i64) -> Key {
+    Key::new().i64(id)
+}
+
+fn row(id: i64, value: i64) -> Vec<u8> {
+    let mut buf = RowBuf::new(&table());
+    let mut row = buf.start();
+    row.set_int(0, id);
+    row.set_int(1, value);
+    buf.bytes().to_vec()
+}
+
+struct Bench {
+    engine: Engine<Conventional>,
+    executor: Executor,
+    _dir: tempfile::TempDir,
+}
+
+fn bench(ids: impl Iterator<Item = i64>) -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions::new(Durability::Memory, 1024);
+    let (store, _) = Store::open(world::memory(), dir.path(), options).unwrap();
+    store.create(&Schema { tables: vec![table()] }).unwrap();
+    let options = EngineOptions { lock_buckets: 64, lock_timeout_ns: 1 << 40, waits_for_log: false };
+    let bench =
+        Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})), _dir: dir };
+    let mut loader = bench.begin();
+    for id in ids {
+        assert_eq!(bench.insert(&mut loader, id), Done(Inserted::Done));
+    }
+    loader.commit();
+    bench
+}
+
+#[derive(Debug, PartialEq)]
+enum Tried<T> {
+    Done(T),
+    Waits,
+    Fails(Abort),
+}
+use Tried::{Done, Fails, Waits};
+
+fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(value)) => Done(value),
+        Poll::Ready(Err(abort)) => Fails(abort),
+        Poll::Pending => Waits,
+    }
+}
+
+/// A transaction that is rolled back when its scene is over, unless it has ended.
+struct Scene<'b> {
+    bench: &'b Bench,
+    part: Part,
+    over: bool,
+}
+
+impl Scene<'_> {
+    fn commit(mut self) {
+        self.over = true;
+        self.bench.engine.commit(&mut self.part).unwrap();
+    }
+
+    fn rollback(self) {}
+}
+
+impl Drop for Scene<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.bench.engine.rollback(&mut self.part).unwrap();
+        }
+    }
+}
+
+impl Bench {
+    fn begin(&self) -> Scene<'_> {
+        let mut part = self.engine.part();
+        self.engine.begin(&mut part, 0, Protection::Locks);
+        Scene { bench: self, part, over: false }
+    }
+
+    fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
+        Here { engine: &self.engine, executor: &self.executor, part }
+    }
+
+    fn read(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Option<i64>> {
+        once(self.here(&mut scene.part).read(T, &key(id), |row| row.int(1)))
+    }
+
+    fn write(&self, scene: &mut Scene<'_>, id: i64, value: i64) -> Tried<Option<()>> {
+        once(self.here(&mut scene.part).update(T, &key(id), |row| row.set_int(1, value)))
+    }
+
+    fn insert(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Inserted> {
+        once(self.here(&mut scene.part).insert(T, &key(id), &row(id, 0)))
+    }
+
+    fn delete(&self, scene: &mut Scene<'_>, id: i64) -> Tried<bool> {
+        once(self.here(&mut scene.part).delete(T, &key(id)))
+    }
+
+    fn scan(&self, scene: &mut Scene<'_>, low: i64, high: i64, direction: Direction) -> Tried<Vec<i64>> {
+        let mut seen = Vec::new();
+        let (low, high) = (key(low), key(high));
+        let outcome =
+            once(self.here(&mut scene.part).scan(T, Range::new(&low, &high), direction, |_, row| {
+                seen.push(row.int(0));
+                Flow::More
+            }));
+        match outcome {
+            Done(()) => Done(seen),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
+    }
+}
+
+#[test]
+fn a_dirty_row_is_neither_read_nor_overwritten() {
+    let b = bench(0..10);
+    let (mut one, mut two) = (b.begin(), b.begin());
+    assert_eq!(b.write(&mut one, 3, 7), Done(Some(())));
+    assert_eq!(b.read(&mut two, 3), Waits);
+    two.rollback();
+    let mut two = b.begin();
+    assert_eq!(b.write(&mut two, 3, 8), Waits);
+    one.rollback();
+    two.rollback();
+    let mut three = b.begin();
+    assert_eq!(b.read(&mut three, 3), Done(Some(0)));
+}
+
+#[test]
+fn what_was_read_stays() {
+    let b = bench(0..10);
+    let (mut one, mut two) = (b.begin(), b.begin());
+    assert_eq!(b.read(&mut one, 3), Done(Some(0)));
+    assert_eq!(b.write(&mut two, 3, 8), Waits);
+}
+
+#[test]
+fn write_skew_ends_in_a_deadlock() {
+    let b = bench(0..10);
+    let (mut one, mut two) = (b.begin(), b.begin());
+    assert_eq!(b.read(&mut one, 1), Done(Some(0)));
+    assert_eq!(b.read(&mut two, 2), Done(Some(0)));
+    assert_eq!(b.write(&mut one, 2, 1), Waits);
+    assert_eq!(b.write(&mut two, 1, 1), Fails(Abort::Deadlock));
+}
+
+#[test]
+fn a_missing_key_stays_missing() {
+    let b = bench((0..10).map(|i| i * 10));
+    let (mut one, mut two) = (b.begin(), b.begin());
+    assert_eq!(b.read(&mut one, 15), Done(None));
+    assert_eq!(b.insert(&mut two, 15), Waits);
+}
+
+#[test]
+fn an_aborted_insert_is_gone_and_a_duplicate_is_told() {
+    let b = bench(0..10);
+    let mut one = b.begin();
+    assert_eq!(b.insert(&mut one, 100), Done(Inserted::Done));
+    assert_eq!(b.insert(&mut one, 5), Done(Inserted::Exists));
+    one.rollback();
+    let mut two = b.begin();
+    assert_eq!(b.read(&mut two, 100), Done(None));
+}
+
+/// Ids 0, 10, 20, ... so many that the index has several leaves.
+const MANY: i64 = 3000;
+
+#[test]
+fn nothing_appears_in_a_scanned_range_and_everything_may_beside_it() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let b = bench((0..MANY).map(|i| i * 10));
+        let (low, high) = (5, 20_005);
+        let mut one = b.begin();
+        let mut want: Vec<i64> = (1..=2000).map(|i| i * 10).collect();
+        if direction == Direction::Backward {
+            want.reverse();
+        }
+        assert_eq!(b.scan(&mut one, low, high, direction), Done(want), "{direction:?}");
+        for id in (low..high).step_by(37).filter(|id| id % 10 != 0).chain([6, 9, 20_001, 20_004]) {
+            let mut two = b.begin();
+            assert_eq!(b.insert(&mut two, id), Waits, "{direction:?} {id}");
+            two.rollback();
+        }
+        let mut two = b.begin();
+        assert_eq!(b.delete(&mut two, 500), Waits);
+        two.rollback();
+        let mut three = b.begin();
+        for id in [20_011, 25_003, MANY * 10 + 5] {
+            assert_eq!(b.insert(&mut three, id), Done(Inserted::Done), "{direction:?} {id}");
+        }
+        assert_eq!(b.delete(&mut three, 29_000), Done(true));
+        three.commit();
+        one.commit();
+    }
+}
+
+#[test]
+fn a_scan_to_the_end_locks_what_lies_behind_the_last_key() {
+    let b = bench(0..10);
+    let (mut one, mut two) = (b.begin(), b.begin());
+    assert_eq!(b.scan(&mut one, 8, 100, Direction::Forward), Done(vec![8, 9]));
+    assert_eq!(b.insert(&mut two, 50), Waits);
+}
+
+#[test]
+fn a_deleted_key_and_its_gap_stay_closed_until_the_end() {
+    let b = bench((0..10).map(|i| i * 10));
+    let mut one = b.begin();
+    assert_eq!(b.delete(&mut one, 50), Done(true));
+    for id in [50, 45, 55] {
+        let mut two = b.begin();
+        assert_eq!(b.insert(&mut two, id), Waits, "{id}");
+        two.rollback();
+    }
+    let mut two = b.begin();
+    assert_eq!(b.scan(&mut two, 40, 60, Direction::Forward), Waits);
+    two.rollback();
+    one.rollback();
+    let mut three = b.begin();
+    assert_eq!(b.scan(&mut three, 40, 60, Direction::Forward), Done(vec![40, 50]));
+}
+
+#[test]
+fn two_inserts_into_one_gap_do_not_wait_for_each_other() {
+    let b = bench((0..10).map(|i| i * 10));
+    let (mut one, mut two) = (b.begin(), b.begin());
+    assert_eq!(b.insert(&mut one, 41), Done(Inserted::Done));
+    assert_eq!(b.insert(&mut two, 45), Done(Inserted::Done));
+    two.commit();
+    one.commit();
+    let mut three = b.begin();
+    assert_eq!(b.scan(&mut three, 40, 51, Direction::Backward), Done(vec![50, 45, 41, 40]));
+}
+
+#[test]
+fn a_whole_scan_and_a_writer_exclude_each_other() {
+    let b = bench(0..10);
+    let (mut one, mut two) = (b.begin(), b.begin());
+    let mut count = 0;
+    let all = once(b.here(&mut one.part).scan(T, Range::ALL, Direction::Forward, |_, _| {
+        count += 1;
+        Flow::More
+    }));
+    assert_eq!((all, count), (Done(()), 10));
+    assert_eq!(b.write(&mut two, 1, 1), Waits);
+    two.rollback();
+    one.commit();
+    let mut three = b.begin();
+    assert_eq!(b.write(&mut three, 1, 1), Done(Some(())));
+}
