@@ -161,7 +161,7 @@ impl Planner<'_> {
         let workers = if c.design == DesignKind::Serial { islands } else { total };
         if workers != total {
             self.remark(format!(
-                "serial has one worker per instance: its rows with {islands} islands run {workers} of {total} workers"
+                "serial has one worker per instance: its rows run one worker per island, {workers} of {total} with --islands {islands}"
             ));
         }
         if c.channel == ChannelKind::Ring && c.host == Host::Process {

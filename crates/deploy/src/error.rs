@@ -26,7 +26,7 @@ pub enum DeployError {
          directory with --data, or ask for a smaller --dataset or --scale", path.display()
     )]
     NoSpace { path: PathBuf, available_mib: u64, needed_mib: u64 },
-    #[error("cannot {action} {}: {error}", path.display())]
+    #[error("cannot {action} {}: {error}; make it writable, or name another place with --data or TMPDIR", path.display())]
     Io { action: &'static str, path: PathBuf, error: std::io::Error },
     #[error("cannot start instance {instance}: {why}")]
     Start { instance: InstanceId, why: String },

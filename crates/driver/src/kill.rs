@@ -14,6 +14,7 @@
 //! Who may do what: the owner alone orders the deployment; a client thread owns its connection; the ledger is shared
 //! under a mutex (an entry costs nothing beside a message); [`Gate`] is written by the owner and read by the clients.
 
+use crate::noise::Moment;
 use crate::row::{LatencyUs, ResultRow};
 use crate::session::{Ping, Schedule, Session, Watcher};
 use crate::subject::{Subject, decode_audits};
@@ -155,7 +156,7 @@ impl Visitor for Torment<'_> {
                 let (gate, ledger, workload) = (&gate, &ledger, &workload);
                 scope.spawn(move || run_client(workload, client, requests, gate, ledger));
             }
-            Owner { torment: self, workload: &workload, gate: &gate, ledger: &ledger }.run()
+            Owner { torment: self, workload: &workload, gate: &gate, ledger: &ledger, children_ns: 0 }.run()
         })
     }
 }
@@ -195,6 +196,8 @@ struct Owner<'t, 'a, W> {
     workload: &'a W,
     gate: &'a Gate,
     ledger: &'a Mutex<Ledger>,
+    /// CPU time of the instances, up to the last word of those that died.
+    children_ns: u64,
 }
 
 impl<W: Workload> Owner<'_, '_, W> {
@@ -202,6 +205,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         let kills = self.torment.kills.kills;
         let (mut loaded, mut longest_doubt, mut longest_restart) =
             (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let start = Moment::now();
         for n in 1..=kills {
             let calm = Instant::now();
             self.calm(n)?;
@@ -221,6 +225,7 @@ impl<W: Workload> Owner<'_, '_, W> {
             }
             self.gate.set(RUN);
         }
+        self.torment.row.noise = start.noise_until(&Moment::now(), self.children_ns);
         self.fill(loaded, longest_doubt, longest_restart);
         Ok(())
     }
@@ -246,7 +251,9 @@ impl<W: Workload> Owner<'_, '_, W> {
         self.gate.set(PAUSE);
         let mut doubtful = None;
         loop {
-            let in_doubt: u64 = self.torment.session.running.measure()?.iter().map(|m| m.in_doubt).sum();
+            let measured = self.torment.session.running.measure()?;
+            self.children_ns += measured.iter().map(|m| m.cpu_ns).sum::<u64>();
+            let in_doubt: u64 = measured.iter().map(|m| m.in_doubt).sum();
             let resting = self.gate.idle.load(Ordering::SeqCst) == self.torment.kills.clients as usize;
             if in_doubt == 0 {
                 doubtful.get_or_insert(up.elapsed());
