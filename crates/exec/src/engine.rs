@@ -180,6 +180,12 @@ impl<D: Design> Engine<D> {
         undone
     }
 
+    /// Lets go of a part without ending its transaction: the worker stops, and the next life of the store will find it
+    /// as its log says (prepared, or to be undone).
+    pub fn abandon(&self, part: &mut Part) {
+        self.end(part);
+    }
+
     /// Makes it possible to repeat the operation that stopped, or says why it can't be.
     pub(crate) fn resume(&self, stop: Stop) -> Result<(), Abort> {
         match stop {

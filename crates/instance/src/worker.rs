@@ -149,6 +149,11 @@ impl<W: Workload, D: Design> Worker<W, D> {
         }
         self.local.executor.clear();
         self.local.links.clear();
+        for session in self.local.sessions.borrow_mut().values_mut() {
+            if let Some(part) = &mut session.part {
+                self.local.shared.engine.abandon(part);
+            }
+        }
         self.local.shared.engine.disown();
     }
 
