@@ -23,16 +23,8 @@ impl Batch {
         &self.bytes
     }
 
-    /// Adds an item whose bytes `fill` appends.
-    pub fn push<E>(&mut self, tag: u16, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        let body = self.open(tag);
-        fill(&mut self.bytes)?;
-        self.close(body);
-        Ok(())
-    }
-
-    /// Starts an item whose bytes the caller appends to [`Batch::buffer`]; end it with [`Batch::close`]. For fillers
-    /// that have to be awaited.
+    /// Starts an item whose bytes the caller appends to [`Batch::buffer`], awaiting if need be; [`Batch::close`]
+    /// ends it.
     pub fn open(&mut self, tag: u16) -> usize {
         self.bytes.extend_from_slice(&tag.to_le_bytes());
         self.bytes.extend_from_slice(&[0; 4]);
@@ -85,7 +77,9 @@ mod tests {
     fn items_come_back_in_order_and_a_cut_batch_is_noticed() {
         let mut batch = Batch::default();
         for (tag, body) in [(1u16, &b"one"[..]), (2, b""), (3, b"three")] {
-            batch.push(tag, |out| Ok::<_, ()>(out.extend_from_slice(body))).unwrap();
+            let item = batch.open(tag);
+            batch.buffer().extend_from_slice(body);
+            batch.close(item);
         }
         let mut reader = BatchReader::new(batch.bytes());
         let items: Vec<_> = reader.by_ref().collect();
