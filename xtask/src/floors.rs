@@ -161,7 +161,6 @@ mod tests {
             name: name.into(),
             folder: name.into(),
             needs: needs.iter().map(|&n| n.into()).collect(),
-            benches: 0,
             is_default: name != "cellar",
         }
     }

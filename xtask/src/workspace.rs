@@ -22,8 +22,6 @@ pub struct Crate {
     pub folder: PathBuf,
     /// What it is built from, optional features included; what only its tests use is left out.
     pub needs: BTreeSet<String>,
-    /// Number of benchmark targets.
-    pub benches: usize,
     /// Among the workspace's `default-members`: what plain `cargo build` and `cargo test` look at.
     pub is_default: bool,
 }
@@ -82,12 +80,10 @@ const LS_FILES: [&str; 4] = ["ls-files", "--cached", "--others", "--exclude-stan
 fn read_crate(package: &Value, default: &[&Value]) -> Option<Crate> {
     let manifest = Path::new(package["manifest_path"].as_str()?);
     let needs = package["dependencies"].as_array()?.iter().filter(|d| d["kind"] != "dev");
-    let is_bench = |t: &&Value| t["kind"].as_array().is_some_and(|k| k.iter().any(|k| k == "bench"));
     Some(Crate {
         name: package["name"].as_str()?.to_owned(),
         folder: manifest.parent()?.strip_prefix(root()).ok()?.to_owned(),
         needs: needs.filter_map(|d| d["name"].as_str()).map(str::to_owned).collect(),
-        benches: package["targets"].as_array()?.iter().filter(is_bench).count(),
         is_default: default.contains(&&package["id"]),
     })
 }

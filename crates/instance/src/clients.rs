@@ -3,9 +3,9 @@
 //! A transient abort (deadlock, time-out, an instance that is down) is tried again with the same request, at once, and its
 //! latency goes on from the first try; any other abort ends the request.
 
-use crate::home::{self, Reach};
+use crate::counts::Reach;
+use crate::home;
 use crate::local::Local;
-use crate::worker::sleep;
 use base::InstanceId;
 use exec::{Design, Part};
 use std::rc::Rc;
@@ -71,7 +71,7 @@ async fn one_try<W: Workload, D: Design>(
         Err(_) if local.halting.get() => Next::Stop,
         Err(abort) => {
             if abort == Abort::InstanceDown {
-                sleep(local, DOWN_NS).await;
+                local.sleep(DOWN_NS).await;
             }
             Next::Again
         }

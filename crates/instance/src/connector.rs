@@ -2,7 +2,7 @@
 
 use crate::config::InstanceConfig;
 use crate::links::Peer;
-use crate::shared::{Order, Shared};
+use crate::shared::{Order, Shared, Wanted};
 use base::{InstanceId, WorkerId};
 use channel::{Address, Hello, Listener};
 use exec::Design;
@@ -36,15 +36,6 @@ pub(crate) fn accept<W: Workload, D: Design>(
         };
         shared.inboxes[worker].put(Order::Link(link, peer));
     }
-}
-
-/// What the connector is told.
-pub(crate) enum Wanted {
-    /// Where the peers are now (again after a restart of one of them); answered when every worker has its link to each of them.
-    Peers(Vec<(InstanceId, Address)>, Sender<()>),
-    /// A worker's link to a peer has broken.
-    Lost(usize, InstanceId),
-    Stop,
 }
 
 /// Keeps one link from each worker to each peer.

@@ -1,8 +1,14 @@
 //! A worker's counters for the current window.
 
-use crate::home::Reach;
 use probe::{Latency, Measured};
 use txn::Abort;
+
+/// Where a committed transaction's steps ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    Home,
+    Distributed,
+}
 
 #[derive(Default)]
 pub(crate) struct Counts {

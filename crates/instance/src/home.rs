@@ -8,7 +8,9 @@
 //!           others did            -> twophase::Coordinator says what to do: [prepare], log, decide, reply, forget
 //! ```
 
-use crate::local::{Home, Local};
+use crate::counts::Reach;
+use crate::local::Local;
+use crate::state::Home;
 use base::{Gtid, InstanceId};
 use exec::{Design, Part, Protection};
 use smallvec::SmallVec;
@@ -17,13 +19,6 @@ use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
 use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Steps, Transaction, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
-
-/// Where a committed transaction's steps ran.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
-    Home,
-    Distributed,
-}
 
 /// Runs one request to its durable end.
 pub(crate) async fn run<W: Workload, D: Design>(
@@ -352,12 +347,5 @@ impl<W: Workload, D: Design> Local<W, D> {
         let due: Vec<_> =
             self.homes.borrow().iter().filter_map(|(gtid, home)| Some((*gtid, event(home)?))).collect();
         due.into_iter().for_each(|(gtid, event)| self.feed_home(gtid, event));
-    }
-}
-
-impl Home {
-    pub(crate) fn new(machine: Coordinator) -> Home {
-        let since_ns = world::now_ns();
-        Home { machine, log_commit: None, aborted: false, note: None, waker: None, since_ns }
     }
 }

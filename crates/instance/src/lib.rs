@@ -29,8 +29,10 @@ mod links;
 mod load;
 mod local;
 mod participant;
+mod plan;
 mod running;
 mod shared;
+mod state;
 mod worker;
 
 pub use config::{InstanceConfig, InstanceFault};

@@ -4,36 +4,11 @@
 //! one; each piece is a transaction of its own.
 
 use crate::local::Local;
-use base::SiteId;
+use crate::plan::LoadPlan;
 use exec::{Design, Protection};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use txn::Workload;
-
-/// The pieces of one instance's data.
-pub(crate) struct LoadPlan {
-    pieces: Vec<(SiteId, u32)>,
-    next: AtomicU64,
-    pub done: AtomicU64,
-}
-
-impl LoadPlan {
-    pub fn new<W: Workload>(workload: &W, sites: std::ops::Range<u32>) -> LoadPlan {
-        let pieces = sites
-            .map(SiteId)
-            .flat_map(|site| (0..workload.load_parts(site)).map(move |part| (site, part)))
-            .collect();
-        LoadPlan { pieces, next: AtomicU64::new(0), done: AtomicU64::new(0) }
-    }
-
-    pub fn total(&self) -> u64 {
-        self.pieces.len() as u64
-    }
-
-    fn take(&self) -> Option<(SiteId, u32)> {
-        self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed) as usize).copied()
-    }
-}
 
 pub(crate) async fn load<W: Workload, D: Design>(
     local: &Rc<Local<W, D>>,

@@ -4,17 +4,16 @@
 use crate::calls::Calls;
 use crate::counts::Counts;
 use crate::links::{LinkId, Links};
-use crate::participant::{Job, Session};
 use crate::shared::Shared;
-use base::{Gtid, InstanceId, Lsn};
+use crate::state::{Home, Job, PendingAck, Session};
+use base::{Gtid, InstanceId};
 use exec::{Design, Executor, Here, Part};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
-use store::NoteId;
-use twophase::{Coordinator, Message};
+use std::task::{Poll, Waker};
+use twophase::Message;
 use txn::{Route, Workload};
 use wire::{Batch, Frame};
 
@@ -23,24 +22,6 @@ const WORKER_BITS: u32 = 10;
 
 /// Workers an instance may have.
 pub(crate) const MAX_WORKERS: usize = 1 << WORKER_BITS;
-
-/// A distributed transaction whose home is this worker.
-pub(crate) struct Home {
-    pub machine: Coordinator,
-    /// The next step is the task's: append the commit record, with a note for these participants or none.
-    pub log_commit: Option<twophase::Instances>,
-    pub aborted: bool,
-    pub note: Option<NoteId>,
-    pub waker: Option<Waker>,
-    pub since_ns: u64,
-}
-
-/// A commit of a remote transaction that is acknowledged once it is durable.
-pub(crate) struct PendingAck {
-    pub lsn: Lsn,
-    pub gtid: Gtid,
-    pub link: Option<LinkId>,
-}
 
 pub(crate) struct Local<W: Workload, D: Design> {
     pub shared: Arc<Shared<W, D>>,
@@ -195,5 +176,21 @@ impl<W: Workload, D: Design> Local<W, D> {
         if let Some(link) = self.links.to(to) {
             self.send(link, &Frame::TwoPhase(message));
         }
+    }
+
+    /// Lets `ns` pass, and the other tasks run.
+    pub async fn sleep(&self, ns: u64) {
+        let at = world::now_ns() + ns;
+        let mut armed = false;
+        std::future::poll_fn(|cx| {
+            if world::now_ns() >= at {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut armed, true) {
+                self.executor.timer(at, cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
     }
 }

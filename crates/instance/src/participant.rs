@@ -7,7 +7,8 @@
 
 use crate::home;
 use crate::links::LinkId;
-use crate::local::{Local, PendingAck};
+use crate::local::Local;
+use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
 use exec::{Design, Part, Protection};
 use std::rc::Rc;
@@ -16,24 +17,6 @@ use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
 use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
-
-/// One remote transaction's part at this worker.
-pub(crate) struct Session {
-    pub machine: Participant,
-    pub part: Option<Part>,
-    /// Where its requests come from; `None` after a restart or when that link broke.
-    pub link: Option<LinkId>,
-    /// To be rolled back as soon as the task that serves it is back.
-    pub cancelled: bool,
-    pub since_ns: u64,
-}
-
-/// A request that waits for a task.
-pub(crate) enum Job {
-    Steps { link: LinkId, call: u32, gtid: Gtid, ride: Ride, steps: Vec<u8> },
-    Prepare { link: LinkId, gtid: Gtid, lock_point: LockPoint },
-    Submit { link: LinkId, call: u64, request: Vec<u8> },
-}
 
 impl<W: Workload, D: Design> Local<W, D> {
     /// Queues a request and sees to it that a task takes it.

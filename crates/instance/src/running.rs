@@ -1,10 +1,10 @@
 //! An instance from its start to its stop, seen from the thread that owns it.
 
 use crate::config::{InstanceConfig, InstanceFault};
-use crate::connector::{self, Wanted};
-use crate::load::LoadPlan;
+use crate::connector;
 use crate::local::MAX_WORKERS;
-use crate::shared::{Inbox, Order, Shared};
+use crate::plan::LoadPlan;
+use crate::shared::{Inbox, Order, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};

@@ -1,11 +1,10 @@
 //! What an instance's threads share: the engine, and an inbox per worker.
 
 use crate::config::InstanceConfig;
-use crate::connector::Wanted;
 use crate::links::Peer;
-use crate::load::LoadPlan;
+use crate::plan::LoadPlan;
 use base::InstanceId;
-use channel::{Link, Unparker};
+use channel::{Address, Link, Unparker};
 use exec::{Design, Engine};
 use probe::Measured;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +47,15 @@ pub(crate) enum Order<W> {
         from: InstanceId,
         message: Message,
     },
+    Stop,
+}
+
+/// What the connector is told.
+pub(crate) enum Wanted {
+    /// Where the peers are now (again after a restart of one of them); answered when every worker has its link to each of them.
+    Peers(Vec<(InstanceId, Address)>, Sender<()>),
+    /// A worker's link to a peer has broken.
+    Lost(usize, InstanceId),
     Stop,
 }
 

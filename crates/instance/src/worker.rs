@@ -3,12 +3,11 @@
 //! A worker blocks nowhere else (except for a page that has to be read, until issue B makes that asynchronous).
 
 use crate::clients::client;
-use crate::connector::Wanted;
 use crate::links::{Ask, Broken, Links, Peer};
 use crate::load;
-use crate::local::{Home, Local};
-use crate::participant::{Job, Session};
-use crate::shared::{Order, Shared};
+use crate::local::Local;
+use crate::shared::{Order, Shared, Wanted};
+use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::{Design, Executor};
@@ -16,7 +15,6 @@ use probe::Measured;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::task::Poll;
 use std::time::Duration;
 use store::{NoteId, Touched, Txn};
 use twophase::coordinator::{Coordinator, Event, Phase};
@@ -53,22 +51,6 @@ pub(crate) struct Worker<W: Workload, D: Design> {
     window_ns: u64,
     stop: bool,
     broken: Vec<Broken>,
-}
-
-/// Wakes the calling task after `ns`.
-pub(crate) async fn sleep<W: Workload, D: Design>(local: &Local<W, D>, ns: u64) {
-    let at = world::now_ns() + ns;
-    let mut armed = false;
-    std::future::poll_fn(|cx| {
-        if world::now_ns() >= at {
-            return Poll::Ready(());
-        }
-        if !std::mem::replace(&mut armed, true) {
-            local.executor.timer(at, cx.waker().clone());
-        }
-        Poll::Pending
-    })
-    .await;
 }
 
 impl<W: Workload, D: Design> Worker<W, D> {
