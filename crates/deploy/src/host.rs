@@ -75,10 +75,17 @@ impl Visitor for Life {
     type Output = ();
 
     fn visit<W: Workload>(mut self, workload: W) {
+        let id = self.config.id;
         let instance = match Instance::start(workload, self.config) {
             Ok(instance) => instance,
             Err(e) => return drop(send(&mut self.replies, &Reply::Failed(e.to_string()))),
         };
+        if let topology::Binding::Refused(why) = instance.binding() {
+            eprintln!(
+                "atoll: warning: {id:?}: the system does not let its memory be bound to a NUMA node ({why}); \
+                 it comes from wherever its workers run"
+            );
+        }
         if send(&mut self.replies, &Reply::Started(instance.address())).is_err() {
             return;
         }
