@@ -135,44 +135,69 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         }
         let mut partial = steps.partial();
         let mut groups = self.group(&steps);
-        let order = self.order(&steps, &groups);
-        let lock_point = if order == Order::HomeFirst { LockPoint::Reached } else { LockPoint::Ahead };
-        if order == Order::HomeFirst {
-            self.run_home(&steps, &mut partial).await?;
-        }
-        let mut outcome = self.send(&mut groups, last, lock_point);
-        if order == Order::AtOnce && outcome.is_ok() {
-            outcome = self.run_home(&steps, &mut partial).await;
-        }
-        for group in &groups {
-            if group.call == NOT_SENT {
-                continue;
-            }
-            if outcome.is_err() {
-                local.calls.abandon(group.call);
-                continue;
-            }
-            outcome = self.rendezvous(group, &steps, &mut partial).await;
-        }
-        if order == Order::HomeLast && outcome.is_ok() {
-            outcome = self.run_home(&steps, &mut partial).await;
-        }
+        let outcome = match steps.effect() {
+            StepEffect::Writes => self.in_turn(&mut groups, &steps, &mut partial, last).await,
+            StepEffect::Reads => self.at_once(&mut groups, &steps, &mut partial, last).await,
+        };
         groups.into_iter().for_each(|g| local.give_batch(g.steps));
         outcome.map(|()| S::finish(partial))
     }
 
-    /// In which order a phase visits the home and the others.
-    ///
-    /// With one other instance: one after the other, in the order of their numbers if anything is written, so that
-    /// two such transactions never wait for each other in a circle; and home first if not, because the request then
-    /// leaves at the lock point and the reader is rid of its locks with its vote. With more: all at once, and
-    /// deadlocks end by time-out.
-    fn order<S: Steps>(&self, steps: &S, groups: &[Group]) -> Order {
-        match groups {
-            [one] if steps.effect() == StepEffect::Writes && one.owner < self.local.me() => Order::HomeLast,
-            [_] => Order::HomeFirst,
-            _ => Order::AtOnce,
+    /// A phase that writes visits the instances one after the other, in the order of their numbers: transactions of one
+    /// such phase never wait for each other in a circle over several instances. With all requests under way at once
+    /// they do, and only a time-out ends it: on contended rows that costs far more than the round trips.
+    async fn in_turn<S: Steps>(
+        &mut self,
+        groups: &mut [Group],
+        steps: &S,
+        partial: &mut S::Partial,
+        last: Last,
+    ) -> Result<(), Abort> {
+        groups.sort_by_key(|group| group.owner);
+        let home = groups.partition_point(|group| group.owner < self.local.me());
+        for visit in 0..groups.len() {
+            if visit == home {
+                self.run_home(steps, partial).await?;
+            }
+            // The last to be visited is asked at the lock point.
+            let last_visit = visit + 1 == groups.len() && home <= visit;
+            let lock_point = if last_visit { LockPoint::Reached } else { LockPoint::Ahead };
+            let group = &mut groups[visit];
+            self.send(group, last, lock_point)?;
+            self.rendezvous(group, steps, partial).await?;
         }
+        if home == groups.len() {
+            self.run_home(steps, partial).await?;
+        }
+        Ok(())
+    }
+
+    /// A phase that only reads: with one other instance the home steps run first, so that the request leaves at the lock
+    /// point and the reader is rid of its locks with its vote; with more, all requests are under way at once.
+    async fn at_once<S: Steps>(
+        &mut self,
+        groups: &mut [Group],
+        steps: &S,
+        partial: &mut S::Partial,
+        last: Last,
+    ) -> Result<(), Abort> {
+        let alone = groups.len() == 1;
+        let lock_point = if alone { LockPoint::Reached } else { LockPoint::Ahead };
+        if alone {
+            self.run_home(steps, partial).await?;
+        }
+        let mut outcome = groups.iter_mut().try_for_each(|group| self.send(group, last, lock_point));
+        if !alone && outcome.is_ok() {
+            outcome = self.run_home(steps, partial).await;
+        }
+        for group in groups.iter().filter(|group| group.call != NOT_SENT) {
+            if outcome.is_ok() {
+                outcome = self.rendezvous(group, steps, partial).await;
+            } else {
+                self.local.calls.abandon(group.call);
+            }
+        }
+        outcome
     }
 
     fn group<S: Steps>(&self, steps: &S) -> SmallVec<[Group; 4]> {
@@ -207,26 +232,25 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         Ok(())
     }
 
-    fn send(&mut self, groups: &mut [Group], last: Last, lock_point: LockPoint) -> Result<(), Abort> {
+    fn send(&mut self, group: &mut Group, last: Last, lock_point: LockPoint) -> Result<(), Abort> {
         let local = self.local;
         let gtid = *self.gtid.get_or_insert_with(|| local.open_home());
         let (ride, request) = match last {
             Last::No => (Ride::More, Request::Steps),
             Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
         };
-        for group in groups {
-            let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
-            let mut homes = local.homes.borrow_mut();
-            let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
-            home.machine.request(group.owner, request).map_err(|_| Abort::Participant)?;
-            drop(homes);
-            let call = local.calls.open(gtid, link);
-            group.call = call;
-            if !local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
-                return Err(Abort::InstanceDown);
-            }
+        let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
+        match local.homes.borrow_mut().get_mut(&gtid) {
+            Some(home) => home.machine.request(group.owner, request).map_err(|_| Abort::Participant)?,
+            None => return Err(Abort::Participant),
         }
-        Ok(())
+        let call = local.calls.open(gtid, link);
+        if local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+            group.call = call;
+            return Ok(());
+        }
+        local.calls.abandon(call);
+        Err(Abort::InstanceDown)
     }
 
     async fn rendezvous<S: Steps>(
@@ -264,13 +288,6 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         local.calls.recycle(reply);
         taken
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    HomeFirst,
-    AtOnce,
-    HomeLast,
 }
 
 const NOT_SENT: u32 = u32::MAX;

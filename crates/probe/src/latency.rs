@@ -6,8 +6,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const HIGHEST_NS: u64 = 100_000_000_000;
 
 /// A histogram of nanoseconds. Values above 100 s count as 100 s.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Latency(Histogram<u64>);
+
+impl std::fmt::Debug for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} values, median {} ns, max {} ns", self.count(), self.quantile(0.5), self.max())
+    }
+}
 
 impl Default for Latency {
     fn default() -> Self {

@@ -83,7 +83,9 @@ impl<W: Workload> Deployment<W> {
 
     pub fn run_seeded(&self, clients: usize, ms: u64, seed: u64) -> Measured {
         self.measure();
-        self.instances.iter().for_each(|instance| instance.drive(clients, seed));
+        // Every stream of requests of the deployment has a seed of its own.
+        let seed = |instance: usize| (seed << 32) + ((instance as u64) << 16);
+        self.instances.iter().enumerate().for_each(|(i, instance)| instance.drive(clients, seed(i)));
         std::thread::sleep(std::time::Duration::from_millis(ms));
         self.instances.iter().for_each(|i| i.halt());
         self.measure()
