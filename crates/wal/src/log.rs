@@ -118,10 +118,12 @@ impl Shared {
         self.waiters.wake(u64::MAX);
     }
 
-    /// Whether a frame of `bytes` at `next` would overwrite what the flusher has not written yet.
+    /// Whether a frame of `bytes` at `next` would overwrite what the flusher has not written yet. A waiter asks about
+    /// the `next` it once saw: others may have appended there meanwhile, and the flusher may have written past it.
     fn crowded(&self, next: u64, bytes: usize) -> bool {
+        let ahead = (next + bytes as u64).saturating_sub(self.written.load(Ordering::Acquire));
         self.options.durability != Durability::Memory
-            && next + bytes as u64 - self.written.load(Ordering::Acquire) > self.ring.bytes() as u64
+            && ahead > self.ring.bytes() as u64
             && self.fault.get().is_none()
     }
 }

@@ -380,6 +380,25 @@ fn a_full_ring_waits_for_the_flusher() {
     assert_eq!(numbers(&log).unwrap(), (0..n).collect::<Vec<_>>());
 }
 
+/// A waiter's position can be written out by the flusher while it waits: that counts as room.
+#[test]
+fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
+    let files = world::memory();
+    let log = open(&files).unwrap();
+    scope(|s| {
+        for t in 0..4u64 {
+            let log = &log;
+            s.spawn(move || (0..3_000).for_each(|i| drop(add(log, t * 3_000 + i))));
+        }
+    });
+    log.wait_durable(log.end()).unwrap();
+    let shared = &log.shared;
+    let written = shared.written.load(Ordering::SeqCst);
+    assert!(written > 1 << 15, "the ring was never full");
+    assert!(!shared.crowded(written - 8_000, 100), "a position that was written long ago has no room");
+    assert_eq!(numbers(&log).unwrap().len(), 12_000);
+}
+
 #[test]
 fn memory_keeps_what_fits_and_never_waits() {
     let log = Log::open(memory(), Path::new(DIR), options(Durability::Memory)).unwrap();
