@@ -70,7 +70,7 @@ pub(crate) struct Shared {
 
 /// An open log. Dropping it writes (and, unless in memory, syncs) what was appended.
 pub struct Log {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     files: Option<Arc<LogFiles>>,
     flusher: Option<Flusher>,
 }
@@ -120,7 +120,7 @@ impl Shared {
 
     /// Whether a frame of `bytes` at `next` would overwrite what the flusher has not written yet. A waiter asks about
     /// the `next` it once saw: others may have appended there meanwhile, and the flusher may have written past it.
-    fn crowded(&self, next: u64, bytes: usize) -> bool {
+    pub(crate) fn crowded(&self, next: u64, bytes: usize) -> bool {
         let ahead = (next + bytes as u64).saturating_sub(self.written.load(Ordering::Acquire));
         self.options.durability != Durability::Memory
             && ahead > self.ring.bytes() as u64
