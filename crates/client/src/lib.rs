@@ -129,6 +129,8 @@ impl<W: Workload> Client<W> {
                     Ok(Frame::Done { call: answered, outcome, reply }) if answered == call => {
                         return match outcome {
                             Ok(()) => postcard::from_bytes(reply).map_err(|_| unknown),
+                            // The log may have failed after the commit record was in it.
+                            Err(Abort::Fault) => Err(unknown),
                             Err(abort) => Err(ClientError::Aborted(abort)),
                         };
                     }
