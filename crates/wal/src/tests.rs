@@ -388,7 +388,7 @@ fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
     scope(|s| {
         for t in 0..4u64 {
             let log = &log;
-            s.spawn(move || (0..3_000).for_each(|i| drop(add(log, t * 3_000 + i))));
+            s.spawn(move || (0..3_000).for_each(|i| _ = add(log, t * 3_000 + i)));
         }
     });
     log.wait_durable(log.end()).unwrap();
