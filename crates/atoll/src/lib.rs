@@ -1,8 +1,8 @@
 //! The `atoll` command: from what was typed to rows on standard output.
 //!
-//! Typed text becomes [`cli`] values; a bench becomes a list of deployments with their request mixes ([`sweep`]), each
-//! run by `deploy` and `driver` ([`bench`]); rows leave through [`output`] as JSON lines, a file, or a table. Without
-//! arguments the [`tour`] chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
+//! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
+//! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
+//! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
 //! below and words their answers for people.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a

@@ -12,7 +12,7 @@
 //! between its prepare and its decision.
 //!
 //! Who may do what: the owner alone orders the deployment; a client thread owns its connection; the ledger is shared
-//! under a mutex (an entry costs nothing beside a message); [`Gate`] is written by the owner and read by the clients.
+//! under a mutex (an entry costs nothing beside a message); `Gate` is written by the owner and read by the clients.
 
 use crate::noise::Moment;
 use crate::row::{LatencyUs, ResultRow};

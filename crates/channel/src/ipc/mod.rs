@@ -8,7 +8,7 @@
 //! The far process is the same binary started again with [`PEER_VARIABLE`] set: whoever offers the benchmark calls
 //! [`run_if_peer`] first thing in `main`. *Polled* spins for the next message, as a busy worker does; *blocking*
 //! sleeps in the system at every message. Classics are read and written with one system call per message; links send
-//! [`FLUSH_EVERY`] messages of the stream per flush, as a worker's loop does.
+//! `FLUSH_EVERY` messages of the stream per flush, as a worker's loop does.
 
 mod classics;
 mod wire;
