@@ -205,20 +205,28 @@ impl<D: Design> Engine<D> {
     }
 
     /// Waits until the log up to `lsn` is as safe as the durability mode promises.
+    ///
+    /// # Errors
+    /// [`Abort::Fault`] when the log has failed, also in the modes that wait for nothing: what was appended after that is
+    /// written nowhere.
     pub async fn durable(&self, lsn: Lsn) -> Result<(), Abort> {
-        if !self.options.waits_for_log || lsn == Lsn(0) {
-            return Ok(());
-        }
         let log = self.store.log();
+        if !self.options.waits_for_log || lsn == Lsn(0) {
+            return if log.poisoned().is_none() { Ok(()) } else { Err(Abort::Fault) };
+        }
         std::future::poll_fn(|cx| log.poll_durable(lsn, cx)).await.map_err(|_| Abort::Fault)
     }
 
     /// Whether the log up to `lsn` is safe now; asks for it if not.
     pub fn is_durable(&self, lsn: Lsn) -> bool {
-        if !self.options.waits_for_log || self.store.log().durable() >= lsn {
+        let log = self.store.log();
+        if !self.options.waits_for_log {
+            return log.poisoned().is_none();
+        }
+        if log.durable() >= lsn {
             return true;
         }
-        self.store.log().kick(lsn);
+        log.kick(lsn);
         false
     }
 

@@ -121,10 +121,12 @@ impl Shared {
     /// Whether a frame of `bytes` at `next` would overwrite what the flusher has not written yet. A waiter asks about
     /// the `next` it once saw: others may have appended there meanwhile, and the flusher may have written past it.
     pub(crate) fn crowded(&self, next: u64, bytes: usize) -> bool {
+        self.overwrites(next, bytes) && self.fault.get().is_none()
+    }
+
+    fn overwrites(&self, next: u64, bytes: usize) -> bool {
         let ahead = (next + bytes as u64).saturating_sub(self.written.load(Ordering::Acquire));
-        self.options.durability != Durability::Memory
-            && ahead > self.ring.bytes() as u64
-            && self.fault.get().is_none()
+        self.options.durability != Durability::Memory && ahead > self.ring.bytes() as u64
     }
 }
 
@@ -183,9 +185,13 @@ impl Log {
         let start = tail.next;
         let end = start + bytes;
         frame::seal(frame, sum, start, start - shared.stable.load(Ordering::Relaxed), shared.life);
-        // SAFETY: the append lock is held, so no other appender is here; the flusher is done with these
-        // positions, since the frame is not crowded (or the log is poisoned and the flusher has stopped).
-        unsafe { shared.ring.put(start, frame) };
+        // On a poisoned log what is acknowledged but not written stays in the ring, for the next opening to find;
+        // the new record goes nowhere, and nobody acknowledges it.
+        if !shared.overwrites(start, frame.len()) {
+            // SAFETY: the append lock is held, so no other appender is here; the flusher is done with these
+            // positions, since the frame overwrites nothing that it has not written.
+            unsafe { shared.ring.put(start, frame) };
+        }
         if end > tail.segment_end {
             tail.cuts.push(start);
             tail.segment_end = start + bytes.max(shared.options.segment_bytes);
