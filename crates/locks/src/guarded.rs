@@ -9,9 +9,9 @@ pub(crate) struct Guarded<M, T> {
     data: UnsafeCell<T>,
 }
 
-// SAFETY: a `RawMutex` that is `Sync` excludes other threads between `lock` and `unlock` (`SpinRaw` does; `NoMutex`,
-// which does not, is not `Sync`), and `with` touches the data only there. So sharing the cell only moves access to
-// the `T` from thread to thread.
+// SAFETY: a `RawMutex` that is `Sync` keeps other threads out between `lock` and `unlock` (`SpinRaw` lets one in at a
+// time, `ThreadBound` only ever the first; `NoMutex`, which lets anyone in, is not `Sync`), and `with` touches the data
+// only there. So sharing the cell only moves access to the `T` from thread to thread.
 unsafe impl<M: RawMutex + Sync, T: Send> Sync for Guarded<M, T> {}
 
 struct Unlock<'a, M: RawMutex>(&'a M);

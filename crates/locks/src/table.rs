@@ -103,7 +103,7 @@ impl Walk {
 }
 
 /// A lock table. `M` is what protects it: `SpinRaw` for a table shared by the workers of an instance (the
-/// central lock manager), `NoMutex` for one that a single worker owns (a partition's, or a serial instance's).
+/// central lock manager), `ThreadBound` for one that a single worker owns (a partition's, or a serial instance's).
 pub struct LockTable<M: RawMutex> {
     buckets: Box<[Bucket<M>]>,
     /// 64 minus the logarithm of the number of buckets.
