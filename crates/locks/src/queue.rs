@@ -73,6 +73,10 @@ impl Queue {
     #[inline]
     pub(crate) fn enter(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
         debug_assert!(self.position(name, locker).is_none(), "{name:?} requested twice");
+        if self.0.is_empty() {
+            self.0.push(Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode });
+            return Entry::Granted;
+        }
         let free = self.ahead(name, self.0.len()) & mode.conflicts() == 0;
         let granted = if free { mode } else { Mode::NONE };
         self.0.push(Request { key: name.key, space: name.space, locker, granted, wanted: mode });
@@ -98,18 +102,52 @@ impl Queue {
         }
     }
 
+    /// As [`Queue::convert`], but changes nothing and says false if that could not be granted at once, or if somebody
+    /// waits for the name (who would then wait longer).
+    pub(crate) fn convert_at_once(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
+        let Some(own) = self.position(name, locker) else { return false };
+        let free = !self.has_waiters(name) && self.held_by_others(name, own) & mode.conflicts() == 0;
+        if free {
+            (self.0[own].granted, self.0[own].wanted) = (mode, mode);
+        }
+        free
+    }
+
+    pub(crate) fn has_waiters(&self, name: LockName) -> bool {
+        self.0.iter().any(|r| r.is_for(name) && r.waits())
+    }
+
+    /// Takes out the requests of others that hold `name`, do not wait, conflict with `mode`, and of which `gone` says
+    /// that nobody uses them.
+    pub(crate) fn drop_unused(
+        &mut self,
+        name: LockName,
+        locker: LockerId,
+        mode: Mode,
+        mut gone: impl FnMut(LockerId, Mode) -> bool,
+    ) {
+        self.0.retain(|r| {
+            let obstacle = r.is_for(name) && r.locker != locker && !r.waits() && !r.granted.compatible(mode);
+            !(obstacle && gone(r.locker, r.granted))
+        });
+    }
+
     /// Lowers a locker's request to `mode` (`NONE` removes it) and stops any wait of it. The caller then
     /// calls [`Queue::promote`] if this returns true: somebody waits for the name.
     #[inline]
     pub(crate) fn lower(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
         let Some(own) = self.position(name, locker) else { return false };
         if mode == Mode::NONE {
+            if self.0.len() == 1 {
+                self.0.clear();
+                return false;
+            }
             self.0.remove(own);
         } else {
             self.0[own].granted = mode;
             self.0[own].wanted = mode;
         }
-        self.0.iter().any(|r| r.is_for(name) && r.waits())
+        self.has_waiters(name)
     }
 
     /// Grants what can be granted now, conversions first; `woken` hears of each.
