@@ -4,8 +4,8 @@ use crate::{Table, wait};
 use base::TableId;
 use locks::{Acquired, Gap, Inheritance, LockName, LockOptions, Locker, Mode, Row, Victim};
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 
 /// What each thread believes it holds, kept apart from the table.
 #[derive(Default)]
@@ -78,6 +78,9 @@ fn transaction(table: &Table, locker: &mut Locker, who: usize, random: &mut Rand
             }
         }
         assert!(locker.holds(name).covers(mode));
+        if random.below(4) == 0 {
+            std::thread::yield_now();
+        }
         ledger.write(who, name, locker.holds(name));
         if random.below(8) == 0 {
             ledger.write(who, name, before);
@@ -102,10 +105,12 @@ fn many_threads(options: LockOptions) {
     let table = Table::with(options);
     let ledger = Ledger::default();
     let committed = AtomicU64::new(0);
+    let together = Barrier::new(6);
     std::thread::scope(|scope| {
         for who in 0..6 {
-            let (table, ledger, committed) = (&table, &ledger, &committed);
+            let (table, ledger, committed, together) = (&table, &ledger, &committed, &together);
             scope.spawn(move || {
+                together.wait();
                 let mut random = Random(0x1234_5678 + who as u64 * 7919);
                 let mut locker = table.locker();
                 for begun in 0..2_000 {
