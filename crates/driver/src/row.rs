@@ -95,6 +95,12 @@ pub struct Settings {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Speculative lock inheritance: `on` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sli: Option<String>,
+    /// Keys read, or read:written, before a table lock replaces them; `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escalation: Option<String>,
     /// Closed-loop clients of each worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,

@@ -9,6 +9,7 @@ use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
 use exec::{Design, Engine, EngineOptions, Locking};
+use locks::LockOptions;
 use probe::{LogCounts, Measured};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -74,7 +75,7 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
         let options = EngineOptions {
-            lock_buckets: LOCK_BUCKETS,
+            locks: LockOptions { buckets: LOCK_BUCKETS, tuning: config.locks },
             lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
             waits_for_log: config.durability == Durability::Sync,
         };

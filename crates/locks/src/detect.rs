@@ -10,7 +10,8 @@ use crate::locker::{Locker, Pending, Place, Use};
 use crate::mode::LockName;
 use crate::queue::{Entry, LockerId};
 use crate::slot::Standing;
-use crate::table::{Acquired, LockAbort, LockTable, Victim, Wakers, wake};
+use crate::table::{Acquired, LockAbort, LockTable, Wakers, wake};
+use crate::tuning::Victim;
 use latch::RawMutex;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -103,7 +104,7 @@ impl<M: RawMutex> LockTable<M> {
     fn break_cycles(&self, start: LockerId, wakers: &mut Wakers) -> bool {
         self.detector.with(|walk| {
             while let Some(last) = self.cycle(walk, start) {
-                let victim = match self.options.victim {
+                let victim = match self.tuning.victim {
                     Victim::Requester => start,
                     Victim::Youngest => self.youngest(walk.members(start, last)),
                 };

@@ -31,7 +31,8 @@ use crate::locker::{Granule, LockCounts, Locker, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{LockerId, Queue};
 use crate::slot::{Slot, Taken};
-use crate::table::{Inheritance, LockTable};
+use crate::table::LockTable;
+use crate::tuning::Inheritance;
 use base::TableId;
 use latch::RawMutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -115,7 +116,7 @@ impl<M: RawMutex> LockTable<M> {
     /// Throws out of a bucket what is parked there and in the way of `mode`.
     #[inline]
     pub(crate) fn clear_parked(&self, queue: &mut Queue, name: LockName, me: LockerId, mode: Mode) {
-        if self.options.inheritance == Inheritance::Off || !name.is_granule() {
+        if self.tuning.inheritance == Inheritance::Off || !name.is_granule() {
             return;
         }
         queue.drop_unused(name, me, mode, |id, held| {
@@ -173,7 +174,7 @@ impl<M: RawMutex> LockTable<M> {
 
     /// What a locker that is gone left parked is given back before its number names another.
     pub(crate) fn clear_estate(&self, id: LockerId) {
-        if self.options.inheritance == Inheritance::Off {
+        if self.tuning.inheritance == Inheritance::Off {
             return;
         }
         let slot = self.slots.get(id);
@@ -195,7 +196,7 @@ impl<M: RawMutex> LockTable<M> {
     /// The end of a transaction, for its granules: parked or given back. The intentions that lie in the slot go
     /// together, in one visit.
     pub(crate) fn leave_granules(&self, locker: &mut Locker) {
-        let inheritance = self.options.inheritance;
+        let inheritance = self.tuning.inheritance;
         let fast = |g: &Granule| g.place == Place::Fast && g.usage == Use::Held;
         let together =
             locker.granules.iter().any(fast) && self.slots.get(locker.id).fast.with(|f| f.leave(inheritance));
@@ -236,7 +237,7 @@ impl<M: RawMutex> LockTable<M> {
             return true;
         }
         locker.counts.granule_calls += 1;
-        let fits = self.options.inheritance == Inheritance::On && mode.is_inheritable() && !escalated;
+        let fits = self.tuning.inheritance == Inheritance::On && mode.is_inheritable() && !escalated;
         if fits && place == Place::Bucket {
             let id = locker.id;
             let parked = self

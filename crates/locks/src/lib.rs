@@ -24,8 +24,10 @@ mod mode;
 mod queue;
 mod slot;
 mod table;
+mod tuning;
 
 pub use detect::Cancelled;
 pub use locker::{LockCounts, Locker};
 pub use mode::{Gap, LockName, Mode, Row};
-pub use table::{Acquired, Escalation, Inheritance, LockAbort, LockOptions, LockStats, LockTable, Victim};
+pub use table::{Acquired, LockAbort, LockStats, LockTable};
+pub use tuning::{Escalation, Inheritance, LockOptions, LockTuning, Victim};

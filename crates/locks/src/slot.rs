@@ -13,7 +13,7 @@
 use crate::guarded::Guarded;
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
-use crate::table::Inheritance;
+use crate::tuning::Inheritance;
 use base::TableId;
 use latch::RawMutex;
 use std::sync::atomic::AtomicU64;

@@ -10,6 +10,7 @@ use crate::locker::{Granule, Held, Locker, NO_TABLE, Pending, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::Slots;
+use crate::tuning::{Escalation, LockOptions, LockTuning};
 use latch::RawMutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -34,56 +35,6 @@ pub enum LockAbort {
     Deadlock,
     #[error("the lock was not granted in time")]
     Timeout,
-}
-
-/// Whether granules that are read or intended to be are left to the locker's next transaction (see `inherit`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inheritance {
-    On,
-    Off,
-}
-
-/// Who gives up when waiting transactions form a cycle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Victim {
-    /// The one whose request closes it: it learns that at once, and nobody has to be woken.
-    Requester,
-    /// The one that began last ([`Locker::begun_ns`]), so that an old transaction gets through in the end.
-    Youngest,
-}
-
-/// How many keys of a table one transaction locks before the table itself is locked instead (see `escalate`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Escalation {
-    /// Keys locked to read; `None`: however many.
-    pub reads: Option<u32>,
-    /// Keys locked to write; `None`: however many.
-    pub writes: Option<u32>,
-}
-
-impl Escalation {
-    pub const OFF: Escalation = Escalation { reads: None, writes: None };
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LockOptions {
-    /// Rounded up to a power of two; a bucket is a cache line.
-    pub buckets: usize,
-    pub inheritance: Inheritance,
-    pub escalation: Escalation,
-    pub victim: Victim,
-}
-
-impl LockOptions {
-    /// Every lock asked for, nothing more, and nothing after the transaction's end.
-    pub const fn plain(buckets: usize) -> LockOptions {
-        LockOptions {
-            buckets,
-            inheritance: Inheritance::Off,
-            escalation: Escalation::OFF,
-            victim: Victim::Requester,
-        }
-    }
 }
 
 /// What happened since the table was made.
@@ -134,7 +85,7 @@ pub struct LockTable<M: RawMutex> {
     buckets: Box<[Bucket<M>]>,
     /// 64 minus the logarithm of the number of buckets.
     shift: u32,
-    pub(crate) options: LockOptions,
+    pub(crate) tuning: LockTuning,
     /// Requests, granted or waiting, for table modes stronger than an intention. While a table's counter is 0, its
     /// intentions may be noted in slots. Changed before such a request enters its queue and after it has left; read
     /// by a locker while it holds its slot's `fast`. A strong request visits every slot after it has announced
@@ -152,7 +103,7 @@ impl<M: RawMutex> LockTable<M> {
     /// # Panics
     /// If `buckets` is 0 or more than 2^30.
     pub fn new(buckets: usize) -> Self {
-        LockTable::with(LockOptions::plain(buckets))
+        LockTable::with(LockOptions { buckets, tuning: LockTuning::PLAIN })
     }
 
     /// # Panics
@@ -163,7 +114,7 @@ impl<M: RawMutex> LockTable<M> {
         LockTable {
             buckets: (0..buckets).map(|_| Bucket(Guarded::new(Queue::default()))).collect(),
             shift: u64::BITS - buckets.trailing_zeros(),
-            options,
+            tuning: options.tuning,
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             slots: Slots::new(),
             detector: Guarded::new(Walk::default()),
@@ -381,7 +332,7 @@ impl<M: RawMutex> LockTable<M> {
     /// A granule of a transaction that has locked nothing beneath it yet.
     #[inline]
     pub(crate) fn fresh(&self, name: LockName, mode: Mode, place: Place) -> Granule {
-        let Escalation { reads, writes } = self.options.escalation;
+        let Escalation { reads, writes } = self.tuning.escalation;
         Granule {
             name,
             mode,

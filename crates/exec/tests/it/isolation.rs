@@ -52,7 +52,8 @@ fn bench(ids: impl Iterator<Item = i64>) -> Bench {
     let options = StoreOptions::new(Durability::Memory, 1024);
     let (store, _) = Store::open(world::memory(), dir.path(), options).unwrap();
     store.create(&Schema { tables: vec![table()] }).unwrap();
-    let options = EngineOptions { lock_buckets: 64, lock_timeout_ns: 1 << 40, waits_for_log: false };
+    let locks = locks::LockOptions { buckets: 64, tuning: locks::LockTuning::PLAIN };
+    let options = EngineOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false };
     let bench =
         Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})), _dir: dir };
     let mut loader = bench.begin();

@@ -2,7 +2,7 @@
 
 use crate::{Table, wait};
 use base::TableId;
-use locks::{Acquired, Gap, Inheritance, LockName, LockOptions, Locker, Mode, Row, Victim};
+use locks::{Acquired, Gap, Inheritance, LockName, LockOptions, LockTuning, Locker, Mode, Row, Victim};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -96,13 +96,13 @@ fn transaction(table: &Table, locker: &mut Locker, who: usize, random: &mut Rand
 fn no_two_hold_what_conflicts_and_no_wake_up_is_lost() {
     for inheritance in [Inheritance::Off, Inheritance::On] {
         for victim in [Victim::Requester, Victim::Youngest] {
-            many_threads(LockOptions { inheritance, victim, ..LockOptions::plain(4) });
+            many_threads(LockTuning { inheritance, victim, ..LockTuning::PLAIN });
         }
     }
 }
 
-fn many_threads(options: LockOptions) {
-    let table = Table::with(options);
+fn many_threads(tuning: LockTuning) {
+    let table = Table::with(LockOptions { buckets: 4, tuning });
     let ledger = Ledger::default();
     let committed = AtomicU64::new(0);
     let together = Barrier::new(6);
@@ -124,7 +124,7 @@ fn many_threads(options: LockOptions) {
     assert_eq!(table.requests(), 0);
     let stats = table.stats();
     assert!(stats.waits > 100 && stats.deadlocks > 0 && stats.migrated > 0, "the run met nothing: {stats:?}");
-    let inherits = options.inheritance == Inheritance::On;
+    let inherits = tuning.inheritance == Inheritance::On;
     assert_eq!((stats.inherited > 0, stats.invalidated > 0), (inherits, inherits), "{stats:?}");
     assert!(committed.into_inner() > 4_000);
 }
@@ -133,7 +133,8 @@ fn many_threads(options: LockOptions) {
 #[test]
 fn a_scanner_never_meets_a_writer() {
     for inheritance in [Inheritance::Off, Inheritance::On] {
-        scanner_and_writers(&Table::with(LockOptions { inheritance, ..LockOptions::plain(4) }));
+        let tuning = LockTuning { inheritance, ..LockTuning::PLAIN };
+        scanner_and_writers(&Table::with(LockOptions { buckets: 4, tuning }));
     }
 }
 
