@@ -4,7 +4,7 @@
 //! - a request holds `granted` and wants `wanted`; it waits while they differ;
 //! - a *conversion* (it holds something already) waits only for what others hold;
 //! - a *new* request waits for what others hold, for what waiting conversions want, and for what earlier new
-//!   requests want. So conversions come first, new requests are served in order, and a request overtakes a
+//!   requests want. So conversions come first, and among them the one that waits longest; new requests are served in order, and a request overtakes a
 //!   waiting one only if the two are compatible (it then delays nobody).
 
 use crate::mode::{LockName, Mode};
@@ -92,14 +92,14 @@ impl Queue {
     pub(crate) fn convert(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
         let Some(own) = self.position(name, locker) else { return self.enter(name, locker, mode) };
         let free = self.held_by_others(name, own) & mode.conflicts() == 0;
-        let request = &mut self.0[own];
-        request.wanted = mode;
         if free {
-            request.granted = mode;
-            Entry::Granted
-        } else {
-            Entry::Waiting
+            (self.0[own].granted, self.0[own].wanted) = (mode, mode);
+            return Entry::Granted;
         }
+        // Behind the conversions that wait already.
+        let request = self.0.remove(own);
+        self.0.push(Request { wanted: mode, ..request });
+        Entry::Waiting
     }
 
     /// As [`Queue::convert`], but changes nothing and says false if that could not be granted at once, or if somebody
