@@ -1,15 +1,19 @@
 //! Waiting, giving up, and finding cycles of those who wait.
 //!
-//! A request that has to wait walks over waits-for at once. The walk is complete: walks are serial, and every member of
+//! A request that has to wait walks over waits-for at once. The walk is *complete*: walks are serial, and every member of
 //! a cycle walks after it has published its wait, so the last one to walk sees all of the others. An edge that appears
-//! later leads to a locker that was just granted something, and that one walks before it waits again. A stale
-//! publication is harmless: the queue tells whether the request still waits. Parked locks are nobody's edge: whoever
-//! waits has thrown out those that conflicted with it.
+//! later leads to a locker that was just granted something, and that one walks before it waits again. Parked locks are
+//! nobody's edge: whoever waits has thrown out those that conflicted with it.
+//!
+//! And it is *exact*, although it looks at one bucket after the other while others go on: a cycle that was met is
+//! confirmed before anybody dies for it. All its members are waiting; then each edge is looked at once more; then all
+//! of them are still in the same wait. Who waits gives nothing up, so there was a moment at which the whole cycle stood.
+//! If it is not confirmed, the walk is made again.
 
 use crate::locker::{Locker, Pending, Place, Use};
 use crate::mode::LockName;
 use crate::queue::{Entry, LockerId};
-use crate::slot::Standing;
+use crate::slot::{Awaited, Standing};
 use crate::table::{Acquired, LockAbort, LockTable, Wakers, wake};
 use crate::tuning::Victim;
 use latch::RawMutex;
@@ -104,9 +108,10 @@ impl<M: RawMutex> LockTable<M> {
     fn break_cycles(&self, start: LockerId, wakers: &mut Wakers) -> bool {
         self.detector.with(|walk| {
             while let Some(last) = self.cycle(walk, start) {
+                let Some(youngest) = self.confirm(&walk.members(start, last)) else { continue };
                 let victim = match self.tuning.victim {
                     Victim::Requester => start,
-                    Victim::Youngest => self.youngest(walk.members(start, last)),
+                    Victim::Youngest => youngest,
                 };
                 if victim == start {
                     return true;
@@ -121,7 +126,7 @@ impl<M: RawMutex> LockTable<M> {
     fn cycle(&self, walk: &mut Walk, start: LockerId) -> Option<LockerId> {
         walk.start(start);
         while let Some(id) = walk.stack.pop() {
-            let Some((name, _)) = self.slots.get(id).wait.with(|w| w.name()) else { continue };
+            let Some(Awaited { name, .. }) = self.slots.get(id).wait.with(|w| w.awaited()) else { continue };
             let mut closes = false;
             self.bucket(name).with(|q| {
                 q.blockers(name, id, |b| {
@@ -136,16 +141,31 @@ impl<M: RawMutex> LockTable<M> {
         None
     }
 
-    /// Of equally old ones, the one with the highest number.
-    fn youngest(&self, members: Vec<LockerId>) -> LockerId {
-        let begun = |id: &LockerId| (self.slots.get(*id).wait.with(|w| w.name()).map(|n| n.1), *id);
-        members.into_iter().max_by_key(begun).expect("a cycle has members")
+    /// Whether each member waits for the one before it, and the first for the last, all at one moment; and the
+    /// youngest of them (of equally old ones, the one with the highest number).
+    fn confirm(&self, members: &[LockerId]) -> Option<LockerId> {
+        let waits = || members.iter().map(|&id| self.slots.get(id).wait.with(|w| w.awaited()));
+        let before: Vec<Awaited> = waits().collect::<Option<_>>()?;
+        let mut blocker = *members.last()?;
+        for (&id, awaited) in members.iter().zip(&before) {
+            let mut stands = false;
+            self.bucket(awaited.name).with(|q| q.blockers(awaited.name, id, |b| stands |= b == blocker));
+            if !stands {
+                return None;
+            }
+            blocker = id;
+        }
+        if !waits().eq(before.iter().map(|&w| Some(w))) {
+            return None;
+        }
+        let ages = before.iter().map(|w| w.begun_ns).zip(members);
+        ages.max().map(|(_, &youngest)| youngest)
     }
 
     /// Ends another's wait. It learns when it polls, and gives back the rest of its locks when it aborts.
     fn deny(&self, victim: LockerId, wakers: &mut Wakers) {
         let wait = &self.slots.get(victim).wait;
-        let Some((name, _)) = wait.with(|w| w.name()) else { return };
+        let Some(Awaited { name, .. }) = wait.with(|w| w.awaited()) else { return };
         self.bucket(name).with(|q| {
             let Some((held, true)) = q.state(name, victim) else { return };
             wakers.extend(wait.with(|w| w.deny()));

@@ -203,15 +203,25 @@ pub(crate) struct Wait {
     waker: Option<Waker>,
     /// When the transaction began.
     begun_ns: u64,
+    /// Counts the waits of this slot.
+    turn: u64,
+}
+
+/// One wait of one locker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) name: LockName,
+    pub(crate) begun_ns: u64,
+    turn: u64,
 }
 
 impl Wait {
     pub(crate) fn begin(&mut self, name: LockName, begun_ns: u64) {
-        *self = Wait { state: State::Waiting(name), waker: None, begun_ns };
+        *self = Wait { state: State::Waiting(name), waker: None, begun_ns, turn: self.turn + 1 };
     }
 
     pub(crate) fn end(&mut self) {
-        *self = Wait::default();
+        *self = Wait { turn: self.turn, ..Wait::default() };
     }
 
     pub(crate) fn grant(&mut self) -> Option<Waker> {
@@ -224,9 +234,12 @@ impl Wait {
         self.waker.take()
     }
 
-    /// What is awaited, and since when the transaction runs.
-    pub(crate) fn name(&self) -> Option<(LockName, u64)> {
-        if let State::Waiting(name) = self.state { Some((name, self.begun_ns)) } else { None }
+    /// What is awaited.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        match self.state {
+            State::Waiting(name) => Some(Awaited { name, begun_ns: self.begun_ns, turn: self.turn }),
+            _ => None,
+        }
     }
 
     pub(crate) fn standing(&self) -> Standing {

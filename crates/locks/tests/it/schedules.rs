@@ -154,6 +154,36 @@ fn crossing(inheritance: Inheritance, victim: Victim) {
     assert_eq!(table.requests(), 0);
 }
 
+/// Whoever asks again while it still stood in the way of another when that one began its walk: the walk must not take the
+/// old edge and the new one for a cycle.
+#[test]
+fn one_lock_alone_is_never_a_deadlock() {
+    shuttle::check_random(
+        || {
+            let table = table(Inheritance::Off, Victim::Requester);
+            let others: Vec<_> = (0..3)
+                .map(|_| {
+                    let table = Arc::clone(&table);
+                    thread::spawn(move || {
+                        let mut locker = table.locker();
+                        for _ in 0..2 {
+                            assert!(lock(&table, &mut locker, K, Mode::ROW_S));
+                            table.release_all(&mut locker);
+                        }
+                    })
+                })
+                .collect();
+            let mut locker = table.locker();
+            for _ in 0..2 {
+                assert!(lock(&table, &mut locker, K, Mode::ROW_X));
+                table.release_all(&mut locker);
+            }
+            others.into_iter().for_each(|o| o.join().unwrap());
+        },
+        1500,
+    );
+}
+
 #[test]
 fn crossing_transactions_end() {
     for inheritance in [Inheritance::Off, Inheritance::On] {
