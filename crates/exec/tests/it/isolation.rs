@@ -50,7 +50,7 @@ pub fn row(id: i64, value: i64) -> Vec<u8> {
 }
 
 pub struct Bench {
-    engine: Engine<Conventional>,
+    pub engine: Engine<Conventional>,
     /// What the operations below work on.
     table: TableId,
     /// Parts of scenes that are over: the next ones inherit from them.
@@ -115,12 +115,12 @@ pub fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 /// A transaction that is rolled back when its scene is over, unless it has ended.
 pub struct Scene<'b> {
     bench: &'b Bench,
-    pub part: Option<Part>,
+    part: Option<Part>,
     over: bool,
 }
 
 impl Scene<'_> {
-    fn part(&mut self) -> &mut Part {
+    pub fn part(&mut self) -> &mut Part {
         self.part.as_mut().expect("only a scene that is dropped has none")
     }
 
