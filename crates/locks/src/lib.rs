@@ -11,7 +11,7 @@
 //! not, the transaction parks and [`LockTable::poll`] is called when it is woken. It leaves by
 //! [`LockTable::release_all`].
 //!
-//! Read: what can be locked and how strongly (`mode`), the rules of one queue (`queue`), a transaction's list
+//! Read: what can be locked and how strongly (`mode`), the rules of one queue (`queue`, on `requests`), a transaction's list
 //! (`locker`), what others see of it (`slot`), the table (`table`), the fast path and inheritance (`inherit`), the
 //! table instead of many keys (`escalate`), waiting and cycles (`detect`).
 
@@ -22,6 +22,7 @@ mod inherit;
 mod locker;
 mod mode;
 mod queue;
+mod requests;
 mod slot;
 mod table;
 mod tuning;

@@ -111,7 +111,7 @@ pub enum Gap {
 }
 
 /// A table mode or a key mode. [`Mode::NONE`] holds nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct Mode(pub(crate) u8);
 

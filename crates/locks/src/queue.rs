@@ -8,12 +8,12 @@
 //!   waiting one only if the two are compatible (it then delays nobody).
 
 use crate::mode::{LockName, Mode};
-use smallvec::SmallVec;
+use crate::requests::Requests;
 
 /// Names a locker within its table; also the index of its slot.
 pub(crate) type LockerId = u16;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
     key: u64,
     space: u32,
@@ -22,9 +22,8 @@ pub(crate) struct Request {
     wanted: Mode,
 }
 
-/// Three requests fit a cache line together with the bucket's mutex.
 #[derive(Default)]
-pub(crate) struct Queue(SmallVec<[Request; 3]>);
+pub(crate) struct Queue(Requests);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
@@ -33,6 +32,23 @@ pub(crate) enum Entry {
 }
 
 impl Request {
+    /// A granted one.
+    #[inline]
+    pub(crate) fn new(name: LockName, locker: LockerId, mode: Mode) -> Request {
+        Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn locker(&self) -> LockerId {
+        self.locker
+    }
+
+    /// Whether this is a request at all.
+    #[inline]
+    pub(crate) fn wants(&self) -> bool {
+        self.wanted != Mode::NONE
+    }
+
     #[inline]
     fn is_for(&self, name: LockName) -> bool {
         self.key == name.key && self.space == name.space
@@ -73,19 +89,18 @@ impl Queue {
     #[inline]
     pub(crate) fn enter(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
         debug_assert!(self.position(name, locker).is_none(), "{name:?} requested twice");
-        if self.0.is_empty() {
-            self.0.push(Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode });
+        if self.0.push_first(Request::new(name, locker, mode)) {
             return Entry::Granted;
         }
         let free = self.ahead(name, self.0.len()) & mode.conflicts() == 0;
         let granted = if free { mode } else { Mode::NONE };
-        self.0.push(Request { key: name.key, space: name.space, locker, granted, wanted: mode });
+        self.0.push(Request { granted, ..Request::new(name, locker, mode) });
         if free { Entry::Granted } else { Entry::Waiting }
     }
 
     /// Puts a request that is known to conflict with nobody: one moved here from a fast path.
     pub(crate) fn place(&mut self, name: LockName, locker: LockerId, mode: Mode) {
-        self.0.push(Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode });
+        self.0.push(Request::new(name, locker, mode));
     }
 
     /// The holder of a request wants the stronger `mode`.
@@ -136,12 +151,11 @@ impl Queue {
     /// calls [`Queue::promote`] if this returns true: somebody waits for the name.
     #[inline]
     pub(crate) fn lower(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
+        if mode == Mode::NONE && self.0.remove_only(|r| r.locker == locker && r.is_for(name)) {
+            return false;
+        }
         let Some(own) = self.position(name, locker) else { return false };
         if mode == Mode::NONE {
-            if self.0.len() == 1 {
-                self.0.clear();
-                return false;
-            }
             self.0.remove(own);
         } else {
             self.0[own].granted = mode;

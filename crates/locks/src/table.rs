@@ -415,12 +415,16 @@ impl<M: RawMutex> LockTable<M> {
     /// Lowers what is in a bucket.
     #[inline]
     pub(crate) fn lower(&self, locker: LockerId, name: LockName, mode: Mode) {
+        if self.bucket(name).with(|q| q.lower(name, locker, mode)) {
+            self.let_others_by(name);
+        }
+    }
+
+    /// Grants what can be granted now. Nobody comes between: who asks meanwhile queues behind those who wait.
+    #[cold]
+    fn let_others_by(&self, name: LockName) {
         let mut wakers = Wakers::new();
-        self.bucket(name).with(|q| {
-            if q.lower(name, locker, mode) {
-                self.promote(q, name, &mut wakers);
-            }
-        });
+        self.bucket(name).with(|q| self.promote(q, name, &mut wakers));
         wake(wakers);
     }
 
