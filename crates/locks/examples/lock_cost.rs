@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p locks --example lock_cost`, or for counts that noise does not reach
 //! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured*' target/release/examples/lock_cost count spin`
-//! (also `nomutex`, and `spin-table` for the transaction without rows): 1000 transactions in the function `measured`.
+//! (also `nomutex`; `spin-table` and `spin-table-off` for the transaction without rows): 1000 transactions in the function `measured`.
 
 use base::{TableId, hash64};
 use latch::{NoMutex, RawMutex, SpinRaw};
@@ -90,8 +90,8 @@ fn side_by_side(names: &[LockName]) {
     );
 }
 
-fn count<M: RawMutex>(names: &[LockName], rows: u64) {
-    let table = table::<M>(Inheritance::On);
+fn count<M: RawMutex>(names: &[LockName], rows: u64, inheritance: Inheritance) {
+    let table = table::<M>(inheritance);
     measured(&table, &mut table.locker(), names, rows, 1000);
 }
 
@@ -99,9 +99,10 @@ fn main() {
     let names = names();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["count", "spin"] => count::<SpinRaw>(&names, 10),
-        ["count", "spin-table"] => count::<SpinRaw>(&names, 0),
-        ["count", "nomutex"] => count::<NoMutex>(&names, 10),
+        ["count", "spin"] => count::<SpinRaw>(&names, 10, Inheritance::On),
+        ["count", "spin-table"] => count::<SpinRaw>(&names, 0, Inheritance::On),
+        ["count", "spin-table-off"] => count::<SpinRaw>(&names, 0, Inheritance::Off),
+        ["count", "nomutex"] => count::<NoMutex>(&names, 10, Inheritance::On),
         _ => {
             report::<SpinRaw>("SpinRaw", &names);
             report::<NoMutex>("NoMutex", &names);

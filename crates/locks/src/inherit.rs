@@ -27,7 +27,7 @@
 //! CAS each, which for a locker alone costs the same one read-modify-write, and ends all of a transaction's intentions
 //! in one.
 
-use crate::locker::{Granule, LockCounts, Locker, Place, Use};
+use crate::locker::{Granule, Locker, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{LockerId, Queue};
 use crate::slot::{Slot, Taken};
@@ -255,18 +255,15 @@ impl<M: RawMutex> LockTable<M> {
         false
     }
 
-    /// Adds what the locker counted since the last time to its slot.
-    fn publish(&self, locker: &mut Locker) {
+    /// Lets others read what the locker has counted.
+    #[inline]
+    fn publish(&self, locker: &Locker) {
         let totals = &self.slots.get(locker.id).totals;
-        let now = locker.counts;
-        let before = std::mem::replace(&mut locker.published, now);
-        let add = |total: &AtomicU64, of: fn(&LockCounts) -> u64| {
-            // Only the locker writes it.
-            total.store(total.load(Ordering::Relaxed) + of(&now) - of(&before), Ordering::Relaxed);
-        };
-        add(&totals.granule_requests, |c| c.granule_requests);
-        add(&totals.granule_calls, |c| c.granule_calls);
-        add(&totals.inherited, |c| c.inherited);
+        let (counts, before) = (&locker.counts, &locker.predecessors);
+        let set = |total: &AtomicU64, value: u64| total.store(value, Ordering::Relaxed);
+        set(&totals.granule_requests, before.granule_requests + counts.granule_requests);
+        set(&totals.granule_calls, before.granule_calls + counts.granule_calls);
+        set(&totals.inherited, before.inherited + counts.inherited);
     }
 }
 

@@ -114,8 +114,8 @@ pub struct Locker {
     pub(crate) pending: Option<Pending>,
     pub(crate) ended: Option<LockAbort>,
     pub(crate) counts: LockCounts,
-    /// What of it the slot's totals have.
-    pub(crate) published: LockCounts,
+    /// What earlier lockers with this number have added to the slot's totals.
+    pub(crate) predecessors: LockCounts,
     /// When a wait is given up by [`poll_until`](crate::LockTable::poll_until), in ns of the caller's clock.
     pub deadline_ns: u64,
     /// When the transaction began, in ns of the caller's clock; decides who dies with
@@ -135,7 +135,7 @@ impl Locker {
             pending: None,
             ended: None,
             counts: LockCounts::default(),
-            published: LockCounts::default(),
+            predecessors: LockCounts::default(),
             deadline_ns: u64::MAX,
             begun_ns: 0,
         }

@@ -6,7 +6,7 @@
 
 use crate::detect::Walk;
 use crate::guarded::Guarded;
-use crate::locker::{Granule, Held, Locker, NO_TABLE, Pending, Place, Use};
+use crate::locker::{Granule, Held, LockCounts, Locker, NO_TABLE, Pending, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::Slots;
@@ -129,7 +129,16 @@ impl<M: RawMutex> LockTable<M> {
     pub fn locker(&self) -> Locker {
         let id = self.slots.register().expect("a lock table has at most 65,536 lockers");
         self.clear_estate(id);
-        Locker::new(id, Arc::clone(&self.slots.ids))
+        let totals = &self.slots.get(id).totals;
+        let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        let mut locker = Locker::new(id, Arc::clone(&self.slots.ids));
+        locker.predecessors = LockCounts {
+            granule_requests: read(&totals.granule_requests),
+            granule_calls: read(&totals.granule_calls),
+            inherited: read(&totals.inherited),
+            ..LockCounts::default()
+        };
+        locker
     }
 
     /// Asks for `mode` on `name`, on top of what the locker holds there.
