@@ -1,8 +1,10 @@
 //! Scans through a secondary index: what they protect, and what they leave to others.
 
-use crate::isolation::{Bench, Done, INDEXED, Tried, Waits, bench_with};
+use crate::isolation::{Bench, Done, INDEXED, Tried, Waits, bench_with, key, row};
 use locks::{Inheritance, LockTuning};
-use txn::{Direction, Inserted};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use txn::{Access, Direction, Inserted};
 
 const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 
@@ -137,4 +139,31 @@ fn a_row_met_through_an_index_is_locked_itself() {
         let mut two = b.begin();
         assert_eq!(b.read(&mut two, 50), Done(Some(50)));
     });
+}
+
+/// An inserter that has made sure of its entry's neighbour and then waits for the row's gap: meanwhile another entry has
+/// come in between, committed and been scanned up to.
+#[test]
+fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
+    let b = bench(Inheritance::On);
+    let (mut inserter, mut other) = (b.begin(), b.begin());
+    let mut rows = b.begin();
+    assert_eq!(b.scan(&mut rows, 1, 9, Direction::Forward), Done(vec![]));
+    let (key, row) = (key(5), row(5, 0));
+    let mut here = b.here(inserter.part());
+    let mut insert = pin!(here.insert(INDEXED, &key, &row));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(insert.as_mut().poll(&mut cx).is_pending(), "the gap between rows 0 and 10 was read");
+    assert_eq!(b.write(&mut other, 100, 5), Done(Some(())));
+    other.commit();
+    let mut values = b.begin();
+    assert_eq!(b.scan_values(&mut values, 0, 5, Direction::Forward), Done(vec![(0, 0)]));
+    rows.commit();
+    assert!(insert.as_mut().poll(&mut cx).is_pending(), "value 0 of row 5 would be a phantom");
+    values.commit();
+    assert_eq!(insert.as_mut().poll(&mut cx), Poll::Ready(Ok(Inserted::Done)));
+    inserter.commit();
+    let mut values = b.begin();
+    let all = b.scan_values(&mut values, 0, 11, Direction::Forward);
+    assert_eq!(all, Done(vec![(0, 0), (0, 5), (5, 100), (10, 10)]));
 }
