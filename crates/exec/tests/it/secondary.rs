@@ -2,7 +2,6 @@
 
 use crate::isolation::{Bench, Done, INDEXED, Tried, Waits, bench_with, key, row};
 use locks::{Inheritance, LockTuning};
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use txn::{Access, Direction, Inserted};
 
@@ -146,12 +145,13 @@ fn a_row_met_through_an_index_is_locked_itself() {
 #[test]
 fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
     let b = bench(Inheritance::On);
-    let (mut inserter, mut other) = (b.begin(), b.begin());
+    let mut other = b.begin();
+    let mut inserter = b.begin();
     let mut rows = b.begin();
     assert_eq!(b.scan(&mut rows, 1, 9, Direction::Forward), Done(vec![]));
     let (key, row) = (key(5), row(5, 0));
     let mut here = b.here(inserter.part());
-    let mut insert = pin!(here.insert(INDEXED, &key, &row));
+    let mut insert = Box::pin(here.insert(INDEXED, &key, &row));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(insert.as_mut().poll(&mut cx).is_pending(), "the gap between rows 0 and 10 was read");
     assert_eq!(b.write(&mut other, 100, 5), Done(Some(())));
@@ -162,6 +162,7 @@ fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
     assert!(insert.as_mut().poll(&mut cx).is_pending(), "value 0 of row 5 would be a phantom");
     values.commit();
     assert_eq!(insert.as_mut().poll(&mut cx), Poll::Ready(Ok(Inserted::Done)));
+    drop(insert);
     inserter.commit();
     let mut values = b.begin();
     let all = b.scan_values(&mut values, 0, 11, Direction::Forward);

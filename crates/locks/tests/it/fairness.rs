@@ -18,7 +18,7 @@ fn lock(table: &Table, locker: &mut Locker, name: LockName, mode: Mode) {
 /// Two crowd members hold `crowd` in turns that overlap, so that it is held by somebody all the time; meanwhile one
 /// asks for `alone` again and again, and must get it (the wait fails the test after 5 s).
 fn alone_in_a_crowd(table: &Table, name: LockName, crowd: Mode, alone: Mode) {
-    const TIMES: u64 = 200;
+    const TIMES: u64 = 50;
     let (over, inside, turns) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..3 {

@@ -197,3 +197,23 @@ fn a_dropped_lockers_estate_is_cleared_before_its_number_is_used_again() {
     assert_eq!(a.counts().inherited, 0, "a number inherits nothing");
     [&mut a, &mut b].into_iter().for_each(|l| table.release_all(l));
 }
+
+/// A scan that was parked and thrown out must not keep everybody's intentions in the buckets.
+#[test]
+fn the_fast_path_opens_again_once_a_parked_scan_is_gone() {
+    let table = inheriting(4);
+    let (mut scanner, mut writer, mut other) = (table.locker(), table.locker(), table.locker());
+    assert!(granted(table.acquire(&mut scanner, T, Mode::S)));
+    table.release_all(&mut scanner);
+    assert!(granted(table.acquire(&mut writer, T, Mode::IX)), "throws the scan out, in the bucket");
+    assert!(granted(table.acquire(&mut other, T, Mode::IX)));
+    assert_eq!((writer.counts().fast, other.counts().fast), (0, 1));
+    [&mut writer, &mut other].into_iter().for_each(|l| table.release_all(l));
+    assert!(granted(table.acquire(&mut scanner, T, Mode::S)));
+    table.release_all(&mut scanner);
+    table.disinherit(&mut scanner);
+    let mut last = table.locker();
+    assert!(granted(table.acquire(&mut last, T, Mode::IX)));
+    assert_eq!(last.counts().fast, 1);
+    table.release_all(&mut last);
+}
