@@ -108,7 +108,9 @@ impl<M: RawMutex> LockTable<M> {
         match place {
             Place::Bucket => {}
             Place::Fast => self.clear_fast(locker.id, slot, name),
-            Place::Kept => self.bucket(name).with(|_| slot.kept.with(|k| drop(k.strike(name)))),
+            Place::Kept => self.bucket(name).with(|_| {
+                slot.kept.with(|k| k.strike(name));
+            }),
         }
         locker.granules[at].place = Place::Bucket;
     }
@@ -153,7 +155,9 @@ impl<M: RawMutex> LockTable<M> {
     fn drop_parked(&self, id: LockerId, granule: &Granule) {
         let slot = self.slots.get(id);
         match granule.place {
-            Place::Fast => slot.fast.with(|f| drop(f.take(table_of(granule.name)))),
+            Place::Fast => {
+                slot.fast.with(|f| f.take(table_of(granule.name)));
+            }
             _ => self.drop_kept(id, granule.name),
         }
     }

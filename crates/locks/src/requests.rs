@@ -105,7 +105,9 @@ impl Requests {
         while at < self.len() {
             match keep(&self[at]) {
                 true => at += 1,
-                false => drop(self.remove(at)),
+                false => {
+                    self.remove(at);
+                }
             }
         }
     }

@@ -449,7 +449,9 @@ impl<M: RawMutex> LockTable<M> {
             self.retract(name, held, mode);
         }
         match mode {
-            Mode::NONE => drop(locker.granules.remove(at)),
+            Mode::NONE => {
+                locker.granules.remove(at);
+            }
             _ => locker.granules[at].mode = mode,
         }
     }
