@@ -25,6 +25,7 @@ use crate::local::{Part, Protection};
 use access::Expect;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
+use probe::{Component, Counter};
 use std::ops::Bound;
 use store::{ChunkEnd, DeleteOutcome, InsertOutcome, Table};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
@@ -46,6 +47,12 @@ macro_rules! retry {
             }
         }
     };
+}
+
+/// One record was worked on.
+fn counted<T>(outcome: T) -> T {
+    probe::count(Counter::Records);
+    outcome
 }
 
 fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
@@ -80,6 +87,7 @@ impl<'a, D: Design> Here<'a, D> {
         loop {
             let chunk = self.collect(index, &cursor, usize::MAX)?;
             for (key, row) in chunk.rows() {
+                probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -117,6 +125,7 @@ impl<'a, D: Design> Here<'a, D> {
             }
             let mut last = None;
             for (key, row) in chunk.rows() {
+                probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -210,6 +219,7 @@ impl<D: Design> Access for Here<'_, D> {
                 .store
                 .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
         );
+        probe::add(Counter::Records, u64::from(read.is_some()));
         Ok(read.flatten())
     }
 
@@ -232,6 +242,7 @@ impl<D: Design> Access for Here<'_, D> {
                 .store
                 .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
         );
+        probe::add(Counter::Records, u64::from(updated.is_some()));
         Ok(updated.flatten())
     }
 
@@ -243,7 +254,7 @@ impl<D: Design> Access for Here<'_, D> {
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
             );
             return match done {
-                InsertOutcome::Done => Ok(Inserted::Done),
+                InsertOutcome::Done => Ok(counted(Inserted::Done)),
                 InsertOutcome::Exists => Ok(Inserted::Exists),
                 InsertOutcome::Next(_) => unreachable!("any neighbour was accepted"),
                 InsertOutcome::TooLong => Err(Abort::BadRequest),
@@ -261,9 +272,11 @@ impl<D: Design> Access for Here<'_, D> {
                 self.engine,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
             );
-            self.engine.locks.release_instant(&mut self.part.locker, gap);
+            probe::within(Component::Locking, || {
+                self.engine.locks.release_instant(&mut self.part.locker, gap)
+            });
             match done {
-                InsertOutcome::Done => return Ok(Inserted::Done),
+                InsertOutcome::Done => return Ok(counted(Inserted::Done)),
                 InsertOutcome::Exists => return Ok(Inserted::Exists),
                 InsertOutcome::Next(actual) => next = actual,
                 InsertOutcome::TooLong => return Err(Abort::BadRequest),
@@ -275,7 +288,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         self.lock(LockName::table(table), Mode::IX).await?;
         let fits = retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
-        if fits { Ok(()) } else { Err(Abort::BadRequest) }
+        if fits { Ok(counted(())) } else { Err(Abort::BadRequest) }
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
@@ -297,7 +310,7 @@ impl<D: Design> Access for Here<'_, D> {
             let done =
                 retry!(self.engine, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
             match done {
-                DeleteOutcome::Done => return Ok(true),
+                DeleteOutcome::Done => return Ok(counted(true)),
                 DeleteOutcome::Missing => return Ok(false),
                 DeleteOutcome::Next(actual) => next = actual,
             }

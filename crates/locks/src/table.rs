@@ -11,6 +11,7 @@ use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::Slots;
 use base::TableId;
 use latch::RawMutex;
+use probe::{Counter, Section};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -156,6 +157,7 @@ impl<M: RawMutex> LockTable<M> {
         let before = locker.held[at].mode;
         if before.covers(mode) {
             locker.counts.repeated += 1;
+            probe::count(Counter::LockRepeats);
             return Acquired::Granted;
         }
         self.raise(locker, at, before.with(mode))
@@ -163,10 +165,12 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     fn first(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
+        count_lock(name);
         if name.is_table() {
             if mode.is_intention() && self.enter_fast(locker, name, mode) {
                 locker.push(name, mode, true);
                 locker.counts.fast += 1;
+                probe::count(Counter::LockFast);
                 return Acquired::Granted;
             }
             self.announce(name, Mode::NONE, mode);
@@ -189,6 +193,7 @@ impl<M: RawMutex> LockTable<M> {
     /// was given back while the list was indexed (its mode is `NONE`).
     #[cold]
     fn raise(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
+        count_lock(locker.held[at].name());
         let Held { mode: before, fast, .. } = locker.held[at];
         let name = locker.held[at].name();
         if name.is_table() {
@@ -246,6 +251,7 @@ impl<M: RawMutex> LockTable<M> {
     /// granted something, and that one walks before it waits again. A stale publication is harmless: the queue
     /// tells whether the request still waits.
     fn closes_cycle(&self, start: LockerId) -> bool {
+        enter::<M>(Section::LockDetector);
         self.detector.with(|walk| {
             walk.start(start);
             while let Some(id) = walk.stack.pop() {
@@ -415,6 +421,7 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     fn bucket(&self, name: LockName) -> &Guarded<M, Queue> {
+        enter::<M>(Section::LockBucket);
         &self.buckets[(name.mix() >> self.shift) as usize].0
     }
 
@@ -445,17 +452,20 @@ impl<M: RawMutex> LockTable<M> {
     #[inline]
     fn enter_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
         // Relaxed: the slot's mutex orders this against a strong request that searches the slot (see `strong`).
+        enter::<M>(Section::LockSlot);
         let free = |_: &_| self.strong(name).load(Ordering::Relaxed) == 0;
         self.slots.get(locker.id).fast.with(|f| free(f) && f.put(table_of(name), mode))
     }
 
     fn raise_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
         let table = table_of(name);
+        enter::<M>(Section::LockSlot);
         // An entry that is still there conflicts with nobody: a strong request would have moved it first.
         self.slots.get(locker.id).fast.with(|f| f.has(table) && f.put(table, mode))
     }
 
     fn lower_fast(&self, locker: LockerId, name: LockName, mode: Mode) -> bool {
+        enter::<M>(Section::LockSlot);
         let table = table_of(name);
         self.slots.get(locker).fast.with(|f| match mode {
             Mode::NONE => f.take(table).is_some(),
@@ -492,6 +502,19 @@ impl<M: RawMutex> LockTable<M> {
             }
         });
     }
+}
+
+/// Counts a visit to data that other workers may visit at the same time.
+#[inline(always)]
+fn enter<M: RawMutex>(section: Section) {
+    if M::SHARED {
+        probe::enter(section);
+    }
+}
+
+#[inline(always)]
+fn count_lock(name: LockName) {
+    probe::count(if name.is_table() { Counter::HigherLocks } else { Counter::RowLocks });
 }
 
 #[inline]

@@ -49,8 +49,14 @@ impl<L: LatchPolicy> Deref for PageRef<'_, L> {
 impl<L: LatchPolicy> Drop for PageRef<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        L::unlock_shared(self.latch);
+        unlatching::<L>(|| L::unlock_shared(self.latch));
     }
+}
+
+/// Time to let go of a latch is time of latching; of what is no latch it is not.
+#[inline(always)]
+fn unlatching<L: LatchPolicy>(f: impl FnOnce()) {
+    if L::LATCHED { probe::within(probe::Component::Latching, f) } else { f() }
 }
 
 /// A page held for changing. Touching it mutably marks it dirty. Not to be kept across a wait.
@@ -110,6 +116,6 @@ impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
 impl<L: LatchPolicy> Drop for PageMut<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        L::unlock_exclusive(self.latch, self.change);
+        unlatching::<L>(|| L::unlock_exclusive(self.latch, self.change));
     }
 }
