@@ -265,7 +265,8 @@ fn profiles_travel_and_merge() {
 #[test]
 fn the_measuring_page_has_every_counter() {
     let page = include_str!("../../../docs/measuring.md");
-    let missing: Vec<_> = table::markdown().lines().filter(|l| !page.contains(*l)).map(String::from).collect();
+    let missing: Vec<_> =
+        table::markdown().lines().filter(|l| !page.contains(*l)).map(String::from).collect();
     assert!(missing.is_empty(), "docs/measuring.md lacks these lines:\n{}", missing.join("\n"));
 }
 

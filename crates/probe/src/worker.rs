@@ -354,6 +354,12 @@ impl Worker {
         profile.contended = std::array::from_fn(|i| self.contended[i].take());
         (profile.polls, profile.timed_polls) = (self.polls.take(), self.timed.take());
         self.take_pages(&mut profile);
+        // What is scaled up from a sample may come out above the visits that were counted.
+        for (different, visits) in
+            [(Counter::UniqueHeapPages, Counter::HeapPages), (Counter::UniqueIndexPages, Counter::IndexPages)]
+        {
+            profile.set(different, profile.count(different).min(profile.count(visits)));
+        }
         profile.derive();
         profile
     }
@@ -365,8 +371,8 @@ impl Worker {
             for (i, counter) in [Counter::UniqueHeapPages, Counter::UniqueIndexPages].into_iter().enumerate()
             {
                 let different = self.different[role][i].take();
-                profile.counts[counter as usize] +=
-                    (different as f64 / seen.max(1) as f64 * begun as f64).round() as u64;
+                let of_all = (different as f64 / seen.max(1) as f64 * begun as f64).round() as u64;
+                profile.counts[counter as usize] += of_all;
             }
         }
     }
