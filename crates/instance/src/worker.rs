@@ -11,7 +11,7 @@ use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::{Design, Executor};
-use probe::{Measured, Role, Round};
+use probe::{Measured, Profiling, Role, Round};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -130,6 +130,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             probe::round(if busy { Round::Worked } else { Round::Idle });
         }
+        probe::profile(Profiling::Off);
         self.local.executor.clear();
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {

@@ -1,6 +1,7 @@
 //! The right to read or change a page, as a value: taking it is latching, dropping it is letting go.
 
 use crate::page::Page;
+use crate::pool::latching;
 use base::{Lsn, PageId};
 use latch::{Change, LatchPolicy, PageLatch};
 use std::marker::PhantomData;
@@ -49,14 +50,8 @@ impl<L: LatchPolicy> Deref for PageRef<'_, L> {
 impl<L: LatchPolicy> Drop for PageRef<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        unlatching::<L>(|| L::unlock_shared(self.latch));
+        latching::<L, _>(|| L::unlock_shared(self.latch));
     }
-}
-
-/// Time to let go of a latch is time of latching; of what is no latch it is not.
-#[inline(always)]
-fn unlatching<L: LatchPolicy>(f: impl FnOnce()) {
-    if L::LATCHED { probe::within(probe::Component::Latching, f) } else { f() }
 }
 
 /// A page held for changing. Touching it mutably marks it dirty. Not to be kept across a wait.
@@ -116,6 +111,6 @@ impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
 impl<L: LatchPolicy> Drop for PageMut<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        unlatching::<L>(|| L::unlock_exclusive(self.latch, self.change));
+        latching::<L, _>(|| L::unlock_exclusive(self.latch, self.change));
     }
 }

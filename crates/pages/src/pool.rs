@@ -19,7 +19,7 @@ use crate::slots::{Slot, Slots};
 use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
-use probe::{Component, Section};
+use probe::{Latched, Section};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -354,24 +354,15 @@ impl Pool {
     }
 }
 
-/// Takes or leaves a page's latch, for the profile.
+/// Takes or leaves a page's latch. What an owned page has instead is none.
 #[inline(always)]
 pub(crate) fn latching<L: LatchPolicy, R>(f: impl FnOnce() -> R) -> R {
-    if !L::LATCHED {
-        return f();
-    }
-    probe::enter(Section::PageLatch);
-    probe::within(Component::Latching, f)
+    if L::LATCHED { probe::latching(f) } else { f() }
 }
 
 #[inline(always)]
 fn visited<L: LatchPolicy>(page: &Page, id: PageId) {
-    if probe::on() {
-        probe::page(page.kind(), id.0);
-        if L::LATCHED {
-            probe::latch(page.kind());
-        }
-    }
+    probe::visited(page.kind(), id.0, if L::LATCHED { Latched::Yes } else { Latched::No });
 }
 
 #[cold]

@@ -1,14 +1,28 @@
-//! What the rooms above call. Each hook is one load and one branch while profiling is off.
+//! What the rooms above call. Each hook is a load and a branch while no worker profiles.
 
 use crate::profile::Profile;
-use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
-use crate::worker::{LINKS, MANAGE, OFF, Role, Round, TIMING, WORKER};
+use crate::table::{Component, Counter, Profiling, Section, Wait};
+use crate::worker::{LINKS, Latched, MANAGE, OFF, Role, Round, UNSPLIT, WORKER, Worker};
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// Turns the profile of the calling thread on (from zero) or off. To be called between polls.
+/// How many workers of this process profile. A hook looks here first: a plain load, whichever crate it is inlined into,
+/// where reaching a thread's own cells may be a call (without link-time optimisation).
+static WORKERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Turns the profile of the calling thread on (from zero) or off. To be called between polls, and with
+/// [`Profiling::Off`] before the thread ends.
 pub fn profile(profiling: Profiling) {
-    WORKER.with(|w| w.enable(profiling));
+    WORKER.with(|w| {
+        let before = w.mode.get() != OFF;
+        w.enable(profiling);
+        match (before, w.mode.get() != OFF) {
+            (false, true) => _ = WORKERS.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = WORKERS.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+    });
 }
 
 /// The window since the last call (or since profiling was turned on); `None` while it is off.
@@ -16,9 +30,19 @@ pub fn window() -> Option<Profile> {
     WORKER.with(|w| w.window())
 }
 
+/// What `f` gives if this thread profiles.
+#[inline(always)]
+fn here<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
+    if WORKERS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    WORKER.with(|w| (w.mode.get() != OFF).then(|| f(w)))
+}
+
+/// Whether this thread profiles.
 #[inline(always)]
 pub fn on() -> bool {
-    WORKER.with(|w| w.mode.get() != OFF)
+    here(|_| ()).is_some()
 }
 
 #[inline(always)]
@@ -28,65 +52,53 @@ pub fn count(counter: Counter) {
 
 #[inline(always)]
 pub fn add(counter: Counter, n: u64) {
-    if on() {
-        WORKER.with(|w| w.count(counter, n));
-    }
+    here(|w| w.count(counter, n));
 }
 
 /// To be called before the critical section's latch is taken: a wait for it is counted under this section.
 #[inline(always)]
 pub fn enter(section: Section) {
-    if on() {
-        WORKER.with(|w| w.enter(section));
-    }
+    here(|w| w.enter(section));
 }
 
 /// The section entered last is occupied, and has to be waited for.
 #[cold]
 pub fn contended() {
-    if on() {
-        WORKER.with(|w| w.contended());
-    }
+    here(|w| w.contended());
 }
 
 /// A page was visited: `kind` is the number in its header, which says what it holds.
 #[inline(always)]
-pub fn page(kind: u8, page: u32) {
-    if on() {
-        WORKER.with(|w| w.page(PageKind::of(kind), page));
-    }
+pub fn visited(kind: u8, page: u32, latched: Latched) {
+    here(|w| w.visited(kind, page, latched));
 }
 
-/// A page latch was taken.
+/// Runs `f`, which takes or leaves a page latch.
 #[inline(always)]
-pub fn latch(kind: u8) {
-    if on() {
-        WORKER.with(|w| w.count(PageKind::of(kind).latches(), 1));
+pub fn latching<R>(f: impl FnOnce() -> R) -> R {
+    let before = here(|w| w.latching()).unwrap_or(UNSPLIT);
+    let result = f();
+    if before != UNSPLIT {
+        WORKER.with(|w| w.change(before));
     }
+    result
 }
 
 /// A part of a transaction begins, or makes its last visit to a page.
 #[inline(always)]
 pub fn part_begins() {
-    if on() {
-        WORKER.with(|w| w.part_begins());
-    }
+    here(|w| w.part_begins());
 }
 
 #[inline(always)]
 pub fn part_ends() {
-    if on() {
-        WORKER.with(|w| w.part_ends());
-    }
+    here(|w| w.part_ends());
 }
-
-const UNSPLIT: u8 = u8::MAX;
 
 /// Runs `f`, whose time belongs to `component`. For code that never awaits; cheaper than [`span`].
 #[inline(always)]
 pub fn within<R>(component: Component, f: impl FnOnce() -> R) -> R {
-    let timed = WORKER.with(|w| w.mode.get() == TIMING);
-    let before = if timed { WORKER.with(|w| w.change(component as u8)) } else { UNSPLIT };
+    let before = here(|w| w.split_off(component)).unwrap_or(UNSPLIT);
     let result = f();
     if before != UNSPLIT {
         WORKER.with(|w| w.change(before));
@@ -102,7 +114,7 @@ pub struct Span(u8);
 
 #[inline(always)]
 pub fn span(component: Component) -> Span {
-    Span(if on() { WORKER.with(|w| w.change(component as u8)) } else { UNSPLIT })
+    Span(here(|w| w.change(component as u8)).unwrap_or(UNSPLIT))
 }
 
 impl Drop for Span {
@@ -117,8 +129,8 @@ impl Drop for Span {
 /// Says what the task waits for if `poll` is pending. Of several on the way out the innermost counts.
 #[inline]
 pub fn parks<T>(wait: Wait, poll: Poll<T>) -> Poll<T> {
-    if poll.is_pending() && on() {
-        WORKER.with(|w| {
+    if poll.is_pending() {
+        here(|w| {
             if w.wait.get() == Wait::Turn as u8 {
                 w.wait.set(wait as u8);
             }
@@ -130,8 +142,8 @@ pub fn parks<T>(wait: Wait, poll: Poll<T>) -> Poll<T> {
 /// As [`parks`], for a task that waits while its request is run, and timed, elsewhere.
 #[inline]
 pub fn parks_untimed<T>(poll: Poll<T>) -> Poll<T> {
-    if poll.is_pending() && on() {
-        WORKER.with(|w| w.wait.set(UNTIMED));
+    if poll.is_pending() {
+        here(|w| w.wait.set(UNTIMED));
     }
     poll
 }
@@ -231,7 +243,5 @@ pub fn communicating<R>(f: impl FnOnce() -> R) -> R {
 /// A round of the worker's loop is over.
 #[inline]
 pub fn round(round: Round) {
-    if on() {
-        WORKER.with(|w| w.round(round));
-    }
+    here(|w| w.round(round));
 }

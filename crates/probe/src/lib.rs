@@ -26,7 +26,7 @@ pub use measured::{LogCounts, Measured};
 pub use profile::{PerTransaction, Profile};
 pub use table::{Component, Counter, Group, Kind, PageKind, Profiling, Section, Wait};
 pub use ticks::ticks;
-pub use worker::{Role, Round};
+pub use worker::{Latched, Role, Round};
 
 #[cfg(test)]
 mod tests;

@@ -179,11 +179,11 @@ fn pages_are_different_within_a_transaction_only() {
         charged(Role::Home, async move {
             part_begins();
             for &id in pages {
-                page(4, id);
+                visited(4, id, Latched::No);
                 park(Wait::Page).await;
             }
-            page(1, 7);
-            page(2, 1);
+            visited(1, 7, Latched::No);
+            visited(2, 1, Latched::No);
             part_ends();
         })
     };
@@ -201,9 +201,9 @@ fn two_transactions_at_once_do_not_mix_their_pages() {
     let transaction = |id: u32| {
         charged(Role::Home, async move {
             part_begins();
-            page(4, id);
+            visited(4, id, Latched::No);
             park(Wait::Lock).await;
-            page(4, id);
+            visited(4, id, Latched::No);
             part_ends();
         })
     };
@@ -216,9 +216,8 @@ fn sections_are_counted_by_component_and_kind() {
     profile(Profiling::ON);
     enter(Section::LockBucket);
     enter(Section::LockBucket);
-    enter(Section::PageLatch);
-    contended();
-    latch(1);
+    latching(contended);
+    visited(1, 5, Latched::Yes);
     let row = window().unwrap().per_transaction(2);
     assert_eq!(row.critical_sections_per_txn["locking"]["unbounded"], 1.0);
     assert_eq!(row.critical_sections_per_txn["latching"]["unbounded"], 0.5);

@@ -38,11 +38,22 @@ pub enum Round {
     Idle,
 }
 
+/// Whether a page is protected by its latch, or by having one owner (or by being looked at again).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Latched {
+    No,
+    Yes,
+}
+
 pub(crate) const MANAGE: u8 = 0;
 pub(crate) const LINKS: u8 = 1;
 const HOME: u8 = 2;
 const ROLES: usize = 2;
 const NOBODY: u8 = 255;
+pub(crate) const UNSPLIT: u8 = 255;
+
+/// More than there are kinds of pages.
+const PAGE_KINDS: usize = 16;
 
 /// Polls further apart than this many times the price of a stamp (some 20 µs) are all timed: there is time for it.
 const SPARSE: u64 = 2000;
@@ -78,6 +89,8 @@ pub(crate) struct Worker {
     split: [Cells<{ Component::COUNT }>; ROLES],
     pub waits: Cells<{ Wait::COUNT }>,
     counts: Cells<{ Counter::COUNT }>,
+    /// Of pages, by whether they were latched and the number of their kind.
+    visits: [Cells<PAGE_KINDS>; 2],
     entered: Cells<{ Section::COUNT }>,
     contended: Cells<{ Section::COUNT }>,
     polls: Cell<u64>,
@@ -128,6 +141,7 @@ impl Worker {
             split: [const { cells() }; ROLES],
             waits: cells(),
             counts: cells(),
+            visits: [const { cells() }; 2],
             entered: cells(),
             contended: cells(),
             polls: Cell::new(0),
@@ -248,13 +262,36 @@ impl Worker {
         add(&self.contended[self.section.get() as usize], 1);
     }
 
-    #[inline(never)]
-    pub fn page(&self, kind: PageKind, page: u32) {
-        let Some(visits) = kind.visits() else { return };
-        self.count(visits, 1);
+    /// Kinds of pages stay numbers here; what they mean is asked when the window ends.
+    #[inline]
+    pub fn visited(&self, kind: u8, page: u32, latched: Latched) {
+        let kind = usize::from(kind) % PAGE_KINDS;
+        add(&self.visits[latched as usize][kind], 1);
         if self.watched.get() != NOBODY {
+            self.watch_page(kind as u8, page);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn watch_page(&self, kind: u8, page: u32) {
+        let kind = PageKind::of(kind);
+        if kind.visits().is_some() {
             PAGES.with_borrow_mut(|pages| pages.push((kind == PageKind::Index, page)));
         }
+    }
+
+    /// Before a page latch is taken or left; the component to go back to.
+    #[inline]
+    pub fn latching(&self) -> u8 {
+        self.section.set(Section::PageLatch as u8);
+        self.split_off(Component::Latching)
+    }
+
+    /// As [`Worker::change`], unless this poll's time is not split.
+    #[inline]
+    pub fn split_off(&self, component: Component) -> u8 {
+        if self.mode.get() == TIMING { self.change(component as u8) } else { UNSPLIT }
     }
 
     /// A part of a transaction begins: its pages are collected if the lot falls on it. Parts overlap, and one is
@@ -353,6 +390,7 @@ impl Worker {
         profile.entered = std::array::from_fn(|i| self.entered[i].take());
         profile.contended = std::array::from_fn(|i| self.contended[i].take());
         (profile.polls, profile.timed_polls) = (self.polls.take(), self.timed.take());
+        self.take_visits(&mut profile);
         self.take_pages(&mut profile);
         // What is scaled up from a sample may come out above the visits that were counted.
         for (different, visits) in
@@ -362,6 +400,21 @@ impl Worker {
         }
         profile.derive();
         profile
+    }
+
+    fn take_visits(&self, profile: &mut Profile) {
+        for latched in [Latched::No, Latched::Yes] {
+            for (number, visits) in self.visits[latched as usize].iter().enumerate() {
+                let (kind, visits) = (PageKind::of(number as u8), visits.take());
+                if let Some(counter) = kind.visits() {
+                    profile.counts[counter as usize] += visits;
+                }
+                if latched == Latched::Yes {
+                    profile.counts[kind.latches() as usize] += visits;
+                    profile.entered[Section::PageLatch as usize] += visits;
+                }
+            }
+        }
     }
 
     /// The mean of the parts that were watched, for all that began.
