@@ -288,7 +288,8 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         self.lock(LockName::table(table), Mode::IX).await?;
         let fits = retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
-        if fits { Ok(counted(())) } else { Err(Abort::BadRequest) }
+        probe::add(Counter::Records, u64::from(fits));
+        if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
