@@ -239,9 +239,11 @@ mod tests {
     fn the_breakdown_is_shown_for_rows_that_have_one() {
         let mut row = ResultRow::default();
         assert!(profile_table(&[row.clone()]).is_none());
-        let mut profile = driver::PerTransaction::default();
-        profile.time_ns_per_txn = [("execution".to_string(), 1500.0), ("waiting".to_string(), 500.0)].into();
-        profile.waiting_ns_per_txn = [("log".to_string(), 400.0), ("turn".to_string(), 100.0)].into();
+        let profile = driver::PerTransaction {
+            time_ns_per_txn: [("execution".to_string(), 1500.0), ("waiting".to_string(), 500.0)].into(),
+            waiting_ns_per_txn: [("log".to_string(), 400.0), ("turn".to_string(), 100.0)].into(),
+            ..driver::PerTransaction::default()
+        };
         row.profile = Some(profile);
         let text = profile_table(&[row]).unwrap().to_string();
         assert!(["75.0", "25.0", "2.0", "log"].iter().all(|part| text.contains(part)), "{text}");
