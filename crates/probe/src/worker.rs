@@ -1,16 +1,17 @@
 //! What one worker has counted and timed: plain cells of its thread, merged as values when a window ends.
 //!
 //! Who may do what: only the thread itself touches its cells. A thread that never turned profiling on (a checkpoint, a
-//! flusher, a client) has it off, and each hook costs it one load and one branch.
+//! flusher, a client) has it off.
 //!
 //! ```text
-//!   worker's clock   |manage|--- home ---|manage|-- served --|manage|receive|manage| ...      every boundary is stamped
-//!                            |exec|lock|exec|log|                                             in one poll of `one_in`
+//!   worker's clock   |--- home ---|-- served --|manage|links|manage| ...      every border is stamped
+//!                    |exec|lock|exec|log|                                     in one poll of `one_in`
 //! ```
 //!
-//! The time between two stamps belongs to exactly one *account*: the loop itself, receiving, transactions at home here,
+//! The time between two stamps belongs to exactly one *account*: the loop itself, its links, transactions at home here,
 //! parts of transactions from elsewhere. Accounts are exact. How the time of the last two divides among the components is
-//! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance.
+//! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
+//! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
 
 use crate::profile::Profile;
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
@@ -176,8 +177,9 @@ impl Worker {
             }
             self.switch(HOME + role as u8);
         } else {
-            let now = self.switch(HOME + role as u8);
-            self.draw(now);
+            // No stamp: what little the loop did since the last one, finding this task, is charged to it.
+            self.account.set(HOME + role as u8);
+            self.draw(self.since.get());
         }
         self.component.set(component);
         before
