@@ -5,7 +5,7 @@
 
 use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
 use base::{Lsn, Rid, TableId};
-use pages::{Coupled, LatchPolicy, Owned, Pool, PoolOptions};
+use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
@@ -160,5 +160,6 @@ fn yardstick() {
 fn main() {
     yardstick();
     run::<Owned>();
+    run::<Optimistic>();
     run::<Coupled>();
 }

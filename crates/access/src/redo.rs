@@ -8,7 +8,7 @@ use crate::bytes::Garbled;
 use crate::heap::{DirectoryMut, RootMut, RowsMut};
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_NODE, KIND_ROWS, bad_record, is, malformed, name};
 use crate::record::{Action, Change, Kind, Record, SystemBody};
-use crate::tree::NodeMut;
+use crate::tree::{NodeMut, Probe};
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{Page, PageMut, Pool, Stop};
@@ -75,15 +75,15 @@ fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garb
 fn entry(node: &mut NodeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
     match change {
         Change::TreeInsert { key, value } => {
-            let at = node.node().search(key)?.err().ok_or(Garbled)?;
+            let at = node.node().search(Probe::new(key))?.err().ok_or(Garbled)?;
             node.insert(at, key, value)
         }
         Change::TreeDelete { key, .. } => {
-            let at = node.node().search(key)?.map_err(|_| Garbled)?;
+            let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
             node.remove(at)
         }
         Change::TreeReplace { key, new, .. } => {
-            let at = node.node().search(key)?.map_err(|_| Garbled)?;
+            let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
             node.set_value(at, new)
         }
         _ => Err(Garbled),
@@ -149,12 +149,12 @@ fn kind_of(action: Action<'_>) -> u8 {
 }
 
 fn link(node: &mut NodeMut<'_>, key: &[u8], child: &[u8; 4]) -> Result<(), Garbled> {
-    let at = node.node().search(key)?.err().ok_or(Garbled)?;
+    let at = node.node().search(Probe::new(key))?.err().ok_or(Garbled)?;
     node.insert(at, key, child)
 }
 
 fn unlink(node: &mut NodeMut<'_>, key: &[u8]) -> Result<[u8; 4], Garbled> {
-    let at = node.node().search(key)?.map_err(|_| Garbled)?;
+    let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
     let child = node.node().value(at)?.try_into().map_err(|_| Garbled)?;
     node.remove(at)?;
     Ok(child)

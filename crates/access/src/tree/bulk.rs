@@ -14,7 +14,8 @@
 //! Pages are only ever made here, never read again, so loading needs no page at hand and any pool is large enough.
 
 use super::edit::Image;
-use super::node::entry_size;
+use super::entries::{Entries, prefix_of};
+use super::node::{best_prefix, entry_size};
 use super::{BTree, MAX_LEVEL};
 use crate::Journal;
 use crate::bytes::common_prefix;
@@ -40,9 +41,9 @@ struct Filling {
     /// Leftmost child; 0 in a leaf.
     first: PageId,
     low: Vec<u8>,
-    /// Keys and values one behind the other, and where each ends.
-    bytes: Vec<u8>,
-    ends: Vec<(usize, usize)>,
+    entries: Entries,
+    /// Length of the prefix the entries have in common, and their size behind it.
+    skip: usize,
     size: usize,
 }
 
@@ -51,34 +52,33 @@ impl Filling {
         Filling { first, low: low.to_vec(), ..Filling::default() }
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(value);
-        self.ends.push((key_end, self.bytes.len()));
-        self.size += entry_size(key.len(), value.len());
+    /// Prefix and size of the node with this entry too.
+    fn with(&self, key: &[u8], value: &[u8]) -> (usize, usize) {
+        let first = self.entries.get(0).map_or(key, |(first, _)| first);
+        let skip = best_prefix(first, key).len();
+        let entry = |key: &[u8], value: &[u8]| entry_size(key.len() - skip, value.len());
+        let others = match skip == self.skip {
+            true => self.size,
+            false => self.entries.iter().map(|(key, value)| entry(key, value)).sum(),
+        };
+        (skip, others + entry(key, value))
     }
 
-    fn entries(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        (0..self.ends.len()).map(|i| {
-            let from = i.checked_sub(1).map_or(0, |before| self.ends[before].1);
-            let (middle, to) = self.ends[i];
-            (&self.bytes[from..middle], &self.bytes[middle..to])
-        })
-    }
-
-    fn last(&self) -> Option<&[u8]> {
-        self.entries().next_back().map(|(key, _)| key)
-    }
-
-    /// Whether the entry goes in and leaves room for a high fence as long as the longest key.
-    fn fits(&self, key: &[u8], value: &[u8], most: usize, fence: usize) -> bool {
-        self.low.len() + self.size + entry_size(key.len(), value.len()) + fence <= most
+    /// Adds the entry if it goes in and leaves `fence` bytes for a high fence.
+    fn push(&mut self, key: &[u8], value: &[u8], most: usize, fence: usize) -> bool {
+        let (skip, size) = self.with(key, value);
+        let fits = self.low.len() + size + fence <= most;
+        if fits {
+            self.entries.push(key, value);
+            (self.skip, self.size) = (skip, size);
+        }
+        fits
     }
 
     fn image(&self, level: u8, high: Option<&[u8]>) -> Image {
-        let mut image = Image::new(level, self.first, &self.low, high);
-        self.entries().for_each(|(key, value)| image.push(key, value));
+        let entries: Vec<_> = self.entries.iter().collect();
+        let mut image = Image::new(level, self.first, &self.low, high, prefix_of(&entries));
+        entries.iter().for_each(|(key, value)| image.push(key, value));
         image
     }
 }
@@ -146,18 +146,19 @@ impl Loader<'_, '_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), Stop> {
-        let leaf = &mut self.levels[0];
-        if leaf.last().is_some_and(|last| last >= key) {
+        let (leaf, fence) = (&mut self.levels[0], self.tree.max_key());
+        if leaf.entries.last().is_some_and(|last| last >= key) {
             return Err(disordered("its keys do not ascend"));
         }
-        if !leaf.fits(key, value, self.most, self.tree.max_key()) {
-            let shared = leaf.last().map_or(0, |last| common_prefix(last, key));
-            let separator = key.get(..=shared).unwrap_or(key).to_vec();
-            let full = std::mem::replace(leaf, Filling::new(PageId(0), &separator));
-            self.close::<L>(journal, 0, &full, Some(&separator))?;
+        if leaf.push(key, value, self.most, fence) {
+            return Ok(());
         }
-        self.levels[0].push(key, value);
-        Ok(())
+        let shared = leaf.entries.last().map_or(0, |last| common_prefix(last, key));
+        let separator = key.get(..=shared).unwrap_or(key).to_vec();
+        let full = std::mem::replace(leaf, Filling::new(PageId(0), &separator));
+        // An entry of legal length fits a node of its own.
+        self.levels[0].push(key, value, usize::MAX, 0);
+        self.close::<L>(journal, 0, &full, Some(&separator))
     }
 
     /// Writes a node to a page of its own and tells the level above.
@@ -193,8 +194,7 @@ impl Loader<'_, '_> {
             return Ok(());
         };
         let value = child.0.to_le_bytes();
-        if node.fits(low, &value, self.most, self.tree.max_key()) {
-            node.push(low, &value);
+        if node.push(low, &value, self.most, self.tree.max_key()) {
             return Ok(());
         }
         let full = std::mem::replace(node, Filling::new(child, low));

@@ -3,12 +3,13 @@
 use super::node::MAX_VALUE;
 use super::*;
 use crate::Kind;
+use crate::page::KIND_NODE;
 use crate::page::name;
 use crate::testing::{
     Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, replay, settle, try_settle,
 };
 use base::{Key, Lsn};
-use latch::{Coupled, Owned};
+use latch::{Coupled, Optimistic, Owned};
 use pages::PAGE_SIZE;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -182,15 +183,26 @@ proptest! {
     fn behaves_like_a_sorted_map(
         ops in prop::collection::vec(op(), 1..900),
         fill in 256..600usize,
-        owned: bool,
+        policy in 0..3u8,
     ) {
-        if owned { model_run::<Owned>(&ops, fill, 4096) } else { model_run::<Coupled>(&ops, fill, 4096) }
+        match policy {
+            0 => model_run::<Owned>(&ops, fill, 4096),
+            1 => model_run::<Coupled>(&ops, fill, 4096),
+            _ => model_run::<Optimistic>(&ops, fill, 4096),
+        }
     }
 
     /// Nearly every operation meets pages that are not in memory, stops, and is called again.
     #[test]
-    fn stopping_for_a_page_changes_nothing(ops in prop::collection::vec(op(), 300..900)) {
-        model_run::<Coupled>(&ops, 256, 12);
+    fn stopping_for_a_page_changes_nothing(
+        ops in prop::collection::vec(op(), 300..900),
+        policy in 0..3u8,
+    ) {
+        match policy {
+            0 => model_run::<Owned>(&ops, 256, 12),
+            1 => model_run::<Coupled>(&ops, 256, 12),
+            _ => model_run::<Optimistic>(&ops, 256, 12),
+        }
     }
 }
 
@@ -198,7 +210,7 @@ proptest! {
 fn churn(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, seed: u64, steps: usize) {
     let mut random = Random(seed);
     for step in 0..steps {
-        let key = (random.below(800) as u64).to_be_bytes()[4..].to_vec();
+        let key = (random.below(2400) as u64).to_be_bytes()[4..].to_vec();
         let value = random.bytes(step % 7);
         let growing = step < steps / 2;
         let op = match random.below(10) {
@@ -421,6 +433,7 @@ fn a_stamp_tells_of_changes_to_its_leaf_only() {
     }
     check::<Coupled>();
     check::<Owned>();
+    check::<Optimistic>();
 }
 
 #[test]
@@ -521,7 +534,7 @@ fn small(pool: &Pool) -> (BTree<'_>, PageId) {
     for n in 0..60u8 {
         tree.insert::<Coupled>(&mut journal, &[5, n], b"v", Expect::Any).unwrap();
     }
-    let leaf = tree.leaf::<Coupled>(Seek::Key(&[5, 30])).unwrap().page_id();
+    let leaf = tree.leaf::<Coupled>(Seek::Key(Probe::new(&[5, 30]))).unwrap().page_id();
     assert_ne!(leaf, tree.root());
     (tree, leaf)
 }
