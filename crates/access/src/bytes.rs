@@ -3,7 +3,7 @@
 //! A page may be corrupt, or be changing under an optimistic reader; a log body comes from a file. So every offset that was itself read from the buffer is checked, and what does not fit is [`Garbled`]: a
 //! value, not a panic.
 
-use pages::{PAGE_SIZE, PageView};
+use pages::{PAGE_SIZE, Racing};
 use std::cmp::Ordering;
 
 /// A page as bytes.
@@ -13,11 +13,12 @@ pub(crate) type Bytes = [u8; PAGE_SIZE];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Garbled;
 
-/// Bytes of a page to be read: held still (`&Bytes`), or looked at while others may change them ([`PageView`]).
+/// Bytes of a page to be read: held still (`&Bytes`), or looked at while others may change them ([`Racing`]).
 /// Numbers are little-endian; one that would reach beyond the page is [`Garbled`].
 pub(crate) trait Source: Copy {
+    /// Aligned word number `i`, modulo the words of a page: never out of bounds.
+    fn word(self, i: usize) -> u64;
     fn u8(self, at: usize) -> Result<u8, Garbled>;
-    fn u16(self, at: usize) -> Result<u16, Garbled>;
     fn u32(self, at: usize) -> Result<u32, Garbled>;
     fn u64(self, at: usize) -> Result<u64, Garbled>;
 }
@@ -32,12 +33,12 @@ fn array_at<const N: usize>(bytes: &Bytes, at: usize) -> Result<[u8; N], Garbled
 
 impl Source for &Bytes {
     #[inline]
-    fn u8(self, at: usize) -> Result<u8, Garbled> {
-        self.get(at).copied().ok_or(Garbled)
+    fn word(self, i: usize) -> u64 {
+        u64::from_le_bytes(self.as_chunks::<8>().0[i % (PAGE_SIZE / 8)])
     }
     #[inline]
-    fn u16(self, at: usize) -> Result<u16, Garbled> {
-        array_at(self, at).map(u16::from_le_bytes)
+    fn u8(self, at: usize) -> Result<u8, Garbled> {
+        self.get(at).copied().ok_or(Garbled)
     }
     #[inline]
     fn u32(self, at: usize) -> Result<u32, Garbled> {
@@ -49,14 +50,14 @@ impl Source for &Bytes {
     }
 }
 
-impl Source for PageView<'_> {
+impl Source for Racing<'_> {
+    #[inline]
+    fn word(self, i: usize) -> u64 {
+        Racing::word(self, i)
+    }
     #[inline]
     fn u8(self, at: usize) -> Result<u8, Garbled> {
         self.u8_at(at).ok_or(Garbled)
-    }
-    #[inline]
-    fn u16(self, at: usize) -> Result<u16, Garbled> {
-        self.u16_at(at).ok_or(Garbled)
     }
     #[inline]
     fn u32(self, at: usize) -> Result<u32, Garbled> {

@@ -31,7 +31,7 @@ pub use guard::{PageMut, PageRef};
 pub use latch::{Coupled, LatchPolicy, Optimistic, Owned};
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolOptions, PoolStats};
-pub use view::PageView;
+pub use view::{PageView, Racing};
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@ use crate::page::{PAGE_SIZE, Page};
 use crate::pool::Pool;
 use base::PageId;
 use latch::{Glimpse, LatchPolicy, PageLatch};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -32,13 +33,21 @@ use std::ptr::NonNull;
 const SHORT: usize = 512;
 
 /// A page to be looked at, not held: whatever is read from it is to be believed only after [`PageView::still`].
-/// Reads are panic-free on any bytes. Not to be kept across a wait.
+/// Not to be kept across a wait.
 #[derive(Clone, Copy)]
 pub struct PageView<'p> {
     latch: &'p PageLatch,
     page: NonNull<Page>,
     id: PageId,
     began: Glimpse,
+}
+
+/// The bytes of a page that may be changing while they are read. Reads are panic-free on any bytes; what they give is
+/// worth nothing until the view it came from is [`PageView::still`].
+#[derive(Clone, Copy)]
+pub struct Racing<'p> {
+    page: NonNull<Page>,
+    pool: PhantomData<&'p Pool>,
 }
 
 /// A number at any address.
@@ -76,32 +85,10 @@ impl<'p> PageView<'p> {
         self.latch.unchanged(self.began)
     }
 
+    /// The page's bytes, to be believed only if the view is still good afterwards.
     #[inline]
-    fn get<T: Copy>(self, at: usize) -> Option<T> {
-        if at > PAGE_SIZE - size_of::<T>() {
-            return None;
-        }
-        // SAFETY: inside the page, which is mapped; any bytes are a number, and `Unaligned` asks for no alignment.
-        // Racing with a writer: see the file's head.
-        Some(unsafe { self.page.cast::<u8>().add(at).cast::<Unaligned<T>>().read_volatile() }.0)
-    }
-
-    /// The byte at `at`; `None` beyond the page's end. Likewise the others, little-endian.
-    #[inline]
-    pub fn u8_at(self, at: usize) -> Option<u8> {
-        self.get(at)
-    }
-    #[inline]
-    pub fn u16_at(self, at: usize) -> Option<u16> {
-        self.get(at).map(u16::from_le)
-    }
-    #[inline]
-    pub fn u32_at(self, at: usize) -> Option<u32> {
-        self.get(at).map(u32::from_le)
-    }
-    #[inline]
-    pub fn u64_at(self, at: usize) -> Option<u64> {
-        self.get(at).map(u64::from_le)
+    pub fn bytes(self) -> Racing<'p> {
+        Racing { page: self.page, pool: PhantomData }
     }
 
     /// Copies the page's `len` bytes from `at` on, validates, and calls `f` on the copy; `None` when the page has
@@ -112,6 +99,11 @@ impl<'p> PageView<'p> {
     #[inline]
     pub fn copied<L: LatchPolicy, R>(self, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         assert!(at <= PAGE_SIZE && len <= PAGE_SIZE - at, "the caller has checked the bounds");
+        if len <= 8
+            && let Some(word) = self.bytes().u64_at(at)
+        {
+            return (!L::LATCHED || self.still()).then(|| f(&word.to_le_bytes()[..len]));
+        }
         if len <= SHORT { self.through::<L, SHORT, R>(at, len, f) } else { self.long::<L, R>(at, len, f) }
     }
 
@@ -160,6 +152,40 @@ unsafe fn copy_racing(from: NonNull<u8>, to: *mut u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, len) };
 }
 
+impl Racing<'_> {
+    #[inline]
+    fn get<T: Copy>(self, at: usize) -> Option<T> {
+        if at > PAGE_SIZE - size_of::<T>() {
+            return None;
+        }
+        // SAFETY: inside the page, which is mapped; any bytes are a number, and `Unaligned` asks for no alignment.
+        // Racing with a writer: see the file's head.
+        Some(unsafe { self.page.cast::<u8>().add(at).cast::<Unaligned<T>>().read_volatile() }.0)
+    }
+
+    /// Word number `i`, modulo the words of a page, of the page taken as aligned little-endian words: no place is out of
+    /// bounds, so that a search whose positions were checked as a whole needs no check for each.
+    #[inline]
+    pub fn word(self, i: usize) -> u64 {
+        // SAFETY: one of the page's aligned words. Racing with a writer: see the file's head.
+        u64::from_le(unsafe { self.page.cast::<u64>().add(i % (PAGE_SIZE / 8)).read_volatile() })
+    }
+
+    /// The byte at `at`; `None` beyond the page's end. Likewise the others, little-endian.
+    #[inline]
+    pub fn u8_at(self, at: usize) -> Option<u8> {
+        self.get(at)
+    }
+    #[inline]
+    pub fn u32_at(self, at: usize) -> Option<u32> {
+        self.get(at).map(u32::from_le)
+    }
+    #[inline]
+    pub fn u64_at(self, at: usize) -> Option<u64> {
+        self.get(at).map(u64::from_le)
+    }
+}
+
 impl Pool {
     /// Page `id`, to be looked at without holding it.
     ///
@@ -195,7 +221,11 @@ mod tests {
         assert!(view.still());
         assert_eq!(view.copied::<Optimistic, _>(8000, 192, <[u8]>::len), Some(192));
         assert_eq!(
-            (view.u8_at(PAGE_SIZE), view.u64_at(PAGE_SIZE - 7), view.u16_at(usize::MAX)),
+            (
+                view.bytes().u8_at(PAGE_SIZE),
+                view.bytes().u64_at(PAGE_SIZE - 7),
+                view.bytes().u32_at(usize::MAX)
+            ),
             (None, None, None)
         );
         pool.exclusive::<Optimistic>(id).unwrap().bytes_mut()[100] = 5;
@@ -204,7 +234,7 @@ mod tests {
         let mut copy = Page::zeroed();
         assert!(!view.snapshot(&mut copy));
         let view = pool.view::<Optimistic>(id).unwrap();
-        assert_eq!(view.u8_at(100), Some(5));
+        assert_eq!(view.bytes().u8_at(100), Some(5));
         assert!(view.snapshot(&mut copy) && copy.bytes()[100] == 5);
         assert!(matches!(pool.view::<Optimistic>(PageId(1 << 20)), Err(Stop::Fault(_))));
     }
@@ -243,7 +273,7 @@ mod tests {
                 Err(_) => {}
                 Ok(view) => {
                     let same = |bytes: &[u8]| bytes.iter().all(|b| *b == bytes[0]);
-                    let words = (view.u64_at(24), view.u64_at(PAGE_SIZE - 8));
+                    let words = (view.bytes().u64_at(24), view.bytes().u64_at(PAGE_SIZE - 8));
                     if view.still() {
                         assert_eq!(words.0, words.1);
                     }

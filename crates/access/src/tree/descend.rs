@@ -56,7 +56,7 @@ impl<'p> BTree<'p> {
         let mut view = self.pool.view::<L>(self.root)?;
         let mut level = None;
         loop {
-            let node = Node(view);
+            let node = Node(view.bytes());
             if !self.is_node(node, level) {
                 return Self::doubt::<L, _>(view, malformed(view.page_id()));
             }
@@ -76,9 +76,9 @@ impl<'p> BTree<'p> {
     #[inline]
     fn above<L: LatchPolicy>(&self, probe: Probe<'_>, level: u8) -> Result<Look<Above<'p>>, Stop> {
         let mut view = self.pool.view::<L>(self.root)?;
-        let mut here = Node(view).level();
+        let mut here = Node(view.bytes()).level();
         if here <= level {
-            if !self.is_node(Node(view), Some(here)) {
+            if !self.is_node(Node(view.bytes()), Some(here)) {
                 return Self::doubt::<L, _>(view, malformed(view.page_id()));
             }
             if L::LATCHED && !view.still() {
@@ -87,7 +87,7 @@ impl<'p> BTree<'p> {
             return Ok(Look::Saw(if here < level { Above::None } else { Above::Root }));
         }
         loop {
-            let node = Node(view);
+            let node = Node(view.bytes());
             let child = match self.is_node(node, Some(here)) {
                 true => Seek::Key(probe).child(node),
                 false => Err(Garbled),

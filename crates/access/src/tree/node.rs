@@ -36,7 +36,7 @@ use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
 pub(super) const LEVEL: usize = HEADER;
-pub(super) const RUN: usize = HEADER + 1;
+pub(super) const RUN: usize = LEVEL + 1;
 pub(super) const COUNT: usize = HEADER + 2;
 pub(super) const HEAP: usize = HEADER + 4;
 pub(super) const DEAD: usize = HEADER + 6;
@@ -59,6 +59,8 @@ pub(super) const NO_FENCE: u16 = u16::MAX;
 pub(crate) const CAPACITY: usize = PAGE_SIZE - SLOTS;
 /// Longest value a leaf holds: the slot has eight bits for its length.
 pub(crate) const MAX_VALUE: usize = 255;
+/// Slots that fit a page which holds nothing else.
+const MAX_SLOTS: usize = CAPACITY / SLOT;
 /// More levels than any tree of 2^32 pages can have; a deeper one is corrupt.
 pub(crate) const MAX_LEVEL: u8 = 32;
 /// Longest key the layout can express; trees take less, an eighth of a page.
@@ -163,6 +165,12 @@ impl<'a> Probe<'a> {
         if skip <= HEAD || self.key.len() <= 8 {
             return (self.first.unbounded_shl(8 * skip as u32) >> 32) as u32;
         }
+        self.far_head(skip)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far_head(self, skip: usize) -> u32 {
         head_of(self.key.get(skip..).unwrap_or_default())
     }
 }
@@ -182,27 +190,29 @@ impl KeyBuf {
 pub(crate) struct Node<S>(pub(crate) S);
 
 impl<S: Source> Node<S> {
-    /// Whether the page says that it is a node of this format and tree; `kind` is what its bytes 4 and 5 must be.
+    /// Whether the page says that it is a node of this format and tree; `mark` is what its bytes 4 and 5 must be.
     #[inline]
-    pub(crate) fn belongs(self, kind: u16, owner: TableId) -> bool {
-        self.0.u16(4) == Ok(kind) && self.0.u32(20) == Ok(u32::from(owner.0)) && self.level() <= MAX_LEVEL
+    pub(crate) fn belongs(self, mark: u16, owner: TableId) -> bool {
+        self.field(4) == usize::from(mark)
+            && (self.0.word(2) >> 32) as u32 == u32::from(owner.0)
+            && self.level() <= MAX_LEVEL
     }
 
+    /// The two bytes at a fixed, even place.
     #[inline]
     fn field(self, at: usize) -> usize {
-        // A fixed place in the header.
-        usize::from(self.0.u16(at).unwrap_or_default())
+        usize::from((self.0.word(at / 8) >> (8 * (at % 8))) as u16)
     }
 
     /// 0 for a leaf.
     #[inline]
     pub(crate) fn level(self) -> u8 {
-        self.0.u8(LEVEL).unwrap_or_default()
+        self.field(LEVEL) as u8
     }
 
     /// Inserts in a row that went to the end, up to 255.
     pub(crate) fn run(self) -> u8 {
-        self.0.u8(RUN).unwrap_or_default()
+        (self.field(LEVEL) >> 8) as u8
     }
 
     #[inline]
@@ -233,7 +243,7 @@ impl<S: Source> Node<S> {
     /// The first eight bytes of the prefix, as a number that sorts like them.
     #[inline]
     fn prefix_word(self) -> u64 {
-        self.0.u64(PREFIX).unwrap_or_default().swap_bytes()
+        self.0.word(PREFIX / 8).swap_bytes()
     }
 
     /// The bytes that all keys here begin with, and how many they are.
@@ -245,13 +255,13 @@ impl<S: Source> Node<S> {
     }
 
     #[inline]
-    fn raw(self, i: usize) -> Result<u64, Garbled> {
-        self.0.u64(SLOTS + SLOT * i)
+    fn raw(self, i: usize) -> u64 {
+        self.0.word(SLOTS / SLOT + i)
     }
 
     #[inline]
     pub(super) fn slot(self, i: usize) -> Result<Slot, Garbled> {
-        if i < self.count() { self.raw(i).map(Slot) } else { Err(Garbled) }
+        if i < self.count() { Ok(Slot(self.raw(i))) } else { Err(Garbled) }
     }
 
     /// Key number `i`, put together in `buf`.
@@ -333,14 +343,17 @@ impl<S: Source> Node<S> {
         Ok(self.low_to(key)? != Ordering::Greater && self.high_to(key)? == Ordering::Greater)
     }
 
+    /// Whether the probe begins with what all keys here begin with; a no may be a yes that takes a closer look.
+    #[inline(always)]
+    fn begins_alike(self, probe: Probe<'_>, skip: usize) -> bool {
+        let differ = self.prefix_word() ^ probe.first;
+        skip <= probe.key.len().min(8) && differ.unbounded_shr(64 - 8 * skip as u32) == 0
+    }
+
     /// How the first `skip` bytes of the probe compare with what all keys here begin with.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn against_prefix(self, probe: Probe<'_>, skip: usize) -> Result<Ordering, Garbled> {
-        let mask = !u64::MAX.unbounded_shr(8 * skip as u32);
-        let differ = (self.prefix_word() ^ probe.first) & mask;
-        if differ == 0 && skip <= 8 && skip <= probe.key.len() {
-            return Ok(Ordering::Equal);
-        }
         // Not `prefix()`: under an optimistic reader `skip` may be another one by now, and the caller goes on with this.
         let mut prefix = [0; PREFIX_MAX];
         copy_at(self.0, PREFIX, &mut prefix)?;
@@ -355,18 +368,23 @@ impl<S: Source> Node<S> {
         if count == 0 {
             return Ok(Err(0));
         }
+        if count > MAX_SLOTS {
+            return Err(Garbled);
+        }
         let skip = self.skip();
-        match self.against_prefix(probe, skip)? {
-            Ordering::Less => return Ok(Err(0)),
-            Ordering::Greater => return Ok(Err(count)),
-            Ordering::Equal => {}
+        if !self.begins_alike(probe, skip) {
+            match self.against_prefix(probe, skip)? {
+                Ordering::Less => return Ok(Err(0)),
+                Ordering::Greater => return Ok(Err(count)),
+                Ordering::Equal => {}
+            }
         }
         let head = probe.head(skip);
-        let from = self.lower_bound(count, u64::from(head) << 32)?;
+        let from = self.lower_bound(count, u64::from(head) << 32);
         if from == count {
             return Ok(Err(count));
         }
-        let slot = Slot(self.raw(from)?);
+        let slot = Slot(self.raw(from));
         if slot.head() != head {
             return Ok(Err(from));
         }
@@ -380,6 +398,7 @@ impl<S: Source> Node<S> {
 
     /// Among the keys with the probe's head, of which `from` is the first. They are in the order of their tails, and
     /// those that end within the head in that of their lengths.
+    #[inline(never)]
     fn search_run(
         self,
         count: usize,
@@ -389,9 +408,9 @@ impl<S: Source> Node<S> {
     ) -> Result<Result<usize, usize>, Garbled> {
         let head = probe.head(skip);
         let mut to = from + 1;
-        if to < count && Slot(self.raw(to)?).head() == head {
+        if to < count && Slot(self.raw(to)).head() == head {
             to = match head.checked_add(1) {
-                Some(next) => self.lower_bound(count, u64::from(next) << 32)?,
+                Some(next) => self.lower_bound(count, u64::from(next) << 32),
                 None => count,
             };
         }
@@ -399,7 +418,7 @@ impl<S: Source> Node<S> {
         let end = probe.key.get(skip + HEAD..).unwrap_or_default();
         while from < to {
             let mid = from.midpoint(to);
-            let slot = Slot(self.raw(mid)?);
+            let slot = Slot(self.raw(mid));
             let tails = order_at(self.0, slot.offset(), slot.tail_len(), end)?;
             match tails.then(slot.key_len().cmp(&rest)) {
                 Ordering::Less => from = mid + 1,
@@ -446,30 +465,30 @@ impl<S: Source> Node<S> {
     /// that is right to the slot ends the search, one that is nearly right saves most of its cache misses, and a wrong
     /// one still narrows it.
     #[inline]
-    fn lower_bound(self, count: usize, bound: u64) -> Result<usize, Garbled> {
+    fn lower_bound(self, count: usize, bound: u64) -> usize {
         if count < GUESS_FROM {
             return self.bisect(0, count, bound);
         }
-        let (first, last) = (self.raw(0)?, self.raw(count - 1)?);
+        let (first, last) = (self.raw(0), self.raw(count - 1));
         if bound <= first {
-            return Ok(0);
+            return 0;
         }
         if bound > last {
-            return Ok(count);
+            return count;
         }
         // Heads are 32 bits and a page has fewer than 2^13 slots. A malformed page may have its last below its first.
         let (offset, span) = ((bound - first) >> 32, (last.saturating_sub(first) >> 32).max(1));
         let guess = (offset * (count as u64 - 1) / span).min(count as u64 - 2) as usize;
-        let (here, next) = (self.raw(guess)?, self.raw(guess + 1)?);
+        let (here, next) = (self.raw(guess), self.raw(guess + 1));
         if here < bound && bound <= next {
-            return Ok(guess + 1);
+            return guess + 1;
         }
-        if bound <= here && (guess == 0 || self.raw(guess - 1)? < bound) {
-            return Ok(guess);
+        if bound <= here && (guess == 0 || self.raw(guess - 1) < bound) {
+            return guess;
         }
         let low = guess.saturating_sub(GUESS_REACH);
         let high = (guess + GUESS_REACH).min(count - 1);
-        match (self.raw(low)? < bound, self.raw(high)? < bound) {
+        match (self.raw(low) < bound, self.raw(high) < bound) {
             (true, false) => self.bisect(low, high, bound),
             (true, true) => self.bisect(high, count, bound),
             (false, _) => self.bisect(0, low, bound),
@@ -478,16 +497,16 @@ impl<S: Source> Node<S> {
 
     /// The first slot at or above `bound` from `from` to before `to`, by halving, without a branch that depends on the
     /// data.
-    #[inline]
-    fn bisect(self, from: usize, to: usize, bound: u64) -> Result<usize, Garbled> {
+    #[inline(never)]
+    fn bisect(self, from: usize, to: usize, bound: u64) -> usize {
         let (mut base, mut len) = (from, to - from);
         while len > 1 {
             let half = len / 2;
-            let below = self.raw(base + half - 1)? < bound;
+            let below = self.raw(base + half - 1) < bound;
             base = select_unpredictable(below, base + half, base);
             len -= half;
         }
-        Ok(base + usize::from(len > 0 && self.raw(base)? < bound))
+        base + usize::from(len > 0 && self.raw(base) < bound)
     }
 }
 

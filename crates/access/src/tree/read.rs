@@ -144,7 +144,7 @@ impl<'p> BTree<'p> {
         if L::VIEWS {
             for _ in 0..TRIES {
                 let Look::Saw(leaf) = self.leaf_view::<L>(seek(from, direction))? else { continue };
-                match nearest_in(Node(leaf), from, direction) {
+                match nearest_in(Node(leaf.bytes()), from, direction) {
                     Ok(found) if !L::LATCHED || leaf.still() => return Ok(found),
                     Ok(_) => {}
                     Err(Garbled) => drop(Self::doubt::<L, ()>(leaf, malformed(leaf.page_id()))?),
@@ -227,7 +227,7 @@ impl Drop for Copied {
 /// Where the value of the probe lies in this leaf, if the key is there.
 #[inline]
 fn value_in(leaf: PageView<'_>, probe: Probe<'_>) -> Result<Option<(usize, usize)>, Garbled> {
-    let node = Node(leaf);
+    let node = Node(leaf.bytes());
     let Ok(at) = node.search(probe)? else { return Ok(None) };
     node.value_at(at).map(Some)
 }
