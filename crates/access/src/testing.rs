@@ -40,6 +40,13 @@ impl Recorder {
         lsn
     }
 
+    /// Makes this journal's log as long as another's, so that new records are younger than copies of the other's.
+    pub(crate) fn log_after(&self, other: &Recorder) {
+        while self.log.end() < other.log.end() {
+            self.log.append(&RecordHeader::default(), &[&[0; 1000]]);
+        }
+    }
+
     /// Undoes every undoable record kept from number `from` on, last first; the journal keeps the compensations.
     pub(crate) fn roll_back(&mut self, pool: &Pool, root: Option<PageId>, from: usize) {
         let records = self.kept[from..].to_vec();
