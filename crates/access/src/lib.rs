@@ -28,7 +28,7 @@ pub use journal::Journal;
 pub use record::{Kind, PageUse, each_page};
 pub use redo::redo;
 pub use tree::{
-    BTree, Chunk, ChunkEnd, Direction, Expect, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
+    BTree, Chunk, ChunkEnd, Direction, Expect, Loaded, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
     TreeReport,
 };
 pub use undo::undo;

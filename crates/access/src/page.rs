@@ -63,6 +63,12 @@ pub(crate) fn too_long(what: &'static str, bytes: usize, most: usize) -> Stop {
     Stop::Fault(Arc::new(PageFault::TooLong { what, bytes, most }))
 }
 
+/// A bulk load that was given what it cannot take.
+#[cold]
+pub(crate) fn disordered(what: &'static str) -> Stop {
+    Stop::Fault(Arc::new(PageFault::Disordered { what }))
+}
+
 /// A log record that cannot be replayed or undone.
 #[cold]
 pub(crate) fn bad_record(kind: u8, why: &'static str) -> Stop {

@@ -5,7 +5,10 @@
 //! - resident: read under a shared latch, changed under the exclusive one;
 //! - thrown out by whoever takes the exclusive latch of a clean, unused page.
 //!
-//! Bytes of absent pages are never looked at. A slot is held for each resident page, so there are at most as many
+//! - looked at without a latch ([`crate::PageView`]), and believed only if its version is what it was before: so an
+//!   eviction and a load leave another version behind, exactly like a change.
+//!
+//! Bytes of absent pages are never believed. A slot is held for each resident page, so there are at most as many
 //! as frames.
 
 use crate::allocator::{Allocator, AllocatorState};
@@ -143,7 +146,7 @@ impl Pool {
     }
 
     #[inline]
-    fn check(&self, id: PageId) -> Result<(), PageFault> {
+    pub(crate) fn check(&self, id: PageId) -> Result<(), PageFault> {
         // Page 0 wraps to the largest number: one comparison.
         if id.0.wrapping_sub(1) < self.max_pages - 1 { Ok(()) } else { Err(self.out_of_range(id)) }
     }
@@ -344,7 +347,7 @@ impl Pool {
 }
 
 #[cold]
-fn stop(refused: Refused, id: PageId) -> Stop {
+pub(crate) fn stop(refused: Refused, id: PageId) -> Stop {
     match refused {
         Refused::Absent => Stop::Page(id),
         Refused::Busy => Stop::Again,
