@@ -205,7 +205,7 @@ impl<'p> Heap<'p> {
         let (old, new) = (&old[at..old.len() - tail], &row[at..row.len() - tail]);
         let at = skip + at;
         let (front, range) = (self.front(Rid { page: page.page_id(), slot }), range_front(at, old.len()));
-        let lsn = journal.undoable(Kind::HeapUpdate as u8, &[&front, &range, old, new]);
+        let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &[&front, &range, old, new]);
         let old = old.len();
         change(page, lsn, |rows| rows.splice(slot, at, old, new))
     }
@@ -321,7 +321,7 @@ impl<'p> Heap<'p> {
         let front = self.front(Rid { page: page.page_id(), slot });
         let forms = replace_front((old_form, old.len()), form);
         let body = [&front[..], &forms, old, tag.as_slice(), rest];
-        let lsn = journal.undoable(Kind::HeapReplace as u8, &body);
+        let lsn = journal.undoable(Kind::HeapReplace as u8, page.lsn(), &body);
         match form {
             Form::Plain => change(page, lsn, |rows| rows.replace(slot, form, rest)),
             // A forward or a stub: all of it is the tag.

@@ -33,6 +33,7 @@ use base::{Lsn, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE, Page, PageMut, PageRef, Pool, Stop};
 use std::sync::{Mutex, PoisonError};
+use wal::Order;
 
 /// The longest row, in bytes: its pages' numbers leave room for data in the root, and its undo information is small.
 pub const MAX_ROW: usize = 4 << 20;
@@ -289,7 +290,10 @@ impl<'p> Heap<'p> {
         let large = Large { root: root.page_id(), length: row.len() as u32 };
         let ids: Vec<u8> = pages.iter().flat_map(|id| id.0.to_le_bytes()).collect();
         let front = slot_front(large.root, self.id, 0);
-        let lsn = journal.undoable(Kind::LargeMake as u8, &[&front, &large.length.to_le_bytes(), &ids]);
+        // Behind whatever made these pages free.
+        let after = self.pool.log().end();
+        let lsn =
+            journal.undoable(Kind::LargeMake as u8, after, &[&front, &large.length.to_le_bytes(), &ids]);
         let formatted = format_root(&mut root, self.id, large.length, pages.iter().copied());
         formatted.map_err(|Garbled| corrupt(&root))?;
         root.logged(lsn);
@@ -328,7 +332,7 @@ impl<'p> Heap<'p> {
         root: &mut PageMut<'p, L>,
     ) -> Result<Rid, Stop> {
         let rid = slot_zero(root.page_id());
-        let lsn = journal.undoable(Kind::HeapDelete as u8, &[&self.front(rid)]);
+        let lsn = journal.undoable(Kind::HeapDelete as u8, root.lsn(), &[&self.front(rid)]);
         let turned = LargeMut(bytes_mut(root)).turn(State::Live, State::Ghost);
         turned.map_err(|Garbled| corrupt(root))?;
         root.logged(lsn);
@@ -355,8 +359,8 @@ impl<'p> Heap<'p> {
         }
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
         let freed: Vec<PageId> = [root.page_id()].into_iter().chain(pages).collect();
-        let lsn = journal
-            .system(Kind::HeapRemove as u8, &[&self.front(slot_zero(root.page_id())), &listed(&freed)]);
+        let front = self.front(slot_zero(root.page_id()));
+        let lsn = journal.system(Kind::HeapRemove as u8, Order::Last, &[&front, &listed(&freed)]);
         LargeMut(bytes_mut(&mut root)).end_as(State::Gone);
         root.logged(lsn);
         drop(root);

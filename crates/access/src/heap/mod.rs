@@ -47,6 +47,7 @@ use large::State;
 use latch::LatchPolicy;
 use pages::{Page, PageMut, PageRef, Pool, Stop};
 use rows::{Cell, INLINE, LEAST_ROOM, Rows};
+use wal::Order;
 
 /// A heap in a pool: a handle of a few words, made for each use.
 #[derive(Clone, Copy)]
@@ -125,7 +126,7 @@ impl<'p> Heap<'p> {
         };
         let (form, (tag, rest)) = (cell.form(), cell.parts());
         let kind = if form == Form::Plain { Kind::HeapInsert } else { Kind::HeapPlace };
-        let lsn = journal.undoable(kind as u8, &[&self.front(rid), tag.as_slice(), rest]);
+        let lsn = journal.undoable(kind as u8, page.lsn(), &[&self.front(rid), tag.as_slice(), rest]);
         change(page, lsn, |rows| rows.insert(rid.slot, form, tag.as_slice(), rest))?;
         Ok(rid)
     }
@@ -211,7 +212,7 @@ impl<'p> Heap<'p> {
         slot: u16,
     ) -> Result<(), Stop> {
         let front = self.front(Rid { page: page.page_id(), slot });
-        let lsn = journal.undoable(Kind::HeapDelete as u8, &[&front]);
+        let lsn = journal.undoable(Kind::HeapDelete as u8, page.lsn(), &[&front]);
         change(page, lsn, |rows| rows.bury(slot))
     }
 
@@ -273,7 +274,9 @@ impl<'p> Heap<'p> {
     ) -> Result<bool, Stop> {
         let before = Rows::new(page.bytes()).class();
         let front = self.front(Rid { page: page.page_id(), slot });
-        let lsn = journal.system(Kind::HeapRemove as u8, &[&front, &large::listed(freed)]);
+        // Pages that become free may be another's at once, whose records must come behind this one and all before.
+        let order = if freed.is_empty() { Order::After(page.lsn()) } else { Order::Last };
+        let lsn = journal.system(Kind::HeapRemove as u8, order, &[&front, &large::listed(freed)]);
         change(&mut page, lsn, |rows| rows.remove(slot))?;
         let rows = Rows::new(page.bytes());
         let (ordinal, class) = (rows.ordinal(), rows.class());
@@ -407,7 +410,8 @@ pub(crate) fn compensate<L: LatchPolicy>(
         }
         _ => return Ok(()),
     };
-    let lsn = journal.undoable(kind as u8, &[&body]);
+    let after = if freed.is_empty() { page.lsn() } else { pool.log().end() };
+    let lsn = journal.undoable(kind as u8, after, &[&body]);
     let Ok(Record::One { change, .. }) = Record::decode(kind as u8, &body) else {
         unreachable!("a body that was built here")
     };
