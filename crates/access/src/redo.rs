@@ -12,7 +12,7 @@ use crate::tree::NodeMut;
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{Page, PageMut, Pool, Stop};
-use wal::RecordHeader;
+use wal::{Order, RecordHeader};
 
 /// Repeats what the record did, on the pages that do not carry it yet.
 ///
@@ -167,7 +167,7 @@ pub(crate) fn perform<L: LatchPolicy>(
     body: &SystemBody,
     pages: &mut [&mut PageMut<'_, L>],
 ) -> Result<(), Stop> {
-    let lsn = journal.system(Kind::System as u8, &[body.as_slice()]);
+    let lsn = journal.system(Kind::System as u8, Order::Last, &[body.as_slice()]);
     let Ok(Record::System { actions, .. }) = Record::decode(Kind::System as u8, body.as_slice()) else {
         unreachable!("a body that was built here");
     };

@@ -21,7 +21,7 @@ use base::{Lsn, PageId};
 use latch::LatchPolicy;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
-use wal::RecordHeader;
+use wal::{Order, RecordHeader};
 
 /// A live note. A note given with a commit is named by the position that [`Store::commit`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,6 +68,7 @@ impl Store {
                 end
             }
         };
+        txn.committed = lsn;
         txn.finish();
         Ok(lsn)
     }
@@ -79,7 +80,7 @@ impl Store {
             let heap = self.heap(table);
             // A ghost that cannot be purged now (no frame free) stays one: it costs room, not truth. A fault
             // has poisoned the store already.
-            let _ = self.insist(|| heap.purge::<L>(&mut SystemJournal(&self.log), rid));
+            let _ = self.insist(|| heap.purge::<L>(&mut SystemJournal::new(&self.log, txn.committed), rid));
         }
     }
 
@@ -95,7 +96,7 @@ impl Store {
     pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
         debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
         self.fault().map_or(Ok(()), Err)?;
-        let span = txn.chain.append(&self.log, kind::PREPARE, &[note]);
+        let span = txn.chain.append(&self.log, kind::PREPARE, Order::Last, &[note]);
         txn.state = State::Prepared;
         Ok(span.end)
     }
@@ -194,7 +195,7 @@ impl Store {
     pub fn note(&self, note: &[u8]) -> Result<(NoteId, Lsn), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         let mut notes = held(&self.notes);
-        let end = system_record(&self.log, kind::NOTE, &[note]).end;
+        let end = system_record(&self.log, kind::NOTE, Order::Last, &[note]).end;
         notes.insert(end, note.to_vec());
         Ok((NoteId(end), end))
     }
@@ -203,7 +204,7 @@ impl Store {
     pub fn forget(&self, note: NoteId) {
         let mut notes = held(&self.notes);
         if notes.remove(&note.0).is_some() {
-            system_record(&self.log, kind::FORGET, &[&note.0.0.to_le_bytes()]);
+            system_record(&self.log, kind::FORGET, Order::Last, &[&note.0.0.to_le_bytes()]);
         }
     }
 

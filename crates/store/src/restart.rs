@@ -261,7 +261,7 @@ fn roll_back(store: &Store, mut losers: Vec<Txn>) -> Result<(), StoreFault> {
 fn purge(store: &Store, ghosts: &BTreeSet<(TableId, Rid)>) -> Result<(), StoreFault> {
     for &(id, rid) in ghosts {
         let Some(table) = store.table(id) else { continue };
-        let mut journal = SystemJournal(&store.log);
+        let mut journal = SystemJournal::new(&store.log, Lsn(0));
         store.insist(|| store.heap(table).purge::<Coupled>(&mut journal, rid)).map_err(stopped)?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use access::Journal;
 use base::{Lsn, Rid, TableId, TxnId};
 use std::ops::Range;
 use std::sync::Arc;
-use wal::{CLR, Log, RecordHeader, Span};
+use wal::{CLR, Log, Order, RecordHeader, Span};
 
 /// An undoable record, kept for rollback without reading the log.
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +139,8 @@ pub struct Txn {
     pub(crate) begun: u64,
     /// Rows deleted, to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
+    /// Where the last commit's record ends: purges come behind it.
+    pub(crate) committed: Lsn,
     pub(crate) row: Vec<u8>,
     pub(crate) old_row: Vec<u8>,
 }
@@ -160,9 +162,9 @@ impl Chain {
         self.id
     }
 
-    /// Appends a record of this transaction.
+    /// Appends a record of this transaction, behind the one before it.
     #[inline]
-    pub fn append(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
+    pub fn append(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
             kind,
@@ -171,9 +173,11 @@ impl Chain {
             prev: self.last,
             undo_next: self.compensating.unwrap_or_default(),
         };
+        // Records are longer than a byte, so behind the start of the last one is behind it.
+        let order = order.not_before(Lsn(self.last.0 + 1));
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
         self.home().slot.record(id, self.first, || {
-            span = log.append(&header, body);
+            span = log.append(&header, order, body);
             span.start
         });
         if self.first == Lsn(0) {
@@ -183,12 +187,13 @@ impl Chain {
         span
     }
 
-    /// Appends the transaction's last record; the checkpoint does not see it any more.
+    /// Appends the transaction's last record; the checkpoint does not see it any more. It comes after everything: what
+    /// this transaction has seen of others must have ended in the log before.
     pub fn append_last(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
         self.home().slot.end(|| {
-            span = log.append(&header, body);
+            span = log.append(&header, Order::Last, body);
             span.end
         });
         span
@@ -214,17 +219,17 @@ pub(crate) struct Writer<'a> {
 
 impl Journal for Writer<'_> {
     #[inline]
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
         let prev = self.chain.last;
-        let span = self.chain.append(self.log, kind, body);
+        let span = self.chain.append(self.log, kind, Order::After(after), body);
         if self.chain.compensating.is_none() {
             self.chain.undo.push(kind, span.start, prev, body);
         }
         span.end
     }
 
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, body).end
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        system_record(self.log, kind, order, body).end
     }
 
     fn worker(&self) -> usize {
@@ -233,20 +238,30 @@ impl Journal for Writer<'_> {
 }
 
 /// Appends a record of the system: redo only, of no transaction.
-pub(crate) fn system_record(log: &Log, kind: u8, body: &[&[u8]]) -> Span {
-    log.append(&RecordHeader { kind, ..RecordHeader::default() }, body)
+pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+    log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
 /// The journal of work that stays whatever becomes of any transaction.
-pub(crate) struct SystemJournal<'a>(pub &'a Log);
+pub(crate) struct SystemJournal<'a> {
+    log: &'a Log,
+    /// None of it comes before this: a purge must not outlive the commit that allowed it.
+    after: Lsn,
+}
+
+impl<'a> SystemJournal<'a> {
+    pub fn new(log: &'a Log, after: Lsn) -> Self {
+        SystemJournal { log, after }
+    }
+}
 
 impl Journal for SystemJournal<'_> {
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.0, kind, body).end
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        self.system(kind, Order::After(after), body)
     }
 
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.0, kind, body).end
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        system_record(self.log, kind, order.not_before(self.after), body).end
     }
 
     fn worker(&self) -> usize {

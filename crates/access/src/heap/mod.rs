@@ -36,6 +36,7 @@ use base::{Lsn, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::{Page, PageMut, Pool, Stop};
 use rows::Rows;
+use wal::Order;
 
 /// A heap in a pool: a handle of a few words, made for each use.
 #[derive(Clone, Copy)]
@@ -119,7 +120,7 @@ impl<'p> Heap<'p> {
             page: page.page_id(),
             slot: Rows::new(page.bytes()).next_slot().map_err(|Garbled| corrupt(page))?,
         };
-        let lsn = journal.undoable(Kind::HeapInsert as u8, &[&self.front(rid), row]);
+        let lsn = journal.undoable(Kind::HeapInsert as u8, page.lsn(), &[&self.front(rid), row]);
         change(page, lsn, |rows| rows.insert(rid.slot, row))?;
         Ok(rid)
     }
@@ -206,7 +207,7 @@ impl<'p> Heap<'p> {
         let tail = common_suffix(&old[at..], &row[at..]);
         let (old, new) = (&old[at..old.len() - tail], &row[at..row.len() - tail]);
         let range = range_front(at, old.len());
-        let lsn = journal.undoable(Kind::HeapUpdate as u8, &[&self.front(rid), &range, old, new]);
+        let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &[&self.front(rid), &range, old, new]);
         let old = old.len();
         change(page, lsn, |rows| rows.splice(rid.slot, at, old, new))
     }
@@ -242,7 +243,7 @@ impl<'p> Heap<'p> {
             return Err(Stop::Again);
         }
         let to = self.put(journal, &mut new, row)?;
-        let lsn = journal.undoable(Kind::HeapDelete as u8, &[&self.front(rid)]);
+        let lsn = journal.undoable(Kind::HeapDelete as u8, old.lsn(), &[&self.front(rid)]);
         change(&mut old, lsn, |rows| rows.bury(rid.slot))?;
         Ok(HeapUpdate::Relocated(to))
     }
@@ -258,7 +259,7 @@ impl<'p> Heap<'p> {
         if row.is_none() {
             return Ok(false);
         }
-        let lsn = journal.undoable(Kind::HeapDelete as u8, &[&self.front(rid)]);
+        let lsn = journal.undoable(Kind::HeapDelete as u8, page.lsn(), &[&self.front(rid)]);
         change(&mut page, lsn, |rows| rows.bury(rid.slot))?;
         Ok(true)
     }
@@ -274,7 +275,7 @@ impl<'p> Heap<'p> {
             return Ok(false);
         }
         let before = rows.class();
-        let lsn = journal.system(Kind::HeapRemove as u8, &[&self.front(rid)]);
+        let lsn = journal.system(Kind::HeapRemove as u8, Order::After(page.lsn()), &[&self.front(rid)]);
         change(&mut page, lsn, |rows| rows.remove(rid.slot))?;
         let rows = Rows::new(page.bytes());
         let (ordinal, class) = (rows.ordinal(), rows.class());
@@ -341,16 +342,16 @@ pub(crate) fn compensate<L: LatchPolicy>(
     let front = |slot| slot_front(page.page_id(), owner, slot);
     match undone {
         Change::HeapInsert { slot, .. } => {
-            let lsn = journal.undoable(Kind::HeapRemove as u8, &[&front(slot)]);
+            let lsn = journal.undoable(Kind::HeapRemove as u8, page.lsn(), &[&front(slot)]);
             change(&mut page, lsn, |rows| rows.remove(slot))
         }
         Change::HeapUpdate { slot, at, old, new } => {
             let range = range_front(at, new.len());
-            let lsn = journal.undoable(Kind::HeapUpdate as u8, &[&front(slot), &range, new, old]);
+            let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &[&front(slot), &range, new, old]);
             change(&mut page, lsn, |rows| rows.splice(slot, at, new.len(), old))
         }
         Change::HeapDelete { slot } => {
-            let lsn = journal.undoable(Kind::HeapRestore as u8, &[&front(slot)]);
+            let lsn = journal.undoable(Kind::HeapRestore as u8, page.lsn(), &[&front(slot)]);
             change(&mut page, lsn, |rows| rows.restore(slot))
         }
         _ => Ok(()),
