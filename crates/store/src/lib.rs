@@ -40,9 +40,9 @@ pub use fault::StoreFault;
 pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};
 pub use rows::{DeleteOutcome, InsertOutcome};
-pub use scan::{Chunk, ChunkEnd, Stamp};
+pub use scan::{Chunk, ChunkEnd};
 pub use touched::Touched;
-pub use txn::Txn;
+pub use txn::{Savepoint, Txn};
 
 /// The data file's name within a data folder.
 pub(crate) const DATA: &str = "data";

@@ -9,7 +9,7 @@ use crate::{DATA, StoreFault, kind};
 use access::{BTree, Heap};
 use base::{Lsn, PageId, TableId};
 use latch::Coupled;
-use pages::{Pool, PoolOptions, Stop};
+use pages::{PageFault, Pool, PoolOptions, Stop};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -243,7 +243,10 @@ impl Store {
                 Err(Stop::Page(page)) => self.pool.load(page)?,
                 Err(Stop::Again) => std::thread::yield_now(),
                 Err(Stop::Fault(fault)) => {
-                    self.poison(StoreFault::Page(fault.clone()));
+                    // A request that is too long is the request's fault, and nothing was changed.
+                    if !matches!(*fault, PageFault::TooLong { .. }) {
+                        self.poison(StoreFault::Page(fault.clone()));
+                    }
                     return Err(Stop::Fault(fault));
                 }
                 done => return done,

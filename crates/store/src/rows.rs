@@ -2,8 +2,8 @@
 //!
 //! Errors by phase. *Looking* (finding the row, before anything changed): [`Stop`] goes to the caller, who has the
 //! page loaded and comes again. *Changing*: what a later part of the operation lacks is waited for here, since the
-//! earlier parts are done. If that fails for good (no space, a fault), the transaction holds a part of the
-//! operation and must be rolled back; its undo list says how.
+//! earlier parts are done. If that fails for good (no space), the parts are undone (see `whole`): the operation has
+//! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
 
 use crate::catalog::{Index, Table};
 use crate::open::Store;
@@ -102,7 +102,7 @@ impl Store {
     /// row. `f` must leave the key columns alone.
     ///
     /// # Errors
-    /// [`Stop::Page`] and [`Stop::Again`] only before `f` was called. Others may come after: roll back.
+    /// [`Stop`]; the row is as it was. [`Stop::Page`] and [`Stop::Again`] only before `f` was called.
     ///
     /// # Panics
     /// If the table has no key.
@@ -116,7 +116,8 @@ impl Store {
     ) -> Result<Option<R>, Stop> {
         let Some(rid) = self.find::<L>(table, key)? else { return Ok(None) };
         let mut row = mem::take(&mut txn.row);
-        let done = self.update_at::<L, R>(txn, table, key, rid, &mut row, f);
+        let done =
+            self.whole::<L, _>(txn, |store, txn| store.update_at::<L, R>(txn, table, key, rid, &mut row, f));
         txn.row = row;
         done
     }
@@ -214,11 +215,22 @@ impl Store {
     /// primary tree.
     ///
     /// # Errors
-    /// [`Stop::Page`] and [`Stop::Again`] only before anything was changed. After others: roll back.
+    /// [`Stop`]; nothing is changed, unless the store met a fault, which only leaves [`Store::rollback`].
     ///
     /// # Panics
     /// If the table has no key.
     pub fn insert<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        row: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<InsertOutcome, Stop> {
+        self.whole::<L, _>(txn, |store, txn| store.insert_parts::<L>(txn, table, key, row, expect))
+    }
+
+    fn insert_parts<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -285,6 +297,16 @@ impl Store {
     /// # Panics
     /// If the table has no key.
     pub fn delete<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<DeleteOutcome, Stop> {
+        self.whole::<L, _>(txn, |store, txn| store.delete_parts::<L>(txn, table, key, expect))
+    }
+
+    fn delete_parts<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,

@@ -1,7 +1,7 @@
 //! Reading many rows: a chunk at a time, from a primary key, a secondary index, or a heap in storage order.
 //!
 //! A chunk is one leaf's (or heap page's) worth. Its entries are read under one latch, the rows they point to
-//! after it: a caller that isolates by locks locks what it met and asks [`Store::still`] before it believes it.
+//! after it: a caller that isolates by locks locks what it met and looks again before it believes it.
 
 use crate::catalog::Table;
 use crate::open::Store;
@@ -12,14 +12,9 @@ use pages::Stop;
 use std::ops::Bound;
 use txn::Direction;
 
-/// A leaf at a moment; the default is a heap page, which nobody has to ask about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stamp(Option<access::Stamp>);
-
 /// What [`Store::chunk`] found besides the rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    pub stamp: Stamp,
     pub end: ChunkEnd,
 }
 
@@ -93,7 +88,7 @@ impl Store {
     ) -> Result<Chunk, Stop> {
         let Some((table, tree)) = self.tree_of(index) else {
             let end = self.heap_chunk::<L>(index, from, |row| visit(&[], row))?;
-            return Ok(Chunk { stamp: Stamp::default(), end });
+            return Ok(Chunk { end });
         };
         let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
         let mut cut = false;
@@ -125,7 +120,7 @@ impl Store {
             (true, Some((last, _))) => ChunkEnd::More(Bound::Excluded(last.clone())),
             _ => onward(read.end, direction),
         };
-        Ok(Chunk { stamp: Stamp(Some(read.stamp)), end })
+        Ok(Chunk { end })
     }
 
     /// One page of a keyless table's heap; the cursor is the page's ordinal, big-endian.
@@ -154,17 +149,6 @@ impl Store {
             true => ChunkEnd::More(Bound::Included(Key::new().u32(ordinal + 1))),
             false => ChunkEnd::Done(None),
         })
-    }
-
-    /// Whether the leaf a chunk came from is as it was. Never says yes wrongly.
-    ///
-    /// # Errors
-    /// [`Stop`].
-    pub fn still<L: LatchPolicy>(&self, index: TableId, stamp: Stamp) -> Result<bool, Stop> {
-        match (stamp.0, self.tree_of(index)) {
-            (Some(stamp), Some((_, tree))) => tree.still::<L>(stamp),
-            (stamp, _) => Ok(stamp.is_none()),
-        }
     }
 }
 

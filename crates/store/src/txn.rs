@@ -61,6 +61,11 @@ impl UndoList {
         self.entries.iter().map(|&e| (e, self.body(e)))
     }
 
+    /// Where the record at `len - 1` starts; 0 when there is none.
+    pub fn lsn_before(&self, len: usize) -> Lsn {
+        len.checked_sub(1).and_then(|at| self.entries.get(at)).map_or(Lsn(0), |e| e.lsn)
+    }
+
     /// Drops what a compensation record says is undone: everything younger than `undo_next`.
     pub fn undone_down_to(&mut self, undo_next: Lsn) {
         while self.entries.last().is_some_and(|e| e.lsn > undo_next) {
@@ -86,10 +91,22 @@ pub(crate) enum State {
 }
 
 /// Where a transaction stands, to go back to it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mark {
     pub undo: usize,
     pub ghosts: usize,
+}
+
+/// A moment of one transaction that [`Store::rollback_to`](crate::Store::rollback_to) can go back to, any number of
+/// times. It ends with its transaction, and with a rollback to an earlier savepoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint {
+    pub(crate) mark: Mark,
+    /// Which of the transactions that used the same [`Txn`] it belongs to.
+    pub(crate) begun: u64,
+    /// The record that was the last to be undone then. Positions are never used twice, so it tells whether
+    /// that record is still there.
+    pub(crate) last: Lsn,
 }
 
 /// Where a transaction is accounted for. Not the log itself: a transaction that outlives its store must not keep
@@ -118,6 +135,8 @@ pub(crate) struct Chain {
 pub struct Txn {
     pub(crate) chain: Chain,
     pub(crate) state: State,
+    /// How many transactions began here.
+    pub(crate) begun: u64,
     /// Rows deleted, to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
     /// Where the last commit's record ends: purges come behind it.
@@ -269,6 +288,19 @@ impl Txn {
 
     pub(crate) fn mark(&self) -> Mark {
         Mark { undo: self.chain.undo.len(), ghosts: self.ghosts.len() }
+    }
+
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        let mark = self.mark();
+        Savepoint { mark, begun: self.begun, last: self.chain.undo.lsn_before(mark.undo) }
+    }
+
+    /// Whether `savepoint` is of this transaction and was not rolled back over.
+    pub(crate) fn reaches(&self, savepoint: &Savepoint) -> bool {
+        let len = savepoint.mark.undo;
+        self.begun == savepoint.begun
+            && len <= self.chain.undo.len()
+            && self.chain.undo.lsn_before(len) == savepoint.last
     }
 
     pub(crate) fn finish(&mut self) {

@@ -2,7 +2,7 @@
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
 //! the real file system ([`real`]), in memory for tests ([`memory`]), and on a simulated disk that tears, loses
-//! and fails. Every error names the file it is about.
+//! and fails ([`sim`]). Every error names the file it is about.
 //!
 //! What it does not know: what is in the files, who waits for them.
 
@@ -10,6 +10,7 @@ mod clock;
 mod files;
 mod memory;
 mod real;
+pub mod sim;
 mod usage;
 mod watched;
 

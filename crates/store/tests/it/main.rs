@@ -5,6 +5,8 @@ mod basics;
 mod crash;
 mod files;
 mod notes;
+mod restart;
+mod savepoints;
 mod threads;
 
 use base::{Key, TableId};
