@@ -179,6 +179,25 @@ impl<'p> Heap<'p> {
         }
     }
 
+    /// As [`Heap::read`], also for a row that moved to `rid` from its address: for whoever has the place from a log
+    /// record and not from an index.
+    ///
+    /// # Errors
+    /// [`Stop`]; `f` was not called.
+    pub fn read_at<L: LatchPolicy, R>(
+        &self,
+        rid: Rid,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let page = self.pool.shared::<L>(rid.page)?;
+        if is(&page, KIND_ROWS, self.id)
+            && let Ok(Some(Cell::Moved { row, .. })) = Rows::new(page.bytes()).cell(rid.slot)
+        {
+            return Ok(Some(f(row)));
+        }
+        self.read_special(page, rid, f)
+    }
+
     /// Makes the row at `rid` a ghost: gone for readers, its place kept until [`Heap::purge`]. `false` if there is
     /// no row.
     ///

@@ -4,6 +4,7 @@ mod bad;
 mod basics;
 mod crash;
 mod files;
+mod large;
 mod notes;
 mod restart;
 mod savepoints;
