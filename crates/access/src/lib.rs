@@ -11,6 +11,7 @@
 //! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`redo`], [`undo`]: a record done again, and taken back.
+//! - [`check_kind`]: whether a page is one of this room's.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod undo;
 
 pub use heap::{Heap, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves};
 pub use journal::Journal;
+pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};
 pub use redo::redo;
 pub use tree::{
