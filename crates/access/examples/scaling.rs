@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
-use wal::{Durability, Log, LogOptions};
+use wal::{Durability, Log, LogOptions, Order};
 
 const ROWS: u64 = 240_000;
 const CALLS: u64 = 1_000_000;
@@ -22,12 +22,12 @@ const CALLS: u64 = 1_000_000;
 struct Counter(u64);
 
 impl Journal for Counter {
-    fn undoable(&mut self, _: u8, body: &[&[u8]]) -> Lsn {
+    fn undoable(&mut self, _: u8, _: Lsn, body: &[&[u8]]) -> Lsn {
         self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
         Lsn(self.0)
     }
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, body)
+    fn system(&mut self, kind: u8, _: Order, body: &[&[u8]]) -> Lsn {
+        self.undoable(kind, Lsn(0), body)
     }
     fn worker(&self) -> usize {
         0

@@ -8,9 +8,10 @@
 //! What it does not know: transactions, locks, schemas, what keys and rows mean, when anything is durable.
 //!
 //! - [`BTree`]: byte-string keys to short values, in order, with scans in both directions.
-//! - [`Heap`]: rows that keep their address.
+//! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`redo`], [`undo`]: a record done again, and taken back.
+//! - [`check_kind`]: whether a page is one of this room's.
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +24,9 @@ mod redo;
 mod tree;
 mod undo;
 
-pub use heap::{Heap, HeapFlaw, HeapModify, HeapReport, HeapUpdate, InsertPages, MAX_ROW};
+pub use heap::{Heap, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves};
 pub use journal::Journal;
+pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};
 pub use redo::redo;
 pub use tree::{

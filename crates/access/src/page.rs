@@ -10,14 +10,30 @@ pub(crate) const KIND_NODE: u8 = 1;
 pub(crate) const KIND_HEAP_ROOT: u8 = 2;
 pub(crate) const KIND_DIRECTORY: u8 = 3;
 pub(crate) const KIND_ROWS: u8 = 4;
+pub(crate) const KIND_LARGE_ROOT: u8 = 5;
+pub(crate) const KIND_LARGE_DATA: u8 = 6;
 
-/// The layout of a kind of page in this version. Nodes: 2 since keys leave out their common prefix.
-const fn format_of(kind: u8) -> u8 {
-    if kind == KIND_NODE { 2 } else { 1 }
+/// The layouts of nodes, heap pages and directories in this version.
+pub(crate) const FORMAT: u8 = 2;
+
+/// Bytes 4 and 5 of a page that is a tree node or a heap page, as one number.
+pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_NODE]);
+pub(crate) const ROWS_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_ROWS]);
+
+/// Whether a page in use is of a kind and a layout that this version knows.
+///
+/// # Errors
+/// What it is instead.
+pub fn check_kind(page: &Page) -> Result<(), String> {
+    let (kind, format) = (page.kind(), page.format());
+    if !(KIND_NODE..=KIND_LARGE_DATA).contains(&kind) {
+        return Err(format!("a page of kind {kind}; expected kinds {KIND_NODE} to {KIND_LARGE_DATA}"));
+    }
+    if format != FORMAT {
+        return Err(format!("a page of format {format}, expected format {FORMAT}"));
+    }
+    Ok(())
 }
-
-/// Bytes 4 and 5 of a page that is a tree node, as one number.
-pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([format_of(KIND_NODE), KIND_NODE]);
 
 /// A page held in either way, for its number.
 pub(crate) trait Held {
@@ -39,13 +55,13 @@ impl<L: LatchPolicy> Held for PageMut<'_, L> {
 /// Whether the page is of this kind and belongs to `owner`.
 #[inline]
 pub(crate) fn is(page: &Page, kind: u8, owner: TableId) -> bool {
-    page.kind() == kind && page.owner() == u32::from(owner.0) && page.format() == format_of(kind)
+    page.kind() == kind && page.owner() == u32::from(owner.0) && page.format() == FORMAT
 }
 
 /// Names a page given new content.
 pub(crate) fn name(page: &mut Page, kind: u8, owner: TableId) {
     page.set_kind(kind);
-    page.set_format(format_of(kind));
+    page.set_format(FORMAT);
     page.set_flags(0);
     page.set_owner(u32::from(owner.0));
 }

@@ -9,7 +9,7 @@ use access::{InsertPages, MAX_ROW};
 use base::{PageId, TableId};
 use std::sync::{Mutex, OnceLock};
 use txn::row::Layout;
-use txn::{IndexDef, Schema, TableDef, Type};
+use txn::{IndexDef, Schema, TableDef};
 
 /// A table, looked up once and used for many operations.
 pub struct Table {
@@ -145,11 +145,12 @@ fn check(new: &[TableDef], there: &Schema) -> Result<(), StoreFault> {
                 def.name
             )));
         }
-        if longest_row(def) > MAX_ROW {
+        let longest = Layout::longest(def);
+        if longest > MAX_ROW {
             return Err(StoreFault::Schema(format!(
-                "table '{}': its rows may be {} bytes long, a page takes {MAX_ROW}; shorten its columns",
+                "table '{}': its rows may be {longest} bytes long, the longest possible has {MAX_ROW}; shorten its \
+                 columns",
                 def.name,
-                longest_row(def)
             )));
         }
         if def.key.is_empty() && !def.indexes.is_empty() {
@@ -163,14 +164,6 @@ fn check(new: &[TableDef], there: &Schema) -> Result<(), StoreFault> {
         }
         None => Ok(()),
     }
-}
-
-fn longest_row(def: &TableDef) -> usize {
-    let column = |c: &txn::Column| match c.ty {
-        Type::Text(most) => 2 + usize::from(most),
-        fixed => fixed.fixed_len().unwrap_or_default(),
-    };
-    def.columns.len().div_ceil(8) + def.columns.iter().map(column).sum::<usize>()
 }
 
 /// The body of a catalog record.

@@ -9,14 +9,14 @@ use crate::{DATA, StoreFault, kind};
 use access::{BTree, Heap};
 use base::{Lsn, PageId, TableId};
 use latch::Coupled;
-use pages::{Pool, PoolOptions, Stop};
+use pages::{PageFault, Pool, PoolOptions, Stop};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use txn::{Schema, TableDef};
-use wal::{Durability, Log, LogOptions};
+use wal::{Durability, Log, LogOptions, Order};
 use world::{Files, FolderLock};
 
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ impl Store {
                 self.log.max_body()
             )));
         }
-        let span = system_record(&self.log, kind, &[&body]);
+        let span = system_record(&self.log, kind, Order::Last, &[&body]);
         self.log.wait_durable(span.end)?;
         let published = self.catalog.publish(&new);
         debug_assert!(published, "the schema was checked before");
@@ -168,7 +168,7 @@ impl Store {
 
     /// Makes the pages of a table. A crash before the catalog record loses them, nothing else.
     fn create_table(&self, def: TableDef, new: &mut Roots) -> Result<(), StoreFault> {
-        let mut journal = SystemJournal(&self.log);
+        let mut journal = SystemJournal::new(&self.log, Lsn(0));
         let mut tree = |id: TableId| -> Result<(TableId, PageId), StoreFault> {
             Ok((id, self.insist(|| BTree::create::<Coupled>(&self.pool, &mut journal, id)).map_err(no_room)?))
         };
@@ -178,7 +178,7 @@ impl Store {
         for index in &def.indexes {
             new.trees.push(tree(index.id)?);
         }
-        let mut journal = SystemJournal(&self.log);
+        let mut journal = SystemJournal::new(&self.log, Lsn(0));
         let heap =
             self.insist(|| Heap::create::<Coupled>(&self.pool, &mut journal, def.id)).map_err(no_room)?;
         new.heaps.push((def.id, heap));
@@ -243,7 +243,10 @@ impl Store {
                 Err(Stop::Page(page)) => self.pool.load(page)?,
                 Err(Stop::Again) => std::thread::yield_now(),
                 Err(Stop::Fault(fault)) => {
-                    self.poison(StoreFault::Page(fault.clone()));
+                    // A request that is too long is the request's fault, and nothing was changed.
+                    if !matches!(*fault, PageFault::TooLong { .. }) {
+                        self.poison(StoreFault::Page(fault.clone()));
+                    }
                     return Err(Stop::Fault(fault));
                 }
                 done => return done,

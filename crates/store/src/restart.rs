@@ -18,7 +18,7 @@ use access::{Kind, PageUse, each_page};
 use base::{Lsn, PageId, Rid, TableId, TxnId};
 use latch::Coupled;
 use pages::{AllocatorState, Stop};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use wal::{RecordHeader, Span};
 
 /// What opening found.
@@ -197,19 +197,17 @@ impl<'a> Analysis<'a> {
             free: self.free.into_iter().collect(),
         });
         *held(&store.notes) = self.notes;
-        let mut open: Vec<(TxnId, Open)> = self.open.into_iter().collect();
-        open.sort_unstable_by_key(|(_, o)| std::cmp::Reverse(o.last));
-        let (mut in_doubt, mut rolled_back) = (Vec::new(), 0);
-        for (id, found) in open {
+        let (mut in_doubt, mut losers) = (Vec::new(), Vec::new());
+        for (id, found) in self.open {
             let (txn, prepared) = adopt(store, id, found);
             match prepared {
                 Some(note) => in_doubt.push((txn, note)),
-                None => {
-                    roll_back(store, txn)?;
-                    rolled_back += 1;
-                }
+                None => losers.push(txn),
             }
         }
+        in_doubt.sort_unstable_by_key(|(txn, _)| txn.chain.first);
+        let rolled_back = losers.len();
+        roll_back(store, losers)?;
         purge(store, &self.ghosts)?;
         let in_doubt = in_doubt.into_iter().map(|(txn, note)| {
             let touched = store.touched(&txn.chain.undo).map_err(stopped)?;
@@ -238,15 +236,32 @@ fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Vec<u8>>) {
     (txn, found.prepared)
 }
 
-fn roll_back(store: &Store, mut txn: Txn) -> Result<(), StoreFault> {
-    store.insist(|| store.rollback::<Coupled>(&mut txn)).map_err(stopped)
+/// Rolls the losers back together: of all records still to be undone the youngest is undone next, whoever wrote it.
+///
+/// The order matters. Locks go once a commit record is in the log buffer, so a second transaction may have changed
+/// the same row before a crash took the commit record of the first: both are losers, and the younger change must
+/// be undone first. Each alone, in whatever order, would bring back what never was.
+fn roll_back(store: &Store, mut losers: Vec<Txn>) -> Result<(), StoreFault> {
+    let next = |txn: &Txn| txn.chain.undo.lsn_before(txn.chain.undo.len());
+    let mut order: BinaryHeap<(Lsn, usize)> = losers.iter().map(next).zip(0..).collect();
+    while let Some((_, who)) = order.pop() {
+        let txn = &mut losers[who];
+        if txn.chain.undo.len() == 0 {
+            // Nothing is left but to say so.
+            store.insist(|| store.rollback::<Coupled>(txn)).map_err(stopped)?;
+            continue;
+        }
+        store.insist(|| store.undo_last::<Coupled>(txn)).map_err(stopped)?;
+        order.push((next(txn), who));
+    }
+    Ok(())
 }
 
 /// Takes away the ghosts of deletions that committed, which a crash came before.
 fn purge(store: &Store, ghosts: &BTreeSet<(TableId, Rid)>) -> Result<(), StoreFault> {
     for &(id, rid) in ghosts {
         let Some(table) = store.table(id) else { continue };
-        let mut journal = SystemJournal(&store.log);
+        let mut journal = SystemJournal::new(&store.log, Lsn(0));
         store.insist(|| store.heap(table).purge::<Coupled>(&mut journal, rid)).map_err(stopped)?;
     }
     Ok(())

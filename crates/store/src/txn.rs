@@ -8,7 +8,7 @@ use access::Journal;
 use base::{Lsn, Rid, TableId, TxnId};
 use std::ops::Range;
 use std::sync::Arc;
-use wal::{CLR, Log, RecordHeader, Span};
+use wal::{CLR, Log, Order, RecordHeader, Span};
 
 /// An undoable record, kept for rollback without reading the log.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,11 @@ impl UndoList {
         self.entries.iter().map(|&e| (e, self.body(e)))
     }
 
+    /// Where the record at `len - 1` starts; 0 when there is none.
+    pub fn lsn_before(&self, len: usize) -> Lsn {
+        len.checked_sub(1).and_then(|at| self.entries.get(at)).map_or(Lsn(0), |e| e.lsn)
+    }
+
     /// Drops what a compensation record says is undone: everything younger than `undo_next`.
     pub fn undone_down_to(&mut self, undo_next: Lsn) {
         while self.entries.last().is_some_and(|e| e.lsn > undo_next) {
@@ -86,10 +91,22 @@ pub(crate) enum State {
 }
 
 /// Where a transaction stands, to go back to it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mark {
     pub undo: usize,
     pub ghosts: usize,
+}
+
+/// A moment of one transaction that [`Store::rollback_to`](crate::Store::rollback_to) can go back to, any number of
+/// times. It ends with its transaction, and with a rollback to an earlier savepoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint {
+    pub(crate) mark: Mark,
+    /// Which of the transactions that used the same [`Txn`] it belongs to.
+    pub(crate) begun: u64,
+    /// The record that was the last to be undone then. Positions are never used twice, so it tells whether
+    /// that record is still there.
+    pub(crate) last: Lsn,
 }
 
 /// Where a transaction is accounted for. Not the log itself: a transaction that outlives its store must not keep
@@ -118,8 +135,12 @@ pub(crate) struct Chain {
 pub struct Txn {
     pub(crate) chain: Chain,
     pub(crate) state: State,
+    /// How many transactions began here.
+    pub(crate) begun: u64,
     /// Rows deleted, to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
+    /// Where the last commit's record ends: purges come behind it.
+    pub(crate) committed: Lsn,
     pub(crate) row: Vec<u8>,
     pub(crate) old_row: Vec<u8>,
 }
@@ -141,9 +162,9 @@ impl Chain {
         self.id
     }
 
-    /// Appends a record of this transaction.
+    /// Appends a record of this transaction, behind the one before it.
     #[inline]
-    pub fn append(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
+    pub fn append(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
             kind,
@@ -152,9 +173,11 @@ impl Chain {
             prev: self.last,
             undo_next: self.compensating.unwrap_or_default(),
         };
+        // Records are longer than a byte, so behind the start of the last one is behind it.
+        let order = order.not_before(Lsn(self.last.0 + 1));
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
         self.home().slot.record(id, self.first, || {
-            span = log.append(&header, body);
+            span = log.append(&header, order, body);
             span.start
         });
         if self.first == Lsn(0) {
@@ -164,12 +187,13 @@ impl Chain {
         span
     }
 
-    /// Appends the transaction's last record; the checkpoint does not see it any more.
+    /// Appends the transaction's last record; the checkpoint does not see it any more. It comes after everything: what
+    /// this transaction has seen of others must have ended in the log before.
     pub fn append_last(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
         self.home().slot.end(|| {
-            span = log.append(&header, body);
+            span = log.append(&header, Order::Last, body);
             span.end
         });
         span
@@ -195,17 +219,17 @@ pub(crate) struct Writer<'a> {
 
 impl Journal for Writer<'_> {
     #[inline]
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
         let prev = self.chain.last;
-        let span = self.chain.append(self.log, kind, body);
+        let span = self.chain.append(self.log, kind, Order::After(after), body);
         if self.chain.compensating.is_none() {
             self.chain.undo.push(kind, span.start, prev, body);
         }
         span.end
     }
 
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, body).end
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        system_record(self.log, kind, order, body).end
     }
 
     fn worker(&self) -> usize {
@@ -214,20 +238,30 @@ impl Journal for Writer<'_> {
 }
 
 /// Appends a record of the system: redo only, of no transaction.
-pub(crate) fn system_record(log: &Log, kind: u8, body: &[&[u8]]) -> Span {
-    log.append(&RecordHeader { kind, ..RecordHeader::default() }, body)
+pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+    log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
 /// The journal of work that stays whatever becomes of any transaction.
-pub(crate) struct SystemJournal<'a>(pub &'a Log);
+pub(crate) struct SystemJournal<'a> {
+    log: &'a Log,
+    /// None of it comes before this: a purge must not outlive the commit that allowed it.
+    after: Lsn,
+}
+
+impl<'a> SystemJournal<'a> {
+    pub fn new(log: &'a Log, after: Lsn) -> Self {
+        SystemJournal { log, after }
+    }
+}
 
 impl Journal for SystemJournal<'_> {
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.0, kind, body).end
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        self.system(kind, Order::After(after), body)
     }
 
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.0, kind, body).end
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        system_record(self.log, kind, order.not_before(self.after), body).end
     }
 
     fn worker(&self) -> usize {
@@ -254,6 +288,19 @@ impl Txn {
 
     pub(crate) fn mark(&self) -> Mark {
         Mark { undo: self.chain.undo.len(), ghosts: self.ghosts.len() }
+    }
+
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        let mark = self.mark();
+        Savepoint { mark, begun: self.begun, last: self.chain.undo.lsn_before(mark.undo) }
+    }
+
+    /// Whether `savepoint` is of this transaction and was not rolled back over.
+    pub(crate) fn reaches(&self, savepoint: &Savepoint) -> bool {
+        let len = savepoint.mark.undo;
+        self.begun == savepoint.begun
+            && len <= self.chain.undo.len()
+            && self.chain.undo.lsn_before(len) == savepoint.last
     }
 
     pub(crate) fn finish(&mut self) {

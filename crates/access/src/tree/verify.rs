@@ -14,6 +14,7 @@ use crate::bytes::{Bytes, Garbled};
 use base::{Key, PageId};
 use latch::LatchPolicy;
 use pages::{PAGE_SIZE, Page, Stop};
+use std::collections::BTreeSet;
 
 /// Times the walk comes down again to the same place before it believes what it sees there: the parent may have left
 /// memory each time, which looks like a change.
@@ -44,6 +45,8 @@ pub enum TreeFlaw {
     Foreign { page: PageId, at: usize },
     #[error("{page:?}, byte {at}: a node of level {found} under a parent of level {parent}")]
     Level { page: PageId, at: usize, found: u8, parent: u8 },
+    #[error("{page:?}: in use elsewhere too")]
+    Twice { page: PageId },
     #[error("{page:?}, byte {at}: points outside the page, or contradicts itself")]
     Garbled { page: PageId, at: usize },
     #[error("{page:?}, byte {at}: content that overlaps other content")]
@@ -56,6 +59,24 @@ pub enum TreeFlaw {
     Order { page: PageId, at: usize },
     #[error("{page:?}, byte {at}: a key head or prefix with bytes behind its end")]
     Head { page: PageId, at: usize },
+}
+
+impl TreeFlaw {
+    /// The page that is not as it should be, where it is one.
+    pub fn page(&self) -> Option<PageId> {
+        match self {
+            TreeFlaw::Stop(_) => None,
+            TreeFlaw::Foreign { page, .. }
+            | TreeFlaw::Twice { page }
+            | TreeFlaw::Garbled { page, .. }
+            | TreeFlaw::Fence { page, .. }
+            | TreeFlaw::Level { page, .. }
+            | TreeFlaw::Overlap { page, .. }
+            | TreeFlaw::Space { page, .. }
+            | TreeFlaw::Order { page, .. }
+            | TreeFlaw::Head { page, .. } => Some(*page),
+        }
+    }
 }
 
 /// The place a node must fit.
@@ -79,6 +100,8 @@ enum Walk {
 #[derive(Default)]
 struct Progress {
     report: TreeReport,
+    /// Met so far; the same one again after a new descent, or because it was freed and came back.
+    pages: BTreeSet<PageId>,
     /// All keys below this are checked.
     cursor: Key,
     /// Times the walk came down again since the cursor moved.
@@ -92,14 +115,27 @@ impl<'p> BTree<'p> {
     /// # Errors
     /// The first flaw met.
     pub fn verify<L: LatchPolicy>(&self) -> Result<TreeReport, TreeFlaw> {
+        self.verify_into::<L>(&mut BTreeSet::new())
+    }
+
+    /// As [`BTree::verify`], adding every page of the tree to `seen`; a page that is there already is a flaw.
+    ///
+    /// # Errors
+    /// The first flaw met.
+    pub fn verify_into<L: LatchPolicy>(&self, seen: &mut BTreeSet<PageId>) -> Result<TreeReport, TreeFlaw> {
         let mut progress = Progress::default();
         loop {
             let root = Place { page: self.root, parent: None, low: &[], high: None };
             match self.walk::<L>(root, &mut progress)? {
-                Walk::Done => return Ok(progress.report),
+                Walk::Done => break,
                 Walk::Again => progress.stuck += 1,
             }
         }
+        if let Some(&page) = progress.pages.iter().find(|page| seen.contains(page)) {
+            return Err(TreeFlaw::Twice { page });
+        }
+        seen.append(&mut progress.pages);
+        Ok(progress.report)
     }
 
     fn walk<L: LatchPolicy>(&self, place: Place<'_>, progress: &mut Progress) -> Result<Walk, TreeFlaw> {
@@ -110,6 +146,7 @@ impl<'p> BTree<'p> {
                 place.parent.is_some_and(|(_, id, version)| !self.pool.version_unchanged(id, version));
             return if moved && progress.stuck < PATIENCE { Ok(Walk::Again) } else { Err(flaw) };
         }
+        progress.pages.insert(place.page);
         if node.level() > 0 {
             return self.children::<L>(node, version, place, progress);
         }

@@ -4,7 +4,10 @@ mod bad;
 mod basics;
 mod crash;
 mod files;
+mod large;
 mod notes;
+mod restart;
+mod savepoints;
 mod threads;
 
 use base::{Key, TableId};
