@@ -38,6 +38,8 @@ mod verify;
 mod write;
 
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 mod tests;
 
 pub use bulk::Loaded;

@@ -15,15 +15,15 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn tree<'p>(pool: &'p Pool, journal: &mut Recorder, fill: usize) -> BTree<'p> {
+pub(super) fn tree<'p>(pool: &'p Pool, journal: &mut Recorder, fill: usize) -> BTree<'p> {
     let root = settle(pool, || BTree::create::<Coupled>(pool, journal, TABLE));
     BTree::open(pool, root, TABLE).with_fill_limit(fill)
 }
 
-fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Pairs {
+pub(super) fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Pairs {
     scan::<L>(tree, Bound::Unbounded, None, direction).0
 }
 
@@ -465,66 +465,6 @@ fn too_long_entries_are_refused_and_the_longest_fit() {
     }
     let report = tree.verify::<Coupled>().expect("sound");
     assert_eq!((report.levels, report.entries), (1, 0), "an emptied tree is one leaf again");
-}
-
-#[test]
-fn threads_on_disjoint_and_shared_keys() {
-    let pool = pool(4096);
-    let mut journal = Recorder::new(&pool);
-    let tree = tree(&pool, &mut journal, 300);
-    let mut survivors = Vec::new();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4u8).map(|t| scope.spawn(move || disturb(&tree, t))).collect();
-        survivors = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
-    });
-    tree.verify::<Coupled>().expect("sound");
-    let all: Model = content::<Coupled>(&tree, Direction::Forward).into_iter().collect();
-    for (t, own) in survivors.iter().enumerate() {
-        let found: Model =
-            all.iter().filter(|(k, _)| k[0] == t as u8 + 1).map(|(k, v)| (k.clone(), v.clone())).collect();
-        assert_eq!(&found, own, "thread {t}'s own keys");
-    }
-}
-
-/// One thread's work: keys of its own, whose fate it knows, and keys all threads fight over.
-fn disturb(tree: &BTree<'_>, thread: u8) -> Model {
-    let mut journal = Forgetful::new(tree.pool, thread.into());
-    let mut random = Random(u64::from(thread));
-    let mut own = Model::new();
-    for _ in 0..6000 {
-        let n = random.below(300) as u16;
-        let shared = random.below(3) == 0;
-        let key = [&[if shared { 0 } else { thread + 1 }][..], &n.to_be_bytes()].concat();
-        let insert = random.below(2) == 0;
-        if insert {
-            // What follows is asked first, so that the look at the next leaf is part of the game.
-            let done = settle(tree.pool, || {
-                let next = tree.successor::<Coupled>(Bound::Excluded(&key))?;
-                tree.insert::<Coupled>(&mut journal, &key, &[thread], Expect::Next(next.as_deref()))
-            });
-            if done == TreeInsert::Done && !shared {
-                assert_eq!(own.insert(key, vec![thread]), None);
-            }
-        } else {
-            let done = settle(tree.pool, || tree.delete::<Coupled>(&mut journal, &key, Expect::Any));
-            if !shared {
-                assert_eq!(own.remove(&key).is_some(), matches!(done, TreeDelete::Done(_)));
-            }
-        }
-        if random.below(200) == 0 {
-            for direction in [Direction::Forward, Direction::Backward] {
-                let seen = content::<Coupled>(tree, direction);
-                let ordered = seen.is_sorted_by(|a, b| match direction {
-                    Direction::Forward => a.0 < b.0,
-                    Direction::Backward => a.0 > b.0,
-                });
-                assert!(ordered, "a scan beside writers is in order and shows no key twice");
-                let mine = seen.iter().filter(|(k, _)| k[0] == thread + 1).count();
-                assert_eq!(mine, own.len(), "a scan misses none of the thread's own keys");
-            }
-        }
-    }
-    own
 }
 
 /// A tree of a few leaves, and the number of one leaf that is not the root.
