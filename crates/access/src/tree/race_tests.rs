@@ -10,6 +10,15 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
 
+/// Tells the threads that run until told to end, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Several threads grow, shrink and scan; each has keys of its own, whose fate it knows.
 fn fight<L: LatchPolicy>(frames: usize, steps: usize) {
     let pool = pool(frames);
@@ -18,6 +27,7 @@ fn fight<L: LatchPolicy>(frames: usize, steps: usize) {
     let done = &AtomicBool::new(false);
     let mut survivors = Vec::new();
     scope(|scope| {
+        let ends = Ends(done);
         let checker = scope.spawn(move || {
             let mut checks = 0;
             while !done.load(Ordering::Relaxed) {
@@ -28,7 +38,7 @@ fn fight<L: LatchPolicy>(frames: usize, steps: usize) {
         });
         let threads: Vec<_> = (0..4u8).map(|t| scope.spawn(move || disturb::<L>(&tree, t, steps))).collect();
         survivors = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         assert!(checker.join().expect("no flaw") > 0);
     });
     let report = tree.verify::<L>().expect("sound");
@@ -131,13 +141,14 @@ fn history<L: LatchPolicy>(frames: usize, rounds: u64) {
     let done: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let (begun, done, over) = (&begun[..], &done[..], &AtomicBool::new(false));
     scope(|scope| {
+        let ends = Ends(over);
         let readers: Vec<_> =
             (0..2).map(|r| scope.spawn(move || watch::<L>(&tree, begun, done, over, r))).collect();
         let writers: Vec<_> =
             (0..2).map(|w| scope.spawn(move || count_up::<L>(&tree, begun, done, w, rounds))).collect();
         let stirrer = scope.spawn(move || stir::<L>(&tree, over));
         writers.into_iter().for_each(|w| w.join().expect("no panic"));
-        over.store(true, Ordering::Relaxed);
+        drop(ends);
         stirrer.join().expect("no panic");
         let reads: u64 = readers.into_iter().map(|r| r.join().expect("a sound history")).sum();
         assert!(reads > 0);
