@@ -280,7 +280,8 @@ impl Pool {
         seen.resident() && !seen.exclusive() && seen.version() == version
     }
 
-    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`].
+    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`]. Whoever writes the log says
+    /// [`Pool::claimed`] once it has the record that gives the page its content.
     ///
     /// # Errors
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
@@ -293,6 +294,23 @@ impl Pool {
         self.allocator.lock().give(id);
     }
 
+    /// The log has the record that gives page `id`, which was allocated, its first content: from now on
+    /// [`Pool::allocator`] counts it as used. Called while the page is held.
+    pub fn claimed(&self, id: PageId) {
+        self.allocator.lock().claimed(id);
+    }
+
+    /// The log has the record that frees page `id`: from now on [`Pool::allocator`] counts it as free, though nobody
+    /// gets it before [`Pool::free`]. Called while the page is held.
+    pub fn released(&self, id: PageId) {
+        self.allocator.lock().released(id);
+    }
+
+    /// Whether the log says that page `id` is in use.
+    pub fn uses(&self, id: PageId) -> bool {
+        self.allocator.lock().uses(id)
+    }
+
     /// Page `id` is in use, whatever the allocator thought: for replaying the log.
     ///
     /// # Errors
@@ -303,6 +321,7 @@ impl Pool {
         Ok(())
     }
 
+    /// Which pages the log says are in use.
     pub fn allocator(&self) -> AllocatorState {
         self.allocator.lock().state()
     }
@@ -318,6 +337,14 @@ impl Pool {
 
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// Length of the data file in bytes.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn file_bytes(&self) -> Result<u64, PageFault> {
+        Ok(self.writer.data.bytes()?)
     }
 
     /// Pages that can be in memory at the same time.

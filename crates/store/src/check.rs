@@ -4,7 +4,7 @@ use crate::StoreFault;
 use crate::catalog::Table;
 use crate::open::Store;
 use access::{BTree, HeapReport, TreeReport};
-use base::{Key, Rid, TableId};
+use base::{Key, PageId, Rid, TableId};
 use latch::Coupled;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,6 +14,8 @@ use txn::Row;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckReport {
     pub tables: Vec<TableReport>,
+    /// Pages that the log says are in use and that belong to nothing: room lost, no harm.
+    pub lost_pages: Vec<PageId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,10 +34,14 @@ impl Store {
     /// # Errors
     /// The first flaw met; the store is poisoned by it.
     pub fn check(&self) -> Result<CheckReport, StoreFault> {
-        let Some(schema) = self.schema() else { return Ok(CheckReport::default()) };
+        self.check_all().inspect_err(|fault| self.poison(fault.clone()))
+    }
+
+    fn check_all(&self) -> Result<CheckReport, StoreFault> {
+        let schema = self.schema().unwrap_or_default();
         let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
-        let reports = tables.map(|t| self.check_table(t)).collect::<Result<_, _>>();
-        Ok(CheckReport { tables: reports.inspect_err(|fault: &StoreFault| self.poison(fault.clone()))? })
+        let tables = tables.map(|t| self.check_table(t)).collect::<Result<_, _>>()?;
+        Ok(CheckReport { tables, lost_pages: self.lost_pages()? })
     }
 
     fn check_table(&self, table: &Table) -> Result<TableReport, StoreFault> {

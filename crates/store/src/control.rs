@@ -10,14 +10,13 @@
 //! `postcard`. Little-endian.
 
 use crate::StoreFault;
-use base::{Lsn, PageId, TableId, TxnId, crc32c};
+use base::{Lsn, PageId, TxnId, crc32c};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use txn::Schema;
 use world::{Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLCTL";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEAD: usize = 36;
 const NAMES: [&str; 2] = ["control-0", "control-1"];
 /// No checkpoint is larger: a length beyond this is damage, and nothing is allocated for it.
@@ -29,15 +28,6 @@ pub(crate) enum Keeping {
     Log,
     /// Durability `memory`: a run is, or was, here, and nothing else.
     Nothing,
-}
-
-/// Tables and where their trees and heaps begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Roots {
-    pub schema: Schema,
-    /// Root pages: of a table's primary tree or a secondary index, by its id.
-    pub trees: Vec<(TableId, PageId)>,
-    pub heaps: Vec<(TableId, PageId)>,
 }
 
 /// A transaction that was running.
@@ -58,7 +48,6 @@ pub(crate) struct Checkpoint {
     pub notes: Vec<(Lsn, Vec<u8>)>,
     pub next_page: PageId,
     pub free_pages: Vec<PageId>,
-    pub catalog: Roots,
 }
 
 impl Checkpoint {
@@ -208,7 +197,6 @@ mod tests {
             notes: vec![(Lsn(3), b"note".to_vec())],
             next_page: PageId(7),
             free_pages: vec![PageId(2)],
-            catalog: Roots::default(),
         };
         Control { keeping: Keeping::Log, sequence, life: 3, checkpoint }
     }

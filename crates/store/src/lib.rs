@@ -23,6 +23,8 @@ mod catalog;
 mod check;
 mod checkpoint;
 mod control;
+mod ddl;
+mod definition;
 mod end;
 mod fault;
 mod kind;

@@ -1,22 +1,18 @@
 //! Opening and closing: the folder's lock, its version, and whether there is something to restart from.
 
 use crate::active::Active;
-use crate::catalog::{self, Catalog, Table};
-use crate::control::{Checkpoint, Control, Keeping, Roots};
+use crate::catalog::{Catalog, Table};
+use crate::control::{Checkpoint, Control, Keeping};
 use crate::restart::{Recovered, restart};
-use crate::txn::{SystemJournal, system_record};
-use crate::{DATA, StoreFault, kind};
-use access::{BTree, Heap};
+use crate::{DATA, StoreFault};
 use base::{Lsn, PageId, TableId};
-use latch::Coupled;
 use pages::{PageFault, Pool, PoolOptions, Stop};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use txn::{Schema, TableDef};
-use wal::{Durability, Log, LogOptions, Order};
+use wal::{Durability, Log, LogOptions};
 use world::{Files, FolderLock};
 
 #[derive(Clone, Debug)]
@@ -25,6 +21,9 @@ pub struct StoreOptions {
     pub pool: PoolOptions,
     /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint.
     pub checkpoint_bytes: u64,
+    /// Bytes of a tree's node that may be used. All of them (`usize::MAX`), but in tests that want small nodes; always
+    /// the same for one database.
+    pub node_bytes: usize,
 }
 
 impl StoreOptions {
@@ -34,6 +33,7 @@ impl StoreOptions {
             log: LogOptions::new(durability),
             pool: PoolOptions::new(frames),
             checkpoint_bytes: 64 << 20,
+            node_bytes: usize::MAX,
         }
     }
 }
@@ -57,6 +57,7 @@ pub struct Store {
     /// Where the last checkpoint's redo begins.
     pub(crate) checkpointed: AtomicU64,
     checkpoint_bytes: u64,
+    pub(crate) node_bytes: usize,
     fault: OnceLock<StoreFault>,
     _lock: FolderLock,
 }
@@ -97,6 +98,7 @@ impl Store {
             notes: Mutex::default(),
             checkpointed: AtomicU64::new(0),
             checkpoint_bytes: options.checkpoint_bytes,
+            node_bytes: options.node_bytes,
             control: Mutex::new(control.clone()),
             fault: OnceLock::new(),
             _lock: lock,
@@ -133,63 +135,6 @@ impl Store {
             return Control::remove(&*self.files, &self.dir);
         }
         self.checkpoint()
-    }
-
-    /// Creates the tables of `schema` that do not exist yet, with their indexes; those that exist must be alike.
-    /// Durable when it returns. No transaction may use the new tables before.
-    ///
-    /// # Errors
-    /// A schema that contradicts itself or what is there; no room; I/O.
-    pub fn create(&self, schema: &Schema) -> Result<(), StoreFault> {
-        let mut there = held(&self.catalog.adding);
-        let mut new = Roots::default();
-        for def in self.catalog.additions(&there, schema)? {
-            self.create_table(def, &mut new)?;
-        }
-        if new.schema.tables.is_empty() {
-            return Ok(());
-        }
-        let (kind, body) = catalog::record(&new);
-        debug_assert_eq!(kind, kind::CATALOG);
-        if body.len() > self.log.max_body() {
-            return Err(StoreFault::Schema(format!(
-                "a schema of {} bytes: a log record takes {}; create the tables in several calls",
-                body.len(),
-                self.log.max_body()
-            )));
-        }
-        let span = system_record(&self.log, kind, Order::Last, &[&body]);
-        self.log.wait_durable(span.end)?;
-        let published = self.catalog.publish(&new);
-        debug_assert!(published, "the schema was checked before");
-        there.extend(new);
-        Ok(())
-    }
-
-    /// Makes the pages of a table. A crash before the catalog record loses them, nothing else.
-    fn create_table(&self, def: TableDef, new: &mut Roots) -> Result<(), StoreFault> {
-        let mut journal = SystemJournal::new(&self.log, Lsn(0));
-        let mut tree = |id: TableId| -> Result<(TableId, PageId), StoreFault> {
-            Ok((id, self.insist(|| BTree::create::<Coupled>(&self.pool, &mut journal, id)).map_err(no_room)?))
-        };
-        if !def.key.is_empty() {
-            new.trees.push(tree(def.id)?);
-        }
-        for index in &def.indexes {
-            new.trees.push(tree(index.id)?);
-        }
-        let mut journal = SystemJournal::new(&self.log, Lsn(0));
-        let heap =
-            self.insist(|| Heap::create::<Coupled>(&self.pool, &mut journal, def.id)).map_err(no_room)?;
-        new.heaps.push((def.id, heap));
-        new.schema.tables.push(def);
-        Ok(())
-    }
-
-    /// All tables; `None` before the first [`Store::create`].
-    pub fn schema(&self) -> Option<Schema> {
-        let schema = held(&self.catalog.adding).schema.clone();
-        (!schema.tables.is_empty()).then_some(schema)
     }
 
     /// The table with this id; `None` also for the id of a secondary index.
@@ -272,13 +217,5 @@ impl Store {
     pub fn checkpoint_due(&self) -> bool {
         let logged = self.log.end().0 - self.checkpointed.load(Ordering::Relaxed);
         logged >= self.checkpoint_bytes && self.log.durability() != Durability::Memory
-    }
-}
-
-/// Outside of a transaction there is nobody to say "no space" to but the fault.
-fn no_room(stop: Stop) -> StoreFault {
-    match stop {
-        Stop::Fault(fault) => StoreFault::Page(fault),
-        stop => StoreFault::Schema(format!("the tables cannot be created: {stop}")),
     }
 }

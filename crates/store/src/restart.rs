@@ -8,12 +8,12 @@
 //! Records before `redo_start` are read only for transactions that were running then, and only collected.
 
 use crate::StoreFault;
-use crate::control::{Checkpoint, Control, Roots};
+use crate::control::{Checkpoint, Control};
 use crate::end::NoteId;
 use crate::kind;
 use crate::open::{Store, held};
 use crate::touched::{Touched, row_of};
-use crate::txn::{State, SystemJournal, Txn, UndoList};
+use crate::txn::{State, Txn, UndoList};
 use access::{Kind, PageUse, each_page};
 use base::{Lsn, PageId, Rid, TableId, TxnId};
 use latch::Coupled;
@@ -72,7 +72,6 @@ struct Analysis<'a> {
 
 pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, StoreFault> {
     let checkpoint = &control.checkpoint;
-    publish(store, &checkpoint.catalog, Lsn(0))?;
     let mut analysis = Analysis::new(store, checkpoint);
     if checkpoint.redo_start > store.log.end() {
         return Err(StoreFault::LogBehind {
@@ -127,10 +126,6 @@ impl<'a> Analysis<'a> {
             kind::FORGET => {
                 let name = body.try_into().map_err(|_| malformed("it forgets no note"))?;
                 self.notes.remove(&Lsn(u64::from_le_bytes(name)));
-            }
-            kind::CATALOG => {
-                let roots = postcard::from_bytes(body).map_err(|_| malformed("it is no catalog"))?;
-                publish(self.store, &roots, span.start)?;
             }
             kind::COMMIT | kind::END | kind::PREPARE => {}
             kind if kind <= Kind::LAST => self.redo(span, header, body)?,
@@ -197,6 +192,7 @@ impl<'a> Analysis<'a> {
             free: self.free.into_iter().collect(),
         });
         *held(&store.notes) = self.notes;
+        store.open_catalog()?;
         let (mut in_doubt, mut losers) = (Vec::new(), Vec::new());
         for (id, found) in self.open {
             let (txn, prepared) = adopt(store, id, found);
@@ -209,6 +205,7 @@ impl<'a> Analysis<'a> {
         let rolled_back = losers.len();
         roll_back(store, losers)?;
         purge(store, &self.ghosts)?;
+        store.clear_catalog()?;
         let in_doubt = in_doubt.into_iter().map(|(txn, note)| {
             let touched = store.touched(&txn.chain.undo).map_err(stopped)?;
             Ok(InDoubt { txn, note, touched })
@@ -261,22 +258,9 @@ fn roll_back(store: &Store, mut losers: Vec<Txn>) -> Result<(), StoreFault> {
 fn purge(store: &Store, ghosts: &BTreeSet<(TableId, Rid)>) -> Result<(), StoreFault> {
     for &(id, rid) in ghosts {
         let Some(table) = store.table(id) else { continue };
-        let mut journal = SystemJournal::new(&store.log, Lsn(0));
+        let mut journal = store.system(Lsn(0));
         store.insist(|| store.heap(table).purge::<Coupled>(&mut journal, rid)).map_err(stopped)?;
     }
-    Ok(())
-}
-
-/// Makes tables known, unless the checkpoint already had them.
-fn publish(store: &Store, roots: &Roots, lsn: Lsn) -> Result<(), StoreFault> {
-    let mut there = held(&store.catalog.adding);
-    if roots.schema.tables.iter().all(|def| there.schema.table(def.id) == Some(def)) {
-        return Ok(());
-    }
-    if !store.catalog.publish(roots) {
-        return Err(StoreFault::Record { lsn, what: "its tables contradict the catalog" });
-    }
-    there.extend(roots.clone());
     Ok(())
 }
 

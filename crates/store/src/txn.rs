@@ -4,8 +4,10 @@
 //! transaction that only reads never touches the log.
 
 use crate::active::{Active, Slot};
-use access::Journal;
+use crate::open::Store;
+use access::{Journal, Kind, PageUse, each_page};
 use base::{Lsn, Rid, TableId, TxnId};
+use pages::Pool;
 use std::ops::Range;
 use std::sync::Arc;
 use wal::{CLR, Log, Order, RecordHeader, Span};
@@ -139,6 +141,8 @@ pub struct Txn {
     pub(crate) begun: u64,
     /// Rows deleted, to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
+    /// Rows of the catalog it is at work on, to be looked after at its end.
+    pub(crate) defined: Vec<Rid>,
     /// Where the last commit's record ends: purges come behind it.
     pub(crate) committed: Lsn,
     pub(crate) row: Vec<u8>,
@@ -214,6 +218,7 @@ impl Chain {
 /// How the access methods log on behalf of a transaction.
 pub(crate) struct Writer<'a> {
     pub log: &'a Log,
+    pub pool: &'a Pool,
     pub chain: &'a mut Chain,
 }
 
@@ -229,7 +234,7 @@ impl Journal for Writer<'_> {
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, order, body).end
+        page_record(self.log, self.pool, kind, order, body)
     }
 
     fn worker(&self) -> usize {
@@ -242,16 +247,33 @@ pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -
     log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
+/// As [`system_record`], and the allocator learns what the record says of pages; its writer holds them.
+fn page_record(log: &Log, pool: &Pool, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+    let lsn = system_record(log, kind, order, body).end;
+    if kind == Kind::System as u8
+        && let &[body] = body
+    {
+        each_page(kind, body, |page, how| match how {
+            PageUse::Changed => {}
+            PageUse::Formatted => pool.claimed(page),
+            PageUse::Freed => pool.released(page),
+        });
+    }
+    lsn
+}
+
 /// The journal of work that stays whatever becomes of any transaction.
 pub(crate) struct SystemJournal<'a> {
     log: &'a Log,
+    pool: &'a Pool,
     /// None of it comes before this: a purge must not outlive the commit that allowed it.
     after: Lsn,
 }
 
-impl<'a> SystemJournal<'a> {
-    pub fn new(log: &'a Log, after: Lsn) -> Self {
-        SystemJournal { log, after }
+impl Store {
+    /// The journal of work that belongs to no transaction and comes after `after`.
+    pub(crate) fn system(&self, after: Lsn) -> SystemJournal<'_> {
+        SystemJournal { log: &self.log, pool: &self.pool, after }
     }
 }
 
@@ -261,7 +283,7 @@ impl Journal for SystemJournal<'_> {
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, order.not_before(self.after), body).end
+        page_record(self.log, self.pool, kind, order.not_before(self.after), body)
     }
 
     fn worker(&self) -> usize {

@@ -22,7 +22,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use directory::{DirectoryMut, RootMut};
+pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
 pub use rows::MAX_ROW;
 pub(crate) use rows::RowsMut;
 pub use space::InsertPages;
@@ -83,7 +83,22 @@ impl<'p> Heap<'p> {
         journal: &mut impl Journal,
         id: TableId,
     ) -> Result<PageId, Stop> {
-        space::create::<L>(pool, journal, id)
+        let page = pool.allocate()?;
+        Self::create_at::<L>(pool, journal, id, page).inspect_err(|_| pool.free(page))?;
+        Ok(page)
+    }
+
+    /// As [`Heap::create`], with its root in a page that the caller has allocated.
+    ///
+    /// # Errors
+    /// What the pool says when no frame is free; nothing was changed.
+    pub fn create_at<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+        page: PageId,
+    ) -> Result<(), Stop> {
+        space::create_at::<L>(pool, journal, id, page)
     }
 
     pub fn root(&self) -> PageId {

@@ -88,6 +88,12 @@ fn a_flipped_bit_in_the_data_is_an_error_and_never_a_row() {
     files.remove(Path::new("/db/doublewrite")).unwrap();
     let data = files.open(Path::new("/db/data"), Open::ReadWrite).unwrap();
     for page in 1..=u64::from(pages) {
+        let mut owner = [0; 4];
+        data.read_at(&mut owner, page * 8192 + 20).unwrap();
+        if u32::from_le_bytes(owner) == u32::from(u16::MAX) {
+            // The catalog, which opening reads.
+            continue;
+        }
         let at = page * 8192 + 4000;
         let mut byte = [0];
         data.read_at(&mut byte, at).unwrap();
