@@ -103,6 +103,17 @@ pub(crate) fn replay(kept: &[Kept]) -> Pool {
     to
 }
 
+/// Tells the pool which of its pages the records gave content, as a real journal does at once.
+pub(crate) fn claim(pool: &Pool, kept: &[Kept]) {
+    for kept in kept {
+        each_page(kept.header.kind, &kept.body, |page, how| {
+            if how == PageUse::Formatted {
+                pool.claimed(page);
+            }
+        });
+    }
+}
+
 /// Asserts that pages 1 to `count` are the same byte for byte, but for checksum and page number, which the pool sets.
 pub(crate) fn assert_same_pages(a: &Pool, b: &Pool, count: u32) {
     for id in (1..=count).map(PageId) {

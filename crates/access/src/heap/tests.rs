@@ -201,6 +201,7 @@ fn a_replayed_log_gives_the_same_pages() {
     }
     assert!(heap.verify::<Coupled>().expect("sound").directories > 2);
     let again = replay(&journal.kept);
+    crate::testing::claim(&pool, &journal.kept);
     assert_eq!(again.allocator(), pool.allocator(), "the records tell which pages are in use");
     assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
     let copy = Heap::open(&again, heap.root(), TABLE, &hints);
