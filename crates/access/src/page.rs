@@ -10,9 +10,11 @@ pub(crate) const KIND_NODE: u8 = 1;
 pub(crate) const KIND_HEAP_ROOT: u8 = 2;
 pub(crate) const KIND_DIRECTORY: u8 = 3;
 pub(crate) const KIND_ROWS: u8 = 4;
+pub(crate) const KIND_LARGE_ROOT: u8 = 5;
+pub(crate) const KIND_LARGE_DATA: u8 = 6;
 
 /// The layouts of nodes, heap pages and directories in this version.
-pub(crate) const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 2;
 
 /// A page held in either way, for its number.
 pub(crate) trait Held {
@@ -59,6 +61,12 @@ pub(crate) fn malformed(page: PageId) -> Stop {
 #[cold]
 pub(crate) fn too_long(what: &'static str, bytes: usize, most: usize) -> Stop {
     Stop::Fault(Arc::new(PageFault::TooLong { what, bytes, most }))
+}
+
+/// A bulk load that was given what it cannot take.
+#[cold]
+pub(crate) fn disordered(what: &'static str) -> Stop {
+    Stop::Fault(Arc::new(PageFault::Disordered { what }))
 }
 
 /// A log record that cannot be replayed or undone.

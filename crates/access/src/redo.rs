@@ -5,8 +5,11 @@
 
 use crate::Journal;
 use crate::bytes::Garbled;
-use crate::heap::{DirectoryMut, RootMut, RowsMut};
-use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_NODE, KIND_ROWS, bad_record, is, malformed, name};
+use crate::heap::{self, DirectoryMut, LargeMut, RootMut, RowsMut};
+use crate::page::{
+    KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, bad_record, is,
+    malformed, name,
+};
 use crate::record::{Action, Change, Kind, Record, SystemBody};
 use crate::tree::NodeMut;
 use base::{Lsn, PageId, TableId};
@@ -82,12 +85,7 @@ fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garb
             }
             entry(&mut NodeMut::new(page.bytes_mut()), change)
         }
-        _ => {
-            if !is(page, KIND_ROWS, owner) {
-                return Err(Garbled);
-            }
-            row(&mut RowsMut::new(page.bytes_mut()), change)
-        }
+        change => heap::apply(page, owner, change),
     }
 }
 
@@ -105,17 +103,6 @@ fn entry(node: &mut NodeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
             let at = node.node().search(key)?.map_err(|_| Garbled)?;
             node.set_value(at, new)
         }
-        _ => Err(Garbled),
-    }
-}
-
-fn row(rows: &mut RowsMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
-    match change {
-        Change::HeapInsert { slot, row } => rows.insert(slot, row),
-        Change::HeapUpdate { slot, at, old, new } => rows.splice(slot, at, old.len(), new),
-        Change::HeapDelete { slot } => rows.bury(slot),
-        Change::HeapRestore { slot } => rows.restore(slot),
-        Change::HeapRemove { slot } => rows.remove(slot),
         _ => Err(Garbled),
     }
 }
@@ -155,6 +142,8 @@ fn act(page: &mut Page, owner: TableId, action: Action<'_>) -> Result<(), Garble
         Action::RootAdd { directory } => RootMut::new(bytes).add(directory),
         Action::DirectoryAdd { page, class } => DirectoryMut::new(bytes).add(page, class),
         Action::Class { index, class } => DirectoryMut::new(bytes).set_class(index.into(), class),
+        Action::LargeData { root, index, bytes: row } => LargeMut::new(bytes).format_data(root, index, row),
+        Action::LargeHead(row) => LargeMut::new(bytes).put_head(row),
     }
 }
 
@@ -163,6 +152,8 @@ fn kind_of(action: Action<'_>) -> u8 {
         Action::HeapRoot | Action::RootAdd { .. } => KIND_HEAP_ROOT,
         Action::HeapDirectory | Action::DirectoryAdd { .. } | Action::Class { .. } => KIND_DIRECTORY,
         Action::HeapPage { .. } => KIND_ROWS,
+        Action::LargeData { .. } => KIND_LARGE_DATA,
+        Action::LargeHead(_) => KIND_LARGE_ROOT,
         _ => KIND_NODE,
     }
 }

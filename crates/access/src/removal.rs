@@ -6,8 +6,8 @@
 
 use crate::Journal;
 use crate::bytes::Garbled;
-use crate::heap::{Directory, Root};
-use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_NODE, corrupt, is};
+use crate::heap::{Cell, Directory, LargeView, Root, Rows};
+use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, corrupt, is};
 use crate::record::{Action, Kind, SystemBody};
 use crate::tree::Node;
 use base::{PageId, TableId};
@@ -25,6 +25,8 @@ pub enum Below {
     Foreign,
     /// Look below these too.
     More(Vec<PageId>),
+    /// Heap pages: nothing is below these either if all rows of the heap [fit a page](crate::fits_page).
+    Rows(Vec<PageId>),
     /// Nothing is below these.
     Last(Vec<PageId>),
 }
@@ -44,7 +46,14 @@ pub fn pages_below<L: LatchPolicy>(pool: &Pool, owner: TableId, page: PageId) ->
     }
     if is(&page, KIND_DIRECTORY, owner) {
         let directory = Directory::new(page.bytes());
-        return Ok(Below::Last((0..directory.pages()).map_while(|i| directory.page(i)).collect()));
+        return Ok(Below::Rows((0..directory.pages()).map_while(|i| directory.page(i)).collect()));
+    }
+    if is(&page, KIND_ROWS, owner) {
+        return large_rows(&page).map_err(|Garbled| corrupt(&page));
+    }
+    if is(&page, KIND_LARGE_ROOT, owner) {
+        let pages = LargeView::new(page.bytes()).pages().map_err(|Garbled| corrupt(&page))?;
+        return Ok(Below::Last(pages.collect()));
     }
     Ok(Below::Foreign)
 }
@@ -56,6 +65,18 @@ fn node<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
     }
     let children = (0..=node.count()).map(|i| node.child(i)).collect::<Result<_, _>>()?;
     Ok(if node.level() == 1 { Below::Last(children) } else { Below::More(children) })
+}
+
+/// The roots of the large rows that begin in a heap page, those of ghosts included.
+fn large_rows<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
+    let rows = Rows::new(page.bytes());
+    let mut roots = Vec::new();
+    for slot in 0..rows.slots() {
+        if let Some(Cell::Large(large)) = rows.any_cell(slot)? {
+            roots.push(large.root);
+        }
+    }
+    Ok(Below::More(roots))
 }
 
 /// Logs that these pages of `owner` are free. Nobody may be given them before the caller has made sure that nothing

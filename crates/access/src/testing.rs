@@ -40,6 +40,13 @@ impl Recorder {
         lsn
     }
 
+    /// Makes this journal's log as long as another's, so that new records are younger than copies of the other's.
+    pub(crate) fn log_after(&self, other: &Recorder) {
+        while self.log.end() < other.log.end() {
+            self.log.append(&RecordHeader::default(), Order::Last, &[&[0; 1000]]);
+        }
+    }
+
     /// Undoes every undoable record kept from number `from` on, last first; the journal keeps the compensations.
     pub(crate) fn roll_back(&mut self, pool: &Pool, root: Option<PageId>, from: usize) {
         let records = self.kept[from..].to_vec();
@@ -101,17 +108,6 @@ pub(crate) fn replay(kept: &[Kept]) -> Pool {
         assert!(well_formed);
     }
     to
-}
-
-/// Tells the pool which of its pages the records gave content, as a real journal does at once.
-pub(crate) fn claim(pool: &Pool, kept: &[Kept]) {
-    for kept in kept {
-        each_page(kept.header.kind, &kept.body, |page, how| {
-            if how == PageUse::Formatted {
-                pool.claimed(page);
-            }
-        });
-    }
 }
 
 /// Asserts that pages 1 to `count` are the same byte for byte, but for checksum and page number, which the pool sets.

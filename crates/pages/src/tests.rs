@@ -25,6 +25,16 @@ fn open(files: &Arc<dyn Files>, durability: Durability) -> Pool {
     Pool::open(files.clone(), Path::new(DATA), options, log(files, durability)).unwrap()
 }
 
+/// A pool in memory of `FRAMES` frames with that many zeroed pages.
+pub(crate) fn pool_of(pages: u32) -> Pool {
+    let pool = open(&memory(), Durability::Memory);
+    for _ in 0..pages {
+        let id = pool.allocate().unwrap();
+        drop(pool.fresh::<Coupled>(id).unwrap());
+    }
+    pool
+}
+
 /// Calls `f` until its pages are in memory, as the layer above does.
 fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
     loop {

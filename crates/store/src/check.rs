@@ -3,7 +3,7 @@
 use crate::StoreFault;
 use crate::catalog::Table;
 use crate::open::Store;
-use access::{BTree, HeapReport, TreeReport};
+use access::{BTree, HeapPlace, HeapReport, TreeReport};
 use base::{Key, PageId, Rid, TableId};
 use latch::Coupled;
 use std::collections::BTreeMap;
@@ -67,14 +67,14 @@ impl Store {
     }
 
     fn rows_of(&self, table: &Table) -> Result<BTreeMap<Rid, Vec<u8>>, StoreFault> {
-        let (mut rows, mut ordinal) = (BTreeMap::new(), 0);
+        let (mut rows, mut place) = (BTreeMap::new(), HeapPlace::default());
         let flaw = |what: String| StoreFault::Broken { table: table.def.id, what };
         let heap = self.heap(table);
-        while self
-            .insist(|| heap.chunk::<Coupled>(ordinal, |rid, row| drop(rows.insert(rid, row.to_vec()))))
+        while let Some(next) = self
+            .insist(|| heap.chunk::<Coupled>(place, |rid, row| drop(rows.insert(rid, row.to_vec()))))
             .map_err(|e| flaw(e.to_string()))?
         {
-            ordinal += 1;
+            place = next;
         }
         match rows.iter().find(|(_, row)| !table.layout.fits(row)) {
             Some((rid, _)) => Err(flaw(format!("the row at {rid:?} does not have the table's layout"))),

@@ -37,7 +37,7 @@ impl Store {
         let removing = held(&self.catalog.removing);
         let redo_start = self.log.end();
         self.pool.write_back()?;
-        let allocator = self.pool.allocator();
+        let allocator = self.pool.logged_allocator();
         drop(removing);
         let checkpoint = Checkpoint {
             redo_start,

@@ -21,11 +21,11 @@ use crate::definition::{self, Definition, State, Structure};
 use crate::kind::CATALOG;
 use crate::open::{Store, held};
 use crate::txn::{Mark, Txn};
-use access::{BTree, Below, Expect, Heap, HeapUpdate, TreeInsert, log_freed, pages_below};
+use access::{BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, TreeInsert, log_freed, pages_below};
 use base::{Key, Lsn, PageId, Rid, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{PageFault, Stop};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use txn::{IndexDef, Row, Schema, TableDef};
 
 /// Where the catalog's heap begins, in every database.
@@ -185,7 +185,8 @@ impl Store {
         }
         let idle = Definition { state: State::Idle, ..plan };
         let row = idle.encode()?;
-        self.insist(|| heap.update::<L>(&mut self.system(Lsn(0)), rid, &row)).map_err(no_room)?;
+        self.insist(|| heap.update::<L>(&mut self.system(Lsn(0)), rid, &row, Moves::Forward))
+            .map_err(no_room)?;
         held(&self.catalog.known).insert(rid, idle);
         txn.defined.push(rid);
         Ok(rid)
@@ -219,8 +220,9 @@ impl Store {
         let new = Definition { state, ..old };
         let row = new.encode()?;
         let heap = self.catalog_heap();
-        let done = self.insist(|| heap.update::<L>(&mut self.writer(&mut txn.chain), rid, &row));
-        if done.map_err(no_room)? != HeapUpdate::Done {
+        let done =
+            self.insist(|| heap.update::<L>(&mut self.writer(&mut txn.chain), rid, &row, Moves::Forward));
+        if done.map_err(no_room)? != HeapUpdate::Done(None) {
             return Err(lost());
         }
         self.learn(rid, Some(new))
@@ -283,11 +285,16 @@ impl Store {
             // Those that were formatted are empty; the others are nobody's.
             return Ok(roots.into_iter().filter(|&root| self.pool.uses(root)).collect());
         }
-        self.walk::<L>(row.structure.owner(), roots)
+        self.walk::<L>(row.structure.owner(), roots, row.structure.has_large_rows())
     }
 
     /// The pages of the trees and heaps of `owner` that begin here.
-    fn walk<L: LatchPolicy>(&self, owner: TableId, roots: Vec<PageId>) -> Result<Vec<PageId>, Stop> {
+    fn walk<L: LatchPolicy>(
+        &self,
+        owner: TableId,
+        roots: Vec<PageId>,
+        large: bool,
+    ) -> Result<Vec<PageId>, Stop> {
         let (mut all, mut ahead) = (BTreeSet::new(), roots);
         while let Some(page) = ahead.pop() {
             if !all.insert(page) {
@@ -295,7 +302,8 @@ impl Store {
             }
             match self.insist(|| pages_below::<L>(&self.pool, owner, page))? {
                 Below::More(below) => ahead.extend(below),
-                Below::Last(below) => all.extend(below),
+                Below::Rows(below) if large => ahead.extend(below),
+                Below::Rows(below) | Below::Last(below) => all.extend(below),
                 Below::Foreign => return Err(Stop::Fault(PageFault::Malformed { page }.into())),
             }
         }
@@ -311,7 +319,7 @@ impl Store {
         let known = held(&self.catalog.known).clone();
         let known = known.values().filter(|row| row.state == State::Used);
         let structures = known.map(|row| (row.structure.owner(), self.pages_of::<Coupled>(row)));
-        let own = self.walk::<Coupled>(CATALOG, vec![CATALOG_ROOT]);
+        let own = self.walk::<Coupled>(CATALOG, vec![CATALOG_ROOT], false);
         for (owner, pages) in structures.chain([(CATALOG, own)]) {
             for page in pages.map_err(no_room)? {
                 if !met.insert(page) {
@@ -336,18 +344,17 @@ impl Store {
         tree: BTree<'_>,
     ) -> Result<(), StoreFault> {
         let heap = self.heap(table);
-        let (mut ordinal, mut more) = (0, true);
-        while more {
+        let mut place = Some(HeapPlace::default());
+        while place.is_some() {
             let mut run: Vec<(Key, Rid)> = Vec::new();
-            while more && run.len() < RUN {
+            while let Some(here) = place.filter(|_| run.len() < RUN) {
                 let from = run.len();
                 let read = || {
                     run.truncate(from);
                     let entry = |row: &[u8]| table.def.entry_of(def, Row::new(&table.layout, row));
-                    heap.chunk::<L>(ordinal, |rid, row| run.push((entry(row), rid)))
+                    heap.chunk::<L>(here, |rid, row| run.push((entry(row), rid)))
                 };
-                more = self.insist(read).map_err(no_room)?;
-                ordinal += 1;
+                place = self.insist(read).map_err(no_room)?;
             }
             run.sort_unstable();
             self.fill::<L>(tree, &run)?;
@@ -384,13 +391,15 @@ impl Store {
             let mut journal = self.system(Lsn(0));
             return Heap::create_at::<Coupled>(&self.pool, &mut journal, CATALOG, root).map_err(no_room);
         }
-        let (heap, mut ordinal) = (self.catalog_heap(), 0);
-        let mut rows = Vec::new();
-        while self
-            .insist(|| heap.chunk::<Coupled>(ordinal, |rid, row| rows.push((rid, Definition::decode(row)))))
+        let (heap, mut place) = (self.catalog_heap(), HeapPlace::default());
+        let mut rows = BTreeMap::new();
+        while let Some(next) = self
+            .insist(|| {
+                heap.chunk::<Coupled>(place, |rid, row| drop(rows.insert(rid, Definition::decode(row))))
+            })
             .map_err(no_room)?
         {
-            ordinal += 1;
+            place = next;
         }
         {
             let mut known = held(&self.catalog.known);

@@ -16,13 +16,16 @@
 
 use crate::StoreFault;
 use crate::kind::CATALOG;
-use access::MAX_ROW;
+use access::{MAX_ROW, fits_page};
 use base::{PageId, TableId};
 use serde::{Deserialize, Serialize};
-use txn::{IndexDef, Schema, TableDef, Type};
+use txn::row::Layout;
+use txn::{IndexDef, Schema, TableDef};
 
 const FORMAT: u8 = 1;
 const FRONT: usize = 2;
+/// The longest row: it stays where it is, and is never in pages of its own.
+const LONGEST: usize = 8000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -70,6 +73,11 @@ impl Structure {
         }
     }
 
+    /// Whether rows may lie in pages of their own.
+    pub fn has_large_rows(&self) -> bool {
+        matches!(self, Structure::Table { def, .. } if !fits_page(Layout::longest(def)))
+    }
+
     pub fn roots(&self) -> Vec<PageId> {
         match self {
             Structure::Table { tree, heap, .. } => tree.iter().copied().chain([*heap]).collect(),
@@ -84,11 +92,11 @@ impl Definition {
     pub fn encode(&self) -> Result<Vec<u8>, StoreFault> {
         let mut row = vec![self.state as u8, FORMAT];
         row.extend(postcard::to_stdvec(&self.structure).expect("plain values serialise"));
-        if row.len() <= MAX_ROW {
+        if row.len() <= LONGEST {
             return Ok(row);
         }
         Err(StoreFault::Schema(format!(
-            "a definition of {} bytes: the catalog takes {MAX_ROW}; use fewer columns, or shorter names",
+            "a definition of {} bytes: the catalog takes {LONGEST}; use fewer columns, or shorter names",
             row.len()
         )))
     }
@@ -122,10 +130,10 @@ pub(crate) fn check(def: &TableDef, there: &Schema) -> Result<(), StoreFault> {
     if let Some(c) = used.into_iter().find(|&&c| usize::from(c) >= def.columns.len()) {
         return wrong(format!(": a key names column {c}, but there are {} columns", def.columns.len()));
     }
-    if longest_row(def) > MAX_ROW {
+    let longest = Layout::longest(def);
+    if longest > MAX_ROW {
         return wrong(format!(
-            ": its rows may be {} bytes long, a page takes {MAX_ROW}; shorten its columns",
-            longest_row(def)
+            ": its rows may be {longest} bytes long, the longest possible has {MAX_ROW}; shorten its columns"
         ));
     }
     if def.key.is_empty() && !def.indexes.is_empty() {
@@ -153,17 +161,14 @@ fn check_ids(def: &TableDef, there: &Schema) -> Result<(), StoreFault> {
     }
 }
 
-fn longest_row(def: &TableDef) -> usize {
-    let column = |c: &txn::Column| match c.ty {
-        Type::Text(most) => 2 + usize::from(most),
-        fixed => fixed.fixed_len().unwrap_or_default(),
-    };
-    def.columns.len().div_ceil(8) + def.columns.iter().map(column).sum::<usize>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_row_fits_a_page() {
+        assert!(fits_page(LONGEST));
+    }
 
     #[test]
     fn a_row_reads_back_and_another_version_is_refused() {

@@ -8,7 +8,7 @@
 use crate::catalog::{Index, Table};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
-use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, TreeDelete, TreeInsert};
+use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, TreeDelete, TreeInsert};
 use base::{Key, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
@@ -22,7 +22,7 @@ pub enum InsertOutcome {
     Exists,
     /// The key that follows is this one, not the expected one; nothing was changed.
     Next(Option<Key>),
-    /// Key or row are longer than a page takes; nothing was changed.
+    /// Key or row are longer than an entry or a row may be; nothing was changed.
     TooLong,
 }
 
@@ -155,50 +155,52 @@ impl Store {
             );
             Some(result)
         };
-        let (result, to) = match heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)? {
-            HeapModify::Missing => return Ok(None),
-            HeapModify::Done(result) => (result, rid),
-            HeapModify::Outgrown(result) => (result, self.relocate::<L>(txn, table, key, rid, row)?),
-        };
-        let Some(result) = result else {
+        let done = heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
+        let (HeapModify::Done(result) | HeapModify::Outgrown(result)) = &done else { return Ok(None) };
+        if result.is_none() {
             return Err(self.broken(table, "a row does not have the table's layout"));
+        }
+        let result = match done {
+            HeapModify::Outgrown(result) => {
+                self.rewrite::<L>(txn, table, rid, row)?;
+                result
+            }
+            HeapModify::Done(result) => result,
+            HeapModify::Missing => None,
         };
         if !table.indexes.is_empty() {
-            self.reindex::<L>(txn, table, row, rid, to)?;
+            self.reindex::<L>(txn, table, row, rid)?;
         }
-        Ok(Some(result))
+        Ok(result)
     }
 
-    /// Writes a row that does not fit its page any more; gives where it is now.
-    fn relocate<L: LatchPolicy>(
+    /// Writes a row that does not fit where it lies. Its address stays, so indexes need not know.
+    fn rewrite<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,
-        key: &[u8],
         rid: Rid,
         row: &[u8],
-    ) -> Result<Rid, Stop> {
-        match self.insist(|| self.heap(table).update::<L>(&mut self.writer(&mut txn.chain), rid, row))? {
-            HeapUpdate::Done => Ok(rid),
-            HeapUpdate::Relocated(to) => {
-                txn.ghosts.push((table.def.id, rid));
-                self.insist(|| {
-                    self.tree(table).replace::<L>(&mut self.writer(&mut txn.chain), key, &to.encode())
-                })?;
-                Ok(to)
+    ) -> Result<(), Stop> {
+        let heap = self.heap(table);
+        let write = || heap.update::<L>(&mut self.writer(&mut txn.chain), rid, row, Moves::Forward);
+        match self.insist(write)? {
+            HeapUpdate::Done(left) => {
+                txn.ghosts.extend(left.map(|left| (table.def.id, left)));
+                Ok(())
             }
+            HeapUpdate::Relocated(_) => unreachable!("only reported moves change the address"),
             HeapUpdate::Missing => Err(self.broken(table, "a row vanished while it was updated")),
         }
     }
 
-    /// Brings the secondary trees from `txn.old_row` at `from` to `row` at `to`.
+    /// Brings the secondary trees from `txn.old_row` to `row`.
     fn reindex<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,
         row: &[u8],
-        from: Rid,
-        to: Rid,
+        rid: Rid,
     ) -> Result<(), Stop> {
         for index in &table.indexes {
             let tree = self.secondary(index);
@@ -207,10 +209,8 @@ impl Store {
             if old != new {
                 self.insist(|| tree.delete::<L>(&mut self.writer(&mut txn.chain), &old, Expect::Any))?;
                 self.insist(|| {
-                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, &to.encode(), Expect::Any)
+                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, &rid.encode(), Expect::Any)
                 })?;
-            } else if from != to {
-                self.insist(|| tree.replace::<L>(&mut self.writer(&mut txn.chain), &old, &to.encode()))?;
             }
         }
         Ok(())
@@ -282,7 +282,7 @@ impl Store {
         Ok(InsertOutcome::Done)
     }
 
-    /// Adds a row to a table without a key; `false` if it is longer than a page takes.
+    /// Adds a row to a table without a key; `false` if it is longer than [`MAX_ROW`].
     ///
     /// # Errors
     /// [`Stop`]; nothing was changed.
@@ -291,7 +291,9 @@ impl Store {
             return Ok(false);
         }
         debug_assert!(table.layout.fits(row), "a row of another table");
-        self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row).map(|_| true)
+        self.whole::<L, _>(txn, |store, txn| {
+            store.heap(table).insert::<L>(&mut store.writer(&mut txn.chain), row).map(|_| true)
+        })
     }
 
     /// Removes the row with this key. It stays as a ghost until [`Store::committed`].

@@ -5,12 +5,15 @@
 
 use crate::catalog::Table;
 use crate::open::Store;
-use access::BTree;
+use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
 use std::ops::Bound;
 use txn::Direction;
+
+/// A chunk ends behind the row that brings it beyond this many bytes: rows may be long.
+const CHUNK_BYTES: usize = 1 << 18;
 
 /// What [`Store::chunk`] found besides the rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,11 +106,18 @@ impl Store {
                 cut = true;
             }
         })?;
-        for (key, rid) in &entries {
+        let mut bytes = 0;
+        for (i, (key, rid)) in entries.iter().enumerate() {
+            if bytes > CHUNK_BYTES {
+                entries.truncate(i);
+                cut = true;
+                break;
+            }
             let rid = rid.ok_or_else(|| self.broken(table, "an index entry is no row address"))?;
             let fits = self.heap(table).read::<L, _>(rid, |row| {
                 let fits = table.layout.fits(row);
                 if fits {
+                    bytes += row.len();
                     visit(key, row);
                 }
                 fits
@@ -123,7 +133,7 @@ impl Store {
         Ok(Chunk { end })
     }
 
-    /// One page of a keyless table's heap; the cursor is the page's ordinal, big-endian.
+    /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.
     fn heap_chunk<L: LatchPolicy>(
         &self,
         id: TableId,
@@ -131,25 +141,32 @@ impl Store {
         mut visit: impl FnMut(&[u8]),
     ) -> Result<ChunkEnd, Stop> {
         let Some(table) = self.table(id) else { return Ok(ChunkEnd::Done(None)) };
-        let ordinal = match from {
-            Bound::Included(key) | Bound::Excluded(key) => {
-                key.try_into().map_or(u32::MAX, u32::from_be_bytes)
-            }
-            Bound::Unbounded => 0,
+        let place = match from {
+            Bound::Included(key) | Bound::Excluded(key) => place_of(key),
+            Bound::Unbounded => HeapPlace::default(),
         };
         let mut bad = false;
-        let more = self.heap(table).chunk::<L>(ordinal, |_, row| match table.layout.fits(row) {
+        let next = self.heap(table).chunk::<L>(place, |_, row| match table.layout.fits(row) {
             true => visit(row),
             false => bad = true,
         })?;
         if bad {
             return Err(self.broken(table, "a row does not have the table's layout"));
         }
-        Ok(match more {
-            true => ChunkEnd::More(Bound::Included(Key::new().u32(ordinal + 1))),
-            false => ChunkEnd::Done(None),
+        Ok(match next {
+            Some(HeapPlace { ordinal, slot }) => {
+                ChunkEnd::More(Bound::Included(Key::new().u32(ordinal).u32(slot.into())))
+            }
+            None => ChunkEnd::Done(None),
         })
     }
+}
+
+/// Where a cursor of [`Store::chunk`] stands in a heap; behind everything if it is none.
+fn place_of(key: &[u8]) -> HeapPlace {
+    let Ok(bytes) = <[u8; 8]>::try_from(key) else { return HeapPlace { ordinal: u32::MAX, slot: 0 } };
+    let number = u64::from_be_bytes(bytes);
+    HeapPlace { ordinal: (number >> 32) as u32, slot: number as u16 }
 }
 
 fn onward(end: access::ChunkEnd, direction: Direction) -> ChunkEnd {

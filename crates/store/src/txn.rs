@@ -230,11 +230,14 @@ impl Journal for Writer<'_> {
         if self.chain.compensating.is_none() {
             self.chain.undo.push(kind, span.start, prev, body);
         }
+        account(self.pool, kind, body);
         span.end
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-        page_record(self.log, self.pool, kind, order, body)
+        let lsn = system_record(self.log, kind, order, body).end;
+        account(self.pool, kind, body);
+        lsn
     }
 
     fn worker(&self) -> usize {
@@ -247,19 +250,22 @@ pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -
     log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
-/// As [`system_record`], and the allocator learns what the record says of pages; its writer holds them.
-fn page_record(log: &Log, pool: &Pool, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-    let lsn = system_record(log, kind, order, body).end;
-    if kind == Kind::System as u8
-        && let &[body] = body
-    {
-        each_page(kind, body, |page, how| match how {
-            PageUse::Changed => {}
-            PageUse::Formatted => pool.claimed(page),
-            PageUse::Freed => pool.released(page),
-        });
+/// Tells the allocator what a record that was just appended says of pages; its writer still holds them.
+#[inline]
+fn account(pool: &Pool, kind: u8, body: &[&[u8]]) {
+    const PAGES_COME_AND_GO: [u8; 3] = [Kind::System as u8, Kind::HeapRemove as u8, Kind::LargeMake as u8];
+    if PAGES_COME_AND_GO.contains(&kind) {
+        account_for(pool, kind, &body.concat());
     }
-    lsn
+}
+
+#[cold]
+fn account_for(pool: &Pool, kind: u8, body: &[u8]) {
+    each_page(kind, body, |page, how| match how {
+        PageUse::Changed => {}
+        PageUse::Formatted => pool.claimed(page),
+        PageUse::Freed => pool.released(page),
+    });
 }
 
 /// The journal of work that stays whatever becomes of any transaction.
@@ -283,7 +289,9 @@ impl Journal for SystemJournal<'_> {
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-        page_record(self.log, self.pool, kind, order.not_before(self.after), body)
+        let lsn = system_record(self.log, kind, order.not_before(self.after), body).end;
+        account(self.pool, kind, body);
+        lsn
     }
 
     fn worker(&self) -> usize {

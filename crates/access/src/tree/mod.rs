@@ -20,6 +20,7 @@
 //! **Latch order.** Top to bottom, then left to right. The one descent that holds several leaves ([`write`]'s
 //! look at the next leaf) keeps its whole path shared, and goes right only.
 
+mod bulk;
 mod edit;
 mod node;
 mod read;
@@ -30,6 +31,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
 pub(crate) use node::{CAPACITY, Node};
 pub use read::{Chunk, ChunkEnd, Direction, Stamp};

@@ -156,7 +156,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    pub(super) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         if key.len() > self.max_key() {
             return Err(too_long("index key", key.len(), self.max_key()));
         }

@@ -5,6 +5,7 @@ mod basics;
 mod crash;
 mod ddl;
 mod files;
+mod large;
 mod notes;
 mod restart;
 mod savepoints;
