@@ -36,6 +36,8 @@ impl Store {
         let mut control = held(&self.control);
         let removing = held(&self.catalog.removing);
         let redo_start = self.log.end();
+        // What lies in the file now is on the device once the pages are written back.
+        let data_bytes = self.pool.file_bytes()?;
         self.pool.write_back()?;
         let allocator = self.pool.logged_allocator();
         drop(removing);
@@ -43,6 +45,7 @@ impl Store {
             redo_start,
             running: self.active.running(),
             notes: held(&self.notes).iter().map(|(&lsn, note)| (lsn, note.clone())).collect(),
+            data_bytes,
             next_page: allocator.next,
             free_pages: allocator.free,
         };

@@ -46,6 +46,8 @@ pub(crate) struct Checkpoint {
     /// Transactions with records before `redo_start` that may not have ended before it.
     pub running: Vec<Running>,
     pub notes: Vec<(Lsn, Vec<u8>)>,
+    /// Bytes that the data file surely has: pages written by then are below.
+    pub data_bytes: u64,
     pub next_page: PageId,
     pub free_pages: Vec<PageId>,
 }
@@ -195,6 +197,7 @@ mod tests {
                 Running { id: TxnId(8), first: Lsn(600) },
             ],
             notes: vec![(Lsn(3), b"note".to_vec())],
+            data_bytes: 8192,
             next_page: PageId(7),
             free_pages: vec![PageId(2)],
         };

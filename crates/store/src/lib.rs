@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod analysis;
 mod catalog;
 mod check;
 mod checkpoint;
@@ -29,6 +30,7 @@ mod end;
 mod fault;
 mod kind;
 mod open;
+mod redo;
 mod restart;
 mod rows;
 mod scan;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use wal::{Durability, Log, LogOptions};
-use world::{Files, FolderLock};
+use world::{Files, FolderLock, Open};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -84,10 +84,12 @@ impl Store {
         })?;
         let keeping =
             if options.log.durability == Durability::Memory { Keeping::Nothing } else { Keeping::Log };
-        let mut control = Self::begin_life(&*files, dir, keeping)?;
+        let control = Self::begin_life(&*files, dir, keeping)?;
+        if keeping == Keeping::Log {
+            expect_files(&*files, dir, &control.checkpoint)?;
+        }
         let log = Arc::new(Log::open(files.clone(), &dir.join("log"), options.log)?);
         let pool = Pool::open(files.clone(), &dir.join(DATA), options.pool, log.clone())?;
-        control.life += 1;
         let store = Store {
             files,
             dir: dir.to_owned(),
@@ -96,7 +98,7 @@ impl Store {
             catalog: Catalog::new(),
             active: Arc::new(Active::new(control.life)),
             notes: Mutex::default(),
-            checkpointed: AtomicU64::new(0),
+            checkpointed: AtomicU64::new(control.checkpoint.redo_start.0),
             checkpoint_bytes: options.checkpoint_bytes,
             node_bytes: options.node_bytes,
             control: Mutex::new(control.clone()),
@@ -104,24 +106,32 @@ impl Store {
             _lock: lock,
         };
         let recovered = restart(&store, &control)?;
-        store.checkpoint()?;
+        if control.checkpoint.data_bytes == 0 {
+            // From now on the control file knows of data and log, so that they are missed when they are gone.
+            store.checkpoint()?;
+        }
         Ok((store, recovered))
     }
 
-    /// The control file to start from. A new database gets its first one before anything else exists, so that a
-    /// crash while it is being made leaves nothing that looks like a database without control.
+    /// The control file to start from, with this life's number: it is written before anything else happens, so that
+    /// no two lives number their transactions alike, and a crash while a database is being made leaves nothing that
+    /// looks like one without control. The checkpoint in it is the last one, whenever that was.
     fn begin_life(files: &dyn Files, dir: &Path, keeping: Keeping) -> Result<Control, StoreFault> {
-        match Control::read(files, dir)? {
-            Some(Control { keeping: Keeping::Nothing, .. }) => Err(StoreFault::Gone { dir: dir.to_owned() }),
-            Some(_) if keeping == Keeping::Nothing => Err(StoreFault::HasLog { dir: dir.to_owned() }),
-            Some(control) => Ok(control),
+        let control = match Control::read(files, dir)? {
+            Some(Control { keeping: Keeping::Nothing, .. }) => {
+                return Err(StoreFault::Gone { dir: dir.to_owned() });
+            }
+            Some(_) if keeping == Keeping::Nothing => {
+                return Err(StoreFault::HasLog { dir: dir.to_owned() });
+            }
+            Some(last) => Control { sequence: last.sequence + 1, life: last.life + 1, ..last },
             None => {
                 let checkpoint = Checkpoint { next_page: PageId(1), ..Checkpoint::default() };
-                let control = Control { keeping, sequence: 0, life: 0, checkpoint };
-                control.write(files, dir)?;
-                Ok(control)
+                Control { keeping, sequence: 0, life: 1, checkpoint }
             }
-        }
+        };
+        control.write(files, dir)?;
+        Ok(control)
     }
 
     /// Ends the store cleanly: with a checkpoint, so that the next opening has next to nothing to do. With
@@ -218,4 +228,25 @@ impl Store {
         let logged = self.log.end().0 - self.checkpointed.load(Ordering::Relaxed);
         logged >= self.checkpoint_bytes && self.log.durability() != Durability::Memory
     }
+}
+
+/// Files that a checkpoint rests on: without them, or with less in them, other files would be made in their place, and
+/// rows be lost without a word.
+fn expect_files(files: &dyn Files, dir: &Path, checkpoint: &Checkpoint) -> Result<(), StoreFault> {
+    if checkpoint.data_bytes == 0 {
+        // Nobody got so far as to take a checkpoint: the log has everything.
+        return Ok(());
+    }
+    let there = files.list(dir)?;
+    for name in [DATA, "doublewrite", "log"] {
+        if !there.iter().any(|n| n == name) {
+            return Err(StoreFault::Missing { file: dir.join(name) });
+        }
+    }
+    let file = dir.join(DATA);
+    let found = files.open(&file, Open::Read)?.len()?;
+    if found < checkpoint.data_bytes {
+        return Err(StoreFault::Short { file, found, expected: checkpoint.data_bytes });
+    }
+    Ok(())
 }

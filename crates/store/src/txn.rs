@@ -75,7 +75,7 @@ impl UndoList {
         }
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.arena.clear();
         // One bulk load must not keep its undo information in memory for ever.
