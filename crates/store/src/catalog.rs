@@ -77,9 +77,6 @@ pub(crate) struct Catalog {
     changes: AtomicUsize,
     /// The rows of the catalog's heap, by where they lie.
     pub known: Mutex<BTreeMap<Rid, Definition>>,
-    /// Held while a structure is taken away, and by a checkpoint until it knows which pages are free: it must not
-    /// find the pages free and the row that names them still there.
-    pub removing: Mutex<()>,
     /// Where the catalog's own rows are inserted.
     pub insert_pages: InsertPages,
 }
@@ -91,7 +88,6 @@ impl Catalog {
             later: chunks(),
             changes: AtomicUsize::new(0),
             known: Mutex::default(),
-            removing: Mutex::default(),
             insert_pages: InsertPages::new(),
         }
     }

@@ -34,13 +34,11 @@ impl Store {
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
         let mut control = held(&self.control);
-        let removing = held(&self.catalog.removing);
         let redo_start = self.log.end();
         // What lies in the file now is on the device once the pages are written back.
         let data_bytes = self.pool.file_bytes()?;
         self.pool.write_back()?;
         let allocator = self.pool.logged_allocator();
-        drop(removing);
         let checkpoint = Checkpoint {
             redo_start,
             running: self.active.running(),

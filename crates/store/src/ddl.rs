@@ -10,7 +10,9 @@
 //! After the end of a transaction, however it ended, every row it was at work on and that is not *used* is taken away
 //! with its pages: a drop that committed, or a creation that did not. Restart does the same with every such row, so a
 //! crash at any point leaves nothing behind. Taking away is repeatable because of its order: every page is met and
-//! freed in the log before the row goes, and nobody is given one of the pages before the row has gone.
+//! freed in the log before the row goes, and nobody is given one of the pages before the row has gone. So a restart
+//! that finds the row finds the pages as they were, whatever log and checkpoint say of them, and takes them back
+//! ([`Store::open_catalog`]) before it undoes anything.
 //!
 //! The caller isolates: nobody else may be at work on the table. A definition is checked before anything is done, and
 //! what fails half-way is taken back, so the transaction may go on after an error. All of it blocks for pages.
@@ -263,7 +265,6 @@ impl Store {
     /// Frees the pages of a structure that is not used, and removes its row. `unformatted` are those of its roots
     /// that were allocated, whether or not they have content by now.
     fn take_away<L: LatchPolicy>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
-        let _removing = held(&self.catalog.removing);
         let row = held(&self.catalog.known).get(&rid).cloned();
         let Some(row) = row.filter(|d| d.state != State::Used) else { return Ok(()) };
         self.active.wait_for_visitors();
