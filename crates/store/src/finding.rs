@@ -46,6 +46,10 @@ impl Finding {
         Finding { weight: Weight::Note, remedy: remedy.into(), ..Finding::damage(file, offset, what) }
     }
 
+    pub fn is_damage(&self) -> bool {
+        self.weight == Weight::Damage
+    }
+
     /// Why the store in `dir` does not open, or does not go on.
     pub fn of(fault: &StoreFault, dir: &Path) -> Finding {
         let (file, offset) = place(fault, dir);
