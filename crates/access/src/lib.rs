@@ -12,6 +12,7 @@
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
 //! - [`redo`], [`redo_part`], [`undo`]: a record done again, and taken back.
+//! - [`check_kind`]: whether a page is one of this room's.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub use heap::{
     Heap, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves, fits_page,
 };
 pub use journal::Journal;
+pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};
 pub use redo::{redo, redo_part};
 pub use removal::{Below, log_freed, pages_below};

@@ -16,6 +16,21 @@ pub(crate) const KIND_LARGE_DATA: u8 = 6;
 /// The layouts of nodes, heap pages and directories in this version.
 pub(crate) const FORMAT: u8 = 2;
 
+/// Whether a page in use is of a kind and a layout that this version knows.
+///
+/// # Errors
+/// What it is instead.
+pub fn check_kind(page: &Page) -> Result<(), String> {
+    let (kind, format) = (page.kind(), page.format());
+    if !(KIND_NODE..=KIND_LARGE_DATA).contains(&kind) {
+        return Err(format!("a page of kind {kind}; expected kinds {KIND_NODE} to {KIND_LARGE_DATA}"));
+    }
+    if format != FORMAT {
+        return Err(format!("a page of format {format}, expected format {FORMAT}"));
+    }
+    Ok(())
+}
+
 /// A page held in either way, for its number.
 pub(crate) trait Held {
     fn page_id(&self) -> PageId;

@@ -21,6 +21,7 @@ mod guard;
 mod page;
 mod pool;
 mod region;
+mod scan;
 mod slots;
 mod view;
 mod write;
@@ -31,6 +32,7 @@ pub use guard::{PageMut, PageRef};
 pub use latch::{Coupled, LatchPolicy, Optimistic, Owned};
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolOptions, PoolStats};
+pub use scan::{Found, scan};
 pub use view::PageView;
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Store {
         done
     }
 
-    fn catalog_heap(&self) -> Heap<'_> {
+    pub(crate) fn catalog_heap(&self) -> Heap<'_> {
         Heap::open(&self.pool, CATALOG_ROOT, CATALOG, &self.catalog.insert_pages)
     }
 
@@ -309,32 +309,6 @@ impl Store {
             }
         }
         Ok(all.into_iter().collect())
-    }
-
-    /// Pages that are in use and that no structure of the catalog has, nor the catalog itself.
-    ///
-    /// # Errors
-    /// A page that cannot be read, or that two structures have.
-    pub(crate) fn lost_pages(&self) -> Result<Vec<PageId>, StoreFault> {
-        let mut met = BTreeSet::new();
-        let known = held(&self.catalog.known).clone();
-        let known = known.values().filter(|row| row.state == State::Used);
-        let structures = known.map(|row| (row.structure.owner(), self.pages_of::<Coupled>(row)));
-        let own = self.walk::<Coupled>(CATALOG, vec![CATALOG_ROOT], false);
-        for (owner, pages) in structures.chain([(CATALOG, own)]) {
-            for page in pages.map_err(no_room)? {
-                if !met.insert(page) {
-                    let what = format!("{page:?} belongs to something else as well");
-                    return Err(StoreFault::Broken { table: owner, what });
-                }
-                if !self.pool.uses(page) {
-                    let what = format!("{page:?} is its, and yet the allocator would give it away");
-                    return Err(StoreFault::Broken { table: owner, what });
-                }
-            }
-        }
-        let all = 1..self.pool.allocator().next.0;
-        Ok(all.map(PageId).filter(|&page| self.pool.uses(page) && !met.contains(&page)).collect())
     }
 
     /// Fills a new index that nobody else sees, by redo-only records.

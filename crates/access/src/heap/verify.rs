@@ -55,6 +55,24 @@ pub enum HeapFlaw {
     Large { at: Rid, page: PageId, why: &'static str },
 }
 
+impl HeapFlaw {
+    /// The page that is not as it should be, where it is one.
+    pub fn page(&self) -> Option<PageId> {
+        match self {
+            HeapFlaw::Stop(_) => None,
+            HeapFlaw::Foreign(page)
+            | HeapFlaw::Twice(page)
+            | HeapFlaw::List(page)
+            | HeapFlaw::Garbled(page)
+            | HeapFlaw::Ordinal { page, .. }
+            | HeapFlaw::Overlap { page, .. }
+            | HeapFlaw::Count { page, .. }
+            | HeapFlaw::Large { page, .. } => Some(*page),
+            HeapFlaw::Forward { at, .. } | HeapFlaw::Moved { at, .. } => Some(at.page),
+        }
+    }
+}
+
 /// What a walk has met.
 struct Walk<'s> {
     report: HeapReport,
