@@ -266,7 +266,9 @@ fn versions_tell_changes_and_nothing_else() {
     }
     assert!(!pool.version_unchanged(id, version));
     let version = pool.shared::<Coupled>(id).unwrap().version();
-    (1..PAGES).for_each(|n| pool.load(PageId(n)).unwrap());
+    // Others are used again and again until this one has to go.
+    let others = || (1..FRAMES as u32 + 5).for_each(|n| drop(get::<Coupled>(&pool, PageId(n))));
+    (0..50).take_while(|_| pool.latch(id).look().resident()).for_each(|_| others());
     pool.load(id).unwrap();
     assert!(!pool.version_unchanged(id, version), "it left and came back");
 }
@@ -518,11 +520,11 @@ impl Recorder {
             }
             Deed::Sync if path.starts_with("db/log") => self.log_synced = self.log_written,
             Deed::Write { offset, bytes } if name == "doublewrite" => {
-                if offset == 0 {
-                    (self.copies, self.copies_synced) = (vec![], false);
-                } else {
-                    self.page(bytes);
-                    self.copies.push(word(bytes, 16));
+                assert_eq!(offset, 0);
+                (self.copies, self.copies_synced) = (vec![], false);
+                for page in bytes[4096..].chunks_exact(PAGE_SIZE) {
+                    self.page(page);
+                    self.copies.push(word(page, 16));
                 }
             }
             Deed::Sync if name == "doublewrite" => self.copies_synced = true,

@@ -11,15 +11,29 @@
 //! One value may be late: a page allocated or freed whose record comes later (or came before `begin`) may be
 //! counted as used after a crash and be lost to the allocator. It costs room, never truth.
 
+//!
+//! Steps 1 and 2 touch pages, so when those have an owner it does them, a batch at a time between transactions
+//! ([`Store::begin_checkpoint`], [`Store::step_checkpoint`]); the rest is any thread's ([`Store::finish_checkpoint`]).
+
 use crate::StoreFault;
 use crate::control::{Checkpoint, Control};
 use crate::open::{Store, held};
+use base::Lsn;
+use pages::{Progress, WriteBack};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use wal::Durability;
 
+/// A checkpoint that is being taken in pieces.
+pub struct CheckpointRun {
+    redo_start: Lsn,
+    pages: WriteBack,
+}
+
 impl Store {
     /// Takes a checkpoint, which bounds what a restart has to read. Blocks for I/O; transactions go on meanwhile
-    /// (under `Owned` the owner itself calls this). With durability `memory` there is nothing to do.
+    /// (under `Owned` the owner itself calls this, or takes it in pieces). With durability `memory` there is nothing to
+    /// do.
     ///
     /// # Errors
     /// What poisoned the store, or poisons it now; the previous checkpoint stands.
@@ -32,9 +46,49 @@ impl Store {
     }
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
-        let mut control = held(&self.control);
+        let control = held(&self.control);
         let redo_start = self.log.end();
         self.pool.write_back()?;
+        self.conclude(control, redo_start)
+    }
+
+    /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile.
+    pub fn begin_checkpoint(&self) -> CheckpointRun {
+        let redo_start = self.log.end();
+        CheckpointRun { redo_start, pages: self.pool.begin_write_back() }
+    }
+
+    /// Copies one batch of pages more, for whoever serves the pool to write; never waits for a device. Once this is
+    /// [`Progress::Finished`], [`Store::finish_checkpoint`] is due.
+    ///
+    /// # Errors
+    /// What poisoned the store, or poisons it now; the previous checkpoint stands.
+    pub fn step_checkpoint(&self, run: &mut CheckpointRun) -> Result<Progress, StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        self.pool.step_write_back(&mut run.pages).map_err(|e| self.failed_checkpoint(e.into()))
+    }
+
+    /// Ends a checkpoint whose pages are written. Touches no page, so any thread may; blocks for I/O.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub fn finish_checkpoint(&self, run: &CheckpointRun) -> Result<(), StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        let finish = || {
+            let control = held(&self.control);
+            self.pool.sync_written()?;
+            self.conclude(control, run.redo_start)
+        };
+        finish().map_err(|fault| self.failed_checkpoint(fault))
+    }
+
+    fn failed_checkpoint(&self, fault: StoreFault) -> StoreFault {
+        self.poison(fault.clone());
+        fault
+    }
+
+    /// The changes before `redo_start` are on the device in place.
+    fn conclude(&self, mut control: MutexGuard<'_, Control>, redo_start: Lsn) -> Result<(), StoreFault> {
         let allocator = self.pool.allocator();
         let checkpoint = Checkpoint {
             redo_start,

@@ -19,7 +19,7 @@ pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 pub use memory::memory;
 pub use queue::{Done, IoQueue, Means};
 pub use real::real;
-pub use usage::{Usage, usage};
+pub use usage::{Usage, huge_bytes, usage};
 pub use watched::{Deed, Verdict, watched};
 
 #[cfg(test)]
