@@ -66,6 +66,10 @@ impl Pool {
             self.settle();
             self.writer.failed_since(failures)?;
             let found = self.make_room(1);
+            if found.leaving > 0 && self.servers.load(Ordering::Acquire) == 0 {
+                // Otherwise it would lie there until nothing else can leave.
+                self.write_out();
+            }
             looks = looks.saturating_sub(found.looked);
             if found.left > 0 || self.write_out() || (found.looked > 0 && looks > 0) {
                 backoff = Backoff::new();
