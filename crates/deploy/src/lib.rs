@@ -25,5 +25,5 @@ mod running;
 pub use error::DeployError;
 pub use host::{cpu_ns, host_child};
 pub use manifest::{FORMAT, Home, Manifest};
-pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, durability_name};
+pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name};
 pub use running::Running;

@@ -98,6 +98,9 @@ pub struct Settings {
     /// Closed-loop clients of each worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
+    /// Page memory of all instances together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<f64>,
     #[serde(flatten)]
     pub labels: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]

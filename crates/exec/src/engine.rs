@@ -385,7 +385,7 @@ impl<D: Design> Engine<D> {
         name: LockName,
         mode: Mode,
     ) -> Result<(), Abort> {
-        if part.protection == Protection::Alone {
+        if part.protection != Protection::Locks {
             return Ok(());
         }
         match self.locks.acquire(&mut part.locker, name, mode) {

@@ -43,6 +43,7 @@ pub(crate) struct Running<W: Workload, D: Design> {
     workers: Vec<JoinHandle<()>>,
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
+    cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
@@ -87,6 +88,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             config,
         });
         let connector = start_connector(&shared)?;
+        let cleaner = start_cleaner(&shared)?;
         let handles = start_workers(&shared, &workload, inherited)?;
         let listener = listener.map(|l| start_listener(&shared, l)).transpose()?;
         let running = Running {
@@ -94,6 +96,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             workers: handles,
             listener,
             connector: Some(connector),
+            cleaner: Some(cleaner),
             workload: Mutex::new(workload),
             recovery,
             binding,
@@ -259,6 +262,12 @@ impl<W: Workload, D: Design> Running<W, D> {
                 outcome = Err(InstanceFault::Worker(text.unwrap_or_default()));
             }
         }
+        // Last: until then somebody may wait for a page to be written.
+        if let Some((stop, thread)) = self.cleaner.take() {
+            stop.store(true, Ordering::Release);
+            self.shared.engine.stop_cleaner();
+            drop(thread.join());
+        }
         outcome
     }
 }
@@ -327,6 +336,21 @@ fn start_workers<W: Workload, D: Design>(
         handles.push(std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?);
     }
     Ok(handles)
+}
+
+/// The thread that waits for the device when pages are written. It copies them itself where they have no owner.
+fn start_cleaner<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+) -> Result<(Arc<AtomicBool>, JoinHandle<()>), InstanceFault> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let name = format!("i{}clean", shared.config.id.0);
+    let (flag, shared) = (Arc::clone(&stop), Arc::clone(shared));
+    let body = move || {
+        topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
+        shared.engine.clean(&flag);
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?;
+    Ok((stop, thread))
 }
 
 type ListenerThread = (Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>);

@@ -45,3 +45,5 @@ pub use write::{Progress, WriteBack};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;
