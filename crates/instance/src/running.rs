@@ -55,6 +55,8 @@ pub(crate) struct Running<W: Workload, D: Design> {
 struct Window {
     log: LogCounts,
     cpu_ns: u64,
+    page_reads: u64,
+    page_writes: u64,
 }
 
 impl<W: Workload, D: Design> Running<W, D> {
@@ -197,8 +199,11 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
         measured.rss_bytes = usage.rss_bytes;
-        measured.pages = u64::from(store.pages_used());
-        *window = Window { log, cpu_ns: usage.cpu_ns };
+        let pool = store.pool().stats();
+        measured.pages = u64::from(pool.allocated);
+        measured.page_reads = pool.loaded - window.page_reads;
+        measured.page_writes = pool.written - window.page_writes;
+        *window = Window { log, cpu_ns: usage.cpu_ns, page_reads: pool.loaded, page_writes: pool.written };
         measured
     }
 
