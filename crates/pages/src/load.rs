@@ -158,8 +158,6 @@ impl Pool {
         match self.begin(id, Some(cx.waker())) {
             Begun::Resident => Poll::Ready(Ok(())),
             Begun::Reading(reading) => {
-                // In memory it has ended already.
-                self.turn();
                 let outcome = reading.outcome.get().cloned();
                 *load = Some(reading);
                 outcome.map_or(Poll::Pending, Poll::Ready)
@@ -234,7 +232,7 @@ impl Pool {
 
     /// Whether [`Pool::turn`] or [`Pool::tend`] has something to do: the look before a sleep on [`Pool::bell`].
     pub fn ready(&self) -> bool {
-        self.loads.queue.ready() || self.writer.unsettled()
+        self.loads.queue.ready() || self.writer.unsettled() > 0
     }
 
     /// Hands over the reads asked for: to be called before a sleep.

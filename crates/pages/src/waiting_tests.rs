@@ -289,7 +289,7 @@ fn random_waiting_work_on_many_threads_loses_nothing() {
                     let (pool, counts) = (&pool, &counts);
                     s.spawn(move || {
                         let mut random = Random(t);
-                        for _ in 0..200 {
+                        for _ in 0..100 {
                             let id = PageId(1 + random.below(u64::from(PAGES)) as u32);
                             run(pool, increment(pool, id));
                             counts[id.0 as usize].fetch_add(1, Ordering::Relaxed);

@@ -29,7 +29,7 @@ use base::{Lsn, PageId};
 use latch::Backoff;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use world::{IoQueue, Means};
@@ -51,6 +51,8 @@ pub(crate) struct Writer {
     poison: OnceLock<Arc<io::Error>>,
     /// Batches that failed since the pool was opened.
     failures: AtomicU64,
+    /// Finished batches that nobody has settled, for a look without the desk's lock.
+    unsettled: AtomicUsize,
 }
 
 /// Where batches change hands. Positions only grow, and batches are written in their order.
@@ -119,6 +121,7 @@ impl Writer {
             device: Mutex::new(Device { queue, unsynced: false, unfinished: None }),
             poison: OnceLock::new(),
             failures: AtomicU64::new(0),
+            unsettled: AtomicUsize::new(0),
         })
     }
 
@@ -145,8 +148,16 @@ impl Writer {
         desk.asked != desk.written || !desk.finished.is_empty()
     }
 
-    pub fn unsettled(&self) -> bool {
-        !held(&self.desk).finished.is_empty()
+    #[inline]
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Acquire)
+    }
+
+    fn take_finished(&self) -> Option<(Batch, Result<(), PageFault>)> {
+        let mut desk = held(&self.desk);
+        let finished = desk.finished.pop_front();
+        self.unsettled.store(desk.finished.len(), Ordering::Release);
+        finished
     }
 
     pub fn take_spare(&self) -> Option<Batch> {
@@ -367,6 +378,7 @@ impl Pool {
             }
         }
         desk.finished.push_back((batch, done));
+        self.writer.unsettled.store(desk.finished.len(), Ordering::Release);
         drop(desk);
         self.writer.moved.notify_all();
         // An owner may be asleep that alone can settle it.
@@ -379,8 +391,8 @@ impl Pool {
     pub(crate) fn settle(&self) -> bool {
         self.owner.check();
         let mut any = false;
-        loop {
-            let Some((mut batch, done)) = held(&self.writer.desk).finished.pop_front() else { break };
+        while self.writer.unsettled() > 0 {
+            let Some((mut batch, done)) = self.writer.take_finished() else { break };
             any = true;
             for &id in &batch.ids {
                 match &done {
