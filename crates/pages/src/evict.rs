@@ -201,7 +201,7 @@ impl Pool {
             }
             if !any {
                 let nap = if tending == Tending::Cleaner && self.short_of_frames() { 1 } else { 20 };
-                self.writer.wait(Duration::from_millis(nap));
+                self.writer.wait_for_work(Duration::from_millis(nap));
             }
         }
         self.servers.fetch_sub(1, Ordering::AcqRel);

@@ -169,6 +169,14 @@ impl Writer {
         drop(self.moved.wait_timeout(held(&self.desk), most));
     }
 
+    /// Waits for a batch to write, but no longer than `most`.
+    pub fn wait_for_work(&self, most: Duration) {
+        let desk = held(&self.desk);
+        if desk.waiting.is_empty() {
+            drop(self.moved.wait_timeout(desk, most));
+        }
+    }
+
     fn check(&self) -> Result<(), PageFault> {
         self.poison.get().map_or(Ok(()), |why| Err(PageFault::Poisoned(why.clone())))
     }
