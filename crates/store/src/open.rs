@@ -179,16 +179,28 @@ impl Store {
     /// Reads a page into memory. Blocks.
     ///
     /// # Errors
-    /// The page cannot be read: the store is poisoned from now on. Not so when merely every frame is in use.
+    /// The page cannot be read: the store is poisoned from now on. Not so when there is merely no room, in memory or on
+    /// the device.
     pub fn load_page(&self, page: PageId) -> Result<(), StoreFault> {
-        self.pool.load(page).map_err(|e| {
-            let full = matches!(e, pages::PageFault::NoFrame { .. });
-            let fault = StoreFault::from(e);
-            if !full {
-                self.poison(fault.clone());
-            }
-            fault
-        })
+        self.pool.load(page).map_err(|e| self.unreadable(e))
+    }
+
+    /// As [`Store::load_page`], without blocking: whoever polls this has [`pages::Pool::turn`] called meanwhile.
+    ///
+    /// # Errors
+    /// As [`Store::load_page`]; everyone who waits for the page is told.
+    pub async fn page(&self, page: PageId) -> Result<(), StoreFault> {
+        self.pool.wait_for(page).await.map_err(|e| self.unreadable(e))
+    }
+
+    #[cold]
+    fn unreadable(&self, why: PageFault) -> StoreFault {
+        let full = why.is_want_of_room();
+        let fault = StoreFault::from(why);
+        if !full {
+            self.poison(fault.clone());
+        }
+        fault
     }
 
     /// Repeats a page operation until it neither lacks a page nor meets a contended latch. Blocks.
