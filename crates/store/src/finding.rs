@@ -46,6 +46,10 @@ impl Finding {
         Finding { weight: Weight::Note, remedy: remedy.into(), ..Finding::damage(file, offset, what) }
     }
 
+    pub fn is_damage(&self) -> bool {
+        self.weight == Weight::Damage
+    }
+
     /// Why the store in `dir` does not open, or does not go on.
     pub fn of(fault: &StoreFault, dir: &Path) -> Finding {
         let (file, offset) = place(fault, dir);
@@ -67,6 +71,8 @@ fn place(fault: &StoreFault, dir: &Path) -> (PathBuf, Option<u64>) {
         StoreFault::Log(log) => log_place(log, dir),
         StoreFault::Page(page) => page_place(page, dir),
         StoreFault::Version { file, .. } => (file.clone(), Some(0)),
+        StoreFault::Missing { file } => (file.clone(), None),
+        StoreFault::Short { file, found, .. } => (file.clone(), Some(*found)),
         StoreFault::InUse { dir, .. }
         | StoreFault::NotADatabase { dir, .. }
         | StoreFault::Control { dir, .. }
