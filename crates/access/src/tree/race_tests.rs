@@ -190,18 +190,13 @@ fn watch<L: LatchPolicy>(
             settle(tree.pool, || tree.get::<L, _>(&key_of(key), |value| counter_of(key, value)))
         } else {
             let (low, mut seen) = (key_of(key), None);
-            let visit = |k: &[u8], v: &[u8]| {
+            let mut visit = |k: &[u8], v: &[u8]| {
                 if k == key_of(key) {
                     seen = Some(counter_of(key, v));
                 }
             };
             let from = Bound::Included(&low[..]);
-            let mut visit = Some(visit);
-            settle(tree.pool, || {
-                let visit = visit.as_mut().expect("there");
-                tree.chunk::<L>(from, None, Direction::Forward, visit)
-            });
-            drop(visit);
+            settle(tree.pool, || tree.chunk::<L>(from, None, Direction::Forward, &mut visit));
             seen
         };
         let seen = seen.expect("no key of the history is ever deleted");
@@ -220,7 +215,7 @@ fn stir<L: LatchPolicy>(tree: &BTree<'_>, over: &AtomicBool) {
         for n in 0..KEYS * 2 {
             let key = ((n * 7 / 2) as u32).to_be_bytes();
             let key = [&key[..], &[1]].concat();
-            if round % 2 == 0 {
+            if round.is_multiple_of(2) {
                 settle(tree.pool, || tree.insert::<L>(&mut journal, &key, &[7; 12], Expect::Any));
             } else {
                 settle(tree.pool, || tree.delete::<L>(&mut journal, &key, Expect::Any));

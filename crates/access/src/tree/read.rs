@@ -147,7 +147,7 @@ impl<'p> BTree<'p> {
                 match nearest_in(Node(leaf.bytes()), from, direction) {
                     Ok(found) if !L::LATCHED || leaf.still() => return Ok(found),
                     Ok(_) => {}
-                    Err(Garbled) => drop(Self::doubt::<L, ()>(leaf, malformed(leaf.page_id()))?),
+                    Err(Garbled) => _ = Self::doubt::<L, ()>(leaf, malformed(leaf.page_id()))?,
                 }
             }
         }
