@@ -80,7 +80,7 @@ fn counted<L: LatchPolicy>(data: &Data, op: Op, seed: u64, calls: u64) -> f64 {
     let start = Instant::now();
     for i in 0..calls {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let key = ((state >> 40) * ROWS >> 24).to_be_bytes();
+        let key = (((state >> 40) * ROWS) >> 24).to_be_bytes();
         let rid = tree.get::<L, _>(&key, Rid::decode).expect("at hand").flatten().expect("a row");
         match op {
             Op::Get => _ = black_box(rid),
