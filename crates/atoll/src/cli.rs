@@ -13,7 +13,31 @@ Examples:
   atoll                                     this machine's islands, and the deployment that suits it best
   atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
-  atoll bench tpcb --durability sync --json";
+  atoll bench tpcb --durability sync --json
+  atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
+  atoll check --data DIR                    is every page, index and row of it as it should be?";
+
+const LOAD_EXAMPLES: &str = "\
+The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
+a directory that holds this very database already is left as it is.
+
+Examples:
+  atoll load tpcb --scale 4 --islands 2 --data bank
+  atoll bench tpcb --data bank --durability sync
+  atoll load micro --dataset 1000000 --data rows
+
+Exit code: 0 the database is there; 1 it could not be loaded; 2 wrong usage; 130 interrupted.";
+
+const CHECK_EXAMPLES: &str = "\
+Nothing may run on the directory meanwhile, and nothing in it is changed: what restart would repair or undo is worked out
+in memory. Looked at are every page's checksum, every index against its rows both ways, which pages belong to what, the
+whole log, and the consistency conditions of the workload.
+
+Examples:
+  atoll check --data bank
+  atoll check --data bank --json | jq 'select(.weight == \"damage\")'
+
+Exit code: 0 nothing is damaged; 1 damage was found, or a consistency condition does not hold; 2 wrong usage.";
 
 const BENCH_EXAMPLES: &str = "\
 A comma list sweeps: every combination is measured. One row each: a table, or JSON lines with --json.
@@ -45,6 +69,10 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Deploys, loads, runs, measures, checks and tears down; sweeps over every list-valued option
     Bench(Box<BenchArgs>),
+    /// Builds a database that lasts, for `bench --data` to run on
+    Load(Box<LoadArgs>),
+    /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
+    Check(CheckArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),
@@ -68,6 +96,49 @@ pub struct InstanceArgs {
     /// Which of the deployment's instances this is: for people who look at the process list
     #[arg(long)]
     pub number: u16,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = LOAD_EXAMPLES)]
+pub struct LoadArgs {
+    /// micro or tpcb
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// Where database and log shall live: an empty or missing directory, or one of an earlier load
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1)
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub islands: IslandCount,
+    /// Worker threads in total that load [default: one per core of this process' CPU set]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub workers: Option<u32>,
+    /// Rows of the table (micro) [default: 10000 per core]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub dataset: Option<u64>,
+    /// Sites (micro), branches (tpcb) [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub scale: Option<u32>,
+    /// Page memory of all instances together, in MiB [default: what the data needs]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub pool: Option<u64>,
+    /// Print what was loaded as a JSON line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckArgs {
+    /// The directory that `load` or `bench --data` built
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Page memory for looking, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub pool: u64,
+    /// Print findings and a summary as JSON lines
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,7 +239,7 @@ impl ChannelArg {
     }
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = BENCH_EXAMPLES)]
 pub struct BenchArgs {
     #[arg(value_enum)]
@@ -184,7 +255,7 @@ pub struct BenchArgs {
     pub results: ResultArgs,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Deployment (lists sweep)")]
 pub struct DeploymentArgs {
     /// Only `live` can run; a described machine plans or simulates
@@ -214,9 +285,9 @@ pub struct DeploymentArgs {
     /// Where database and log live [default: a temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Page memory of all instances together, in MiB [default: what the data needs]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    pub pool: Option<u64>,
+    /// Page memory of all instances together, shared out as their data is, e.g. 512M, 2G [default: what the data needs]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub memory: Option<u64>,
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
     pub listen: SocketAddr,
@@ -231,7 +302,7 @@ pub struct DeploymentArgs {
     pub lock_timeout: u64,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Requests (lists sweep)")]
 pub struct RequestArgs {
     /// Per cent of multisite (micro) or remote (tpcb) transactions [default: micro 0, tpcb 15]
@@ -254,7 +325,7 @@ pub struct RequestArgs {
     pub scale: Vec<u32>,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasuringArgs {
     /// Length of a measured window, e.g. 5s, 500ms
@@ -285,7 +356,7 @@ pub struct MeasuringArgs {
     pub check_every: u32,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
     /// Write rows.jsonl into this directory
@@ -312,6 +383,26 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("{text:?} is out of range; expected 1ms to 1440m"));
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// `512M`, `2G`, `1.5GiB`, `64K`: powers of 1024; a number alone is bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let expected = || format!("{text:?} is no size; expected e.g. 512M, 2G or a number of bytes");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err(expected()),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| expected())? * (1u64 << shift) as f64;
+    if !(1.0..=(1u64 << 50) as f64).contains(&bytes) {
+        return Err(format!("{text:?} is out of range; expected 1 byte to 1024T"));
+    }
+    Ok(bytes as u64)
 }
 
 fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
@@ -351,6 +442,10 @@ mod tests {
         assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("1.5GiB"), Ok(3 << 29));
+        assert_eq!(size("4096"), Ok(4096));
+        assert!(["", "M", "0", "-1M", "1X", "nan", "99999999T"].iter().all(|t| size(t).is_err()));
         assert!(["", "s", "0s", "-1s", "1h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
         assert_eq!(socket_address("7000").unwrap().to_string(), "127.0.0.1:7000");
         assert_eq!(socket_address("0.0.0.0").unwrap().to_string(), "0.0.0.0:0");

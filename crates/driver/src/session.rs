@@ -124,6 +124,7 @@ impl Session {
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             clients: Some(schedule.clients_per_worker),
+            memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             labels: subject.labels(),
             load_model: Some("closed".into()),
             seed: Some(schedule.seed),

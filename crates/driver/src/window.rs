@@ -50,6 +50,8 @@ impl Window {
         row.table_lock_calls_per_txn = Some(self.per_txn(locks.table_calls));
         row.escalations = Some(locks.escalations);
         row.rss_mib = Some(self.all.rss_bytes as f64 / f64::from(1 << 20));
+        row.page_reads = Some(self.all.page_reads);
+        row.page_writes = Some(self.all.page_writes);
         row.pages_mib = Some(self.all.pages as f64 * 8192.0 / f64::from(1 << 20));
     }
 }

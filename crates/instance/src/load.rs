@@ -23,7 +23,7 @@ pub(crate) async fn load<W: Workload, D: Design>(
         if piece.is_none() && !replicated {
             break;
         }
-        engine.begin(&mut part, local.worker, Protection::Alone);
+        engine.begin(&mut part, local.worker, Protection::Quiet);
         let loaded = match piece {
             None => workload.load_replicated(&mut local.here(&mut part)).await,
             Some((site, number)) => workload.load(site, number, &mut local.here(&mut part)).await,
@@ -51,7 +51,7 @@ pub(crate) async fn audit<W: Workload, D: Design>(local: &Rc<Local<W, D>>) -> Re
     let workload = local.workload();
     let engine = &local.shared.engine;
     let mut part = local.take_part();
-    engine.begin(&mut part, local.worker, Protection::Alone);
+    engine.begin(&mut part, local.worker, Protection::Quiet);
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.here(&mut part)).await;
     let ended = engine.commit(&mut part);

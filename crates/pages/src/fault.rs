@@ -46,6 +46,9 @@ pub enum PageFault {
     /// The request's fault, not the page's: nothing was changed and nothing is wrong with the data.
     #[error("{what} of {bytes} bytes: at most {most} fit")]
     TooLong { what: &'static str, bytes: usize, most: usize },
+    /// The request's fault too: a bulk load needs an empty tree and a stream in ascending order.
+    #[error("a bulk load was refused: {what}; sort the stream and load into a new index")]
+    Disordered { what: &'static str },
     /// A log record that does not fit the pages it is about.
     #[error("a log record of kind {kind} {why}; restore the database from a backup")]
     Record { kind: u8, why: &'static str },
@@ -62,6 +65,20 @@ pub enum PageFault {
     /// A sync failed earlier, so nobody knows what the data file holds; nothing is written any more.
     #[error("the data file can no longer be trusted: {0}; restart to recover from the log")]
     Poisoned(Arc<io::Error>),
+}
+
+impl PageFault {
+    /// Whether there was no room, in memory or on the device, and nothing is wrong otherwise: what was to be written is
+    /// still in memory, and the same may succeed later.
+    pub fn is_want_of_room(&self) -> bool {
+        match self {
+            PageFault::NoFrame { .. } => true,
+            PageFault::Io(e) => {
+                matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl From<io::Error> for PageFault {

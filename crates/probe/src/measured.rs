@@ -75,6 +75,9 @@ pub struct Measured {
     pub pages: u64,
     /// Where the time went; only while profiling is on.
     pub profile: Option<Box<Profile>>,
+    /// Pages read from the data file in the window, and written to it.
+    pub page_reads: u64,
+    pub page_writes: u64,
 }
 
 impl Measured {
@@ -102,6 +105,8 @@ impl Measured {
         if let Some(profile) = &other.profile {
             self.profile.get_or_insert_default().merge(profile);
         }
+        self.page_reads += other.page_reads;
+        self.page_writes += other.page_writes;
     }
 
     pub fn committed_total(&self) -> u64 {

@@ -41,9 +41,9 @@ pub(super) fn row_name(table: &Table, index: TableId, entry: &[u8]) -> Option<Lo
 }
 
 impl<D: Design> Here<'_, D> {
-    fn next_gap(&self, index: TableId, key: &Key) -> Result<LockName, Abort> {
+    async fn next_gap(&mut self, index: TableId, key: &Key) -> Result<LockName, Abort> {
         let bound = Bound::Excluded(key.as_slice());
-        let next = retry!(self.engine, self.engine.store.successor::<D::Latch>(index, bound));
+        let next = retry!(self, self.engine.store.successor::<D::Latch>(index, bound));
         Ok(gap_name(index, next.as_deref()))
     }
 
@@ -75,7 +75,7 @@ impl<D: Design> Here<'_, D> {
     /// Locks the gap that the entry is or will be in, until it is the last one locked.
     async fn lock_gap(&mut self, table: TableId, entry: &mut NewEntry) -> Result<(), Abort> {
         loop {
-            let gap = self.next_gap(entry.index, &entry.key)?;
+            let gap = self.next_gap(entry.index, &entry.key).await?;
             if entry.gaps.last() == Some(&gap) {
                 return Ok(());
             }
@@ -93,10 +93,10 @@ impl<D: Design> Here<'_, D> {
     /// Before an entry is taken out.
     async fn lock_old(&mut self, table: TableId, index: TableId, key: &Key) -> Result<(), Abort> {
         self.lock(table, LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_X).await?;
-        let mut gap = self.next_gap(index, key)?;
+        let mut gap = self.next_gap(index, key).await?;
         loop {
             self.lock(table, gap, Mode::GAP_X).await?;
-            let now = self.next_gap(index, key)?;
+            let now = self.next_gap(index, key).await?;
             if now == gap {
                 return Ok(());
             }
@@ -109,15 +109,15 @@ impl<D: Design> Here<'_, D> {
         if table.def.indexes.is_empty() {
             return Ok(());
         }
-        let Some(row) = self.copy(table, key)? else { return Ok(()) };
+        let Some(row) = self.copy(table, key).await? else { return Ok(()) };
         for (index, entry) in of_row(table, &row) {
             self.lock_old(table.def.id, index, &entry).await?;
         }
         Ok(())
     }
 
-    fn copy(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>, Abort> {
-        Ok(retry!(self.engine, self.engine.store.get::<D::Latch, _>(table, key, <[u8]>::to_vec)))
+    async fn copy(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>, Abort> {
+        Ok(retry!(self, self.engine.store.get::<D::Latch, _>(table, key, <[u8]>::to_vec)))
     }
 
     /// An update of a locked row of a table with indexes: which entries change is known once `f` has run, and they are
@@ -128,7 +128,7 @@ impl<D: Design> Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let Some(old) = self.copy(table, key)? else { return Ok(None) };
+        let Some(old) = self.copy(table, key).await? else { return Ok(None) };
         let mut row = old.clone();
         let result = f(&mut RowMut::new(&table.layout, &mut row));
         let (mut gone, mut come) = (of_row(table, &old), of_row(table, &row));
@@ -143,7 +143,7 @@ impl<D: Design> Here<'_, D> {
         let mut new = self.lock_new(table, come).await?;
         let put = |to: &mut RowMut<'_>| to.replace(&row);
         let updated =
-            retry!(self.engine, self.engine.store.update::<D::Latch, _>(&mut self.part.txn, table, key, put));
+            retry!(self, self.engine.store.update::<D::Latch, _>(&mut self.part.txn, table, key, put));
         if updated.is_none() {
             let what = "a locked row vanished while it was updated".to_owned();
             self.engine.store.poison(StoreFault::Broken { table: table.def.id, what });

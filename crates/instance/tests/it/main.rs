@@ -1,6 +1,7 @@
 //! Whole deployments inside one process: every design, channel and number of instances, loaded, driven and checked.
 
 mod deployments;
+mod larger;
 mod profile;
 mod restarts;
 mod support;
