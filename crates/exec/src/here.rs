@@ -54,10 +54,12 @@ fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
 
 impl<'a, D: Design> Here<'a, D> {
     #[inline]
-    async fn lock(&mut self, name: LockName, mode: Mode) -> Result<(), Abort> {
+    pub(crate) async fn lock(&mut self, name: LockName, mode: Mode) -> Result<(), Abort> {
         self.engine.lock(self.executor, self.part, name, mode).await
     }
 
+    /// The table, to be looked up **after** its lock was waited for: it may have been dropped meanwhile, or have got
+    /// another index.
     fn table(&self, id: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
@@ -76,6 +78,7 @@ impl<'a, D: Design> Here<'a, D> {
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         self.lock(LockName::table(table.def.id), Mode::S).await?;
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         loop {
             let chunk = self.collect(index, &cursor, usize::MAX).await?;
@@ -100,8 +103,8 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let table = self.table(index)?;
         self.lock(LockName::table(index), Mode::IS).await?;
+        let table = self.table(index)?;
         let mut cursor = Cursor::start(range, direction);
         let mut limit = 4;
         loop {
@@ -198,11 +201,11 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IS).await?;
             self.lock(LockName::key(table, hash64(key)), Mode::ROW_S).await?;
         }
+        let t = self.table(table)?;
         let mut f = Some(f);
         let read = retry!(
             self,
@@ -220,11 +223,11 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
             self.lock(LockName::key(table, hash64(key)), Mode::ROW_X).await?;
         }
+        let t = self.table(table)?;
         let mut f = Some(f);
         let updated = retry!(
             self,
@@ -236,8 +239,8 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        let t = self.table(table)?;
         if !self.locks() {
+            let t = self.table(table)?;
             let done = retry!(
                 self,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
@@ -251,6 +254,7 @@ impl<D: Design> Access for Here<'_, D> {
         }
         self.lock(LockName::table(table), Mode::IX).await?;
         self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        let t = self.table(table)?;
         let mut next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
             let gap = gap_name(table, next.as_deref());
@@ -269,18 +273,18 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        let t = self.table(table)?;
         self.lock(LockName::table(table), Mode::IX).await?;
+        let t = self.table(table)?;
         let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
         if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
             self.lock(LockName::table(table), Mode::IX).await?;
             self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
         }
+        let t = self.table(table)?;
         let mut next = None;
         if self.locks() {
             next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
