@@ -178,7 +178,10 @@ impl<D: Design> Engine<D> {
     /// Prepares a part that wrote something: it can go either way from now on. Its read locks go only if the whole
     /// transaction holds all its locks already. The vote may be given once the returned LSN is durable.
     pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
-        let lsn = self.store.prepare(&mut part.txn, note).map_err(|_| Abort::Fault)?;
+        let lsn = self.store.prepare(&mut part.txn, note).map_err(|fault| match fault {
+            StoreFault::Schema(_) => Abort::BadRequest,
+            _ => Abort::Fault,
+        })?;
         if lock_point == LockPoint::Reached {
             probe::within(Component::Locking, || self.locks.release_shared(&mut part.locker));
         }

@@ -66,14 +66,16 @@ fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
 impl<'a, D: Design> Here<'a, D> {
     /// Locks a key of `table` or of one of its indexes.
     #[inline]
-    async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
+    pub(crate) async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
         self.engine.lock(self.executor, self.part, &[LockName::table(table)], name, mode).await
     }
 
-    async fn lock_table(&mut self, table: TableId, mode: Mode) -> Result<(), Abort> {
+    pub(crate) async fn lock_table(&mut self, table: TableId, mode: Mode) -> Result<(), Abort> {
         self.engine.lock(self.executor, self.part, &[], LockName::table(table), mode).await
     }
 
+    /// The table, to be looked up **after** its lock was waited for: it may have been dropped meanwhile, or have got
+    /// another index.
     fn table(&self, id: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
@@ -104,10 +106,10 @@ impl<'a, D: Design> Here<'a, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
             self.lock(table, LockName::key(table, hash64(key)), mode).await?;
         }
+        let t = self.table(table)?;
         let mut f = Some(f);
         let read = retry!(
             self,
@@ -137,6 +139,7 @@ impl<'a, D: Design> Here<'a, D> {
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         self.lock_table(table.def.id, Mode::S).await?;
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         loop {
             let chunk = self.collect(index, &cursor, usize::MAX).await?;
@@ -167,6 +170,7 @@ impl<'a, D: Design> Here<'a, D> {
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         self.lock_table(table.def.id, Mode::IS).await?;
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         let mut limit = 4;
         loop {
@@ -288,12 +292,12 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
             self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X).await?;
-            if !t.def.indexes.is_empty() {
-                return self.update_with_entries(t, key, f).await;
-            }
+        }
+        let t = self.table(table)?;
+        if self.locks() && !t.def.indexes.is_empty() {
+            return self.update_with_entries(t, key, f).await;
         }
         let mut f = Some(f);
         let updated = retry!(
@@ -307,8 +311,8 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        let t = self.table(table)?;
         if !self.locks() {
+            let t = self.table(table)?;
             let done = retry!(
                 self,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
@@ -321,6 +325,7 @@ impl<D: Design> Access for Here<'_, D> {
             };
         }
         self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        let t = self.table(table)?;
         let mut entries = self.lock_new(t, entries::of_row(t, row)).await?;
         let mut next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
@@ -348,17 +353,19 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        let t = self.table(table)?;
         self.lock_table(table, Mode::IX).await?;
+        let t = self.table(table)?;
         let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
         probe::add(Counter::Records, u64::from(fits));
         if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
             self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        }
+        let t = self.table(table)?;
+        if self.locks() {
             self.lock_entries_of(t, key).await?;
         }
         let mut next = None;

@@ -52,6 +52,7 @@ fn compare<W: Workload>(name: &str, workload: W, design: DesignKind, on: Profili
         node: None,
         listen: None,
         lock_timeout_ms: 100,
+        locks: Default::default(),
         spin_us: 50,
     };
     let instance = Instance::start(workload, config).expect("an instance");

@@ -48,10 +48,8 @@ impl Store {
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
         let control = held(&self.control);
         let redo_start = self.log.end();
-        // What lies in the file now is on the device once the pages are written back.
-        let data_bytes = self.pool.file_bytes()?;
         self.pool.write_back()?;
-        self.conclude(control, redo_start, data_bytes)
+        self.conclude(control, redo_start)
     }
 
     /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile.
@@ -78,9 +76,8 @@ impl Store {
         self.fault().map_or(Ok(()), Err)?;
         let finish = || {
             let control = held(&self.control);
-            let data_bytes = self.pool.file_bytes()?;
             self.pool.sync_written()?;
-            self.conclude(control, run.redo_start, data_bytes)
+            self.conclude(control, run.redo_start)
         };
         finish().map_err(|fault| self.failed_checkpoint(fault))
     }
@@ -90,17 +87,15 @@ impl Store {
         fault
     }
 
-    /// The changes before `redo_start` are on the device in place, and `data_bytes` of the data file.
-    fn conclude(
-        &self,
-        mut control: MutexGuard<'_, Control>,
-        redo_start: Lsn,
-        data_bytes: u64,
-    ) -> Result<(), StoreFault> {
+    /// The changes before `redo_start` are on the device in place.
+    fn conclude(&self, mut control: MutexGuard<'_, Control>, redo_start: Lsn) -> Result<(), StoreFault> {
         if redo_start.0 < self.checkpointed.load(Ordering::Relaxed) {
             // Taken in pieces, and overtaken: the log it would start from may be gone already.
             return Ok(());
         }
+        // Others may have made the file longer since it was synced: what is relied on is synced first.
+        let data_bytes = self.pool.file_bytes()?;
+        self.pool.sync_written()?;
         let allocator = self.pool.logged_allocator();
         let checkpoint = Checkpoint {
             redo_start,

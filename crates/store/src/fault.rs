@@ -58,6 +58,13 @@ pub enum StoreFault {
         file.display()
     )]
     Short { file: PathBuf, found: u64, expected: u64 },
+    /// Opening met a page that is not what it should be, or of another version.
+    #[error(
+        "{}: the page at byte {offset} is not what it should be here, or of an unknown version; `atoll check` says which \
+         and what else is wrong; open it with the version of Atoll that wrote it, or restore the folder from a backup",
+        file.display()
+    )]
+    Unfit { file: PathBuf, offset: u64 },
     /// The log ends before the point that the last checkpoint relies on.
     #[error(
         "{}: the log ends at {}, but the checkpoint needs it from {}; put the missing segments back, \

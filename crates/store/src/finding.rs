@@ -71,6 +71,7 @@ fn place(fault: &StoreFault, dir: &Path) -> (PathBuf, Option<u64>) {
         StoreFault::Log(log) => log_place(log, dir),
         StoreFault::Page(page) => page_place(page, dir),
         StoreFault::Version { file, .. } => (file.clone(), Some(0)),
+        StoreFault::Unfit { file, offset } => (file.clone(), Some(*offset)),
         StoreFault::Missing { file } => (file.clone(), None),
         StoreFault::Short { file, found, .. } => (file.clone(), Some(*found)),
         StoreFault::InUse { dir, .. }

@@ -9,6 +9,9 @@
 //! to wait for. Nothing here waits for pages on the way in: an operation that meets an absent page has changed
 //! nothing and says which ([`pages::Stop`]); await [`Store::page`] (or have [`Store::load_page`] block for it) and call again.
 //!
+//! A transaction goes back part of the way with [`Store::rollback_to`], and changes the schema with
+//! [`Store::create_table`], [`Store::create_index`] and their opposites.
+//!
 //! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
 //! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
 //! survives until it is forgotten.

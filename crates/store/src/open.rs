@@ -105,12 +105,25 @@ impl Store {
             fault: OnceLock::new(),
             _lock: lock,
         };
-        let recovered = restart(&store, &control)?;
+        let recovered = restart(&store, &control).map_err(|fault| store.placed(fault))?;
         if control.checkpoint.data_bytes == 0 {
             // From now on the control file knows of data and log, so that they are missed when they are gone.
             store.checkpoint()?;
         }
         Ok((store, recovered))
+    }
+
+    /// A fault met while opening, with the file and the place in it.
+    fn placed(&self, fault: StoreFault) -> StoreFault {
+        match &fault {
+            StoreFault::Page(page) => match **page {
+                PageFault::Malformed { page } => {
+                    StoreFault::Unfit { file: self.dir.join(DATA), offset: crate::finding::offset_of(page) }
+                }
+                _ => fault,
+            },
+            _ => fault,
+        }
     }
 
     /// The control file to start from, with this life's number: it is written before anything else happens, so that

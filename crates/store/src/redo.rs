@@ -1,8 +1,8 @@
 //! Repeating the log's changes to pages, on several threads.
 //!
 //! ```text
-//!   reader ──> batch for thread 0 ──> pages 0, 16, 32, ...
-//!     │   └──> batch for thread 1 ──> pages 1, 17, 33, ...
+//!   reader ──> batch for thread 0 ──> pages 0, 8, 16, ...
+//!     │   └──> batch for thread 1 ──> pages 1, 9, 17, ...
 //!     └─ analysis, notes, allocator
 //! ```
 //!
@@ -25,7 +25,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use wal::RecordHeader;
 
 /// Page reads in flight while pages are absent; also what a large machine's cores can repeat beside one reader.
-const THREADS: usize = 16;
+const THREADS: usize = 8;
 /// Bytes of records handed over at once: enough that the hand-over is not felt.
 const BATCH_BYTES: usize = 256 << 10;
 /// Batches that wait for a thread: the reader runs ahead by this much, and no further.

@@ -3,4 +3,5 @@
 
 mod histories;
 mod isolation;
+mod schema;
 mod secondary;
