@@ -24,7 +24,9 @@ mod redo;
 mod tree;
 mod undo;
 
-pub use heap::{Heap, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves};
+pub use heap::{
+    Heap, HeapFiller, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves,
+};
 pub use journal::Journal;
 pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};

@@ -20,6 +20,7 @@
 
 mod change;
 mod directory;
+mod fill;
 mod large;
 mod rows;
 mod space;
@@ -32,6 +33,7 @@ mod tests;
 
 pub use change::{HeapModify, HeapUpdate, Moves};
 pub(crate) use directory::{DirectoryMut, RootMut};
+pub use fill::HeapFiller;
 pub(crate) use large::LargeMut;
 pub use large::MAX_ROW;
 pub(crate) use rows::{Form, RowsMut};

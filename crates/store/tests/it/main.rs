@@ -5,6 +5,7 @@ mod basics;
 mod crash;
 mod files;
 mod large;
+mod load;
 mod notes;
 mod restart;
 mod savepoints;
