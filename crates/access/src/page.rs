@@ -93,7 +93,17 @@ pub(crate) fn bad_record(kind: u8, why: &'static str) -> Stop {
 /// A page nobody uses, latched and zeroed.
 pub(crate) fn new_page<L: LatchPolicy>(pool: &Pool) -> Result<PageMut<'_, L>, Stop> {
     let id = pool.allocate()?;
-    pool.fresh::<L>(id).inspect_err(|_| pool.free(id))
+    fresh::<L>(pool, id).inspect_err(|_| pool.free(id))
+}
+
+/// [`Pool::fresh`], again while the page's last holder has not let go.
+pub(crate) fn fresh<L: LatchPolicy>(pool: &Pool, id: PageId) -> Result<PageMut<'_, L>, Stop> {
+    loop {
+        match pool.fresh::<L>(id) {
+            Err(Stop::Again) => std::thread::yield_now(),
+            done => return done,
+        }
+    }
 }
 
 /// The page's bytes behind [`Page::bytes_mut`], for the layouts.

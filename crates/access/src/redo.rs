@@ -26,14 +26,33 @@ use wal::{Order, RecordHeader};
 /// # Errors
 /// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
 pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
+    redo_part(pool, header, lsn, body, |_| true)
+}
+
+/// As [`redo`], on the pages for which `mine` says yes: a record that changes several pages changes each of them by
+/// itself, so each may be left to another thread.
+///
+/// # Errors
+/// As [`redo`].
+#[inline]
+pub fn redo_part(
+    pool: &Pool,
+    header: &RecordHeader,
+    lsn: Lsn,
+    body: &[u8],
+    mine: impl Fn(PageId) -> bool,
+) -> Result<(), Stop> {
     let record =
         Record::decode(header.kind, body).map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
     match record {
-        Record::One { page, owner, change } => on(pool, page, lsn, |bytes| apply(bytes, owner, change)),
+        Record::One { page, owner, change } if mine(page) => {
+            on(pool, page, lsn, |bytes| apply(bytes, owner, change))
+        }
+        Record::One { .. } => Ok(()),
         Record::System { owner, actions } => {
             for action in actions {
                 let (page, action) = action.map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
-                if action != Action::Freed {
+                if action != Action::Freed && mine(page) {
                     on(pool, page, lsn, |bytes| act(bytes, owner, action))?;
                 }
             }

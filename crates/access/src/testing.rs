@@ -52,7 +52,8 @@ impl Recorder {
         let records = self.kept[from..].to_vec();
         self.compensating = true;
         for kept in records.iter().rev().filter(|k| k.undoable) {
-            settle(pool, || undo::<Coupled>(pool, self, &|_| root, &kept.header, &kept.body));
+            let tree = |id| root.map(|root| crate::BTree::open(pool, root, id));
+            settle(pool, || undo::<Coupled>(pool, self, &tree, &kept.header, &kept.body));
         }
         self.compensating = false;
     }

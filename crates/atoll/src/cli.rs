@@ -275,9 +275,9 @@ pub struct DeploymentArgs {
     /// Where database and log live [default: a temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Page memory of all instances together, in MiB [default: what the data needs]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    pub pool: Option<u64>,
+    /// Page memory of all instances together, shared out as their data is, e.g. 512M, 2G [default: what the data needs]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub memory: Option<u64>,
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
     pub listen: SocketAddr,
@@ -366,6 +366,26 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// `512M`, `2G`, `1.5GiB`, `64K`: powers of 1024; a number alone is bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let expected = || format!("{text:?} is no size; expected e.g. 512M, 2G or a number of bytes");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err(expected()),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| expected())? * (1u64 << shift) as f64;
+    if !(1.0..=(1u64 << 50) as f64).contains(&bytes) {
+        return Err(format!("{text:?} is out of range; expected 1 byte to 1024T"));
+    }
+    Ok(bytes as u64)
+}
+
 fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|v| (low..=high).contains(v));
     value.ok_or_else(|| format!("expected a number from {low} to {high}"))
@@ -403,6 +423,10 @@ mod tests {
         assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("1.5GiB"), Ok(3 << 29));
+        assert_eq!(size("4096"), Ok(4096));
+        assert!(["", "M", "0", "-1M", "1X", "nan", "99999999T"].iter().all(|t| size(t).is_err()));
         assert!(["", "s", "0s", "-1s", "1h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
         assert_eq!(socket_address("7000").unwrap().to_string(), "127.0.0.1:7000");
         assert_eq!(socket_address("0.0.0.0").unwrap().to_string(), "0.0.0.0:0");

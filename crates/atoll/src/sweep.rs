@@ -196,7 +196,7 @@ impl Planner<'_> {
             data: d.data.clone(),
             data_name: subject.data_name(),
             data_bytes: subject.data_bytes(),
-            pool_bytes: self.pool_bytes(subject),
+            pool_bytes: self.pool_bytes(subject, islands)?,
             listen: d.listen,
             lock_timeout_ms: d.lock_timeout,
             oversubscribed: layout.oversubscribed,
@@ -246,14 +246,21 @@ impl Planner<'_> {
     }
 
     /// What the data needs, but no more than half of what the machine has left.
-    fn pool_bytes(&mut self, subject: &Subject) -> u64 {
-        if let Some(mib) = self.args.deployment.pool {
-            return mib << 20;
+    fn pool_bytes(&mut self, subject: &Subject, islands: usize) -> Result<u64, Failure> {
+        if let Some(bytes) = self.args.deployment.memory {
+            let least = islands as u64 * deploy::MIN_INSTANCE_MEMORY;
+            if bytes < least {
+                return Err(Failure::Usage(format!(
+                    "--memory {bytes}: expected at least {}M with --islands {islands}",
+                    least.div_ceil(1 << 20)
+                )));
+            }
+            return Ok(bytes);
         }
         let wanted = subject.pool_bytes();
         let most =
             [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min().map(|b| b / 2);
-        match most {
+        Ok(match most {
             Some(most) if wanted > most => {
                 self.remark(format!(
                     "the data would like {} MiB of page memory and gets {}, half of what is free: it will be read from disk",
@@ -263,7 +270,7 @@ impl Planner<'_> {
                 most
             }
             _ => wanted,
-        }
+        })
     }
 }
 
@@ -389,6 +396,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_before_anything_runs() {
         assert!(refusal(&["micro", "--islands", "5"]).contains('5'));
+        assert!(refusal(&["micro", "--islands", "2", "--memory", "7M"]).contains("8M"));
         assert!(refusal(&["tpcb", "--islands", "4", "--scale", "2"]).contains("2 sites"));
         assert!(refusal(&["micro", "--channel", "ring", "--host", "process"]).contains("thread"));
         assert!(refusal(&["tpcb", "--rows", "3"]).contains("--rows"));

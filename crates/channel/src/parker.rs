@@ -112,6 +112,16 @@ impl Parker {
         Ok(Parker { shared: Arc::new(shared), watches: RefCell::default(), next_token: Cell::new(PLAIN + 1) })
     }
 
+    /// Wakes this worker whenever `bell` (an eventfd) is rung. Several workers may watch one bell: a ring wakes at least one
+    /// of those that sleep, which must then do what there is to do for all.
+    ///
+    /// # Errors
+    /// [`ChannelError::Io`] when the system refuses.
+    pub fn watch_bell(&self, bell: impl AsFd) -> Result<(), ChannelError> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET | epoll::EventFlags::EXCLUSIVE;
+        self.shared.add(bell, PLAIN, flags)
+    }
+
     /// A handle with which other threads wake this worker.
     pub fn unparker(&self) -> Unparker {
         Unparker { shared: self.shared.clone() }

@@ -30,5 +30,5 @@ pub use host::{cpu_ns, host_child};
 pub use inspect::{Inspected, inspect};
 pub use instance::offline::Examined;
 pub use manifest::{FORMAT, Home, Look, Manifest, look, manifest_in};
-pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, durability_name};
+pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name};
 pub use running::Running;

@@ -129,6 +129,9 @@ const SPIN_US: u64 = 50;
 /// Fewest frames an instance runs with: roots, inner pages and a page per concurrent transaction stay resident.
 const MIN_FRAMES: u64 = 512;
 
+/// The least page memory that each instance of a deployment gets, in bytes.
+pub const MIN_INSTANCE_MEMORY: u64 = MIN_FRAMES * PAGE;
+
 impl Deployment {
     /// Workers of instance `i`.
     pub fn workers_of(&self, i: u16) -> usize {
@@ -174,7 +177,11 @@ impl Deployment {
     /// One configuration per instance, in a home at `home` with links at `sockets`.
     pub(crate) fn configs(&self, home: &Path, sockets: &Path) -> Vec<InstanceConfig> {
         let placement = Placement::even(self.sites, self.islands);
-        let frames = (self.pool_bytes / PAGE / u64::from(self.islands)).max(MIN_FRAMES);
+        // In proportion to the data: an instance with more sites has more to keep in memory.
+        let frames = |i: u16| {
+            let sites = placement.sites_of(InstanceId(i)).len() as u64;
+            (self.pool_bytes / PAGE * sites / u64::from(self.sites.max(1))).max(MIN_FRAMES)
+        };
         (0..self.islands)
             .map(|i| {
                 let place = self.places.get(usize::from(i));
@@ -188,7 +195,7 @@ impl Deployment {
                     design: self.design,
                     durability: self.durability,
                     dir: home.join(i.to_string()),
-                    pool_pages: frames as usize,
+                    pool_pages: frames(i) as usize,
                     cpus,
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),

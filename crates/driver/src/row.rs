@@ -52,6 +52,11 @@ pub struct ResultRow {
     /// Pages of the data files in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_mib: Option<f64>,
+    /// Pages read from the data files in the window, and written to them, all instances.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_reads: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_writes: Option<u64>,
     /// Instances that died and were started again during the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: u64,
@@ -98,6 +103,9 @@ pub struct Settings {
     /// Closed-loop clients of each worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
+    /// Page memory of all instances together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<f64>,
     #[serde(flatten)]
     pub labels: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -120,6 +120,7 @@ impl Session {
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
             clients: Some(schedule.clients_per_worker),
+            memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             labels: subject.labels(),
             load_model: Some("closed".into()),
             seed: Some(schedule.seed),

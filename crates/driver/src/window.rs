@@ -45,6 +45,8 @@ impl Window {
         row.messages_per_txn = Some(self.per_txn(self.all.messages));
         row.fsyncs = Some(self.all.log.fsyncs);
         row.rss_mib = Some(self.all.rss_bytes as f64 / f64::from(1 << 20));
+        row.page_reads = Some(self.all.page_reads);
+        row.page_writes = Some(self.all.page_writes);
         row.pages_mib = Some(self.all.pages as f64 * 8192.0 / f64::from(1 << 20));
     }
 }

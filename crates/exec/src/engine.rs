@@ -16,10 +16,10 @@ use crate::local::{Locking, Part, Protection};
 use base::{Lsn, hash64};
 use latch::LatchPolicy;
 use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
-use pages::{PageFault, Stop};
-use std::sync::Arc;
+use pages::{PageFault, Progress, Stop, Tending};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use store::{NoteId, Store, StoreFault, Touched, Txn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use store::{CheckpointRun, NoteId, Store, StoreFault, Touched, Txn};
 use txn::Abort;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,17 @@ pub struct Engine<D: Design> {
     options: EngineOptions,
     /// Parts under [`Protection::Locks`] now (counted under `serial` only, by its one worker).
     locking: AtomicUsize,
+    /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
     checkpointing: AtomicBool,
+    run: Mutex<Option<CheckpointRun>>,
+}
+
+/// A page that cannot be had: a fault has poisoned the store, want of room has not.
+fn no_page(fault: StoreFault) -> Abort {
+    match fault {
+        StoreFault::Page(why) if why.is_want_of_room() => Abort::NoSpace,
+        _ => Abort::Fault,
+    }
 }
 
 /// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
@@ -57,6 +67,7 @@ impl<D: Design> Engine<D> {
             options,
             locking: AtomicUsize::new(0),
             checkpointing: AtomicBool::new(false),
+            run: Mutex::default(),
         }
     }
 
@@ -164,16 +175,20 @@ impl<D: Design> Engine<D> {
         Ok(lsn)
     }
 
-    /// Undoes everything the part did here.
+    /// Undoes everything the part did here. Blocks for a page that has left meanwhile: what a part is about to undo it has
+    /// touched a moment ago, and while it undoes, nobody may see it half undone where nothing else protects it.
     pub fn rollback(&self, part: &mut Part) -> Result<(), Abort> {
         let undone = loop {
-            match self.store.rollback::<D::Latch>(&mut part.txn) {
+            let stop = match self.store.rollback::<D::Latch>(&mut part.txn) {
                 Ok(()) => break Ok(()),
-                Err(stop) => {
-                    if let Err(abort) = self.resume(stop) {
-                        break Err(abort);
-                    }
-                }
+                Err(stop) => stop,
+            };
+            let resumed = match stop {
+                Stop::Page(page) => self.store.load_page(page).map_err(no_page),
+                stop => self.resume_at_once(stop),
+            };
+            if let Err(abort) = resumed {
+                break Err(abort);
             }
         };
         self.end(part);
@@ -186,22 +201,67 @@ impl<D: Design> Engine<D> {
         self.end(part);
     }
 
-    /// Makes it possible to repeat the operation that stopped, or says why it can't be.
-    pub(crate) fn resume(&self, stop: Stop) -> Result<(), Abort> {
+    /// Makes it possible to repeat the operation that stopped, or says why it can't be. Waits for an absent page, unless
+    /// the part is protected by not waiting.
+    ///
+    /// # Errors
+    /// [`Abort::NeedsLocks`] when a part that is alone would have to wait.
+    #[cold]
+    pub(crate) async fn resume(&self, stop: Stop, protection: Protection) -> Result<(), Abort> {
         match stop {
-            Stop::Page(page) => self.store.load_page(page).map_err(|_| Abort::Fault),
-            Stop::Again => {
+            Stop::Page(page) if protection == Protection::Alone => {
+                self.store.pool().prefetch(page);
+                Err(Abort::NeedsLocks)
+            }
+            Stop::Page(page) => self.store.page(page).await.map_err(no_page),
+            stop => self.resume_at_once(stop),
+        }
+    }
+
+    fn resume_at_once(&self, stop: Stop) -> Result<(), Abort> {
+        match stop {
+            Stop::Again | Stop::Page(_) => {
                 std::hint::spin_loop();
                 Ok(())
             }
             Stop::NoSpace => Err(Abort::NoSpace),
             // The request's own fault, and nothing was changed.
             Stop::Fault(fault) if matches!(*fault, PageFault::TooLong { .. }) => Err(Abort::BadRequest),
+            Stop::Fault(fault) if fault.is_want_of_room() => Err(Abort::NoSpace),
             Stop::Fault(fault) => {
                 self.store.poison(StoreFault::from(fault));
                 Err(Abort::Fault)
             }
         }
+    }
+
+    /// What a worker does between transactions for the pages: takes the reads that have ended and, where it owns the
+    /// pages, a slice of cleaning and of a checkpoint. `true` when there was something.
+    #[inline]
+    pub fn turn(self: &Arc<Self>) -> bool {
+        let mut any = self.store.pool().turn();
+        if !D::Latch::LATCHED {
+            any |= self.store.pool().tend();
+            any |= self.step_checkpoint();
+        }
+        any
+    }
+
+    /// Whether [`Engine::turn`] has something to do: the look before a sleep on the pool's bell.
+    pub fn ready(&self) -> bool {
+        self.store.pool().flush();
+        self.store.pool().ready()
+    }
+
+    /// The body of the instance's cleaner thread, until `stop` is set and [`Engine::stop_cleaner`] called: writes pages
+    /// out and, where no worker owns them, keeps frames free.
+    pub fn clean(&self, stop: &AtomicBool) {
+        let tending = if D::Latch::LATCHED { Tending::Cleaner } else { Tending::Owner };
+        self.store.pool().serve(tending, stop);
+    }
+
+    pub fn stop_cleaner(&self) {
+        self.store.pool().stop_serving();
     }
 
     /// Waits until the log up to `lsn` is as safe as the durability mode promises.
@@ -230,26 +290,64 @@ impl<D: Design> Engine<D> {
         false
     }
 
-    /// Called by the workers now and then. Where pages have one owner, it writes the checkpoint itself (and stalls);
-    /// otherwise the first worker leaves that to a thread of its own.
+    /// Called by the workers now and then. Where pages have one owner, it copies them for the checkpoint in slices between
+    /// transactions ([`Engine::turn`]); otherwise the first worker leaves it all to a thread of its own.
     pub fn checkpoint_if_due(self: &Arc<Self>, worker: usize) {
         if worker != 0 || !self.store.checkpoint_due() || self.checkpointing.swap(true, Ordering::Acquire) {
             return;
         }
+        if D::Latch::LATCHED {
+            self.beside("checkpoint", |engine| engine.store.checkpoint());
+        } else {
+            *self.run() = Some(self.store.begin_checkpoint());
+        }
+    }
+
+    fn run(&self) -> MutexGuard<'_, Option<CheckpointRun>> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owner's share of a checkpoint that has begun. `true` when it did something.
+    fn step_checkpoint(self: &Arc<Self>) -> bool {
+        if !self.checkpointing.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut run = self.run();
+        let Some(begun) = run.as_mut() else { return false };
+        match self.store.step_checkpoint(begun) {
+            Ok(Progress::More) => true,
+            Ok(Progress::Waiting) => false,
+            Ok(Progress::Finished) => {
+                if let Some(begun) = run.take() {
+                    drop(run);
+                    self.beside("checkpoint", move |engine| engine.store.finish_checkpoint(&begun));
+                }
+                true
+            }
+            Err(_) => {
+                // The store is poisoned with it.
+                *run = None;
+                false
+            }
+        }
+    }
+
+    /// Does the rest of a checkpoint on a thread of its own.
+    fn beside(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Self) -> Result<(), StoreFault> + Send + 'static,
+    ) {
         let engine = Arc::clone(self);
         let write = move || {
-            if let Err(fault) = engine.store.checkpoint() {
+            if let Err(fault) = work(&engine) {
                 engine.store.poison(fault);
             }
             engine.checkpointing.store(false, Ordering::Release);
         };
-        if D::Latch::LATCHED {
-            // Without a thread the next tick tries again.
-            if std::thread::Builder::new().name("checkpoint".into()).spawn(write).is_err() {
-                self.checkpointing.store(false, Ordering::Release);
-            }
-        } else {
-            write();
+        // Without a thread the next tick tries again.
+        if std::thread::Builder::new().name(name.into()).spawn(write).is_err() {
+            self.checkpointing.store(false, Ordering::Release);
         }
     }
 
@@ -287,7 +385,7 @@ impl<D: Design> Engine<D> {
         name: LockName,
         mode: Mode,
     ) -> Result<(), Abort> {
-        if part.protection == Protection::Alone {
+        if part.protection != Protection::Locks {
             return Ok(());
         }
         match self.locks.acquire(&mut part.locker, name, mode) {

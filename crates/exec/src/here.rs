@@ -36,13 +36,13 @@ pub struct Here<'a, D: Design> {
     pub part: &'a mut Part,
 }
 
-/// Repeats a page-touching operation until it does not stop for a page or a latch.
+/// Repeats a page-touching operation until it does not stop for a page or a latch. An absent page parks the transaction.
 macro_rules! retry {
-    ($engine:expr, $op:expr) => {
+    ($here:expr, $op:expr) => {
         loop {
             match $op {
                 Ok(value) => break value,
-                Err(stop) => $engine.resume(stop)?,
+                Err(stop) => $here.engine.resume(stop, $here.part.protection).await?,
             }
         }
     };
@@ -78,7 +78,7 @@ impl<'a, D: Design> Here<'a, D> {
         self.lock(LockName::table(table.def.id), Mode::S).await?;
         let mut cursor = Cursor::start(range, direction);
         loop {
-            let chunk = self.collect(index, &cursor, usize::MAX)?;
+            let chunk = self.collect(index, &cursor, usize::MAX).await?;
             for (key, row) in chunk.rows() {
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
@@ -105,10 +105,10 @@ impl<'a, D: Design> Here<'a, D> {
         let mut cursor = Cursor::start(range, direction);
         let mut limit = 4;
         loop {
-            let mut chunk = self.collect_some(index, &cursor, limit)?;
+            let mut chunk = self.collect_some(index, &cursor, limit).await?;
             while self.locks() {
                 self.lock_chunk(index, &cursor, &chunk).await?;
-                let again = self.collect_some(index, &cursor, limit)?;
+                let again = self.collect_some(index, &cursor, limit).await?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
                 if same {
@@ -131,12 +131,12 @@ impl<'a, D: Design> Here<'a, D> {
     }
 
     /// As [`Here::collect`], over as many leaves as it takes to meet a row or the end of the range.
-    fn collect_some(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
-        let mut chunk = self.collect(index, cursor, limit)?;
+    async fn collect_some(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
+        let mut chunk = self.collect(index, cursor, limit).await?;
         while let (ChunkEnd::More(from), true) = (&chunk.end, chunk.ends.is_empty()) {
             let further =
                 Cursor { from: from.clone(), until: cursor.until.clone(), direction: cursor.direction };
-            chunk = self.collect(index, &further, limit)?;
+            chunk = self.collect(index, &further, limit).await?;
         }
         Ok(chunk)
     }
@@ -163,18 +163,18 @@ impl<'a, D: Design> Here<'a, D> {
             Bound::Included(key) => Bound::Excluded(key.as_slice()),
         };
         loop {
-            let next = retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from));
+            let next = retry!(self, self.engine.store.successor::<D::Latch>(index, from));
             self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
-            if next == retry!(self.engine, self.engine.store.successor::<D::Latch>(index, from)) {
+            if next == retry!(self, self.engine.store.successor::<D::Latch>(index, from)) {
                 return Ok(());
             }
         }
     }
 
     /// Copies at most `limit` rows of one leaf (or heap page) from the cursor on.
-    fn collect(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
+    async fn collect(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
         let mut chunk = Chunk::default();
-        let found = retry!(self.engine, {
+        let found = retry!(self, {
             chunk.clear();
             self.engine.store.chunk::<D::Latch>(
                 index,
@@ -205,7 +205,7 @@ impl<D: Design> Access for Here<'_, D> {
         }
         let mut f = Some(f);
         let read = retry!(
-            self.engine,
+            self,
             self.engine
                 .store
                 .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
@@ -227,7 +227,7 @@ impl<D: Design> Access for Here<'_, D> {
         }
         let mut f = Some(f);
         let updated = retry!(
-            self.engine,
+            self,
             self.engine
                 .store
                 .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
@@ -239,7 +239,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         if !self.locks() {
             let done = retry!(
-                self.engine,
+                self,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
             );
             return match done {
@@ -251,16 +251,13 @@ impl<D: Design> Access for Here<'_, D> {
         }
         self.lock(LockName::table(table), Mode::IX).await?;
         self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
-        let mut next =
-            retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
+        let mut next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
             let gap = gap_name(table, next.as_deref());
             self.lock(gap, Mode::GAP_INSERT).await?;
             let expect = Expect::Next(next.as_deref());
-            let done = retry!(
-                self.engine,
-                self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
-            );
+            let done =
+                retry!(self, self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect));
             self.engine.locks.release_instant(&mut self.part.locker, gap);
             match done {
                 InsertOutcome::Done => return Ok(Inserted::Done),
@@ -274,7 +271,7 @@ impl<D: Design> Access for Here<'_, D> {
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
         let t = self.table(table)?;
         self.lock(LockName::table(table), Mode::IX).await?;
-        let fits = retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
+        let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
         if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
@@ -286,7 +283,7 @@ impl<D: Design> Access for Here<'_, D> {
         }
         let mut next = None;
         if self.locks() {
-            next = retry!(self.engine, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
+            next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         }
         loop {
             let mut expect = Expect::Any;
@@ -294,8 +291,7 @@ impl<D: Design> Access for Here<'_, D> {
                 self.lock(gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }
-            let done =
-                retry!(self.engine, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
+            let done = retry!(self, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
             match done {
                 DeleteOutcome::Done => return Ok(true),
                 DeleteOutcome::Missing => return Ok(false),

@@ -2,7 +2,7 @@
 //!
 //! Under `serial` a transaction that stays at home runs from its first access to its commit record without once
 //! giving up its worker, so nothing can come between: it needs no locks, as long as nobody else holds any. A
-//! transaction that waits for another instance does give up the worker, so it locks what it touches; while such a
+//! transaction that waits for another instance, or for a page, does give up the worker, so it locks what it touches; while such a
 //! part exists, those that start meanwhile lock as well.
 
 use locks::Locker;
@@ -20,8 +20,11 @@ pub enum Locking {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protection {
     Locks,
-    /// Nothing runs beside it: it never suspends between its first access and its end.
+    /// Nothing runs beside it: it never suspends between its first access and its end. So it cannot wait for a page that
+    /// is not in memory: it is undone and runs again under locks, the page being read meanwhile.
     Alone,
+    /// Nothing that runs beside it touches what it touches (loading, a check): it needs no locks and may wait.
+    Quiet,
 }
 
 /// A transaction's work at one instance: its log chain and undo list, and its locks. Reused from one transaction to

@@ -107,7 +107,7 @@ async fn fill<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan) 
     }
     let loaded = filling.loader.finish::<D::Latch>().map_err(|stop| stop.to_string())?;
     match plan.collect(loaded) {
-        Some(all) => store.build::<D::Latch>(all).map_err(|stop| format!("the indexes: {stop}")),
+        Some(all) => store.build_trees::<D::Latch>(all).map_err(|stop| format!("the indexes: {stop}")),
         None => Ok(()),
     }
 }
@@ -126,7 +126,7 @@ async fn insert<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan
         if piece.is_none() && !replicated {
             break;
         }
-        engine.begin(&mut part, local.worker, Protection::Alone);
+        engine.begin(&mut part, local.worker, Protection::Quiet);
         let loaded = match piece {
             None => workload.load_replicated(&mut local.here(&mut part)).await,
             Some((site, number)) => workload.load(site, number, &mut local.here(&mut part)).await,
@@ -153,7 +153,7 @@ pub(crate) async fn audit<W: Workload, D: Design>(local: &Rc<Local<W, D>>) -> Re
     let workload = local.workload();
     let engine = &local.shared.engine;
     let mut part = local.take_part();
-    engine.begin(&mut part, local.worker, Protection::Alone);
+    engine.begin(&mut part, local.worker, Protection::Quiet);
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.here(&mut part)).await;
     let ended = engine.commit(&mut part);

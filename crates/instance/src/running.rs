@@ -43,6 +43,7 @@ pub(crate) struct Running<W: Workload, D: Design> {
     workers: Vec<JoinHandle<()>>,
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
+    cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
@@ -54,6 +55,8 @@ pub(crate) struct Running<W: Workload, D: Design> {
 struct Window {
     log: LogCounts,
     cpu_ns: u64,
+    page_reads: u64,
+    page_writes: u64,
 }
 
 impl<W: Workload, D: Design> Running<W, D> {
@@ -87,6 +90,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             config,
         });
         let connector = start_connector(&shared)?;
+        let cleaner = start_cleaner(&shared)?;
         let handles = start_workers(&shared, &workload, inherited)?;
         let listener = listener.map(|l| start_listener(&shared, l)).transpose()?;
         let running = Running {
@@ -94,6 +98,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             workers: handles,
             listener,
             connector: Some(connector),
+            cleaner: Some(cleaner),
             workload: Mutex::new(workload),
             recovery,
             binding,
@@ -195,8 +200,11 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
         measured.rss_bytes = usage.rss_bytes;
-        measured.pages = u64::from(store.pages_used());
-        *window = Window { log, cpu_ns: usage.cpu_ns };
+        let pool = store.pool().stats();
+        measured.pages = u64::from(pool.allocated);
+        measured.page_reads = pool.loaded - window.page_reads;
+        measured.page_writes = pool.written - window.page_writes;
+        *window = Window { log, cpu_ns: usage.cpu_ns, page_reads: pool.loaded, page_writes: pool.written };
         measured
     }
 
@@ -259,6 +267,12 @@ impl<W: Workload, D: Design> Running<W, D> {
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
                 outcome = Err(InstanceFault::Worker(text.unwrap_or_default()));
             }
+        }
+        // Last: until then somebody may wait for a page to be written.
+        if let Some((stop, thread)) = self.cleaner.take() {
+            stop.store(true, Ordering::Release);
+            self.shared.engine.stop_cleaner();
+            drop(thread.join());
         }
         outcome
     }
@@ -328,6 +342,21 @@ fn start_workers<W: Workload, D: Design>(
         handles.push(std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?);
     }
     Ok(handles)
+}
+
+/// The thread that waits for the device when pages are written. It copies them itself where they have no owner.
+fn start_cleaner<W: Workload, D: Design>(
+    shared: &Arc<Shared<W, D>>,
+) -> Result<(Arc<AtomicBool>, JoinHandle<()>), InstanceFault> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let name = format!("i{}clean", shared.config.id.0);
+    let (flag, shared) = (Arc::clone(&stop), Arc::clone(shared));
+    let body = move || {
+        topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
+        shared.engine.clean(&flag);
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?;
+    Ok((stop, thread))
 }
 
 type ListenerThread = (Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>);

@@ -1,6 +1,7 @@
 //! The worker loop: messages in, tasks polled, messages out; when there is nothing to do, spin a little, then sleep.
 //!
-//! A worker blocks nowhere else (except for a page that has to be read, until issue B makes that asynchronous).
+//! A worker blocks nowhere else, except where a rollback or a purge misses a page that has left in the meantime, or a new
+//! page finds no frame that can be had without writing first.
 
 use crate::clients::client;
 use crate::links::{Ask, Broken, Links, Peer};
@@ -64,6 +65,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
         let parker = Parker::new()?;
         let unparker = parker.unparker();
         shared.inboxes[index].owned_by(unparker.clone());
+        parker.watch_bell(shared.engine.store().pool().bell())?;
         let executor = Executor::new(Arc::new(move || unparker.unpark()));
         let local = Local::new(shared, index, executor, workload);
         let now = world::now_ns();
@@ -114,6 +116,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             busy |= self.receive(ask);
             busy |= self.local.poll_acks();
+            busy |= self.local.shared.engine.turn();
             busy |= self.take_orders();
             if now >= self.next_tick_ns {
                 self.tick(now);
@@ -157,7 +160,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
         let until = local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
         let timeout = Duration::from_nanos(until.saturating_sub(now).clamp(1, TICK_NS));
         let inbox = &local.shared.inboxes[local.worker];
-        self.parker.park(Some(timeout), || inbox.is_empty() && !local.executor.has_ready());
+        let engine = &local.shared.engine;
+        self.parker
+            .park(Some(timeout), || inbox.is_empty() && !local.executor.has_ready() && !engine.ready());
     }
 
     fn receive(&mut self, ask: Ask) -> bool {

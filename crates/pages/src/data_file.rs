@@ -9,7 +9,7 @@ use crate::page::{PAGE_SIZE, Page};
 use base::{PageId, crc32c};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::{File, Files, Open};
+use world::{Caching, File, Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLDAT";
 const FORMAT: u32 = 1;
@@ -23,7 +23,8 @@ pub(crate) enum Lifetime {
 }
 
 pub(crate) struct DataFile {
-    file: Arc<dyn File>,
+    pub file: Arc<dyn File>,
+    pub caching: Caching,
     path: PathBuf,
 }
 
@@ -34,20 +35,20 @@ impl DataFile {
             Lifetime::Process => {
                 // Never the durable file: opening a database in memory mode by mistake must not harm it.
                 let path = path.with_extension("swap");
-                let file = files.open(&path, Open::Create)?;
+                let (file, caching) = files.open_direct(&path, Open::Create)?;
                 file.set_len(0)?;
                 files.remove(&path)?;
-                Ok(DataFile { file, path })
+                Ok(DataFile { file, caching, path })
             }
         }
     }
 
     fn durable(files: &dyn Files, path: &Path) -> Result<DataFile, PageFault> {
-        let file = files.open(path, Open::Create)?;
-        let data = DataFile { file, path: path.to_owned() };
+        let (file, caching) = files.open_direct(path, Open::Create)?;
+        let data = DataFile { file, caching, path: path.to_owned() };
         // A file shorter than its first page is one whose making a crash cut short.
         if data.file.len()? < PAGE_SIZE as u64 {
-            data.file.write_all_at(&first_page(), 0)?;
+            data.file.write_all_at(first_page().bytes(), 0)?;
             data.file.sync()?;
             files.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
         }
@@ -56,8 +57,9 @@ impl DataFile {
     }
 
     fn check(&self) -> Result<(), PageFault> {
-        let mut head = [0u8; 20];
-        self.file.read_at(&mut head, 0)?;
+        let mut head = Page::zeroed();
+        self.file.read_at(head.bytes_mut(), 0)?;
+        let head = head.bytes();
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let wrong = |what: String| Err(PageFault::File { file: self.path.clone(), what });
         if &head[..8] != MAGIC {
@@ -96,21 +98,31 @@ impl DataFile {
         self.file.sync()
     }
 
+    pub fn bytes(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
+    /// Pages that the file has room for now.
+    pub fn pages(&self) -> std::io::Result<u64> {
+        Ok(self.file.len()? / PAGE_SIZE as u64)
+    }
+
     pub fn corrupt(&self, page: PageId) -> PageFault {
         PageFault::Corrupt { page, file: self.path.clone(), offset: offset(page) }
     }
 }
 
-fn offset(id: PageId) -> u64 {
+pub(crate) fn offset(id: PageId) -> u64 {
     u64::from(id.0) * PAGE_SIZE as u64
 }
 
-fn first_page() -> [u8; PAGE_SIZE] {
-    let mut page = [0; PAGE_SIZE];
+fn first_page() -> Box<Page> {
+    let mut first = Page::zeroed();
+    let page = first.bytes_mut();
     page[..8].copy_from_slice(MAGIC);
     page[8..12].copy_from_slice(&FORMAT.to_le_bytes());
     page[12..16].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
     let sum = crc32c(&page[..16]);
     page[16..20].copy_from_slice(&sum.to_le_bytes());
-    page
+    first
 }

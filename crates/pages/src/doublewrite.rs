@@ -9,6 +9,7 @@
 //! A batch is synced here before the first write in place, and those are synced before the next batch is written
 //! here. So a page that is torn in the data file is whole here; and a batch that is torn here has not begun there.
 
+use crate::batch::{Aligned, BATCH, Batch, HEADER};
 use crate::data_file::DataFile;
 use crate::fault::PageFault;
 use crate::page::{PAGE_SIZE, Page};
@@ -19,9 +20,6 @@ use world::{File, Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLDBW";
 const FORMAT: u32 = 1;
-const HEADER: usize = 4096;
-/// Pages in a batch: half a MiB, written in about the time of one sync.
-pub(crate) const BATCH: usize = 64;
 
 pub(crate) struct Doublewrite {
     file: Arc<dyn File>,
@@ -29,28 +27,27 @@ pub(crate) struct Doublewrite {
 
 impl Doublewrite {
     pub fn open(files: &dyn Files, path: &Path) -> Result<Doublewrite, PageFault> {
-        let file = files.open(path, Open::Create)?;
+        let (file, _) = files.open_direct(path, Open::Create)?;
         // Room for a whole batch from the start: a full disk then meets the data file, not this one.
         file.allocate((HEADER + BATCH * PAGE_SIZE) as u64)?;
         Ok(Doublewrite { file })
     }
 
-    /// Writes a batch and waits for the device.
-    pub fn write(&self, batch: &[(PageId, Box<Page>)]) -> Result<(), PageFault> {
-        let mut header = vec![0u8; HEADER];
+    /// Writes a batch; [`Doublewrite::sync`] waits for the device.
+    pub fn write(&self, batch: &mut Batch) -> Result<(), PageFault> {
+        let ids = std::mem::take(&mut batch.ids);
+        let header = batch.header_mut();
+        header.fill(0);
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-        header[16..20].copy_from_slice(&(batch.len() as u32).to_le_bytes());
-        for ((id, _), at) in batch.iter().zip(header[20..].chunks_exact_mut(4)) {
+        header[16..20].copy_from_slice(&(ids.len() as u32).to_le_bytes());
+        for (id, at) in ids.iter().zip(header[20..].chunks_exact_mut(4)) {
             at.copy_from_slice(&id.0.to_le_bytes());
         }
         let sum = crc32c(&header[16..]);
         header[12..16].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_all_at(&header, 0)?;
-        for (n, (_, page)) in batch.iter().enumerate() {
-            self.file.write_all_at(page.bytes(), (HEADER + n * PAGE_SIZE) as u64)?;
-        }
-        Ok(())
+        batch.ids = ids;
+        Ok(self.file.write_all_at(batch.bytes(), 0)?)
     }
 
     pub fn sync(&self) -> std::io::Result<()> {
@@ -59,14 +56,15 @@ impl Doublewrite {
 
     /// The pages of the last batch, none when that is torn.
     fn ids(&self) -> Result<Vec<PageId>, PageFault> {
-        let mut header = vec![0u8; HEADER];
+        let mut header = Aligned::new(HEADER);
         let word = |h: &[u8], at: usize| u32::from_le_bytes(h[at..at + 4].try_into().expect("four bytes"));
-        let read = self.file.read_at(&mut header, 0)?;
+        let read = self.file.read_at(header.bytes_mut(), 0)?;
+        let header = header.bytes();
         let good = read == HEADER
             && &header[..8] == MAGIC
-            && word(&header, 8) == FORMAT
-            && word(&header, 12) == crc32c(&header[16..]);
-        let count = if good { word(&header, 16) as usize } else { 0 };
+            && word(header, 8) == FORMAT
+            && word(header, 12) == crc32c(&header[16..]);
+        let count = if good { word(header, 16) as usize } else { 0 };
         Ok(header[20..].chunks_exact(4).take(count.min(BATCH)).map(|b| PageId(word(b, 0))).collect())
     }
 

@@ -1,85 +1,225 @@
-//! Making room: which page leaves (second chance) and how.
+//! Making room: pages leave in the order of [`crate::replacement`], clean ones at once, dirty ones with a batch of
+//! others of their kind once they are written.
 //!
-//! The clock's hand passes over the slots. A page it meets unmarked is marked, and loses the mark when someone
-//! latches it; one it meets marked has not been used for a whole turn and leaves: at once when it is clean, with a
-//! batch of others of its kind when it must be written first.
+//! A few frames are kept free ahead of need: by [`Pool::serve`]'s thread, or by the pages' owner in [`Pool::tend`]. So a
+//! transaction finds a frame at once, and a new page never waits for a device, unless work comes faster than the
+//! device can take it.
 
-use crate::doublewrite::BATCH;
+use crate::batch::Leaving;
 use crate::fault::PageFault;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
+use crate::replacement::{From, Replacement};
 use crate::slots::Slot;
+use crate::write::Copied;
 use base::PageId;
 use latch::{Backoff, Change};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Pages looked at in one go: some tens of microseconds.
+const LOOKS: usize = 512;
+/// Pages thrown out in one go: each costs a system call that gives its memory back.
+const LEAVE: usize = 32;
+/// Frames kept free: this share of all, and no more than a thread can use up while a batch is written.
+const RESERVE_SHARE: usize = 64;
+const RESERVE_MOST: usize = 256;
+
+/// What one search for pages to throw out brought.
+pub(crate) struct Found {
+    pub left: usize,
+    /// Pages put into a batch, to leave once it is written.
+    pub leaving: usize,
+    pub looked: usize,
+}
 
 impl Pool {
-    /// A free slot, after throwing pages out if need be.
+    fn queues(&self) -> MutexGuard<'_, Replacement> {
+        // The queues are whole between any two statements.
+        self.replacement.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn reserve_frames(&self) -> usize {
+        (self.slots.len() / RESERVE_SHARE).min(RESERVE_MOST)
+    }
+
+    /// Page `id` has just been named in `slot` and is still held by whoever loaded it.
+    pub(crate) fn entered(&self, slot: usize, id: PageId) {
+        let probe = self.queues().enter(slot, id);
+        if let Some(id) = probe.and_then(|slot| self.slots.page(slot)) {
+            let latch = self.latch(id);
+            latch.mark(latch.look());
+        }
+    }
+
+    /// A free slot, after throwing pages out if need be. Blocks for the device when everything that could leave is dirty.
     pub(crate) fn room(&self) -> Result<Slot, PageFault> {
         let mut backoff = Backoff::new();
+        let failures = self.writer.failures();
+        // Every page may have to be met three times: proven, marked, and then thrown out.
+        let mut looks = self.slots.len() * 3;
         loop {
             if let Some(slot) = self.slots.take() {
                 return Ok(slot);
             }
-            // Pages may be held by others for a moment, so an empty sweep is tried again for a while.
-            if self.sweep()? == 0 && backoff.wait_bounded().is_err() {
+            self.settle();
+            self.writer.failed_since(failures)?;
+            let found = self.make_room(1);
+            if found.leaving > 0 && self.servers.load(Ordering::Acquire) == 0 {
+                // Otherwise it would lie there until nothing else can leave.
+                self.write_out();
+            }
+            looks = looks.saturating_sub(found.looked);
+            if found.left > 0 || self.write_out() || (found.looked > 0 && looks > 0) {
+                backoff = Backoff::new();
+            } else if self.writer.busy() {
+                // Another thread writes: however slow the device, there will be room.
+                self.writer.wait(Duration::from_millis(1));
+            } else if self.loads.waiting() {
+                self.turn();
+                self.loads.queue.wait(Duration::from_millis(1));
+            } else if backoff.wait_bounded().is_err() {
+                // Pages may be held by others for a moment, so an empty search is repeated for a while.
                 return Err(PageFault::NoFrame { frames: self.slots.len() });
             }
         }
     }
 
-    /// Two turns of the clock, or less once enough left; gives how many did.
-    fn sweep(&self) -> Result<usize, PageFault> {
-        let frames = self.slots.len();
-        let enough = (frames / 16).clamp(1, BATCH);
-        let (mut gone, mut dirty) = (0, Vec::new());
-        for _ in 0..frames * 2 {
-            let index = self.slots.advance();
-            let Some(id) = self.slots.page(index) else { continue };
+    /// Throws out `goal` pages or a few more, as far as a bounded look finds them. Never waits for a device.
+    pub(crate) fn make_room(&self, goal: usize) -> Found {
+        self.owner.check();
+        self.shrink_pages();
+        let mut found = Found { left: 0, leaving: 0, looked: 0 };
+        let mut batch = None;
+        let looks = LOOKS.min(self.slots.len() * 3);
+        while found.left < goal && found.left + found.leaving < goal.max(LEAVE) && found.looked < looks {
+            found.looked += 1;
+            let popped = self.queues().pop();
+            let Some((slot, from)) = popped else { break };
+            let Some(id) = self.slots.page(slot) else { continue };
             let latch = self.latch(id);
             let seen = latch.look();
             if !seen.marked() {
-                latch.mark(seen);
-            } else if seen.dirty() || seen.writing() {
-                // Being written by someone else already: the batch below waits for them, however slow the device.
-                dirty.push((index, id));
-            } else if self.evict(index, id) {
-                gone += 1;
-            }
-            if gone + dirty.len() >= enough {
-                break;
+                if from == From::Main {
+                    latch.mark(seen);
+                }
+                self.queues().stays(slot);
+            } else if seen.writing() {
+                self.queues().stays(slot);
+            } else if !seen.dirty() {
+                found.left += usize::from(self.evict(slot, id, from));
+            } else {
+                if batch.is_none() {
+                    batch = self.writer.take_spare();
+                }
+                let Some(batch) = &mut batch else {
+                    self.queues().stays(slot);
+                    break;
+                };
+                if self.copy(id, batch) == Copied::Taken {
+                    batch.leaving.push((slot, id));
+                    found.leaving += 1;
+                } else {
+                    self.queues().stays(slot);
+                }
+                if batch.room() == 0 {
+                    break;
+                }
             }
         }
-        Ok(gone + self.clean_and_evict(dirty)?)
-    }
-
-    fn clean_and_evict(&self, mut dirty: Vec<(usize, PageId)>) -> Result<usize, PageFault> {
-        if dirty.is_empty() {
-            return Ok(0);
+        if let Some(batch) = batch {
+            self.hand_in(batch);
         }
-        dirty.sort_unstable_by_key(|&(_, id)| id);
-        let ids: Vec<PageId> = dirty.iter().map(|&(_, id)| id).collect();
-        self.write_batch(&ids)?;
-        Ok(dirty.into_iter().filter(|&(index, id)| self.evict(index, id)).count())
+        found
     }
 
-    /// Throws page `id`, named by slot `index`, out if it is unused and clean.
-    fn evict(&self, index: usize, id: PageId) -> bool {
+    /// Pages that were to leave once they are written, which they are: unless they have been used meanwhile.
+    pub(crate) fn leave(&self, leaving: Vec<Leaving>) {
+        for (slot, id) in leaving {
+            if self.latch(id).look().marked() {
+                self.evict(slot, id, From::Young);
+            } else {
+                self.queues().stays(slot);
+            }
+        }
+    }
+
+    /// Throws page `id`, named by `slot`, out if it is unused and clean; otherwise it stays.
+    fn evict(&self, slot: usize, id: PageId, from: From) -> bool {
         let latch = self.latch(id);
         if !latch.begin_evict() {
+            self.queues().stays(slot);
             return false;
         }
-        if self.slots.page(index) != Some(id) {
-            // It left and came back to another slot since the hand passed.
+        debug_assert_eq!(self.slots.page(slot), Some(id), "a slot in hand names its page");
+        if !latch.look().marked() {
+            // Used between the look and the latch.
             latch.unlock_exclusive(Change::Nothing);
+            self.queues().stays(slot);
             return false;
         }
         // SAFETY: the page's exclusive latch is held, so nobody has a reference into it.
         unsafe { self.region.give_back(id.0 as usize * PAGE_SIZE, PAGE_SIZE) };
         self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+        self.queues().left(id, from);
         // The slot first: once the page is absent it may come back to another slot, and must not be named twice.
-        self.slots.empty(index);
+        self.slots.empty(slot);
         latch.end_evict();
         true
     }
+
+    /// One slice of housekeeping, some tens of microseconds: settles what was written, and throws pages out or copies
+    /// them for writing while fewer frames are free than should be. `true` when there was something to do. To be called
+    /// between transactions by the pages' owner, or by [`Pool::serve`]; never waits for a device as long as someone
+    /// serves.
+    pub fn tend(&self) -> bool {
+        let mut any = self.settle();
+        if self.slots.free() < self.reserve_frames() {
+            let found = self.make_room(LEAVE.min(self.reserve_frames()));
+            any |= found.left + found.leaving > 0;
+        }
+        if any {
+            self.loads.wake_for_frames();
+        }
+        any
+    }
+
+    /// Whether somebody waits for a frame or fewer are free than should be.
+    fn short_of_frames(&self) -> bool {
+        self.loads.frames_wanted() || self.slots.free() < self.reserve_frames()
+    }
+
+    /// The cleaner's work until `stop` is set and [`Pool::stop_serving`] called: writes batches as they come and, where
+    /// pages are latched, keeps frames free. One thread is enough.
+    pub fn serve(&self, tending: Tending, stop: &AtomicBool) {
+        self.servers.fetch_add(1, Ordering::AcqRel);
+        while !stop.load(Ordering::Acquire) {
+            let mut any = self.write_out();
+            if tending == Tending::Cleaner {
+                any |= self.tend();
+            }
+            if !any {
+                let nap = if tending == Tending::Cleaner && self.short_of_frames() { 1 } else { 20 };
+                self.writer.wait_for_work(Duration::from_millis(nap));
+            }
+        }
+        self.servers.fetch_sub(1, Ordering::AcqRel);
+        // What was handed in meanwhile: whoever waits for it does it himself from now on.
+        while self.write_out() {}
+    }
+
+    /// Has [`Pool::serve`] look at its flag.
+    pub fn stop_serving(&self) {
+        self.writer.moved.notify_all();
+    }
+}
+
+/// Who throws pages out ahead of need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tending {
+    /// The thread in [`Pool::serve`]: pages are latched.
+    Cleaner,
+    /// The pages' owner, by [`Pool::tend`].
+    Owner,
 }

@@ -67,6 +67,20 @@ pub enum PageFault {
     Poisoned(Arc<io::Error>),
 }
 
+impl PageFault {
+    /// Whether there was no room, in memory or on the device, and nothing is wrong otherwise: what was to be written is
+    /// still in memory, and the same may succeed later.
+    pub fn is_want_of_room(&self) -> bool {
+        match self {
+            PageFault::NoFrame { .. } => true,
+            PageFault::Io(e) => {
+                matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl From<io::Error> for PageFault {
     fn from(e: io::Error) -> Self {
         PageFault::Io(Arc::new(e))

@@ -6,34 +6,49 @@
 //!
 //! A request enters by [`Pool::view`] (look without holding, validate afterwards), [`Pool::shared`],
 //! [`Pool::exclusive`] or [`Pool::fresh`], generic over the latch policy. It
-//! never waits for I/O: an absent page is `Err(Stop::Page(pid))`, the caller leaves everything as it was, has
-//! [`Pool::load`] read the page, and comes again. Loading may evict: unused pages leave, dirty ones are written
-//! before, never ahead of the log, and through the doublewrite area, so that a write torn by a crash can be repaired.
+//! never waits for I/O: an absent page is `Err(Stop::Page(pid))`, the caller leaves everything as it was, waits for
+//! the page ([`Pool::wait_for`], a future; [`Pool::load`] blocks), and comes again. Whoever runs such futures calls
+//! [`Pool::turn`] now and then, which takes the reads that have ended. Loading may evict: unused pages leave, dirty ones
+//! are written before, never ahead of the log, and through the doublewrite area, so that a write torn by a crash can be
+//! repaired.
+//!
+//! Dirty pages are offered ([`Pool::dirty_pages`], [`Pool::clean`]); who cleans is the design's choice. Writing is cut in
+//! two, because pages may have an owner: who may touch them copies them into a batch and later learns that it was
+//! written ([`Pool::tend`], [`Pool::step_write_back`]); any thread does the waiting for the device between
+//! ([`Pool::serve`], [`Pool::write_out`]).
 //!
 //! What it does not know: what is in a page behind its header, what the log's records say, transactions.
 
 mod allocator;
+mod batch;
 mod data_file;
 mod doublewrite;
 mod evict;
 mod fault;
 mod guard;
+mod load;
 mod page;
 mod pool;
 mod region;
+mod replacement;
 mod scan;
 mod slots;
 mod view;
 mod write;
 
 pub use allocator::AllocatorState;
+pub use evict::Tending;
 pub use fault::{PageFault, Stop};
 pub use guard::{PageMut, PageRef};
 pub use latch::{Coupled, LatchPolicy, Optimistic, Owned};
+pub use load::PageWait;
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
-pub use pool::{Pool, PoolOptions, PoolStats};
+pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
 pub use scan::{Found, scan};
 pub use view::PageView;
+pub use write::{Progress, WriteBack};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;

@@ -14,8 +14,8 @@ pub const PAGE_SIZE: usize = 8192;
 /// Bytes of the header described above; the rest is the access methods'.
 pub const PAGE_HEADER: usize = 24;
 
-/// One page.
-#[repr(C, align(8))]
+/// One page, aligned as devices want it that are read past the system's cache.
+#[repr(C, align(4096))]
 pub struct Page {
     bytes: [u8; PAGE_SIZE],
 }

@@ -1,4 +1,4 @@
-//! The pool: reaching pages, loading them, giving out new ones.
+//! The pool: reaching pages, giving out new ones.
 //!
 //! Who may do what, per page (its word is a [`PageLatch`], which has the state table):
 //! - absent: whoever wins `begin_load` has the page to itself, fills it and makes it resident;
@@ -8,7 +8,11 @@
 //! - looked at without a latch ([`crate::PageView`]), and believed only if its version is what it was before: so an
 //!   eviction and a load leave another version behind, exactly like a change.
 //!
-//! Bytes of absent pages are never believed. A slot is held for each resident page, so there are at most as many
+//! Whatever happens to a page's bytes counts as a change: a page's version grows when it is loaded and when it leaves, as
+//! it does when a writer lets go. So who read a page without a latch and finds its version unchanged, the page resident
+//! and not exclusive (absent pages are neither), has read what was there all the while.
+//!
+//! Bytes of absent pages are never looked at. A slot is held for each resident page, so there are at most as many
 //! as frames.
 
 use crate::allocator::{Allocator, AllocatorState};
@@ -16,18 +20,20 @@ use crate::data_file::{DataFile, Lifetime};
 use crate::doublewrite::Doublewrite;
 use crate::fault::{PageFault, Stop};
 use crate::guard::{PageMut, PageRef};
+use crate::load::Loads;
 use crate::page::{PAGE_SIZE, Page};
 use crate::region::Region;
-use crate::slots::{Slot, Slots};
+use crate::replacement::Replacement;
+use crate::slots::Slots;
 use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use wal::{Durability, Log};
-use world::Files;
+use world::{Caching, Files, Means};
 
 /// Sizes in pages of 8192 bytes.
 #[derive(Clone, Debug)]
@@ -60,6 +66,17 @@ pub struct PoolStats {
     pub repaired: u64,
 }
 
+/// How the pool reaches its device and its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolMeans {
+    /// Whether the system keeps copies of the pages as well.
+    pub caching: Caching,
+    /// What reads pages without anyone waiting in a system call.
+    pub reading: Means,
+    /// Bytes of the pool that lie in huge pages now, as the system tells; 0 where it does not tell.
+    pub huge_bytes: u64,
+}
+
 #[derive(Default)]
 pub(crate) struct Counts {
     pub loaded: AtomicU64,
@@ -70,13 +87,20 @@ pub(crate) struct Counts {
 
 /// A buffer pool over one data file.
 pub struct Pool {
+    /// First: dropping it waits for reads that are under way, into the memory below.
+    pub(crate) loads: Loads,
     pub(crate) region: Region,
     /// Memory of the pages' words, which `latch` reads.
     words: Region,
     max_pages: u32,
     pub(crate) owner: Owner,
     pub(crate) slots: Slots,
+    pub(crate) replacement: Mutex<Replacement>,
     pub(crate) writer: Writer,
+    /// Threads in [`Pool::serve`].
+    pub(crate) servers: AtomicUsize,
+    /// Whether huge pages are still asked for.
+    huge: AtomicBool,
     pub(crate) log: Arc<Log>,
     allocator: SpinMutex<Allocator>,
     pub(crate) counts: Counts,
@@ -95,6 +119,17 @@ impl Pool {
         options: PoolOptions,
         log: Arc<Log>,
     ) -> Result<Pool, PageFault> {
+        Pool::open_by(files, path, options, log, Means::Best)
+    }
+
+    /// As [`Pool::open`], reading pages by these means.
+    pub(crate) fn open_by(
+        files: Arc<dyn Files>,
+        path: &Path,
+        options: PoolOptions,
+        log: Arc<Log>,
+        means: Means,
+    ) -> Result<Pool, PageFault> {
         let wrong = |what: String| PageFault::File { file: path.to_owned(), what };
         if options.frames < 8 || options.max_pages < 2 {
             return Err(wrong(format!(
@@ -109,19 +144,34 @@ impl Pool {
         let pages = options.max_pages as usize;
         let frames = options.frames.min(pages);
         let region = reserve(pages * PAGE_SIZE)?;
-        region.prefer_huge_pages(options.frames.min(pages) * PAGE_SIZE);
+        // One page of a larger database would take a huge page's memory, of which the pool counts a page's.
+        let huge = writer.data.pages()? <= frames as u64;
+        if huge {
+            region.prefer_huge_pages(frames * PAGE_SIZE);
+        }
         let counts = Counts { repaired: AtomicU64::new(repaired as u64), ..Counts::default() };
         Ok(Pool {
+            loads: Loads::new(means)?,
             region,
             words: reserve(pages * size_of::<PageLatch>())?,
             max_pages: options.max_pages,
             owner: Owner::new(),
             slots: Slots::new(frames),
+            replacement: Mutex::new(Replacement::new(frames)),
             writer,
+            servers: AtomicUsize::new(0),
+            huge: AtomicBool::new(huge),
             log,
             allocator: SpinMutex::new(Allocator::new(options.max_pages)),
             counts,
         })
+    }
+
+    /// No more huge pages: from now on pages leave, and giving back a part of a huge page frees nothing else of it.
+    pub(crate) fn shrink_pages(&self) {
+        if self.huge.load(Ordering::Relaxed) && self.huge.swap(false, Ordering::Relaxed) {
+            self.region.refuse_huge_pages();
+        }
     }
 
     /// Page `id`'s word. Callers have checked the number, or have it from a slot.
@@ -199,78 +249,32 @@ impl Pool {
                         return Ok(page);
                     }
                 }
-            } else if let Some(slot) = self.begin_load(id)? {
-                self.slots.name(slot, id);
+            } else if let Some(version) = self.begin_fresh(id)? {
                 let latch = self.latch(id);
-                let version = latch.end_load_exclusive();
                 // SAFETY: the loader holds the exclusive latch and hands it over; every policy lets go of it alike.
                 let mut page = unsafe { PageMut::new(latch, self.page(id), id, version) };
                 page.clear();
                 return Ok(page);
             }
+            // It may be one that someone reads.
+            self.turn();
             backoff.wait();
         }
     }
 
-    /// A slot, with page `id` absent and ours to fill; `None` when someone else was faster.
-    fn begin_load(&self, id: PageId) -> Result<Option<Slot>, PageFault> {
+    /// Makes page `id` resident as it is, held exclusively, and gives its version; `None` when someone else was faster.
+    fn begin_fresh(&self, id: PageId) -> Result<Option<u64>, PageFault> {
         let slot = self.room()?;
-        if self.latch(id).begin_load() {
-            return Ok(Some(slot));
-        }
-        self.slots.give(slot);
-        Ok(None)
-    }
-
-    /// Reads page `id` into memory, unless it is there. A page never written is zeros, with lsn 0. Blocks. When the
-    /// pages have an owner, it alone may call this: making room touches other pages' words.
-    ///
-    /// # Errors
-    /// [`PageFault::Corrupt`] when its checksum does not match and the doublewrite area has no copy of it;
-    /// [`PageFault::NoFrame`]; I/O.
-    pub fn load(&self, id: PageId) -> Result<(), PageFault> {
-        self.check(id)?;
-        self.owner.check();
-        let mut backoff = Backoff::new();
-        while !self.latch(id).look().resident() {
-            match self.begin_load(id)? {
-                Some(slot) => return self.fill(id, slot),
-                None => backoff.wait(),
-            }
-        }
-        Ok(())
-    }
-
-    fn fill(&self, id: PageId, slot: Slot) -> Result<(), PageFault> {
-        // SAFETY: this thread won the page's load, so nobody else looks at its bytes.
-        let page = unsafe { self.page(id).as_mut() };
-        let read = self.read(id, page);
-        if read.is_err() {
-            // SAFETY: as above, and the reference is not used any more.
-            unsafe { self.region.give_back(id.0 as usize * PAGE_SIZE, PAGE_SIZE) };
-            self.latch(id).abandon_load();
+        let latch = self.latch(id);
+        if !latch.begin_load() {
             self.slots.give(slot);
-            return read;
+            return Ok(None);
         }
+        let index = slot.0 as usize;
         self.slots.name(slot, id);
-        self.latch(id).end_load();
-        self.counts.loaded.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn read(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
-        self.writer.data.read(id, page.bytes_mut())?;
-        if page.intact(id) {
-            return Ok(());
-        }
-        // The writer's state is held so that the batch found there is not being replaced.
-        let _writing = self.writer.lock();
-        let copy = self.writer.doublewrite.as_ref().map_or(Ok(None), |d| d.copy_of(id))?;
-        let Some(copy) = copy else { return Err(self.writer.data.corrupt(id)) };
-        self.writer.data.write(id, &copy)?;
-        page.bytes_mut().copy_from_slice(copy.bytes());
-        self.counts.repaired.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        let version = latch.end_load_exclusive();
+        self.entered(index, id);
+        Ok(Some(version))
     }
 
     /// Whether page `id` is in memory, unlocked for changes, and as it was at `version`.
@@ -283,7 +287,8 @@ impl Pool {
         seen.resident() && !seen.exclusive() && seen.version() == version
     }
 
-    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`].
+    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`]. Whoever writes the log says
+    /// [`Pool::claimed`] once it has the record that gives the page its content.
     ///
     /// # Errors
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
@@ -296,6 +301,23 @@ impl Pool {
         self.allocator.lock().give(id);
     }
 
+    /// The log has the record that gives page `id`, which was allocated, its first content: from now on
+    /// [`Pool::logged_allocator`] counts it as used. Called while the page is held.
+    pub fn claimed(&self, id: PageId) {
+        self.allocator.lock().claimed(id);
+    }
+
+    /// The log has the record that frees page `id`: from now on [`Pool::logged_allocator`] counts it as free, though nobody
+    /// gets it before [`Pool::free`]. Called while the page is held.
+    pub fn released(&self, id: PageId) {
+        self.allocator.lock().released(id);
+    }
+
+    /// Whether the log says that page `id` is in use.
+    pub fn uses(&self, id: PageId) -> bool {
+        self.allocator.lock().uses(id)
+    }
+
     /// Page `id` is in use, whatever the allocator thought: for replaying the log.
     ///
     /// # Errors
@@ -306,6 +328,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Which pages the log says are in use, for a checkpoint.
+    pub fn logged_allocator(&self) -> AllocatorState {
+        self.allocator.lock().logged()
+    }
+
+    /// Which pages can be had.
     pub fn allocator(&self) -> AllocatorState {
         self.allocator.lock().state()
     }
@@ -323,6 +351,14 @@ impl Pool {
         &self.log
     }
 
+    /// Length of the data file in bytes.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn file_bytes(&self) -> Result<u64, PageFault> {
+        Ok(self.writer.data.bytes()?)
+    }
+
     /// Pages that can be in memory at the same time.
     pub fn frames(&self) -> usize {
         self.slots.len()
@@ -333,10 +369,19 @@ impl Pool {
         (self.region.start(), self.region.bytes())
     }
 
+    /// How the pool reaches its device and its memory. Reads a system file: not for every second.
+    pub fn means(&self) -> PoolMeans {
+        PoolMeans {
+            caching: self.writer.data.caching,
+            reading: self.loads.queue.means(),
+            huge_bytes: world::huge_bytes(self.region.start() as usize, self.region.bytes()),
+        }
+    }
+
     pub fn stats(&self) -> PoolStats {
         let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
         PoolStats {
-            resident: self.slots.used(),
+            resident: self.slots.len() - self.slots.free(),
             allocated: self.allocator.lock().used(),
             loaded: count(&self.counts.loaded),
             evicted: count(&self.counts.evicted),
@@ -358,11 +403,11 @@ pub(crate) fn stop(refused: Refused, id: PageId) -> Stop {
 fn open_files(files: &dyn Files, path: &Path, durability: Durability) -> Result<(Writer, usize), PageFault> {
     if durability == Durability::Memory {
         let data = DataFile::open(files, path, Lifetime::Process)?;
-        return Ok((Writer::new(data, None), 0));
+        return Ok((Writer::new(data, None)?, 0));
     }
     let data = DataFile::open(files, path, Lifetime::Durable)?;
     let doublewrite = Doublewrite::open(files, &path.with_file_name("doublewrite"))?;
     files.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
     let repaired = doublewrite.repair(&data)?;
-    Ok((Writer::new(data, Some(doublewrite)), repaired))
+    Ok((Writer::new(data, Some(doublewrite))?, repaired))
 }

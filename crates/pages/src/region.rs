@@ -39,6 +39,12 @@ impl Region {
         let _ = asked;
     }
 
+    /// Takes [`Region::prefer_huge_pages`] back. Huge pages that are there stay until a part of them is given back.
+    pub fn refuse_huge_pages(&self) {
+        // SAFETY: as above.
+        let _ = unsafe { madvise(self.start.cast(), self.bytes, Advice::LinuxNoHugepage) };
+    }
+
     pub fn bytes(&self) -> usize {
         self.bytes
     }

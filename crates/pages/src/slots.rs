@@ -1,4 +1,4 @@
-//! The frames: a fixed number of slots, each naming a resident page or free. The clock's face.
+//! The frames: a fixed number of slots, each naming a resident page or free.
 
 use base::PageId;
 use latch::SpinMutex;
@@ -11,7 +11,8 @@ pub(crate) struct Slots {
     /// Page numbers; 0 is an empty slot (page 0 is never resident).
     pages: Box<[AtomicU32]>,
     free: SpinMutex<Vec<u32>>,
-    hand: AtomicUsize,
+    /// Length of `free`, changed under its lock.
+    count: AtomicUsize,
 }
 
 /// A slot taken and not yet named.
@@ -22,7 +23,7 @@ impl Slots {
         Slots {
             pages: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             free: SpinMutex::new((0..frames as u32).rev().collect()),
-            hand: AtomicUsize::new(0),
+            count: AtomicUsize::new(frames),
         }
     }
 
@@ -30,16 +31,23 @@ impl Slots {
         self.pages.len()
     }
 
-    pub fn used(&self) -> usize {
-        self.len() - self.free.lock().len()
+    /// Slots that are free now.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     pub fn take(&self) -> Option<Slot> {
-        self.free.lock().pop().map(Slot)
+        let mut free = self.free.lock();
+        let slot = free.pop().map(Slot);
+        self.count.store(free.len(), Ordering::Relaxed);
+        slot
     }
 
     pub fn give(&self, slot: Slot) {
-        self.free.lock().push(slot.0);
+        let mut free = self.free.lock();
+        free.push(slot.0);
+        self.count.store(free.len(), Ordering::Relaxed);
     }
 
     pub fn name(&self, slot: Slot, page: PageId) {
@@ -55,10 +63,5 @@ impl Slots {
     pub fn page(&self, index: usize) -> Option<PageId> {
         let id = self.pages[index].load(Ordering::Acquire);
         (id != 0).then_some(PageId(id))
-    }
-
-    /// The next slot under the clock's hand.
-    pub fn advance(&self) -> usize {
-        self.hand.fetch_add(1, Ordering::Relaxed) % self.len()
     }
 }

@@ -11,16 +11,16 @@ use std::thread::scope;
 use wal::{Durability, Log, LogOptions, Order, RecordHeader};
 use world::{Deed, Files, Open, Verdict, memory, watched};
 
-const DATA: &str = "db/data";
-const FRAMES: usize = 16;
-const PAGES: u32 = 60;
+pub(crate) const DATA: &str = "db/data";
+pub(crate) const FRAMES: usize = 16;
+pub(crate) const PAGES: u32 = 60;
 
-fn log(files: &Arc<dyn Files>, durability: Durability) -> Arc<Log> {
+pub(crate) fn log(files: &Arc<dyn Files>, durability: Durability) -> Arc<Log> {
     let options = LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 };
     Arc::new(Log::open(files.clone(), Path::new("db/log"), options).unwrap())
 }
 
-fn open(files: &Arc<dyn Files>, durability: Durability) -> Pool {
+pub(crate) fn open(files: &Arc<dyn Files>, durability: Durability) -> Pool {
     let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
     Pool::open(files.clone(), Path::new(DATA), options, log(files, durability)).unwrap()
 }
@@ -48,7 +48,7 @@ fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
 }
 
 /// Writes `value` all over page `id`, logged.
-fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
+pub(crate) fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<L>(id)?;
         let span = pool.log().append(&RecordHeader::default(), Order::ANY, &[&id.0.to_le_bytes(), &[value]]);
@@ -58,7 +58,7 @@ fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
     });
 }
 
-fn get<L: LatchPolicy>(pool: &Pool, id: PageId) -> u8 {
+pub(crate) fn get<L: LatchPolicy>(pool: &Pool, id: PageId) -> u8 {
     with_pages(pool, || {
         let page = pool.shared::<L>(id)?;
         let body = &page.bytes()[PAGE_HEADER..];
@@ -67,7 +67,7 @@ fn get<L: LatchPolicy>(pool: &Pool, id: PageId) -> u8 {
     })
 }
 
-fn fill(pool: &Pool) {
+pub(crate) fn fill(pool: &Pool) {
     for n in 1..=PAGES {
         let id = pool.allocate().unwrap();
         assert_eq!(id, PageId(n));
@@ -76,9 +76,9 @@ fn fill(pool: &Pool) {
     }
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % n
     }
@@ -276,7 +276,9 @@ fn versions_tell_changes_and_nothing_else() {
     }
     assert!(!pool.version_unchanged(id, version));
     let version = pool.shared::<Coupled>(id).unwrap().version();
-    (1..PAGES).for_each(|n| pool.load(PageId(n)).unwrap());
+    // Others are used again and again until this one has to go.
+    let others = || (1..FRAMES as u32 + 5).for_each(|n| _ = get::<Coupled>(&pool, PageId(n)));
+    (0..50).take_while(|_| pool.latch(id).look().resident()).for_each(|_| others());
     pool.load(id).unwrap();
     assert!(!pool.version_unchanged(id, version), "it left and came back");
 }
@@ -528,11 +530,11 @@ impl Recorder {
             }
             Deed::Sync if path.starts_with("db/log") => self.log_synced = self.log_written,
             Deed::Write { offset, bytes } if name == "doublewrite" => {
-                if offset == 0 {
-                    (self.copies, self.copies_synced) = (vec![], false);
-                } else {
-                    self.page(bytes);
-                    self.copies.push(word(bytes, 16));
+                assert_eq!(offset, 0);
+                (self.copies, self.copies_synced) = (vec![], false);
+                for page in bytes[4096..].chunks_exact(PAGE_SIZE) {
+                    self.page(page);
+                    self.copies.push(word(page, 16));
                 }
             }
             Deed::Sync if name == "doublewrite" => self.copies_synced = true,

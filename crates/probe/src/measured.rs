@@ -38,6 +38,9 @@ pub struct Measured {
     pub rss_bytes: u64,
     /// Pages of the data file in use.
     pub pages: u64,
+    /// Pages read from the data file in the window, and written to it.
+    pub page_reads: u64,
+    pub page_writes: u64,
 }
 
 impl Measured {
@@ -61,6 +64,8 @@ impl Measured {
         self.cpu_ns += other.cpu_ns;
         self.rss_bytes += other.rss_bytes;
         self.pages += other.pages;
+        self.page_reads += other.page_reads;
+        self.page_writes += other.page_writes;
     }
 
     pub fn committed_total(&self) -> u64 {

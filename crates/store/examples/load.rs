@@ -57,7 +57,7 @@ fn fill(store: &Store) {
         buf.start().set_int(0, id);
         now(loader.add::<Coupled>(table, Some(&Key::new().i64(id)), buf.bytes()));
     }
-    now(store.build::<Coupled>(now(loader.finish::<Coupled>())));
+    now(store.build_trees::<Coupled>(now(loader.finish::<Coupled>())));
 }
 
 fn main() {

@@ -127,9 +127,13 @@ impl Store {
 
     fn check_tables(&self, findings: &mut Vec<Finding>, watch: Watch<'_>) -> CheckReport {
         let mut report = CheckReport::default();
-        let Some(schema) = self.schema() else { return report };
+        let schema = self.schema().unwrap_or_default();
         let (mut seen, total) = (BTreeSet::new(), schema.tables.len() as u64);
         let mut whole = true;
+        if let Err(flaw) = self.catalog_heap().verify_into::<Coupled>(&mut seen) {
+            findings.push(self.flaw(flaw.page(), format!("the catalog: {flaw}")));
+            whole = false;
+        }
         for (done, table) in schema.tables.iter().filter_map(|def| self.table(def.id)).enumerate() {
             watch(&table.def.name, done as u64, total);
             let before = findings.len();

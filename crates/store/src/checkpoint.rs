@@ -8,18 +8,32 @@
 //!    In particular a transaction that is not listed has ended, and its end is never lost.
 //! 5. Write the control file; then log segments before the oldest record still needed may go.
 //!
-//! One value may be late: a page allocated or freed whose record comes later (or came before `begin`) may be
-//! counted as used after a crash and be lost to the allocator. It costs room, never truth.
+//! Why the allocator's value fits `begin`: it counts a page as the records so far do, and a record before `begin` has
+//! been counted, since its writer held the page from before it was appended until it was counted, and step 2 waited for
+//! it to let go. So a crash loses no page to a change that was never logged.
+//!
+//! Steps 1 and 2 touch pages, so when those have an owner it does them, a batch at a time between transactions
+//! ([`Store::begin_checkpoint`], [`Store::step_checkpoint`]); the rest is any thread's ([`Store::finish_checkpoint`]).
 
 use crate::StoreFault;
 use crate::control::{Checkpoint, Control};
 use crate::open::{Store, held};
+use base::Lsn;
+use pages::{Progress, WriteBack};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use wal::Durability;
 
+/// A checkpoint that is being taken in pieces.
+pub struct CheckpointRun {
+    redo_start: Lsn,
+    pages: WriteBack,
+}
+
 impl Store {
     /// Takes a checkpoint, which bounds what a restart has to read. Blocks for I/O; transactions go on meanwhile
-    /// (under `Owned` the owner itself calls this). With durability `memory` there is nothing to do.
+    /// (under `Owned` the owner itself calls this, or takes it in pieces). With durability `memory` there is nothing to
+    /// do.
     ///
     /// # Errors
     /// What poisoned the store, or poisons it now; the previous checkpoint stands.
@@ -32,17 +46,69 @@ impl Store {
     }
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
-        let mut control = held(&self.control);
+        let control = held(&self.control);
         let redo_start = self.log.end();
+        // What lies in the file now is on the device once the pages are written back.
+        let data_bytes = self.pool.file_bytes()?;
         self.pool.write_back()?;
-        let allocator = self.pool.allocator();
+        self.conclude(control, redo_start, data_bytes)
+    }
+
+    /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile.
+    pub fn begin_checkpoint(&self) -> CheckpointRun {
+        let redo_start = self.log.end();
+        CheckpointRun { redo_start, pages: self.pool.begin_write_back() }
+    }
+
+    /// Copies one batch of pages more, for whoever serves the pool to write; never waits for a device. Once this is
+    /// [`Progress::Finished`], [`Store::finish_checkpoint`] is due.
+    ///
+    /// # Errors
+    /// What poisoned the store, or poisons it now; the previous checkpoint stands.
+    pub fn step_checkpoint(&self, run: &mut CheckpointRun) -> Result<Progress, StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        self.pool.step_write_back(&mut run.pages).map_err(|e| self.failed_checkpoint(e.into()))
+    }
+
+    /// Ends a checkpoint whose pages are written. Touches no page, so any thread may; blocks for I/O.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub fn finish_checkpoint(&self, run: &CheckpointRun) -> Result<(), StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        let finish = || {
+            let control = held(&self.control);
+            let data_bytes = self.pool.file_bytes()?;
+            self.pool.sync_written()?;
+            self.conclude(control, run.redo_start, data_bytes)
+        };
+        finish().map_err(|fault| self.failed_checkpoint(fault))
+    }
+
+    fn failed_checkpoint(&self, fault: StoreFault) -> StoreFault {
+        self.poison(fault.clone());
+        fault
+    }
+
+    /// The changes before `redo_start` are on the device in place, and `data_bytes` of the data file.
+    fn conclude(
+        &self,
+        mut control: MutexGuard<'_, Control>,
+        redo_start: Lsn,
+        data_bytes: u64,
+    ) -> Result<(), StoreFault> {
+        if redo_start.0 < self.checkpointed.load(Ordering::Relaxed) {
+            // Taken in pieces, and overtaken: the log it would start from may be gone already.
+            return Ok(());
+        }
+        let allocator = self.pool.logged_allocator();
         let checkpoint = Checkpoint {
             redo_start,
             running: self.active.running(),
             notes: held(&self.notes).iter().map(|(&lsn, note)| (lsn, note.clone())).collect(),
+            data_bytes,
             next_page: allocator.next,
             free_pages: allocator.free,
-            catalog: held(&self.catalog.adding).clone(),
         };
         self.log.wait_stable(self.log.end())?;
         let keep = checkpoint.scan_start();

@@ -16,7 +16,8 @@
 use crate::StoreFault;
 use crate::kind;
 use crate::open::{Store, held};
-use crate::txn::{Home, Mark, Savepoint, State, SystemJournal, Txn, system_record};
+use crate::touched::row_of;
+use crate::txn::{Home, Mark, Savepoint, State, Txn, system_record};
 use base::{Lsn, PageId};
 use latch::LatchPolicy;
 use pages::{PageFault, Stop};
@@ -73,14 +74,26 @@ impl Store {
         Ok(lsn)
     }
 
-    /// Work after a commit that no other transaction needs: purges the rows it deleted. Blocks for absent pages.
+    /// Work after a commit that no other transaction needs: purges the rows it deleted, and takes away what it
+    /// dropped. Blocks for absent pages.
     pub fn committed<L: LatchPolicy>(&self, txn: &mut Txn) {
+        if !txn.ghosts.is_empty() {
+            let slot = txn.chain.home.as_ref().map(|home| home.slot.clone());
+            slot.unwrap_or_default().visiting(|| self.purge_ghosts::<L>(txn));
+        }
+        if !txn.defined.is_empty() {
+            self.clear_away::<L>(txn);
+        }
+    }
+
+    fn purge_ghosts<L: LatchPolicy>(&self, txn: &mut Txn) {
         while let Some((table, rid)) = txn.ghosts.pop() {
+            // The locks are gone: the table may be, too.
             let Some(table) = self.table(table) else { continue };
             let heap = self.heap(table);
             // A ghost that cannot be purged now (no frame free) stays one: it costs room, not truth. A fault
             // has poisoned the store already.
-            let _ = self.insist(|| heap.purge::<L>(&mut SystemJournal::new(&self.log, txn.committed), rid));
+            let _ = self.insist(|| heap.purge::<L>(&mut self.system(txn.committed), rid));
         }
     }
 
@@ -89,13 +102,18 @@ impl Store {
     /// by [`Store::commit`] or [`Store::rollback`].
     ///
     /// # Errors
-    /// What poisoned the store: nothing was prepared.
+    /// What poisoned the store, or [`StoreFault::Schema`] for a transaction that changed the schema: nothing was
+    /// prepared.
     ///
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
         debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
         self.fault().map_or(Ok(()), Err)?;
+        if !txn.defined.is_empty() {
+            let text = "a transaction that changes the schema cannot be prepared; commit it alone";
+            return Err(StoreFault::Schema(text.into()));
+        }
         let span = txn.chain.append(&self.log, kind::PREPARE, Order::Last, &[note]);
         txn.state = State::Prepared;
         Ok(span.end)
@@ -115,6 +133,10 @@ impl Store {
         }
         txn.ghosts.clear();
         txn.finish();
+        if !txn.defined.is_empty() && self.fault().is_none() {
+            self.clear_away::<L>(txn);
+        }
+        txn.defined.clear();
         Ok(())
     }
 
@@ -155,18 +177,18 @@ impl Store {
     pub(crate) fn undo_last<L: LatchPolicy>(&self, txn: &mut Txn) -> Result<(), Stop> {
         // The list is taken out while the chain writes; compensation records never add to it.
         let mut undo = std::mem::take(&mut txn.chain.undo);
-        let done = undo.last().map_or(Ok(()), |(entry, body)| {
+        let undone = undo.last().map(|(entry, body)| {
             txn.chain.compensating = Some(entry.prev);
-            let roots = |id| self.catalog.root(id);
+            let trees = |id| Some(self.tree_at(self.catalog.root(id)?, id));
             let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
-            access::undo::<L>(&self.pool, &mut self.writer(&mut txn.chain), &roots, &header, body)
+            access::undo::<L>(&self.pool, &mut self.writer(&mut txn.chain), &trees, &header, body)?;
+            Ok::<_, Stop>(row_of(entry.kind, body).filter(|(table, _)| *table == kind::CATALOG))
         });
         txn.chain.compensating = None;
-        if done.is_ok() {
-            undo.pop();
-        }
+        let undone = undone.transpose().inspect(|_| undo.pop());
         txn.chain.undo = undo;
-        done
+        // Undone is undone: what fails from here on is no reason to do it again.
+        undone?.flatten().map_or(Ok(()), |(_, rid)| self.relearn::<L>(rid))
     }
 
     /// Runs one operation of several parts so that it happens whole or not at all: what it had done when it

@@ -71,6 +71,8 @@ fn place(fault: &StoreFault, dir: &Path) -> (PathBuf, Option<u64>) {
         StoreFault::Log(log) => log_place(log, dir),
         StoreFault::Page(page) => page_place(page, dir),
         StoreFault::Version { file, .. } => (file.clone(), Some(0)),
+        StoreFault::Missing { file } => (file.clone(), None),
+        StoreFault::Short { file, found, .. } => (file.clone(), Some(*found)),
         StoreFault::InUse { dir, .. }
         | StoreFault::NotADatabase { dir, .. }
         | StoreFault::Control { dir, .. }

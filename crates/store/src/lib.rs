@@ -7,7 +7,7 @@
 //! A request enters with a [`Txn`] that [`Store::begin`] started: record operations ([`Store::get`],
 //! [`Store::update`], ...) log and remember; [`Store::commit`] appends the commit record and says which log position
 //! to wait for. Nothing here waits for pages on the way in: an operation that meets an absent page has changed
-//! nothing and says which ([`pages::Stop`]); have [`Store::load_page`] read it and call again.
+//! nothing and says which ([`pages::Stop`]); await [`Store::page`] (or have [`Store::load_page`] block for it) and call again.
 //!
 //! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
 //! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
@@ -19,16 +19,20 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod analysis;
 mod catalog;
 mod check;
 mod checkpoint;
 mod control;
+mod ddl;
+mod definition;
 mod end;
 mod fault;
 mod finding;
 mod kind;
 mod load;
 mod open;
+mod redo;
 mod restart;
 mod rows;
 mod scan;
@@ -37,6 +41,7 @@ mod txn;
 
 pub use catalog::Table;
 pub use check::{CheckReport, TableReport, Watch, scan_files};
+pub use checkpoint::CheckpointRun;
 pub use end::NoteId;
 pub use fault::StoreFault;
 pub use finding::{Finding, Weight};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   each worker:  Loader -- rows --> heap pages (one record each)        one worker, when all are done:
-//!                    \---- entries, kept in memory ----> Loaded ----->  build: sort, trees packed bottom up
+//!                    \---- entries, kept in memory ----> Loaded ----->  build_trees: sort, trees packed bottom up
 //! ```
 //!
 //! None of it belongs to a transaction: what is loaded cannot be rolled back, and a crash in the middle leaves rows without
@@ -11,7 +11,6 @@
 
 use crate::catalog::Table;
 use crate::open::Store;
-use crate::txn::SystemJournal;
 use access::HeapFiller;
 use base::{Key, Lsn, Rid, TableId};
 use latch::LatchPolicy;
@@ -56,7 +55,7 @@ impl<'s> Loader<'s> {
         let store = self.store;
         debug_assert!(table.layout.fits(row), "a row of another table");
         let filler = self.tables.entry(table.def.id).or_insert_with(|| HeapFiller::new(store.heap(table)));
-        let mut journal = SystemJournal::new(&store.log, Lsn(0));
+        let mut journal = store.system(Lsn(0));
         let rid = store.insist(|| filler.push::<L>(&mut journal, row))?;
         if let Some(key) = key {
             self.loaded.0.entry(table.def.id).or_default().push((Key::from_bytes(key), rid));
@@ -68,12 +67,12 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Writes the last page of each table, and gives the entries for [`Store::build`].
+    /// Writes the last page of each table, and gives the entries for [`Store::build_trees`].
     ///
     /// # Errors
     /// [`Stop`].
     pub fn finish<L: LatchPolicy>(mut self) -> Result<Loaded, Stop> {
-        let mut journal = SystemJournal::new(&self.store.log, Lsn(0));
+        let mut journal = self.store.system(Lsn(0));
         for filler in self.tables.values_mut() {
             self.store.insist(|| filler.finish::<L>(&mut journal))?;
         }
@@ -104,8 +103,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop::Fault`] for two rows with one key, or keys that are too long; that tree and those behind it are empty.
-    pub fn build<L: LatchPolicy>(&self, loaded: Loaded) -> Result<(), Stop> {
-        let mut journal = SystemJournal::new(&self.log, Lsn(0));
+    pub fn build_trees<L: LatchPolicy>(&self, loaded: Loaded) -> Result<(), Stop> {
+        let mut journal = self.system(Lsn(0));
         for (id, mut entries) in loaded.0 {
             let Some((_, tree)) = self.tree_of(id) else { continue };
             entries.sort_unstable();

@@ -9,7 +9,7 @@ use crate::catalog::{Index, Table};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
 use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, TreeDelete, TreeInsert};
-use base::{Key, Rid};
+use base::{Key, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
 use std::mem;
@@ -41,11 +41,16 @@ impl Store {
     /// If the table has none: the caller has the definition.
     #[inline]
     pub(crate) fn tree(&self, table: &Table) -> BTree<'_> {
-        BTree::open(&self.pool, table.tree.expect("this table has no key"), table.def.id)
+        self.tree_at(table.tree.expect("this table has no key"), table.def.id)
+    }
+
+    #[inline]
+    pub(crate) fn tree_at(&self, root: PageId, id: TableId) -> BTree<'_> {
+        BTree::open(&self.pool, root, id).with_fill_limit(self.node_bytes)
     }
 
     pub(crate) fn secondary(&self, index: &Index) -> BTree<'_> {
-        BTree::open(&self.pool, index.root, index.def.id)
+        self.tree_at(index.root, index.def.id)
     }
 
     #[inline]
@@ -55,7 +60,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn writer<'a>(&'a self, chain: &'a mut Chain) -> Writer<'a> {
-        Writer { log: &self.log, chain }
+        Writer { log: &self.log, pool: &self.pool, chain }
     }
 
     #[inline]

@@ -4,8 +4,10 @@
 //! transaction that only reads never touches the log.
 
 use crate::active::{Active, Slot};
-use access::Journal;
+use crate::open::Store;
+use access::{Journal, Kind, PageUse, each_page};
 use base::{Lsn, Rid, TableId, TxnId};
+use pages::Pool;
 use std::ops::Range;
 use std::sync::Arc;
 use wal::{CLR, Log, Order, RecordHeader, Span};
@@ -73,7 +75,7 @@ impl UndoList {
         }
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.arena.clear();
         // One bulk load must not keep its undo information in memory for ever.
@@ -139,6 +141,8 @@ pub struct Txn {
     pub(crate) begun: u64,
     /// Rows deleted, to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
+    /// Rows of the catalog it is at work on, to be looked after at its end.
+    pub(crate) defined: Vec<Rid>,
     /// Where the last commit's record ends: purges come behind it.
     pub(crate) committed: Lsn,
     pub(crate) row: Vec<u8>,
@@ -214,6 +218,7 @@ impl Chain {
 /// How the access methods log on behalf of a transaction.
 pub(crate) struct Writer<'a> {
     pub log: &'a Log,
+    pub pool: &'a Pool,
     pub chain: &'a mut Chain,
 }
 
@@ -225,11 +230,14 @@ impl Journal for Writer<'_> {
         if self.chain.compensating.is_none() {
             self.chain.undo.push(kind, span.start, prev, body);
         }
+        account(self.pool, kind, body);
         span.end
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, order, body).end
+        let lsn = system_record(self.log, kind, order, body).end;
+        account(self.pool, kind, body);
+        lsn
     }
 
     fn worker(&self) -> usize {
@@ -242,16 +250,36 @@ pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -
     log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
+/// Tells the allocator what a record that was just appended says of pages; its writer still holds them.
+#[inline]
+fn account(pool: &Pool, kind: u8, body: &[&[u8]]) {
+    const PAGES_COME_AND_GO: [u8; 3] = [Kind::System as u8, Kind::HeapRemove as u8, Kind::LargeMake as u8];
+    if PAGES_COME_AND_GO.contains(&kind) {
+        account_for(pool, kind, &body.concat());
+    }
+}
+
+#[cold]
+fn account_for(pool: &Pool, kind: u8, body: &[u8]) {
+    each_page(kind, body, |page, how| match how {
+        PageUse::Changed => {}
+        PageUse::Formatted => pool.claimed(page),
+        PageUse::Freed => pool.released(page),
+    });
+}
+
 /// The journal of work that stays whatever becomes of any transaction.
 pub(crate) struct SystemJournal<'a> {
     log: &'a Log,
+    pool: &'a Pool,
     /// None of it comes before this: a purge must not outlive the commit that allowed it.
     after: Lsn,
 }
 
-impl<'a> SystemJournal<'a> {
-    pub fn new(log: &'a Log, after: Lsn) -> Self {
-        SystemJournal { log, after }
+impl Store {
+    /// The journal of work that belongs to no transaction and comes after `after`.
+    pub(crate) fn system(&self, after: Lsn) -> SystemJournal<'_> {
+        SystemJournal { log: &self.log, pool: &self.pool, after }
     }
 }
 
@@ -261,7 +289,9 @@ impl Journal for SystemJournal<'_> {
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, order.not_before(self.after), body).end
+        let lsn = system_record(self.log, kind, order.not_before(self.after), body).end;
+        account(self.pool, kind, body);
+        lsn
     }
 
     fn worker(&self) -> usize {

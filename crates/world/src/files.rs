@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,26 @@ pub enum Open {
     ReadWrite,
     /// For reading and writing; made when it does not exist (private to the user), kept as it is when it does.
     Create,
+}
+
+/// Whether the operating system keeps copies of a file's bytes in memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// It does not: addresses, lengths and offsets of all reads and writes are multiples of 4096.
+    Direct,
+    /// It does, as usual.
+    System,
+}
+
+/// How an [`crate::IoQueue`] does what it is asked of a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Way<'f> {
+    /// Through the kernel's queue, on this descriptor.
+    Kernel(BorrowedFd<'f>),
+    /// With the file's methods, which may block, on a thread of the queue.
+    Threads,
+    /// With the file's methods, which do not block, on the thread that asks.
+    AtOnce,
 }
 
 /// An open file. Positions are bytes from its start; all methods may be called from any thread.
@@ -63,6 +84,12 @@ pub trait File: Send + Sync {
     /// # Errors
     /// The operating system's, with the file's name.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
+
+    /// How an [`crate::IoQueue`] reads and writes this file. A file of another kind than the operating system's own is
+    /// read with the methods above, by a thread that may block.
+    fn way(&self) -> Way<'_> {
+        Way::Threads
+    }
 }
 
 /// Held as long as the folder (or whatever the lock file stands for) is in use; dropping it lets go.
@@ -86,6 +113,14 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The operating system's, with the file's name.
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file that its user caches himself, past the system's cache where the file system can.
+    ///
+    /// # Errors
+    /// The operating system's, with the file's name.
+    fn open_direct(&self, path: &Path, how: Open) -> io::Result<(Arc<dyn File>, Caching)> {
+        Ok((self.open(path, how)?, Caching::System))
+    }
 
     /// Removes a file. Durable after [`Files::sync_dir`] of its folder.
     ///

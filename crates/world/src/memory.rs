@@ -1,7 +1,7 @@
 //! A file system in this process' memory, for tests: nothing is ever lost, syncs cost nothing. Folders are implied
 //! by the files' paths.
 
-use crate::{File, Files, FolderLock, Open, SharedMemory};
+use crate::{File, Files, FolderLock, Open, SharedMemory, Way};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -67,6 +67,10 @@ impl File for MemoryFile {
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         if self.len()? < bytes { self.set_len(bytes) } else { Ok(()) }
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way::AtOnce
     }
 }
 

@@ -1,10 +1,10 @@
 //! The operating system's own file system, through `rustix`.
 
-use crate::{File, Files, FolderLock, Open, SharedMemory};
+use crate::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, Error};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,16 +79,33 @@ impl File for RealFile {
             done => done.map_err(|e| self.err(&format!("cannot reserve {bytes} bytes"), e)),
         }
     }
+
+    fn way(&self) -> Way<'_> {
+        Way::Kernel(self.fd.as_fd())
+    }
+}
+
+fn flags(how: Open) -> OFlags {
+    match how {
+        Open::Read => OFlags::RDONLY,
+        Open::ReadWrite => OFlags::RDWR,
+        Open::Create => OFlags::RDWR | OFlags::CREATE,
+    }
 }
 
 impl Files for Real {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
-        let flags = match how {
-            Open::Read => OFlags::RDONLY,
-            Open::ReadWrite => OFlags::RDWR,
-            Open::Create => OFlags::RDWR | OFlags::CREATE,
-        };
-        Ok(Arc::new(RealFile { fd: open(path, flags)?, path: path.to_owned() }))
+        Ok(Arc::new(RealFile { fd: open(path, flags(how))?, path: path.to_owned() }))
+    }
+
+    fn open_direct(&self, path: &Path, how: Open) -> io::Result<(Arc<dyn File>, Caching)> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        match rustix::fs::open(path, flags(how) | OFlags::CLOEXEC | OFlags::DIRECT, mode) {
+            Ok(fd) => Ok((Arc::new(RealFile { fd, path: path.to_owned() }), Caching::Direct)),
+            // How file systems say that they always cache (some in memory, some over a network).
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((self.open(path, how)?, Caching::System)),
+            Err(e) => Err(told("cannot open", path, e)),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -15,6 +15,23 @@ pub fn usage() -> Usage {
     Usage { cpu_ns: cpu_ns(&read("/proc/self/stat")), rss_bytes: rss_bytes(&read("/proc/self/statm")) }
 }
 
+/// Bytes of the `bytes` bytes of this process' memory at `start` that lie in huge pages; 0 where there is no `/proc`.
+/// The kernel tells by mapping: one that only overlaps counts whole.
+pub fn huge_bytes(start: usize, bytes: usize) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let (mut inside, mut kib) = (false, 0);
+    for line in maps.lines() {
+        if let Some((from, to)) = line.split_once(' ').and_then(|(range, _)| range.split_once('-'))
+            && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+        {
+            inside = from < start + bytes && start < to;
+        } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+            kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
+        }
+    }
+    kib << 10
+}
+
 /// Fields 14 and 15 of `stat`, counted after the command name, which may hold spaces and brackets.
 fn cpu_ns(stat: &str) -> u64 {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -1,6 +1,6 @@
 //! A file system that asks before each write: for tests that fail a device, lose writes or record their order.
 
-use crate::{File, Files, FolderLock, Open, SharedMemory};
+use crate::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,12 +75,24 @@ impl File for WatchedFile {
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         self.ask(Deed::Allocate { bytes }, (), || self.file.allocate(bytes))
     }
+    fn way(&self) -> Way<'_> {
+        match self.file.way() {
+            Way::AtOnce => Way::AtOnce,
+            // The kernel would not ask.
+            Way::Kernel(_) | Way::Threads => Way::Threads,
+        }
+    }
 }
 
 impl Files for Watched {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         let file = self.files.open(path, how)?;
         Ok(Arc::new(WatchedFile { file, path: path.to_owned(), judge: self.judge.clone() }))
+    }
+    fn open_direct(&self, path: &Path, how: Open) -> io::Result<(Arc<dyn File>, Caching)> {
+        let (file, caching) = self.files.open_direct(path, how)?;
+        let watched = WatchedFile { file, path: path.to_owned(), judge: self.judge.clone() };
+        Ok((Arc::new(watched), caching))
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.files.remove(path)

@@ -82,10 +82,10 @@ fn pages_for(len: usize) -> usize {
 
 /// The root or a data page of a large row, to be read.
 #[derive(Clone, Copy)]
-pub(super) struct LargeView<'a>(&'a Bytes);
+pub(crate) struct LargeView<'a>(&'a Bytes);
 
 impl<'a> LargeView<'a> {
-    pub(super) fn new(bytes: &'a Bytes) -> LargeView<'a> {
+    pub(crate) fn new(bytes: &'a Bytes) -> LargeView<'a> {
         LargeView(bytes)
     }
 
@@ -105,7 +105,7 @@ impl<'a> LargeView<'a> {
     }
 
     /// The data pages, in the row's order.
-    pub(super) fn pages(self) -> Result<impl ExactSizeIterator<Item = PageId> + use<'a>, Garbled> {
+    pub(crate) fn pages(self) -> Result<impl ExactSizeIterator<Item = PageId> + use<'a>, Garbled> {
         let length = self.length() as usize;
         if length > MAX_ROW || self.count() != pages_for(length) {
             return Err(Garbled);

@@ -32,11 +32,11 @@ mod housing_tests;
 mod tests;
 
 pub use change::{HeapModify, HeapUpdate, Moves};
-pub(crate) use directory::{DirectoryMut, RootMut};
+pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
 pub use fill::HeapFiller;
-pub(crate) use large::LargeMut;
 pub use large::MAX_ROW;
-pub(crate) use rows::{Form, RowsMut};
+pub(crate) use large::{LargeMut, LargeView};
+pub(crate) use rows::{Cell, Form, Rows, RowsMut};
 pub use space::InsertPages;
 pub use verify::{HeapFlaw, HeapReport};
 
@@ -48,7 +48,7 @@ use base::{Lsn, PageId, Rid, TableId};
 use large::State;
 use latch::LatchPolicy;
 use pages::{Page, PageMut, PageRef, Pool, Stop};
-use rows::{Cell, INLINE, LEAST_ROOM, Rows};
+use rows::{INLINE, LEAST_ROOM};
 use wal::Order;
 
 /// A heap in a pool: a handle of a few words, made for each use.
@@ -83,7 +83,22 @@ impl<'p> Heap<'p> {
         journal: &mut impl Journal,
         id: TableId,
     ) -> Result<PageId, Stop> {
-        space::create::<L>(pool, journal, id)
+        let page = pool.allocate()?;
+        Self::create_at::<L>(pool, journal, id, page).inspect_err(|_| pool.free(page))?;
+        Ok(page)
+    }
+
+    /// As [`Heap::create`], with its root in a page that the caller has allocated.
+    ///
+    /// # Errors
+    /// What the pool says when no frame is free; nothing was changed.
+    pub fn create_at<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+        page: PageId,
+    ) -> Result<(), Stop> {
+        space::create_at::<L>(pool, journal, id, page)
     }
 
     pub fn root(&self) -> PageId {
@@ -337,6 +352,11 @@ impl<'p> Heap<'p> {
         }
         Ok(Some(HeapPlace { ordinal: place.ordinal + 1, slot: 0 }))
     }
+}
+
+/// Whether a row of `bytes` lies in a heap page wherever it has to go, never in pages of its own.
+pub fn fits_page(bytes: usize) -> bool {
+    bytes + rows::MOVED <= INLINE
 }
 
 /// How records name a large row.

@@ -205,7 +205,7 @@ impl<'a> Rows<'a> {
 
     /// Slots, free ones included.
     #[inline]
-    pub(super) fn slots(self) -> u16 {
+    pub(crate) fn slots(self) -> u16 {
         u16_at(self.0, COUNT)
     }
 
@@ -275,7 +275,7 @@ impl<'a> Rows<'a> {
     }
 
     /// What slot `i` holds or, if it is a ghost, held; `None` if it is free.
-    pub(super) fn any_cell(self, i: u16) -> Result<Option<Cell<'a>>, Garbled> {
+    pub(crate) fn any_cell(self, i: u16) -> Result<Option<Cell<'a>>, Garbled> {
         let slot = self.slot(i)?;
         if slot.is_free() {
             return Ok(None);

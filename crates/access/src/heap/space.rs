@@ -66,16 +66,15 @@ struct Promise {
     ordinal: u32,
 }
 
-pub(super) fn create<L: LatchPolicy>(
+pub(super) fn create_at<L: LatchPolicy>(
     pool: &Pool,
     journal: &mut impl Journal,
     id: TableId,
-) -> Result<PageId, Stop> {
-    let mut root = new_page::<L>(pool)?;
-    let page = root.page_id();
+    page: PageId,
+) -> Result<(), Stop> {
+    let mut root = crate::page::fresh::<L>(pool, page)?;
     let body = SystemBody::new(id).with(page, Action::HeapRoot);
-    perform(journal, id, &body, &mut [&mut root])?;
-    Ok(page)
+    perform(journal, id, &body, &mut [&mut root])
 }
 
 impl<'p> Heap<'p> {

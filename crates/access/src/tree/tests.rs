@@ -276,10 +276,10 @@ fn undo_says_when_the_index_contradicts_the_record() {
     tree.insert::<Coupled>(&mut journal, b"a", b"1", Expect::Any).unwrap();
     let kept = journal.kept.last().unwrap().clone();
     let undo =
-        |root| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| root, &kept.header, &kept.body);
+        |tree| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| tree, &kept.header, &kept.body);
     assert!(matches!(undo(None), Err(Stop::Fault(_))), "an unknown index");
-    assert!(undo(Some(tree.root())).is_ok());
-    assert!(matches!(undo(Some(tree.root())), Err(Stop::Fault(_))), "undone already");
+    assert!(undo(Some(tree)).is_ok());
+    assert!(matches!(undo(Some(tree)), Err(Stop::Fault(_))), "undone already");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn loaded(files: &Arc<dyn Files>, rows: i64) -> Store {
     for loader in loaders {
         all.merge(loader.finish::<L>().expect("written"));
     }
-    store.build::<L>(all).expect("built");
+    store.build_trees::<L>(all).expect("built");
     assert!(!store.is_blank::<L>().expect("sound"));
     store
 }
@@ -71,6 +71,6 @@ fn two_rows_with_one_key_are_refused() {
     for _ in 0..2 {
         loader.add::<L>(table, Some(&key(1)), &row(1, 1, "twice")).expect("a row");
     }
-    let refused = store.build::<L>(loader.finish::<L>().expect("written")).expect_err("refused");
+    let refused = store.build_trees::<L>(loader.finish::<L>().expect("written")).expect_err("refused");
     assert!(refused.to_string().contains("ascend"), "{refused}");
 }

@@ -3,6 +3,7 @@
 mod bad;
 mod basics;
 mod crash;
+mod ddl;
 mod files;
 mod large;
 mod load;
@@ -61,6 +62,7 @@ fn options(durability: Durability, frames: usize) -> StoreOptions {
         log: LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 },
         pool: PoolOptions { frames, max_pages: 1 << 14 },
         checkpoint_bytes: 1 << 20,
+        node_bytes: usize::MAX,
     }
 }
 

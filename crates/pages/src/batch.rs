@@ -1,0 +1,90 @@
+//! Copies of dirty pages on their way to the device, laid out as the doublewrite file has them, so that one write puts
+//! them all there.
+
+use crate::page::{PAGE_SIZE, Page};
+use base::{Lsn, PageId};
+
+/// Pages in a batch: half a MiB, written in about the time of one sync.
+pub(crate) const BATCH: usize = 64;
+/// Bytes before the first page.
+pub(crate) const HEADER: usize = 4096;
+
+/// The unit in which devices are written past the system's cache.
+#[repr(C, align(4096))]
+#[derive(Clone)]
+struct Block([u8; HEADER]);
+
+const _: () = assert!(PAGE_SIZE.is_multiple_of(HEADER) && align_of::<Page>() <= HEADER);
+
+/// Bytes whose address and length are multiples of 4096, zeros at first.
+pub(crate) struct Aligned(Box<[Block]>);
+
+impl Aligned {
+    pub fn new(bytes: usize) -> Aligned {
+        Aligned(vec![Block([0; HEADER]); bytes.div_ceil(HEADER)].into_boxed_slice())
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        let (start, bytes) = (self.0.as_ptr().cast(), self.0.len() * HEADER);
+        // SAFETY: blocks are plain bytes without padding, one after the other, borrowed as long as the result.
+        unsafe { std::slice::from_raw_parts(start, bytes) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let (start, bytes) = (self.0.as_mut_ptr().cast(), self.0.len() * HEADER);
+        // SAFETY: as above, borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(start, bytes) }
+    }
+}
+
+/// A page that is to leave once it is written: the slot that names it, and itself.
+pub(crate) type Leaving = (usize, PageId);
+
+pub(crate) struct Batch {
+    image: Aligned,
+    pub ids: Vec<PageId>,
+    /// The youngest change in it: the log must be on the device beyond this before the batch may be.
+    pub youngest: Lsn,
+    pub leaving: Vec<Leaving>,
+}
+
+impl Batch {
+    pub fn new() -> Batch {
+        let image = Aligned::new(HEADER + BATCH * PAGE_SIZE);
+        Batch { image, ids: Vec::with_capacity(BATCH), youngest: Lsn(0), leaving: Vec::new() }
+    }
+
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.leaving.clear();
+        self.youngest = Lsn(0);
+    }
+
+    pub fn room(&self) -> usize {
+        BATCH - self.ids.len()
+    }
+
+    /// Copies `from` in as page `id`, ready to be written.
+    pub fn add(&mut self, id: PageId, from: &Page) {
+        let at = HEADER + self.ids.len() * PAGE_SIZE;
+        let to = &mut self.image.bytes_mut()[at..at + PAGE_SIZE];
+        to.copy_from_slice(from.bytes());
+        // SAFETY: `to` is a page's length of bytes at a multiple of 4096, the alignment of `Page`, which is plain bytes.
+        unsafe { &mut *to.as_mut_ptr().cast::<Page>() }.seal(id);
+        self.ids.push(id);
+        self.youngest = self.youngest.max(from.lsn());
+    }
+
+    pub fn header_mut(&mut self) -> &mut [u8] {
+        &mut self.image.bytes_mut()[..HEADER]
+    }
+
+    /// Header and pages.
+    pub fn bytes(&self) -> &[u8] {
+        &self.image.bytes()[..HEADER + self.ids.len() * PAGE_SIZE]
+    }
+
+    pub fn pages(&self) -> impl Iterator<Item = (PageId, &[u8])> {
+        self.ids.iter().copied().zip(self.image.bytes()[HEADER..].chunks_exact(PAGE_SIZE))
+    }
+}
