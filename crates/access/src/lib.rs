@@ -27,7 +27,8 @@ mod tree;
 mod undo;
 
 pub use heap::{
-    Heap, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves, fits_page,
+    Heap, HeapFiller, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves,
+    fits_page,
 };
 pub use journal::Journal;
 pub use page::check_kind;

@@ -229,6 +229,8 @@ pub(crate) enum Action<'a> {
     LargeData { root: PageId, index: u16, bytes: &'a [u8] },
     /// The root page of a large row holds its first bytes.
     LargeHead(&'a [u8]),
+    /// The page becomes this many-th of its heap, with these rows: header fields and slots, and the rows' bytes.
+    HeapImage { ordinal: u32, head: &'a [u8], content: &'a [u8] },
 }
 
 impl<'a> Action<'a> {
@@ -248,6 +250,7 @@ impl<'a> Action<'a> {
             Action::Class { .. } => 12,
             Action::LargeData { .. } => 20,
             Action::LargeHead(_) => 21,
+            Action::HeapImage { .. } => 22,
         }
     }
 
@@ -268,6 +271,7 @@ impl<'a> Action<'a> {
             12 => Action::Class { index: from.u16()?, class: from.u8()? },
             20 => Action::LargeData { root: PageId(from.u32()?), index: from.u16()?, bytes: from.rest() },
             21 => Action::LargeHead(payload),
+            22 => Action::HeapImage { ordinal: from.u32()?, head: from.sized()?, content: from.rest() },
             _ => return Err(Garbled),
         })
     }
@@ -278,6 +282,11 @@ impl<'a> Action<'a> {
             | Action::Cut(bytes)
             | Action::Unlink { key: bytes }
             | Action::LargeHead(bytes) => out.extend(bytes),
+            Action::HeapImage { ordinal, head, content } => {
+                out.extend(ordinal.to_le_bytes());
+                crate::bytes::push_sized(out, head);
+                out.extend(content);
+            }
             Action::LargeData { root, index, bytes } => {
                 out.extend(root.0.to_le_bytes());
                 out.extend(index.to_le_bytes());
@@ -313,6 +322,7 @@ impl<'a> Action<'a> {
                 | Action::HeapRoot
                 | Action::HeapDirectory
                 | Action::HeapPage { .. }
+                | Action::HeapImage { .. }
                 | Action::LargeData { .. }
         )
     }
@@ -441,6 +451,7 @@ mod tests {
             Action::Class { index: 5, class: 8 },
             Action::LargeData { root: PageId(70), index: 3, bytes: b"some" },
             Action::LargeHead(b"first"),
+            Action::HeapImage { ordinal: 3, head: b"slots", content: b"rows" },
         ];
         let mut body = SystemBody::new(TableId(6));
         for (i, action) in actions.into_iter().enumerate() {
@@ -459,7 +470,15 @@ mod tests {
         assert!(each_page(Kind::System as u8, body.as_slice(), |page, u| uses.push((page.0, u))));
         assert_eq!(uses[5], (6, PageUse::Freed));
         assert_eq!(uses[8], (9, PageUse::Formatted));
-        assert_eq!(uses[11..], [(12, PageUse::Changed), (13, PageUse::Formatted), (14, PageUse::Changed)]);
+        assert_eq!(
+            uses[11..],
+            [
+                (12, PageUse::Changed),
+                (13, PageUse::Formatted),
+                (14, PageUse::Changed),
+                (15, PageUse::Formatted)
+            ]
+        );
     }
 
     #[test]

@@ -142,6 +142,7 @@ fn act(page: &mut Page, owner: TableId, action: Action<'_>) -> Result<(), Garble
         Action::RootAdd { directory } => RootMut::new(bytes).add(directory),
         Action::DirectoryAdd { page, class } => DirectoryMut::new(bytes).add(page, class),
         Action::Class { index, class } => DirectoryMut::new(bytes).set_class(index.into(), class),
+        Action::HeapImage { ordinal, head, content } => RowsMut::new(bytes).fill(ordinal, head, content),
         Action::LargeData { root, index, bytes: row } => LargeMut::new(bytes).format_data(root, index, row),
         Action::LargeHead(row) => LargeMut::new(bytes).put_head(row),
     }
@@ -151,7 +152,7 @@ fn kind_of(action: Action<'_>) -> u8 {
     match action {
         Action::HeapRoot | Action::RootAdd { .. } => KIND_HEAP_ROOT,
         Action::HeapDirectory | Action::DirectoryAdd { .. } | Action::Class { .. } => KIND_DIRECTORY,
-        Action::HeapPage { .. } => KIND_ROWS,
+        Action::HeapPage { .. } | Action::HeapImage { .. } => KIND_ROWS,
         Action::LargeData { .. } => KIND_LARGE_DATA,
         Action::LargeHead(_) => KIND_LARGE_ROOT,
         _ => KIND_NODE,

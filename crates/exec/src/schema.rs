@@ -7,7 +7,7 @@
 use crate::design::Design;
 use crate::here::Here;
 use base::TableId;
-use locks::{LockName, Mode};
+use locks::Mode;
 use store::{Savepoint, StoreFault};
 use txn::{Abort, IndexDef, TableDef};
 

@@ -146,7 +146,8 @@ impl<W: Workload, D: Design> Running<W, D> {
 
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
         let sites = self.shared.config.placement.sites_of(self.shared.config.id);
-        let plan = Arc::new(LoadPlan::new(&*self.workload.lock().expect("not poisoned"), sites));
+        let workload = self.workload.lock().expect("not poisoned").clone();
+        let plan = Arc::new(LoadPlan::new(&workload, sites, self.workers.len()));
         let replies = self.ask(|reply| Order::Load(Arc::clone(&plan), reply));
         let mut missing = self.workers.len();
         while missing > 0 {

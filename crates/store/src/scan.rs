@@ -38,7 +38,7 @@ impl Default for ChunkEnd {
 
 impl Store {
     /// The tree with this id: a table's primary key or a secondary index.
-    fn tree_of(&self, index: TableId) -> Option<(&Table, BTree<'_>)> {
+    pub(crate) fn tree_of(&self, index: TableId) -> Option<(&Table, BTree<'_>)> {
         let (table, position) = self.catalog.index(index)?;
         let tree = match position {
             None => {

@@ -257,3 +257,49 @@ fn replace(heap: &Heap<'_>, rid: Rid, f: impl FnOnce(&mut Vec<u8>)) {
     f(&mut content);
     RowsMut::new(page.bytes_mut()).replace(rid.slot, Form::Special, &content).expect("it fits");
 }
+
+#[test]
+fn filled_pages_are_logged_once_and_hold_what_was_pushed() {
+    let (pool, hints) = (pool(4096), InsertPages::new());
+    let mut journal = Recorder::new(&pool);
+    let heap = heap(&pool, &mut journal, &hints);
+    let (mut random, mut rows) = (Random(11), BTreeMap::new());
+    let mut fillers = [HeapFiller::new(heap), HeapFiller::new(heap)];
+    for i in 0..600 {
+        let most = if i % 50 == 0 { 20_000 } else { 900 };
+        let row = {
+            let len = random.below(most);
+            random.bytes(len)
+        };
+        let rid = settle(&pool, || fillers[i % 2].push::<Latch>(&mut journal, &row));
+        assert_eq!(rows.insert(rid, row), None);
+    }
+    for filler in &mut fillers {
+        settle(&pool, || filler.finish::<Latch>(&mut journal));
+    }
+    assert_eq!(content::<Latch>(&heap), rows);
+    assert_every_page_is_reached::<Latch>(&heap);
+    let bytes: usize = rows.values().map(Vec::len).sum();
+    let logged: usize = journal.kept.iter().map(|kept| kept.body.len()).sum();
+    assert!(logged < bytes + bytes / 10, "{logged} bytes of log for {bytes} of rows");
+    let again = replay(&journal.kept);
+    let copy = Heap::open(&again, heap.root(), TABLE, &hints);
+    assert_eq!(content::<Latch>(&copy), rows);
+    // The pages are like any others: rows come and go.
+    let rid = *rows.keys().next().expect("a row");
+    assert!(settle(&pool, || heap.delete::<Latch>(&mut journal, rid)));
+    assert!(settle(&pool, || heap.purge::<Latch>(&mut journal, rid)));
+    settle(&pool, || heap.insert::<Latch>(&mut journal, &[1; 10]));
+    heap.verify::<Latch>().expect("sound");
+}
+
+#[test]
+fn a_filler_that_is_dropped_leaves_no_page() {
+    let (pool, hints) = (pool(64), InsertPages::new());
+    let mut journal = Recorder::new(&pool);
+    let heap = heap(&pool, &mut journal, &hints);
+    let mut filler = HeapFiller::new(heap);
+    settle(&pool, || filler.push::<Latch>(&mut journal, &[1; 100]));
+    drop(filler);
+    assert_every_page_is_reached::<Latch>(&heap);
+}

@@ -20,6 +20,7 @@
 
 mod change;
 mod directory;
+mod fill;
 mod large;
 mod rows;
 mod space;
@@ -32,6 +33,7 @@ mod tests;
 
 pub use change::{HeapModify, HeapUpdate, Moves};
 pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
+pub use fill::HeapFiller;
 pub use large::MAX_ROW;
 pub(crate) use large::{LargeMut, LargeView};
 pub(crate) use rows::{Cell, Form, Rows, RowsMut};

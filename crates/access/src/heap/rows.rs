@@ -316,6 +316,11 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// The page's bytes but for the free space and what comes before the slots: header fields and slots, and rows.
+    pub(super) fn image(self) -> (&'a [u8], &'a [u8]) {
+        (&self.0[HEADER..self.slots_end()], &self.0[PAGE_SIZE - self.content()..])
+    }
+
     /// The slot the next insert uses.
     pub(super) fn next_slot(self) -> Result<u16, Garbled> {
         if self.free_slots() == 0 {
@@ -359,6 +364,20 @@ impl<'a> RowsMut<'a> {
         self.0[HEADER..].fill(0);
         put_u16(self.0, HEAP, PAGE_SIZE);
         put_u32(self.0, ORDINAL, ordinal);
+    }
+
+    /// The page becomes what [`Rows::image`] gave, at this place of its heap.
+    pub(crate) fn fill(&mut self, ordinal: u32, head: &[u8], content: &[u8]) -> Result<(), Garbled> {
+        let free = (PAGE_SIZE - HEADER).checked_sub(head.len() + content.len()).ok_or(Garbled)?;
+        if head.len() < SLOTS - HEADER {
+            return Err(Garbled);
+        }
+        let (front, back) = (HEADER + head.len(), PAGE_SIZE - content.len());
+        self.0[HEADER..front].copy_from_slice(head);
+        self.0[front..front + free].fill(0);
+        self.0[back..].copy_from_slice(content);
+        put_u32(self.0, ORDINAL, ordinal);
+        if self.rows().slots_end() == front && self.rows().heap() == back { Ok(()) } else { Err(Garbled) }
     }
 
     fn put_slot(&mut self, i: u16, slot: Slot) {

@@ -3,7 +3,7 @@
 use super::Heap;
 use super::directory::{DIRECTORIES, Directory, PER_DIRECTORY, Root};
 use super::large::Parts;
-use super::rows::{CLASS_OF_NEW, Rows, class_needed};
+use super::rows::{CLASS_OF_NEW, class_needed};
 use crate::Journal;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, corrupt, is, new_page};
 use crate::record::{Action, SystemBody};
@@ -207,23 +207,36 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Adds a page to the heap, and a directory when the last one is full. The root's latch makes adders queue.
+    /// Adds an empty page to the heap.
     fn extend<L: LatchPolicy>(&self, journal: &mut impl Journal) -> Result<PageMut<'p, L>, Stop> {
+        self.extend_by(journal, None, CLASS_OF_NEW, |ordinal| Action::HeapPage { ordinal })
+    }
+
+    /// Adds a page to the heap, and a directory when the last one is full. The root's latch makes adders queue. `id` is
+    /// a page that the caller has allocated; `content` makes it from its ordinal.
+    pub(super) fn extend_by<'a, L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        id: Option<PageId>,
+        class: u8,
+        content: impl Fn(u32) -> Action<'a>,
+    ) -> Result<PageMut<'p, L>, Stop> {
         let mut root = self.pool.exclusive::<L>(self.root)?;
         if !is(&root, KIND_HEAP_ROOT, self.id) {
             return Err(corrupt(&root));
         }
         let directories = Root::new(root.bytes()).directories();
         if let Some(last) = directories.checked_sub(1) {
-            let id = Root::new(root.bytes()).directory(last).ok_or_else(|| corrupt(&root))?;
-            let mut directory = self.pool.exclusive::<L>(id)?;
+            let at = Root::new(root.bytes()).directory(last).ok_or_else(|| corrupt(&root))?;
+            let mut directory = self.pool.exclusive::<L>(at)?;
             if !is(&directory, KIND_DIRECTORY, self.id) {
                 return Err(corrupt(&directory));
             }
             let index = Directory::new(directory.bytes()).pages();
             if index < PER_DIRECTORY {
                 drop(root);
-                return self.add_page(journal, &mut directory, (last * PER_DIRECTORY + index) as u32);
+                let content = content((last * PER_DIRECTORY + index) as u32);
+                return self.add_page(journal, &mut directory, id, class, content);
             }
         }
         if directories >= DIRECTORIES {
@@ -235,22 +248,27 @@ impl<'p> Heap<'p> {
             .with(self.root, Action::RootAdd { directory: directory.page_id() });
         perform(journal, self.id, &body, &mut [&mut directory, &mut root])?;
         drop(root);
-        self.add_page(journal, &mut directory, (directories * PER_DIRECTORY) as u32)
+        let content = content((directories * PER_DIRECTORY) as u32);
+        self.add_page(journal, &mut directory, id, class, content)
     }
 
     fn add_page<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
         directory: &mut PageMut<'p, L>,
-        ordinal: u32,
+        id: Option<PageId>,
+        class: u8,
+        content: Action<'_>,
     ) -> Result<PageMut<'p, L>, Stop> {
-        let mut page = new_page::<L>(self.pool)?;
+        let mut page = match id {
+            Some(id) => self.pool.fresh::<L>(id)?,
+            None => new_page::<L>(self.pool)?,
+        };
         let id = page.page_id();
         let body = SystemBody::new(self.id)
-            .with(id, Action::HeapPage { ordinal })
-            .with(directory.page_id(), Action::DirectoryAdd { page: id, class: CLASS_OF_NEW });
+            .with(id, content)
+            .with(directory.page_id(), Action::DirectoryAdd { page: id, class });
         perform(journal, self.id, &body, &mut [&mut page, directory])?;
-        debug_assert_eq!(Rows::new(page.bytes()).ordinal(), ordinal);
         Ok(page)
     }
 }

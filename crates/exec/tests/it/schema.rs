@@ -2,6 +2,7 @@
 
 use base::{Key, TableId};
 use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
+use locks::{LockOptions, LockTuning};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +32,11 @@ impl Bench {
     fn new() -> Bench {
         let options = StoreOptions::new(Durability::Memory, 256);
         let (store, _) = Store::open(world::memory(), std::path::Path::new("/db"), options).unwrap();
-        let options = EngineOptions { lock_buckets: 64, lock_timeout_ns: 1 << 40, waits_for_log: false };
+        let options = EngineOptions {
+            locks: LockOptions { buckets: 64, tuning: LockTuning::default() },
+            lock_timeout_ns: 1 << 40,
+            waits_for_log: false,
+        };
         Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})) }
     }
 

@@ -6,6 +6,7 @@ mod crash;
 mod ddl;
 mod files;
 mod large;
+mod load;
 mod notes;
 mod restart;
 mod savepoints;
