@@ -1,4 +1,4 @@
-//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill`.
+//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash`.
 //!
 //! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
 //! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
@@ -23,6 +23,7 @@ usage: cargo xtask <command> [arguments]
   ci               tidy, test, documentation: what ./test and CI run
   bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N]         kill -9 a random instance N times (200) under TPC-B, over shared memory and unix sockets
+  crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N)
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
         "kill" => kill(rest.first().map_or("200", String::as_str)),
+        "crash" => trial("crash", &rest),
         "" | "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())
@@ -95,6 +97,13 @@ fn kill(times: &str) -> Result<(), Failed> {
     let deployment = ["bench", "tpcb", "--multisite", "50", "--durability", "sync", "--islands", "2"];
     let args: Vec<&str> = deployment.into_iter().chain(["--channel", "shm,uds", "--kill", times]).collect();
     run("target/release/atoll", &args)
+}
+
+/// One of the room `trials`, with nearly the engine's full speed and its assertions.
+fn trial(name: &str, rest: &[String]) -> Result<(), Failed> {
+    let args = ["run", "--quiet", "--profile", "quick", "--package", "trials", "--", name];
+    let args: Vec<&str> = args.into_iter().chain(rest.iter().map(String::as_str)).collect();
+    cargo(&args, &[])
 }
 
 /// Runs a program of this repository.

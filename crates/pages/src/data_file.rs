@@ -45,14 +45,25 @@ impl DataFile {
     fn durable(files: &dyn Files, path: &Path) -> Result<DataFile, PageFault> {
         let file = files.open(path, Open::Create)?;
         let data = DataFile { file, path: path.to_owned() };
-        // A file shorter than its first page is one whose making a crash cut short.
-        if data.file.len()? < PAGE_SIZE as u64 {
+        if data.is_unmade()? {
             data.file.write_all_at(&first_page(), 0)?;
             data.file.sync()?;
             files.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
         }
         data.check()?;
         Ok(data)
+    }
+
+    /// Whether a crash cut the making of this file short: it is shorter than its first page, or has the length of it
+    /// and nothing but zeros (the length may reach the device before the bytes; what is not zero is in one sector).
+    fn is_unmade(&self) -> Result<bool, PageFault> {
+        let bytes = self.file.len()?;
+        if bytes != PAGE_SIZE as u64 {
+            return Ok(bytes < PAGE_SIZE as u64);
+        }
+        let mut page = [0; PAGE_SIZE];
+        self.file.read_at(&mut page, 0)?;
+        Ok(page == [0; PAGE_SIZE])
     }
 
     fn check(&self) -> Result<(), PageFault> {

@@ -210,6 +210,19 @@ impl Disk {
         Some(inner.state.nodes[node].current.to_vec())
     }
 
+    /// A number that two disks with the same names and bytes have in common, and others hardly ever.
+    pub fn fingerprint(&self) -> u64 {
+        let mut inner = self.inner();
+        inner.absorb();
+        let state = &inner.state;
+        let mut mix = Random::new(0);
+        for (path, node) in &state.names {
+            path.as_os_str().as_encoded_bytes().iter().for_each(|b| mix.stir(u64::from(*b)));
+            state.nodes[*node].current.stir(&mut mix);
+        }
+        mix.next()
+    }
+
     /// Turns one bit of a file over, on the device and in the cache; nothing when the file is shorter.
     pub fn flip(&self, path: &Path, byte: u64, bit: u32) {
         let mut inner = self.inner();

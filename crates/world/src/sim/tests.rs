@@ -77,6 +77,18 @@ fn a_file_cut_and_lengthened_again_reads_zeros_or_what_it_had() {
 }
 
 #[test]
+fn a_fingerprint_tells_disks_apart() {
+    let ((one, _), (two, file)) = (with(b"same"), with(b"same"));
+    assert_eq!(one.fingerprint(), two.fingerprint());
+    assert_eq!(one.fingerprint(), one.crash_image(7).fingerprint());
+    file.set_len(5).unwrap();
+    assert_ne!(one.fingerprint(), two.fingerprint());
+    file.set_len(4).unwrap();
+    two.flip(&path(), 3, 2);
+    assert_ne!(one.fingerprint(), two.fingerprint());
+}
+
+#[test]
 fn names_are_durable_by_their_folder_only() {
     let disk = Disk::new();
     disk.create_dir_all(dir()).unwrap();

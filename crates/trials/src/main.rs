@@ -1,0 +1,83 @@
+//! The trials at length; `cargo xtask crash` and its like call this.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use trials::crash::{self, Effort};
+
+const USAGE: &str = "\
+usage: trials crash [--images N] [--seed S] [--chains N] [--threads N]
+";
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("{0}\n\n{USAGE}")]
+    Usage(String),
+    #[error("{0} disk(s) broke a promise")]
+    Crash(usize),
+}
+
+/// `--name value` pairs, all numbers.
+struct Arguments(Vec<(String, u64)>);
+
+impl Arguments {
+    fn read(args: &[String], known: &[&str]) -> Result<Arguments, Failed> {
+        let mut pairs = Vec::new();
+        for pair in args.chunks(2) {
+            let name = pair[0].trim_start_matches("--");
+            let value = pair.get(1).and_then(|v| v.parse().ok());
+            match value {
+                Some(value) if known.contains(&name) => pairs.push((name.to_owned(), value)),
+                Some(_) => return Err(Failed::Usage(format!("unknown option '{}'", pair[0]))),
+                None => return Err(Failed::Usage(format!("option '{}' takes a number", pair[0]))),
+            }
+        }
+        Ok(Arguments(pairs))
+    }
+
+    fn get(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| *v)
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some("crash") => crash(&args[1..]),
+        Some(other) => Err(Failed::Usage(format!("unknown command '{other}'"))),
+        None => Err(Failed::Usage("a command is missing".into())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("error: {failed}");
+            ExitCode::from(if matches!(failed, Failed::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+fn crash(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["images", "seed", "chains", "threads"])?;
+    let images = args.get("images").unwrap_or(12_000) as usize;
+    let mut effort = Effort::of_images(images);
+    effort.threads = args.get("threads").map_or(effort.threads, |n| n as usize);
+    effort.chains = args.get("chains").unwrap_or(effort.chains);
+    let seed = args.get("seed").unwrap_or_else(|| world::entropy() >> 32);
+    println!("seed {seed}: {effort:?}");
+    let begun = Instant::now();
+    let outcome = crash::campaign(seed, effort, Some(Path::new("target/crash")));
+    let seconds = begun.elapsed().as_secs_f64();
+    outcome.failures.iter().for_each(|f| println!("{f}"));
+    println!(
+        "{} disks ({} distinct) of {} transactions, {} cut at a sync, {} failed; {:.0} disks/s",
+        outcome.images,
+        outcome.distinct,
+        outcome.transactions,
+        outcome.sync_points,
+        outcome.failures.len(),
+        outcome.images as f64 / seconds
+    );
+    if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Crash(outcome.failures.len())) }
+}

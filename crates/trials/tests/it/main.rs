@@ -1,0 +1,4 @@
+//! The trials, small.
+
+mod crash;
+mod found;
