@@ -4,12 +4,14 @@
 //! - [`ledger`]: what was promised, and whether what is found keeps it.
 //! - [`store_run`]: random transactions on a store, as a life of one process.
 //! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of [`world::sim`].
+//! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
 //!
 //! It uses the rooms it tries through their public doors only.
 
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod faults;
 pub mod ledger;
 pub mod store_run;
 pub mod table;

@@ -8,7 +8,8 @@ use std::time::Instant;
 use trials::crash::{self, Effort};
 
 const USAGE: &str = "\
-usage: trials crash [--images N] [--seed S] [--chains N] [--threads N]
+usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N]
+       trials faults [--stride N] [--seed S]
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,10 @@ enum Failed {
     Usage(String),
     #[error("{0} disk(s) broke a promise")]
     Crash(usize),
+    #[error("{0} failing operation(s) broke a promise")]
+    Faults(usize),
+    #[error("before anything failed: {0}")]
+    Early(#[from] trials::ledger::Flaw),
 }
 
 /// `--name value` pairs, all numbers.
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.first().map(String::as_str) {
         Some("crash") => crash(&args[1..]),
+        Some("faults") => faults(&args[1..]),
         Some(other) => Err(Failed::Usage(format!("unknown command '{other}'"))),
         None => Err(Failed::Usage("a command is missing".into())),
     };
@@ -80,4 +86,13 @@ fn crash(args: &[String]) -> Result<(), Failed> {
         outcome.images as f64 / seconds
     );
     if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Crash(outcome.failures.len())) }
+}
+
+fn faults(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["stride", "seed"])?;
+    let outcome =
+        trials::faults::campaign(args.get("stride").unwrap_or(1).max(1), args.get("seed").unwrap_or(0))?;
+    outcome.failures.iter().for_each(|(plan, flaw)| println!("{plan}: {flaw}"));
+    println!("{:?}, {} failed", outcome.ended, outcome.failures.len());
+    if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Faults(outcome.failures.len())) }
 }

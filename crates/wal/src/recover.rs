@@ -32,10 +32,9 @@ pub(crate) fn recover(
 ) -> Result<Recovered, LogFault> {
     files.create_dir_all(dir)?;
     let segments = segments(&*files, dir)?;
-    let start = segments.last().map_or(Ok(FIRST_LSN), end_of)?;
+    let Extent { stable, end: start } = segments.last().map_or(Ok(Extent::NEW), extent_of)?;
     if let Some(last) = segments.last() {
-        // A process that died may have left its last writes with the kernel only.
-        last.file.sync()?;
+        bring_to_device(last, stable, start)?;
     }
     let ring = segments.last().map_or(Ok(Vec::new()), |last| ring_rest(&*files, dir, last, start))?;
     let life = world::entropy() | 1;
@@ -68,11 +67,39 @@ fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
     Ok(segments)
 }
 
-/// The end of the last segment's intact frames.
-fn end_of(last: &Segment) -> Result<u64, LogFault> {
+/// A process that died may have left its last writes with the kernel only; if it died of a sync that failed, the kernel
+/// even counts them as written, and syncing them again does nothing. So they are written again.
+fn bring_to_device(last: &Segment, from: u64, to: u64) -> Result<(), LogFault> {
+    let mut piece = vec![0; 1 << 16];
+    let mut at = from;
+    while at < to {
+        let wanted = piece.len().min((to - at) as usize);
+        let read = last.file.read_at(&mut piece[..wanted], last.offset(at))?;
+        if read == 0 {
+            break;
+        }
+        last.file.write_all_at(&piece[..read], last.offset(at))?;
+        at += read as u64;
+    }
+    Ok(last.file.sync()?)
+}
+
+/// The last segment's intact frames.
+struct Extent {
+    /// Up to here they are on the device for sure.
+    stable: u64,
+    end: u64,
+}
+
+impl Extent {
+    const NEW: Extent = Extent { stable: FIRST_LSN, end: FIRST_LSN };
+}
+
+fn extent_of(last: &Segment) -> Result<Extent, LogFault> {
     let mut window = Window::default();
-    let mut end = last.start;
+    let (mut stable, mut end) = (last.start, last.start);
     while let Some(frame) = window.frame(last, end)? {
+        stable = frame.stable_before.map_or(stable, |s| s.max(stable));
         end += frame.bytes as u64;
     }
     let mut at = end + 8;
@@ -83,7 +110,7 @@ fn end_of(last: &Segment) -> Result<u64, LogFault> {
         }
         at = candidate + 8;
     }
-    Ok(end)
+    Ok(Extent { stable, end })
 }
 
 /// The frames that follow position `from` in the ring file of the life of `last`.

@@ -4,9 +4,9 @@ use std::path::Path;
 use store::Store;
 use trials::crash::DIR;
 use trials::ledger::{Ledger, Promise};
-use trials::{crash, table};
+use trials::{crash, faults, table};
 use wal::Durability;
-use world::sim::Disk;
+use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
 /// The length of a new data file reached the device, its first page did not: it was taken for somebody else's file.
 #[test]
@@ -63,6 +63,19 @@ fn segments_are_removed_in_an_order_that_a_crash_keeps() {
             let opened = Store::open(image.files(), Path::new(DIR), table::options(Durability::Sync, 64));
             let (store, _) = opened.unwrap_or_else(|e| panic!("change {position}, draw {seed}: {e}"));
             assert_eq!(table::history(&store).unwrap().len() as i64, number);
+        }
+    }
+}
+
+/// After a failed sync the kernel shows what never came to the device. The next process took it for durable: it read
+/// commits from the log and pages from the data file, synced (to no effect) and went on; the next power cut lost them.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_written_again() {
+    for script in faults::scripts().unwrap() {
+        let operations = script.operations().unwrap();
+        for at in (1..operations).step_by(13) {
+            let plan = Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only: Some(Operation::Sync) };
+            script.with(plan).unwrap_or_else(|flaw| panic!("{}, {plan:?}: {flaw}", script.name));
         }
     }
 }

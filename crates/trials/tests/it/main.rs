@@ -1,4 +1,5 @@
 //! The trials, small.
 
 mod crash;
+mod faults;
 mod found;
