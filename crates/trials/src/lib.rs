@@ -5,6 +5,7 @@
 //! - [`store_run`]: random transactions on a store, as a life of one process.
 //! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of [`world::sim`].
 //! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
+//! - [`flips`]: bits that turn over in the files.
 //!
 //! It uses the rooms it tries through their public doors only.
 
@@ -12,6 +13,7 @@
 
 pub mod crash;
 pub mod faults;
+pub mod flips;
 pub mod ledger;
 pub mod store_run;
 pub mod table;

@@ -10,6 +10,7 @@ use trials::crash::{self, Effort};
 const USAGE: &str = "\
 usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N]
        trials faults [--stride N] [--seed S]
+       trials flips  [--flips N] [--seed S]
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,8 @@ enum Failed {
     Crash(usize),
     #[error("{0} failing operation(s) broke a promise")]
     Faults(usize),
+    #[error("{0} turned bit(s) changed something silently")]
+    Flips(usize),
     #[error("before anything failed: {0}")]
     Early(#[from] trials::ledger::Flaw),
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let outcome = match args.first().map(String::as_str) {
         Some("crash") => crash(&args[1..]),
         Some("faults") => faults(&args[1..]),
+        Some("flips") => flips(&args[1..]),
         Some(other) => Err(Failed::Usage(format!("unknown command '{other}'"))),
         None => Err(Failed::Usage("a command is missing".into())),
     };
@@ -95,4 +99,14 @@ fn faults(args: &[String]) -> Result<(), Failed> {
     outcome.failures.iter().for_each(|(plan, flaw)| println!("{plan}: {flaw}"));
     println!("{:?}, {} failed", outcome.ended, outcome.failures.len());
     if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Faults(outcome.failures.len())) }
+}
+
+fn flips(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["flips", "seed"])?;
+    let outcome =
+        trials::flips::campaign(args.get("flips").unwrap_or(10_000), args.get("seed").unwrap_or(0))?;
+    outcome.silent.iter().for_each(|(place, flaw)| println!("{place}: {flaw}"));
+    println!("in {:?}", outcome.files);
+    println!("{} detected, {} harmless, {} silent", outcome.detected, outcome.harmless, outcome.silent.len());
+    if outcome.silent.is_empty() { Ok(()) } else { Err(Failed::Flips(outcome.silent.len())) }
 }

@@ -75,6 +75,25 @@ impl<'a> StoreRun<'a> {
         Ok(())
     }
 
+    /// Rolls back what runs and is in doubt, and waits until everything is durable.
+    ///
+    /// # Errors
+    /// The fault met.
+    pub fn finish(&mut self) -> Result<(), StoreFault> {
+        while !self.running.is_empty() {
+            self.rollback()?;
+        }
+        while let Some((number, mut r)) = self.in_doubt.pop_first() {
+            let now = self.disk.changes();
+            self.ledger.prepared.entry(number).and_modify(|p| p.rolled_back = Some(now));
+            insist(self.store, || self.store.rollback::<L>(&mut r.txn))?;
+        }
+        let end = self.store.log().end();
+        self.store.log().wait_durable(end)?;
+        self.acknowledge(end);
+        Ok(())
+    }
+
     fn one_in(&mut self, n: u64) -> bool {
         self.random.u64(..n) == 0
     }

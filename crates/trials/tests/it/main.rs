@@ -2,4 +2,5 @@
 
 mod crash;
 mod faults;
+mod flips;
 mod found;
