@@ -18,6 +18,8 @@ pub mod engine;
 pub mod executor;
 mod here;
 pub mod local;
+#[cfg(feature = "planted")]
+pub mod planted;
 
 pub use design::{Conventional, Design, DesignKind, Serial};
 pub use engine::{Engine, EngineOptions, LockPoint};

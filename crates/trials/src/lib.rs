@@ -6,6 +6,8 @@
 //! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of [`world::sim`].
 //! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
 //! - [`flips`]: bits that turn over in the files.
+//! - [`workers`]: an engine with several workers and many clients; [`histories`]: what they saw, and whether it is strictly
+//!   serialisable.
 //!
 //! It uses the rooms it tries through their public doors only.
 
@@ -14,9 +16,11 @@
 pub mod crash;
 pub mod faults;
 pub mod flips;
+pub mod histories;
 pub mod ledger;
 pub mod store_run;
 pub mod table;
+pub mod workers;
 
 use ledger::Flaw;
 

@@ -6,11 +6,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use trials::crash::{self, Effort};
+use trials::histories::Plan;
+use trials::workers::Crew;
+use wal::Durability;
 
 const USAGE: &str = "\
 usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N]
        trials faults [--stride N] [--seed S]
        trials flips  [--flips N] [--seed S]
+       trials histories [--histories N] [--transactions N] [--seed S]
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +27,8 @@ enum Failed {
     Faults(usize),
     #[error("{0} turned bit(s) changed something silently")]
     Flips(usize),
+    #[error("{0} histories are not strictly serialisable")]
+    Histories(usize),
     #[error("before anything failed: {0}")]
     Early(#[from] trials::ledger::Flaw),
 }
@@ -56,6 +62,7 @@ fn main() -> ExitCode {
         Some("crash") => crash(&args[1..]),
         Some("faults") => faults(&args[1..]),
         Some("flips") => flips(&args[1..]),
+        Some("histories") => histories(&args[1..]),
         Some(other) => Err(Failed::Usage(format!("unknown command '{other}'"))),
         None => Err(Failed::Usage("a command is missing".into())),
     };
@@ -109,4 +116,31 @@ fn flips(args: &[String]) -> Result<(), Failed> {
     println!("in {:?}", outcome.files);
     println!("{} detected, {} harmless, {} silent", outcome.detected, outcome.harmless, outcome.silent.len());
     if outcome.silent.is_empty() { Ok(()) } else { Err(Failed::Flips(outcome.silent.len())) }
+}
+
+fn histories(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
+    let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
+    let transactions = args.get("transactions").unwrap_or(20_000) as usize;
+    let mut wrong = 0;
+    for seed in first..first + count {
+        let plan = Plan {
+            crew: Crew { workers: 1 + seed as usize % 4, clients: 6 },
+            transactions,
+            rollback_one_in: 10,
+            durability: if seed % 5 == 4 { Durability::Sync } else { Durability::Memory },
+            seed,
+        };
+        let (design, judged) = match seed % 3 {
+            0 => ("serial", trials::histories::serial(plan)),
+            _ => ("conventional", trials::histories::conventional(plan)),
+        };
+        let verdict = judged.map_err(trials::ledger::Flaw::from)?;
+        println!(
+            "{design}, {plan:?}: {} committed, {} aborted {:?} {}",
+            verdict.committed, verdict.aborted, verdict.anomalies, verdict.explanation
+        );
+        wrong += usize::from(!verdict.strictly_serialisable);
+    }
+    if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
 }

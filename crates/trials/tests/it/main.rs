@@ -4,3 +4,4 @@ mod crash;
 mod faults;
 mod flips;
 mod found;
+mod histories;
