@@ -1,4 +1,4 @@
-//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash`.
+//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash | faults | flips | histories`.
 //!
 //! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
 //! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
@@ -24,6 +24,9 @@ usage: cargo xtask <command> [arguments]
   bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N]         kill -9 a random instance N times (200) under TPC-B, over shared memory and unix sockets
   crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N)
+  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S)
+  flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S)
+  histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +51,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
         "kill" => kill(rest.first().map_or("200", String::as_str)),
-        "crash" => trial("crash", &rest),
+        "crash" | "faults" | "flips" | "histories" => trial(&verb, &rest),
         "" | "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())
@@ -81,7 +84,9 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     // The whole workspace, so that the benchmarks against other engines cannot rot; RocksDB stays behind its feature.
     let args: Vec<&str> =
         ["test", "--workspace"].into_iter().chain(rest.iter().map(String::as_str)).collect();
-    cargo(&args, &[])
+    cargo(&args, &[])?;
+    // An engine with bugs planted is another build.
+    cargo(&["test", "--package", "trials", "--features", "planted", "planted"], &[])
 }
 
 fn ci() -> Result<(), Failed> {

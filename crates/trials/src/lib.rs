@@ -3,6 +3,7 @@
 //! - [`table`]: the tables of every trial.
 //! - [`ledger`]: what was promised, and whether what is found keeps it.
 //! - [`store_run`]: random transactions on a store, as a life of one process.
+//! - [`engine_run`]: the same on an engine, many clients at a time.
 //! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of [`world::sim`].
 //! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
 //! - [`flips`]: bits that turn over in the files.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod engine_run;
 pub mod faults;
 pub mod flips;
 pub mod histories;

@@ -56,7 +56,7 @@ pub fn options(durability: Durability, frames: usize) -> StoreOptions {
     (log.segment_bytes, log.buffer_bytes) = (1 << 16, 1 << 16);
     options.log = log;
     options.pool = PoolOptions { max_pages: 1 << 14, ..PoolOptions::new(frames) };
-    options.checkpoint_bytes = 1 << 20;
+    options.checkpoint_bytes = 1 << 17;
     options
 }
 
