@@ -227,7 +227,7 @@ impl Planner<'_> {
         let spec = WorkloadSpec {
             scale: c.scale,
             dataset: c.dataset,
-            ..WorkloadSpec::new(self.workload_name(), self.machine.cores() as u32)
+            ..WorkloadSpec::new(workload_name(self.args.workload), self.machine.cores() as u32)
         };
         let schedule = Schedule {
             warmup: m.warmup,
@@ -243,13 +243,6 @@ impl Planner<'_> {
         let all = times(all, &optional(&r.multisite), |(spec, _), v| spec.multisite = v);
         let checked = |(spec, schedule)| Ok((Subject::new(spec).map_err(Failure::usage)?, schedule));
         all.into_iter().map(checked).collect()
-    }
-
-    fn workload_name(&self) -> &'static str {
-        match self.args.workload {
-            Workload::Tpcb => "tpcb",
-            _ => "micro",
-        }
     }
 
     /// What the data needs, but no more than half of what the machine has left.
@@ -271,6 +264,14 @@ impl Planner<'_> {
             }
             _ => wanted,
         }
+    }
+}
+
+/// As a specification spells it.
+pub fn workload_name(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Tpcb => "tpcb",
+        _ => "micro",
     }
 }
 

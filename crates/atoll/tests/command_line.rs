@@ -3,6 +3,9 @@
 //! Every run gets a temporary directory of its own as TMPDIR. It is empty afterwards, and no process that inherited it is
 //! alive.
 
+#[path = "command_line/databases.rs"]
+mod databases;
+
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::Path;
@@ -86,7 +89,14 @@ const BRIEF: &[&str] = &["--duration", "100ms", "--warmup", "50ms", "--repeat", 
 
 #[test]
 fn help_says_everything_and_succeeds() {
-    for args in [&["--help"][..], &["bench", "--help"], &["topology", "--help"], &["--version"]] {
+    for args in [
+        &["--help"][..],
+        &["bench", "--help"],
+        &["topology", "--help"],
+        &["load", "--help"],
+        &["check", "--help"],
+        &["--version"],
+    ] {
         let output = Sandbox::new().run(args);
         assert_eq!(output.status.code(), Some(0));
         assert!(!output.stdout.is_empty());
@@ -202,7 +212,7 @@ fn a_directory_of_something_else_or_of_another_version_is_left_alone() {
 
     std::fs::write(dir.path().join("lock"), "").unwrap();
     std::fs::write(dir.path().join("deployment.json"), r#"{"format": 77}"#).unwrap();
-    assert_refused(&args, 2, &[&data, "format 77", "format 1"]);
+    assert_refused(&args, 2, &[&data, "format 77", "format 2"]);
     std::fs::write(dir.path().join("deployment.json"), "{").unwrap();
     assert_refused(&args, 1, &["deployment.json", "damaged"]);
 }

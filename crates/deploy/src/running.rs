@@ -13,7 +13,8 @@ use crate::{DeployError, Deployment, Host};
 use base::InstanceId;
 use probe::Measured;
 use std::time::Duration;
-use workload::WorkloadSpec;
+use txn::Workload;
+use workload::{Visitor, WorkloadSpec};
 
 /// How long each order may take without a sign of life.
 mod patience {
@@ -57,6 +58,8 @@ impl Deployment {
             islands: self.islands,
             // Every design so far keeps its data in the same pages and logs.
             family: "disk".into(),
+            schema: schema_number(&self.spec)?,
+            workload: self.spec.data_only(),
         };
         let run_dir = RunDir::new()?;
         let home = match &self.data {
@@ -300,6 +303,19 @@ impl Running {
             self.members.iter_mut().map(|m| m.reply(order, patience, &interrupt, &mut |_, _| {})).collect();
         replies.into_iter().collect()
     }
+}
+
+/// A number that follows from the workload's schema: data of another one is not taken for this one's.
+fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
+    struct Number;
+    impl Visitor for Number {
+        type Output = Result<u32, DeployError>;
+        fn visit<W: Workload>(self, workload: W) -> Self::Output {
+            let bytes = postcard::to_stdvec(&workload.schema());
+            bytes.map(|bytes| base::crc32c(&bytes)).map_err(|e| DeployError::Impossible(e.to_string()))
+        }
+    }
+    workload::with_workload(spec, Number).map_err(|e| DeployError::Impossible(e.to_string()))?
 }
 
 /// Streams of one instance: its workers times their clients at most.

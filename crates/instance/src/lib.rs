@@ -15,6 +15,7 @@
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: closed loops of requests inside the workers. `load`: loading and auditing.
+//! - [`offline`]: looking at instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
@@ -28,6 +29,7 @@ mod home;
 mod links;
 mod load;
 mod local;
+pub mod offline;
 mod participant;
 mod plan;
 mod running;

@@ -107,6 +107,10 @@ impl DataFile {
         self.file.sync()
     }
 
+    pub fn bytes(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
     pub fn corrupt(&self, page: PageId) -> PageFault {
         PageFault::Corrupt { page, file: self.path.clone(), offset: offset(page) }
     }

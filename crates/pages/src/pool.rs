@@ -5,7 +5,10 @@
 //! - resident: read under a shared latch, changed under the exclusive one;
 //! - thrown out by whoever takes the exclusive latch of a clean, unused page.
 //!
-//! Bytes of absent pages are never looked at. A slot is held for each resident page, so there are at most as many
+//! - looked at without a latch ([`crate::PageView`]), and believed only if its version is what it was before: so an
+//!   eviction and a load leave another version behind, exactly like a change.
+//!
+//! Bytes of absent pages are never believed. A slot is held for each resident page, so there are at most as many
 //! as frames.
 
 use crate::allocator::{Allocator, AllocatorState};
@@ -143,7 +146,7 @@ impl Pool {
     }
 
     #[inline]
-    fn check(&self, id: PageId) -> Result<(), PageFault> {
+    pub(crate) fn check(&self, id: PageId) -> Result<(), PageFault> {
         // Page 0 wraps to the largest number: one comparison.
         if id.0.wrapping_sub(1) < self.max_pages - 1 { Ok(()) } else { Err(self.out_of_range(id)) }
     }
@@ -280,7 +283,8 @@ impl Pool {
         seen.resident() && !seen.exclusive() && seen.version() == version
     }
 
-    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`].
+    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`]. Whoever writes the log says
+    /// [`Pool::claimed`] once it has the record that gives the page its content.
     ///
     /// # Errors
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
@@ -293,6 +297,23 @@ impl Pool {
         self.allocator.lock().give(id);
     }
 
+    /// The log has the record that gives page `id`, which was allocated, its first content: from now on
+    /// [`Pool::logged_allocator`] counts it as used. Called while the page is held.
+    pub fn claimed(&self, id: PageId) {
+        self.allocator.lock().claimed(id);
+    }
+
+    /// The log has the record that frees page `id`: from now on [`Pool::logged_allocator`] counts it as free, though nobody
+    /// gets it before [`Pool::free`]. Called while the page is held.
+    pub fn released(&self, id: PageId) {
+        self.allocator.lock().released(id);
+    }
+
+    /// Whether the log says that page `id` is in use.
+    pub fn uses(&self, id: PageId) -> bool {
+        self.allocator.lock().uses(id)
+    }
+
     /// Page `id` is in use, whatever the allocator thought: for replaying the log.
     ///
     /// # Errors
@@ -303,6 +324,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Which pages the log says are in use, for a checkpoint.
+    pub fn logged_allocator(&self) -> AllocatorState {
+        self.allocator.lock().logged()
+    }
+
+    /// Which pages can be had.
     pub fn allocator(&self) -> AllocatorState {
         self.allocator.lock().state()
     }
@@ -318,6 +345,14 @@ impl Pool {
 
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// Length of the data file in bytes.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn file_bytes(&self) -> Result<u64, PageFault> {
+        Ok(self.writer.data.bytes()?)
     }
 
     /// Pages that can be in memory at the same time.
@@ -344,7 +379,7 @@ impl Pool {
 }
 
 #[cold]
-fn stop(refused: Refused, id: PageId) -> Stop {
+pub(crate) fn stop(refused: Refused, id: PageId) -> Stop {
     match refused {
         Refused::Absent => Stop::Page(id),
         Refused::Busy => Stop::Again,

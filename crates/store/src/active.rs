@@ -22,6 +22,8 @@ struct Words {
     id: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
+    /// Odd while the transaction touches tables that it has no lock on any more.
+    visits: AtomicU64,
 }
 
 #[derive(Default)]
@@ -49,6 +51,25 @@ impl Slot {
         let end = append();
         self.0.last.store(0, Ordering::Release);
         end
+    }
+
+    /// Runs `visit`, which looks tables up and touches them without a lock. A table that is found stays until then:
+    /// whoever takes a table away makes it invisible first and then waits for visitors, and of the two fences
+    /// one comes first.
+    pub fn visiting<R>(&self, visit: impl FnOnce() -> R) -> R {
+        let before = self.0.visits.load(Ordering::Relaxed);
+        self.0.visits.store(before + 1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let done = visit();
+        self.0.visits.store(before + 2, Ordering::Release);
+        done
+    }
+
+    fn wait_for_visitor(&self) {
+        let seen = self.0.visits.load(Ordering::Acquire);
+        while seen % 2 == 1 && self.0.visits.load(Ordering::Acquire) == seen {
+            std::thread::yield_now();
+        }
     }
 
     fn running(&self) -> Option<Running> {
@@ -94,6 +115,13 @@ impl Active {
         slot
     }
 
+    /// Waits until nobody is visiting who may have begun before this was called.
+    pub fn wait_for_visitors(&self) {
+        fence(Ordering::SeqCst);
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        slots.iter().for_each(|slot| slot.wait_for_visitor());
+    }
+
     /// The transactions that have records and have not ended. Forgets slots whose transactions are gone.
     pub fn running(&self) -> Vec<Running> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,6 +145,33 @@ mod tests {
         slot.end(|| Lsn(300));
         assert!(active.running().is_empty());
         assert!(active.ids().start > 2 << 40);
+    }
+
+    /// A table is in use as long as its word is set; a visitor must never see it taken away under its hands.
+    #[test]
+    fn what_a_visitor_found_stays_until_it_leaves() {
+        let active = Active::new(1);
+        let slot = active.slot();
+        let tables: Vec<(AtomicU64, AtomicU64)> =
+            (0..20_000).map(|_| (AtomicU64::new(1), AtomicU64::new(1))).collect();
+        std::thread::scope(|scope| {
+            let remover = scope.spawn(|| {
+                for (visible, there) in &tables {
+                    visible.store(0, Ordering::Release);
+                    active.wait_for_visitors();
+                    there.store(0, Ordering::Release);
+                }
+            });
+            while !remover.is_finished() {
+                for (visible, there) in &tables {
+                    slot.visiting(|| {
+                        if visible.load(Ordering::Acquire) == 1 {
+                            assert_eq!(there.load(Ordering::Acquire), 1);
+                        }
+                    });
+                }
+            }
+        });
     }
 
     #[test]

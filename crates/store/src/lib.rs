@@ -19,14 +19,19 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod analysis;
 mod catalog;
 mod check;
 mod checkpoint;
 mod control;
+mod ddl;
+mod definition;
 mod end;
 mod fault;
+mod finding;
 mod kind;
 mod open;
+mod redo;
 mod restart;
 mod rows;
 mod scan;
@@ -34,15 +39,16 @@ mod touched;
 mod txn;
 
 pub use catalog::Table;
-pub use check::{CheckReport, TableReport};
+pub use check::{CheckReport, TableReport, Watch, scan_files};
 pub use end::NoteId;
 pub use fault::StoreFault;
+pub use finding::{Finding, Weight};
 pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};
 pub use rows::{DeleteOutcome, InsertOutcome};
-pub use scan::{Chunk, ChunkEnd, Stamp};
+pub use scan::{Chunk, ChunkEnd};
 pub use touched::Touched;
-pub use txn::Txn;
+pub use txn::{Savepoint, Txn};
 
 /// The data file's name within a data folder.
 pub(crate) const DATA: &str = "data";

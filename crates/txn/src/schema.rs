@@ -13,7 +13,7 @@ pub enum Type {
     /// Exactly `0` bytes, padded with spaces by whoever writes it.
     Char(u16),
     /// At most `0` bytes of UTF-8.
-    Text(u16),
+    Text(u32),
 }
 
 impl Type {

@@ -16,6 +16,7 @@ use crate::files::LogFiles;
 use crate::flusher::Flusher;
 use crate::frame::{self, RecordHeader, Span};
 use crate::options::{Durability, LogOptions, LogStats};
+use crate::order::Order;
 use crate::reader::LogReader;
 use crate::recover;
 use crate::ring::Ring;
@@ -159,20 +160,21 @@ impl Log {
         self.shared.options.durability
     }
 
-    /// Appends a record whose body is the concatenation of `body`. Blocks only while the ring is full.
+    /// Appends a record whose body is the concatenation of `body`, at a place that `order` allows: positions grow
+    /// with time only where it says so. Blocks only while the ring is full.
     ///
     /// # Panics
     /// When the body is larger than [`Log::max_body`].
-    pub fn append(&self, header: &RecordHeader, body: &[&[u8]]) -> Span {
+    pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
         SCRATCH.with_borrow_mut(|scratch| {
             let sum = frame::build(scratch, header, body, self.shared.life);
             assert!(scratch.len() <= self.shared.ring.bytes() / 2, "a log record of {} bytes", scratch.len());
-            self.place(scratch, sum)
+            self.place(scratch, sum, order)
         })
     }
 
     #[inline]
-    fn place(&self, frame: &mut [u8], sum: u32) -> Span {
+    fn place(&self, frame: &mut [u8], sum: u32, order: Order) -> Span {
         let shared = &*self.shared;
         let bytes = frame.len() as u64;
         let mut tail = shared.tail.lock();
@@ -183,6 +185,7 @@ impl Log {
             tail = shared.tail.lock();
         }
         let start = tail.next;
+        debug_assert!(order.allows(start), "a record after {order:?} at {start}");
         let end = start + bytes;
         frame::seal(frame, sum, start, start - shared.stable.load(Ordering::Relaxed), shared.life);
         // On a poisoned log what is acknowledged but not written stays in the ring, for the next opening to find;

@@ -1,14 +1,15 @@
 //! The only door to the operating system: files, the clock, entropy.
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
-//! the real file system ([`real`]), in memory for tests ([`memory`]), and on a simulated disk that tears, loses
-//! and fails ([`sim`]). Every error names the file it is about.
+//! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and
+//! on a simulated disk that tears, loses and fails ([`sim`]). Every error names the file it is about.
 //!
 //! What it does not know: what is in the files, who waits for them.
 
 mod clock;
 mod files;
 mod memory;
+mod overlay;
 mod real;
 pub mod sim;
 mod usage;
@@ -17,6 +18,7 @@ mod watched;
 pub use clock::{entropy, now_ns, wall_ns};
 pub use files::{File, Files, FolderLock, Open, SharedMemory};
 pub use memory::memory;
+pub use overlay::overlay;
 pub use real::real;
 pub use usage::{Usage, usage};
 pub use watched::{Deed, Verdict, watched};

@@ -20,6 +20,7 @@
 //! **Latch order.** Top to bottom, then left to right. The one descent that holds several leaves ([`write`]'s
 //! look at the next leaf) keeps its whole path shared, and goes right only.
 
+mod bulk;
 mod edit;
 mod node;
 mod read;
@@ -30,6 +31,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
 pub(crate) use node::{CAPACITY, Node};
 pub use read::{Chunk, ChunkEnd, Direction, Stamp};
@@ -102,12 +104,25 @@ impl<'p> BTree<'p> {
         journal: &mut impl Journal,
         id: TableId,
     ) -> Result<PageId, Stop> {
-        let mut root = crate::page::new_page::<L>(pool)?;
-        let page = root.page_id();
+        let page = pool.allocate()?;
+        Self::create_at::<L>(pool, journal, id, page).inspect_err(|_| pool.free(page))?;
+        Ok(page)
+    }
+
+    /// As [`BTree::create`], with its root in a page that the caller has allocated.
+    ///
+    /// # Errors
+    /// What the pool says when no frame is free; nothing was changed.
+    pub fn create_at<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+        page: PageId,
+    ) -> Result<(), Stop> {
+        let mut root = crate::page::fresh::<L>(pool, page)?;
         let image = Image::new(0, PageId(0), &[], None);
         let body = SystemBody::new(id).with(page, Action::Node(image.as_slice()));
-        perform(journal, id, &body, &mut [&mut root])?;
-        Ok(page)
+        perform(journal, id, &body, &mut [&mut root])
     }
 
     pub fn root(&self) -> PageId {

@@ -251,11 +251,9 @@ impl<'p> BTree<'p> {
         perform(journal, self.id, &body, &mut [&mut left, &mut right, &mut root])
     }
 
-    /// A page that nobody else has seen goes back.
+    /// A page that nobody else has seen, or that the log has freed, goes back.
     fn give_back<L: LatchPolicy>(&self, page: PageMut<'p, L>) {
-        let id = page.page_id();
-        drop(page);
-        self.pool.free(id);
+        self.pool.free(page.page_id());
     }
 
     pub(super) fn is_underfull(&self, node: Node<'_>) -> bool {

@@ -276,10 +276,10 @@ fn undo_says_when_the_index_contradicts_the_record() {
     tree.insert::<Coupled>(&mut journal, b"a", b"1", Expect::Any).unwrap();
     let kept = journal.kept.last().unwrap().clone();
     let undo =
-        |root| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| root, &kept.header, &kept.body);
+        |tree| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| tree, &kept.header, &kept.body);
     assert!(matches!(undo(None), Err(Stop::Fault(_))), "an unknown index");
-    assert!(undo(Some(tree.root())).is_ok());
-    assert!(matches!(undo(Some(tree.root())), Err(Stop::Fault(_))), "undone already");
+    assert!(undo(Some(tree)).is_ok());
+    assert!(matches!(undo(Some(tree)), Err(Stop::Fault(_))), "undone already");
 }
 
 #[test]
@@ -295,6 +295,60 @@ fn loading_in_order_fills_the_leaves() {
     let report = tree.verify::<Owned>().expect("sound");
     assert_eq!(report.entries, 40_000);
     assert!(report.leaf_bytes * 100 >= report.leaf_capacity * 95, "{report:?}");
+}
+
+/// Loads `count` keys and compares with a tree that was inserted into.
+fn bulk_loaded(count: u64, fill_limit: usize, fill: u8) -> TreeReport {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, fill_limit);
+    let model: Model = (0..count)
+        .map(|n| ((n * n % 7919 * 100_000 + n).to_be_bytes()[3..].to_vec(), vec![n as u8; (n % 9) as usize]))
+        .collect();
+    let loaded = tree.bulk::<Coupled, _, _>(&mut journal, &model, fill).expect("loads");
+    assert_eq!(loaded.entries, count);
+    let report = tree.verify::<Coupled>().expect("sound");
+    assert_eq!((report.entries, report.levels), (count, loaded.levels));
+    assert_eq!(content::<Coupled>(&tree, Direction::Forward), pairs(&model));
+    assert_eq!(pool.stats().allocated, 1 + loaded.pages as u32);
+    let again = replay(&journal.kept);
+    assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
+    // Works on as a tree of its own making does.
+    let mut model = model;
+    churn(&tree, &mut journal, &mut model, count, 1500);
+    tree.verify::<Coupled>().expect("sound");
+    assert_eq!(content::<Coupled>(&tree, Direction::Forward), pairs(&model));
+    report
+}
+
+#[test]
+fn a_bulk_load_gives_a_packed_tree_that_replays() {
+    for count in [0, 1, 2, 40, 300, 3000] {
+        bulk_loaded(count, 256, 100);
+        bulk_loaded(count, 600, 70);
+    }
+    let full = bulk_loaded(60_000, CAPACITY, 100);
+    assert!(full.leaf_bytes * 100 >= full.leaf_capacity * 80, "{full:?}");
+    let loose = bulk_loaded(60_000, CAPACITY, 60);
+    assert!(loose.leaf_bytes * 100 <= loose.leaf_capacity * 65, "{loose:?}");
+}
+
+#[test]
+fn a_bulk_load_that_fails_leaves_an_empty_tree_and_no_page() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 256);
+    let entry = |n: u64| (n.to_be_bytes(), b"v");
+    let jumbled = (0..500u64).map(entry).chain([entry(3)]);
+    let stop = tree.bulk::<Coupled, _, _>(&mut journal, jumbled, 100).unwrap_err();
+    assert!(stop.to_string().contains("ascend"), "{stop}");
+    assert_eq!(tree.verify::<Coupled>().expect("sound").entries, 0);
+    assert_eq!(pool.stats().allocated, 1);
+    assert_eq!(replay(&journal.kept).allocator(), pool.allocator());
+    tree.bulk::<Coupled, _, _>(&mut journal, (0..500).map(entry), 100).expect("loads");
+    let stop = tree.bulk::<Coupled, _, _>(&mut journal, (0..500).map(entry), 100).unwrap_err();
+    assert!(stop.to_string().contains("not empty"), "{stop}");
+    assert_eq!(tree.verify::<Coupled>().expect("sound").entries, 500);
 }
 
 #[test]

@@ -48,6 +48,24 @@ pub enum TreeFlaw {
     Head { page: PageId, position: usize },
 }
 
+impl TreeFlaw {
+    /// The page that is not as it should be, where it is one.
+    pub fn page(&self) -> Option<PageId> {
+        match self {
+            TreeFlaw::Stop(_) => None,
+            TreeFlaw::Foreign(page)
+            | TreeFlaw::Twice(page)
+            | TreeFlaw::Garbled(page)
+            | TreeFlaw::Fences(page)
+            | TreeFlaw::Level { page, .. }
+            | TreeFlaw::Overlap { page, .. }
+            | TreeFlaw::Space { page, .. }
+            | TreeFlaw::Order { page, .. }
+            | TreeFlaw::Head { page, .. } => Some(*page),
+        }
+    }
+}
+
 /// The place a node must fit.
 #[derive(Clone, Copy)]
 struct Place<'a> {
@@ -65,10 +83,17 @@ impl<'p> BTree<'p> {
     /// # Errors
     /// The first flaw met.
     pub fn verify<L: LatchPolicy>(&self) -> Result<TreeReport, TreeFlaw> {
+        self.verify_into::<L>(&mut BTreeSet::new())
+    }
+
+    /// As [`BTree::verify`], adding every page of the tree to `seen`; a page that is there already is a flaw.
+    ///
+    /// # Errors
+    /// The first flaw met.
+    pub fn verify_into<L: LatchPolicy>(&self, seen: &mut BTreeSet<PageId>) -> Result<TreeReport, TreeFlaw> {
         let mut report = TreeReport::default();
-        let mut seen = BTreeSet::new();
         let place = Place { page: self.root, parent: None, low: &[], high: None };
-        self.walk::<L>(place, &mut seen, &mut report)?;
+        self.walk::<L>(place, seen, &mut report)?;
         Ok(report)
     }
 

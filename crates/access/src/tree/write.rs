@@ -88,7 +88,7 @@ impl<'p> BTree<'p> {
                 continue;
             }
             let front = entry_front(held.leaf.page_id(), self.id, key, value);
-            let lsn = journal.undoable(Kind::TreeInsert as u8, &[&front, key, value]);
+            let lsn = journal.undoable(Kind::TreeInsert as u8, held.leaf.lsn(), &[&front, key, value]);
             edit(&mut held.leaf, |node| node.insert(at, key, value))?;
             held.leaf.logged(lsn);
             return Ok(TreeInsert::Done);
@@ -114,7 +114,7 @@ impl<'p> BTree<'p> {
         }
         let value = Key::from_bytes(node.value(at).map_err(|Garbled| corrupt(&held.leaf))?);
         let front = entry_front(held.leaf.page_id(), self.id, key, &value);
-        let lsn = journal.undoable(Kind::TreeDelete as u8, &[&front, key, &value]);
+        let lsn = journal.undoable(Kind::TreeDelete as u8, held.leaf.lsn(), &[&front, key, &value]);
         edit(&mut held.leaf, |node| node.remove(at))?;
         held.leaf.logged(lsn);
         let underfull = self.is_underfull(self.node(&held.leaf, Some(0))?);
@@ -149,14 +149,14 @@ impl<'p> BTree<'p> {
                 continue;
             }
             let front = entry_front(leaf.page_id(), self.id, key, &old);
-            let lsn = journal.undoable(Kind::TreeReplace as u8, &[&front, key, &old, value]);
+            let lsn = journal.undoable(Kind::TreeReplace as u8, leaf.lsn(), &[&front, key, &old, value]);
             edit(&mut leaf, |node| node.set_value(at, value))?;
             leaf.logged(lsn);
             return Ok(TreeReplace::Done(old));
         }
     }
 
-    fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    pub(super) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         if key.len() > self.max_key() {
             return Err(too_long("index key", key.len(), self.max_key()));
         }

@@ -62,7 +62,7 @@ fn a_lost_log_or_control_is_noticed() {
         files.remove(&log.join(name)).unwrap();
     }
     let fault = error(&files, Durability::Sync);
-    assert!(matches!(fault, StoreFault::LogBehind { .. }), "{fault}");
+    assert!(matches!(&fault, StoreFault::Missing { file } if file.ends_with("log")), "{fault}");
 
     let files = world::memory();
     made(&files);
@@ -85,9 +85,15 @@ fn a_flipped_bit_in_the_data_is_an_error_and_never_a_row() {
     commit(&store, txn);
     let pages = store.pages_used();
     store.close().unwrap();
-    files.remove(Path::new("/db/doublewrite")).unwrap();
+    files.open(Path::new("/db/doublewrite"), Open::ReadWrite).unwrap().set_len(0).unwrap();
     let data = files.open(Path::new("/db/data"), Open::ReadWrite).unwrap();
     for page in 1..=u64::from(pages) {
+        let mut owner = [0; 4];
+        data.read_at(&mut owner, page * 8192 + 20).unwrap();
+        if u32::from_le_bytes(owner) == u32::from(u16::MAX) {
+            // The catalog, which opening reads.
+            continue;
+        }
         let at = page * 8192 + 4000;
         let mut byte = [0];
         data.read_at(&mut byte, at).unwrap();

@@ -118,7 +118,8 @@ impl Truth {
             (number, Running { number, txn, changes })
         });
         let running: BTreeMap<_, _> = running.collect();
-        store.check().unwrap_or_else(|e| panic!("{e}"));
+        let report = store.check().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(report.lost_pages, 0, "a crash loses no page");
         assert_eq!(contents(store), visible);
         running
     }
