@@ -67,6 +67,33 @@ fn segments_are_removed_in_an_order_that_a_crash_keeps() {
     }
 }
 
+/// A control file that could not be read counted as one that a crash had garbled: the database was opened from the older
+/// one, whose part of the log is gone (and a later version wrote that over the good one).
+#[test]
+fn a_control_file_that_cannot_be_read_is_no_reason_to_use_the_older_one() {
+    let disk = Disk::new();
+    let open = |disk: &Disk| Store::open(disk.files(), Path::new(DIR), table::options(Durability::Sync, 64));
+    for _ in 0..2 {
+        let (store, _) = open(&disk).unwrap();
+        store.create(&table::schema()).unwrap();
+        store.checkpoint().unwrap();
+        store.close().unwrap();
+    }
+    for (trouble, told) in [(Trouble::Error, "(simulated)"), (Trouble::Short, "could be read")] {
+        for at in 4..=9 {
+            let disk = disk.crash_image(0);
+            disk.plan(Plan { trouble, lasts: Lasts::Once, at, only: None });
+            if let Err(fault) = open(&disk).map(drop) {
+                assert!(fault.to_string().contains(told), "operation {at}: {fault}");
+            } else {
+                assert!(trouble == Trouble::Short, "operation {at} failed, and it opened all the same");
+            }
+            disk.heal();
+            open(&disk).unwrap_or_else(|fault| panic!("{trouble:?} at {at} spoiled it: {fault}"));
+        }
+    }
+}
+
 /// After a failed sync the kernel shows what never came to the device. The next process took it for durable: it read
 /// commits from the log and pages from the data file, synced (to no effect) and went on; the next power cut lost them.
 #[test]
