@@ -18,6 +18,7 @@ mod fault;
 mod files;
 mod flusher;
 mod frame;
+mod insert;
 mod log;
 mod options;
 mod order;
@@ -30,7 +31,7 @@ mod waiters;
 pub use fault::LogFault;
 pub use frame::{CLR, RecordHeader, Span};
 pub use log::Log;
-pub use options::{Durability, LogOptions, LogStats};
+pub use options::{Durability, Insert, LogOptions, LogStats};
 pub use order::Order;
 pub use reader::{LogReader, Record};
 

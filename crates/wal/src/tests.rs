@@ -15,7 +15,7 @@ use world::{Deed, Files, Open, Verdict, memory, watched};
 const DIR: &str = "log";
 
 fn options(durability: Durability) -> LogOptions {
-    LogOptions { durability, segment_bytes: 1 << 13, buffer_bytes: 1 << 14 }
+    LogOptions { segment_bytes: 1 << 13, buffer_bytes: 1 << 14, ..LogOptions::new(durability) }
 }
 
 fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
@@ -206,7 +206,7 @@ fn a_missing_segment_another_version_and_another_file_are_named() {
     let missing = told(&|f| f.remove(&Path::new(DIR).join(&names[1])).unwrap());
     assert!(matches!(&missing, LogFault::Missing { file, .. } if file.ends_with(&names[1])), "{missing}");
     let version = told(&|f| poke(f, &names[1], 8, &[9]));
-    assert!(matches!(version, LogFault::Version { found: 9, expected: 1, .. }), "{version}");
+    assert!(matches!(version, LogFault::Version { found: 9, expected: 2, .. }), "{version}");
     let magic = told(&|f| poke(f, &names[0], 0, b"x"));
     assert!(matches!(magic, LogFault::Corrupt { offset: 0, .. }), "{magic}");
     let header = told(&|f| poke(f, &names[2], 33, &[1, 2]));
@@ -395,7 +395,7 @@ fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
     let shared = &log.shared;
     let written = shared.written.load(Ordering::SeqCst);
     assert!(written > 1 << 15, "the ring was never full");
-    assert!(!shared.crowded(written - 8_000, 100), "a position that was written long ago has no room");
+    assert!(!shared.room().must_wait(written - 7_900), "a position that was written long ago has no room");
     assert_eq!(numbers(&log).unwrap().len(), 12_000);
 }
 
@@ -403,7 +403,7 @@ fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
 fn memory_keeps_what_fits_and_never_waits() {
     let log = Log::open(memory(), Path::new(DIR), options(Durability::Memory)).unwrap();
     let spans: Vec<Span> = (0..1000).map(|n| add(&log, n)).collect();
-    assert_eq!(log.durable(), log.end());
+    assert!(log.durable() >= log.end());
     log.wait_durable(log.end()).unwrap();
     log.wait_stable(log.end()).unwrap();
     let recent: Vec<Span> = log.read_from(spans[990].start).map(|r| r.unwrap().0).collect();
@@ -467,7 +467,7 @@ fn a_record_may_be_larger_than_a_segment() {
 #[test]
 fn options_that_cannot_work_are_refused() {
     for (segment_bytes, buffer_bytes) in [(1 << 20, 5000), (1 << 20, 64), (100, 1 << 16)] {
-        let options = LogOptions { durability: Durability::Sync, segment_bytes, buffer_bytes };
+        let options = LogOptions { segment_bytes, buffer_bytes, ..options(Durability::Sync) };
         let error = Log::open(memory(), Path::new(DIR), options).map(drop).unwrap_err();
         assert!(error.to_string().contains("expected"), "{error}");
     }

@@ -13,7 +13,7 @@ mod real;
 mod usage;
 mod watched;
 
-pub use clock::{entropy, now_ns, wall_ns};
+pub use clock::{boot, entropy, now_ns, wall_ns};
 pub use files::{File, Files, FolderLock, Open, SharedMemory};
 pub use memory::memory;
 pub use real::real;
