@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use wal::{Durability, Insert, Log, LogFault, LogOptions, Order, RecordHeader};
 use world::Open;
 
-const ROUNDS: usize = 7;
-const BYTES_PER_THREAD: u64 = 256 << 20;
+const ROUNDS: usize = 9;
+const BYTES_PER_THREAD: u64 = 24 << 20;
 const SIZES: [usize; 4] = [40, 120, 400, 2000];
 const TIME: Duration = Duration::from_millis(700);
 
@@ -94,7 +94,7 @@ fn rate(insert: Insert, threads: usize, size: usize, commits: Commits) -> Result
     let ns = start.elapsed().as_nanos() as f64;
     let stats = log.stats();
     Ok((records * threads as u64 * (size as u64 + 40).next_multiple_of(8)) as f64 / ns)
-        .inspect(|_| assert_eq!(stats.records, records * threads as u64))
+        .inspect(|_| assert_eq!(stats.records, records * threads as u64, "{insert:?}"))
 }
 
 fn append(log: &Log, thread: u64, size: usize, records: u64, commits: Commits) {

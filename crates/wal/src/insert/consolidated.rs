@@ -10,7 +10,8 @@
 //! - a thread joins by one compare-and-swap of `joined` while it is open; whoever joins an empty group leads it;
 //! - the leader, holding the lock, closes the group, puts a fresh one in its place, and publishes `base`;
 //! - members fill their parts and count `unfilled` down; the last one moves `released` from the group's start to its
-//!   end, once it has got there, and gives the group back;
+//!   end and gives the group back; when `released` has not got there yet, it leaves that to those it waits for
+//!   (delegated release): a thread that lost its processor in the middle of a copy must not stop all others;
 //! - the flusher reads the ring below `released` only.
 
 use super::central::Tail;
@@ -69,6 +70,19 @@ pub(crate) struct Consolidated {
     /// Groups filled and to be used again, as bits; collected by whoever holds the lock.
     done: [AtomicU64; GROUPS / 64],
     group_bytes: u64,
+    /// What is filled and not yet released, since something before it is not; and how many there are.
+    early: CachePadded<SpinMutex<Vec<(u64, u64)>>>,
+    waiting: AtomicU64,
+    promise: Promise,
+}
+
+/// When a record counts as appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Promise {
+    /// When it is in the ring.
+    Filled,
+    /// When everything before it is, too: what a killed process leaves has no holes.
+    Released,
 }
 
 thread_local! {
@@ -77,7 +91,7 @@ thread_local! {
 }
 
 impl Consolidated {
-    pub fn new(tail: Tail, ring_bytes: u64) -> Consolidated {
+    pub fn new(tail: Tail, ring_bytes: u64, promise: Promise) -> Consolidated {
         let open = |n: usize| Group::new(if n < ARRAY { 0 } else { CLOSED });
         Consolidated {
             reserved: CachePadded::new(AtomicU64::new(tail.next)),
@@ -87,6 +101,9 @@ impl Consolidated {
             groups: (0..GROUPS).map(open).collect(),
             done: std::array::from_fn(|_| AtomicU64::new(0)),
             group_bytes: (ring_bytes / 8).min(64 << 10),
+            early: CachePadded::default(),
+            waiting: AtomicU64::new(0),
+            promise,
         }
     }
 
@@ -131,11 +148,7 @@ impl Consolidated {
         let start = base + offset;
         self.fill(start, draft, room);
         self.leave(index, base);
-        // Async mode promises what was appended: nothing before it may be missing.
-        let mut backoff = Backoff::new();
-        while self.released.load(Ordering::Acquire) < start + bytes {
-            backoff.wait();
-        }
+        self.await_release(start + bytes);
         Ok(Placed { start, reserved })
     }
 
@@ -222,13 +235,38 @@ impl Consolidated {
         self.done[index / 64].fetch_or(1 << (index % 64), Ordering::Release);
     }
 
-    /// Makes what is filled visible, after everything before it.
+    /// Makes what is filled visible, after everything before it: now, or by whoever fills that.
     fn release(&self, (start, end): (u64, u64)) {
+        // Sequentially consistent, as is the count below: of two threads, one that moves `released` up to `start` and
+        // this one, at least one sees what the other did.
+        if self.released.compare_exchange(start, end, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            self.early.lock().push((start, end));
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.release_early();
+        }
+        self.await_release(end);
+    }
+
+    #[cold]
+    fn release_early(&self) {
+        let mut early = self.early.lock();
+        loop {
+            let released = self.released.load(Ordering::SeqCst);
+            let Some(next) = early.iter().position(|(start, _)| *start == released) else { return };
+            let (_, end) = early.swap_remove(next);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            // Nobody else moves it from here: these positions are this range's.
+            self.released.store(end, Ordering::SeqCst);
+        }
+    }
+
+    fn await_release(&self, end: u64) {
         let mut backoff = Backoff::new();
-        while self.released.load(Ordering::Acquire) != start {
+        while self.promise == Promise::Released && self.released.load(Ordering::Acquire) < end {
             backoff.wait();
         }
-        self.released.store(end, Ordering::Release);
     }
 
     #[inline]

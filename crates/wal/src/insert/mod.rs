@@ -16,7 +16,7 @@ mod extents;
 mod sync;
 
 use central::Central;
-use consolidated::Consolidated;
+use consolidated::{Consolidated, Promise};
 pub(crate) use extents::Slot;
 use extents::{Extents, Marks};
 
@@ -155,9 +155,13 @@ impl Inserter {
         let (segment_end, segment_bytes) = (segment_end & !7, options.segment_bytes & !7);
         let tail = central::Tail::new(end, segment_end, segment_bytes);
         let marks = if options.durability == Durability::Async { Marks::Written } else { Marks::Absent };
+        let promise = match options.durability {
+            Durability::Async => Promise::Released,
+            Durability::Sync | Durability::Memory => Promise::Filled,
+        };
         match options.insert {
             Insert::Mutex => Inserter::Mutex(Central::new(tail)),
-            Insert::Consolidated => Inserter::Consolidated(Consolidated::new(tail, ring_bytes)),
+            Insert::Consolidated => Inserter::Consolidated(Consolidated::new(tail, ring_bytes, promise)),
             Insert::Extents => {
                 Inserter::Extents(Extents::new(end, segment_end, segment_bytes, ring_bytes, marks))
             }
