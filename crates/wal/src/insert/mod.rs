@@ -13,6 +13,8 @@
 mod central;
 mod consolidated;
 mod extents;
+#[cfg(test)]
+mod models;
 mod sync;
 
 use central::Central;
