@@ -3,7 +3,7 @@
 use crate::options::{Durability, LogOptions};
 use crate::ring::Ring;
 use crate::segment::{self, HEADER, Segment};
-use crate::{LogFault, log::FIRST_LSN};
+use crate::{LogFault, log::FIRST_LSN, recover};
 use base::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,8 @@ use world::{File, Files, Open};
 
 /// A file that will be the next segment: all written once, so that syncing it later changes no metadata.
 const SPARE: &str = "spare-segment";
+/// A segment on its way into the archive.
+const INCOMING: &str = "incoming-segment";
 /// The ring of async mode, shared with the kernel. Behind the ring's bytes it says whose they are ([`Whose`]).
 pub(crate) const RING: &str = "ring";
 const RING_MAGIC: &[u8; 8] = b"ATOLLRNG";
@@ -144,12 +146,12 @@ impl LogFiles {
         Ok(begun)
     }
 
-    /// Removes the segments that end at or before `lsn`, oldest first, so that what remains has no hole.
+    /// Removes (or archives) the segments that end at or before `lsn`, oldest first, so that what remains has no hole.
     pub fn truncate_before(&self, lsn: u64) -> Result<(), LogFault> {
         let mut segments = lock(&self.segments);
         let mut removed = false;
         while segments.len() > 1 && segments[1].start <= lsn {
-            self.files.remove(&segments[0].path)?;
+            self.retire(&segments[0])?;
             segments.remove(0);
             removed = true;
         }
@@ -157,5 +159,72 @@ impl LogFiles {
             self.files.sync_dir(&self.dir)?;
         }
         Ok(())
+    }
+
+    fn retire(&self, segment: &Segment) -> Result<(), LogFault> {
+        if let Some(archive) = &self.options.archive {
+            let name = segment::name(segment.start);
+            // A rename would be enough on one file system; an archive is usually on another device.
+            let incoming = archive.join(INCOMING);
+            self.copy(&*segment.file, &incoming)?;
+            self.files.rename(&incoming, &archive.join(name))?;
+        }
+        Ok(self.files.remove(&segment.path)?)
+    }
+
+    /// Copies a segment, durably.
+    fn copy(&self, from: &dyn File, to: &Path) -> Result<(), LogFault> {
+        let to = self.files.open(to, Open::Create)?;
+        to.set_len(0)?;
+        let mut block = vec![0; 1 << 20];
+        let mut at = 0;
+        loop {
+            let read = from.read_at(&mut block, at)?;
+            if read == 0 {
+                return Ok(to.sync()?);
+            }
+            to.write_all_at(&block[..read], at)?;
+            at += read as u64;
+        }
+    }
+
+    /// The segments from the one with position `lsn` on, archived ones included if it is among them.
+    ///
+    /// # Errors
+    /// No such segment, or one missing in between.
+    pub fn segments_from(&self, lsn: u64) -> Result<Vec<Segment>, LogFault> {
+        let kept = self.segments();
+        let first = kept.first().map_or(FIRST_LSN, |s| s.start);
+        if lsn >= first {
+            return Ok(kept);
+        }
+        let mut all = match &self.options.archive {
+            Some(archive) => recover::segments(&*self.files, archive)?,
+            None => Vec::new(),
+        };
+        // A crash between archiving and removing leaves a segment in both places.
+        all.retain(|s| s.start < first);
+        let oldest = all.first().map_or(first, |s| s.start);
+        let missing =
+            |at: u64, why: String| LogFault::Missing { file: self.dir.join(segment::name(at)), why };
+        if lsn < oldest {
+            return Err(missing(lsn, format!("reading begins at {lsn}, the oldest segment at {oldest}")));
+        }
+        match (all.last(), kept.first()) {
+            (Some(last), Some(next)) if last.start != next.previous => Err(missing(
+                next.previous,
+                format!("it belongs between the archive and {}", segment::name(next.start)),
+            )),
+            _ => {
+                all.extend(kept);
+                Ok(all)
+            }
+        }
+    }
+
+    /// Where the oldest archived segment starts.
+    pub fn archived_from(&self) -> Result<Option<u64>, LogFault> {
+        let Some(archive) = &self.options.archive else { return Ok(None) };
+        Ok(self.files.list(archive)?.iter().filter_map(|name| segment::start_of(name)).min())
     }
 }

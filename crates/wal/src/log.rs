@@ -164,6 +164,7 @@ impl Log {
     /// [`LogFault`]: damage that a crash cannot explain, another version, a missing segment, I/O.
     pub fn open(files: Arc<dyn Files>, dir: &Path, options: LogOptions) -> Result<Log, LogFault> {
         options.check()?;
+        let options = options.where_holes_are_told(world::boot());
         if options.durability == Durability::Memory {
             let ring = Ring::own(options.buffer_bytes);
             let shared = Arc::new(Shared::new(options, ring, FIRST_LSN, u64::MAX, frame::IN_MEMORY));
@@ -222,7 +223,7 @@ impl Log {
     }
 
     #[cold]
-    fn wait_for_room(&self, Crowded { next, bytes }: Crowded, room: &Room<'_>) {
+    pub(crate) fn wait_for_room(&self, Crowded { next, bytes }: Crowded, room: &Room<'_>) {
         let shared = &*self.shared;
         let needed = (next + bytes).saturating_sub(shared.ring.bytes() as u64);
         shared.pressed.fetch_max(needed, Ordering::Release);
@@ -358,7 +359,17 @@ impl Log {
         if written() >= end { Ok(end) } else { shared.fault().map(|()| end) }
     }
 
-    /// Drops the segments that hold only records before `lsn`. What follows stays readable.
+    /// Where the oldest archived record lies; `None` without an archive, or while it is empty. From there on
+    /// [`Log::read_from`] gives every record there was, to restore a database from an old copy.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn archived_from(&self) -> Result<Option<Lsn>, LogFault> {
+        self.files.as_ref().map_or(Ok(None), |f| Ok(f.archived_from()?.map(Lsn)))
+    }
+
+    /// Drops the segments that hold only records before `lsn`, or moves them to the archive. What follows stays
+    /// readable, and from an archive everything.
     ///
     /// # Errors
     /// I/O.

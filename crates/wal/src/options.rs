@@ -94,6 +94,13 @@ impl LogOptions {
         }
     }
 
+    /// A killed process' extents leave holes in the ring, which only the kernel's boot id tells from losses.
+    pub(crate) fn where_holes_are_told(self, boot: u64) -> LogOptions {
+        let insert =
+            if self.durability == Durability::Async && boot == 0 { Insert::Mutex } else { self.insert };
+        LogOptions { insert, ..self }
+    }
+
     pub(crate) fn check(&self) -> Result<(), LogFault> {
         if !self.buffer_bytes.is_power_of_two() || !(1 << 12..=1 << 31).contains(&self.buffer_bytes) {
             return Err(LogFault::Options(format!(

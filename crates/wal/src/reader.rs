@@ -4,7 +4,7 @@ use crate::LogFault;
 use crate::files::LogFiles;
 use crate::frame::{self, Item, RecordHeader, Span};
 use crate::log::Shared;
-use crate::segment::{self, Segment, Window};
+use crate::segment::{Segment, Window};
 use base::Lsn;
 use std::sync::Arc;
 
@@ -32,18 +32,18 @@ impl LogReader {
         from: u64,
         end: Result<u64, LogFault>,
     ) -> LogReader {
-        let source = match &files {
-            Some(files) => Source::Files { segments: files.segments(), window: Window::default() },
-            None => Source::Ring(shared.clone()),
-        };
         let first = files.as_ref().map_or(shared.opened_at, |f| f.first());
         let next = if from == 0 { first } else { from };
-        let fault = match &end {
-            Err(fault) => Some(fault.clone()),
-            Ok(_) => files.filter(|_| next < first).map(|f| LogFault::Missing {
-                file: f.dir.join(segment::name(next)),
-                why: format!("reading begins at {next}, the oldest segment at {first}"),
-            }),
+        let segments = files.map(|files| files.segments_from(next));
+        let fault = match (&end, &segments) {
+            (Err(fault), _) | (_, Some(Err(fault))) => Some(fault.clone()),
+            _ => None,
+        };
+        let source = match segments {
+            Some(segments) => {
+                Source::Files { segments: segments.unwrap_or_default(), window: Window::default() }
+            }
+            None => Source::Ring(shared.clone()),
         };
         LogReader { source, next, end: end.unwrap_or(0), fault }
     }

@@ -32,6 +32,7 @@ pub(crate) fn recover(
     options: &LogOptions,
 ) -> Result<Recovered, LogFault> {
     files.create_dir_all(dir)?;
+    options.archive.iter().try_for_each(|archive| files.create_dir_all(archive))?;
     let segments = segments(&*files, dir)?;
     let life = world::entropy() | 1;
     let (mut start, mut moved) = (FIRST_LSN, Vec::new());
@@ -53,7 +54,7 @@ pub(crate) fn recover(
 }
 
 /// The folder's segments, each with a good header, none missing in between.
-fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
+pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
     let mut segments: Vec<Segment> = Vec::new();
     for start in files.list(dir)?.iter().filter_map(|n| segment::start_of(n)) {
         let path = dir.join(segment::name(start));

@@ -160,7 +160,8 @@ impl House {
                 from += RECORD as u64;
                 continue;
             }
-            let head: Vec<u8> = (0..HEAD as u64 / 8).flat_map(|n| self.ring.get(from + n * 8).to_le_bytes()).collect();
+            let head: Vec<u8> =
+                (0..HEAD as u64 / 8).flat_map(|n| self.ring.get(from + n * 8).to_le_bytes()).collect();
             match frame::item(&head, from, LIFE) {
                 Some(Item::Pad(bytes)) => from += bytes as u64,
                 Some(Item::Mark(_)) => from += HEAD as u64,
