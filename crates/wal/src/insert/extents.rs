@@ -6,8 +6,8 @@
 //!                                      claimed^      end^              open
 //! ```
 //!
-//! `c` is a *lone* record: short, to come [`Order::Last`], of a thread whose own extent is not the youngest. It is
-//! reserved and copied under the lock, and the thread keeps its extent. With `marks`, each extent begins with a frame
+//! `c` is a *lone* record: short, to come [`Order::Last`], of a thread that has no extent or not the youngest. It is
+//! reserved and copied under the lock, and a thread that has an extent keeps it. With `marks`, each extent begins with a frame
 //! that says how long it is: whoever finds the ring of a process that was killed gets over the unfilled rest with it.
 //!
 //! Who may do what:
@@ -42,8 +42,10 @@ use std::collections::VecDeque;
 const SEALED: u64 = 1;
 /// The largest extent that several records share: two pages of the ring, so that reserving is rare and the pad small.
 const LARGEST: u64 = 16 << 10;
-/// The smallest: a few short records.
-const SMALLEST: u64 = 512;
+/// A slot's first: a few short records.
+const FIRST: u64 = 512;
+/// An extent that ended early is followed by one of what was used of it, in steps of this.
+const STEP: u64 = 64;
 /// A longer record is not copied under the lock.
 const LONE: u64 = 256;
 
@@ -68,7 +70,7 @@ impl Default for Slot {
             filled: AtomicU64::new(0),
             end: AtomicU64::new(0),
             number: AtomicU64::new(0),
-            size: AtomicU64::new(SMALLEST),
+            size: AtomicU64::new(FIRST),
             records: AtomicU64::new(0),
         }))
     }
@@ -234,11 +236,12 @@ impl Extents {
         let bytes = draft.bytes();
         let mut tail = self.tail.lock();
         let claimed = slot.0.claimed.load(Ordering::Relaxed);
-        if claimed & SEALED == 0 {
-            let youngest = slot.0.end.load(Ordering::Relaxed) == tail.next;
-            if order == Order::Last && !youngest && bytes <= LONE {
-                return self.lone(&mut tail, draft, room);
-            }
+        let open = claimed & SEALED == 0;
+        let youngest = open && slot.0.end.load(Ordering::Relaxed) == tail.next;
+        if order == Order::Last && !youngest && bytes <= LONE {
+            return self.lone(&mut tail, draft, room);
+        }
+        if open {
             let full = !fits(claimed, slot.0.end.load(Ordering::Relaxed), bytes);
             let why = if full { Why::Full } else { Why::Early };
             let index = (slot.0.number.load(Ordering::Relaxed) - tail.popped) as usize;
@@ -342,7 +345,7 @@ impl Extents {
         let (used, rest) = (claimed - extent.start, extent.end - claimed);
         let size = match why {
             Why::Full => (slot.0.size.load(Ordering::Relaxed) * 2).min(LARGEST),
-            Why::Early => used.next_multiple_of(64).max(SMALLEST),
+            Why::Early => used.next_multiple_of(STEP),
         };
         slot.0.size.store(size, Ordering::Relaxed);
         extent.state = State::Sealed { claimed };
