@@ -15,7 +15,7 @@ pub mod sim;
 mod usage;
 mod watched;
 
-pub use clock::{entropy, now_ns, wall_ns};
+pub use clock::{boot, entropy, now_ns, wall_ns};
 pub use files::{File, Files, FolderLock, Open, SharedMemory};
 pub use memory::memory;
 pub use overlay::overlay;
