@@ -48,6 +48,7 @@ impl File for SimFile {
             return Err(trouble::error(t, "write", &self.path));
         }
         inner.room(self.node, end, "write", &self.path)?;
+        inner.reflect(self.node, offset, bytes);
         let change = Change::Write { at: offset, bytes: bytes.into() };
         inner.apply(Entry::Change { node: self.node, change });
         Ok(())

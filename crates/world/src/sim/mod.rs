@@ -264,6 +264,18 @@ impl Inner {
         self.maps.retain(|(_, map)| Arc::strong_count(map) > 1);
     }
 
+    /// Brings what was written to a file into the memory shared with it: the two are the same bytes.
+    fn reflect(&self, node: NodeId, at: u64, bytes: &[u8]) {
+        for (_, map) in self.maps.iter().filter(|(mapped, _)| *mapped == node) {
+            for (place, byte) in (at..).zip(bytes) {
+                let Some(word) = map.0.get((place / 8) as usize) else { break };
+                let mut content = word.load(Ordering::Relaxed).to_ne_bytes();
+                content[(place % 8) as usize] = *byte;
+                word.store(u64::from_ne_bytes(content), Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Counts an operation and says what trouble it meets.
     fn trouble(&mut self, operation: Operation, grows: Grows) -> Option<Trouble> {
         self.operations += 1;

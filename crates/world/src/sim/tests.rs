@@ -269,6 +269,11 @@ fn shared_memory_survives_a_kill_and_partly_a_power_cut() {
     assert_eq!(shared.bytes(), 8192);
     // SAFETY: 8192 bytes are ours from the start, and nobody else stores there.
     unsafe { shared.start().write_bytes(7, 8192) };
+    let file = disk.open(&path(), Open::ReadWrite).unwrap();
+    file.write_all_at(&[8; 3], 8189).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { shared.start().add(8189).read() }, 8, "a write to the file is seen in the memory");
+    file.write_all_at(&[7; 3], 8189).unwrap();
     let killed = disk.killed();
     assert_eq!(killed.bytes(&path()).unwrap(), [7; 8192]);
     let cut: BTreeSet<Option<(u8, u8)>> = outcomes(&disk, &path())
