@@ -99,7 +99,7 @@ impl LogFiles {
         };
         let Some(memory) = shared else { return Ok(Ring::own(bytes)) };
         let file = self.files.open(&path, Open::ReadWrite)?;
-        file.write_all_at(&Whose { life, boot: world::boot() }.encode(), bytes as u64)?;
+        file.write_all_at(&Whose { life, boot: self.files.boot() }.encode(), bytes as u64)?;
         Ok(Ring::shared(memory, bytes))
     }
 

@@ -164,7 +164,7 @@ impl Log {
     /// [`LogFault`]: damage that a crash cannot explain, another version, a missing segment, I/O.
     pub fn open(files: Arc<dyn Files>, dir: &Path, options: LogOptions) -> Result<Log, LogFault> {
         options.check()?;
-        let options = options.where_holes_are_told(world::boot());
+        let options = options.where_holes_are_told(files.boot());
         if options.durability == Durability::Memory {
             let ring = Ring::own(options.buffer_bytes);
             let shared = Arc::new(Shared::new(options, ring, FIRST_LSN, u64::MAX, frame::IN_MEMORY));

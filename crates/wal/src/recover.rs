@@ -158,7 +158,7 @@ impl OldRing {
         let whose = Whose::decode(&bytes[size as usize..]);
         let Some(whose) = whose.filter(|w| w.life == last.life) else { return Ok(None) };
         bytes.truncate(size as usize);
-        Ok(Some(OldRing { bytes, path, whole: whose.boot == world::boot() && whose.boot != 0 }))
+        Ok(Some(OldRing { bytes, path, whole: whose.boot == files.boot() && whose.boot != 0 }))
     }
 
     /// The frames that follow what the segment has, at their places, for the new life; pads where there are none.

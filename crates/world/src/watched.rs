@@ -82,6 +82,9 @@ impl Files for Watched {
         let file = self.files.open(path, how)?;
         Ok(Arc::new(WatchedFile { file, path: path.to_owned(), judge: self.judge.clone() }))
     }
+    fn boot(&self) -> u64 {
+        self.files.boot()
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.files.remove(path)
     }

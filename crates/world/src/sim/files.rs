@@ -161,6 +161,10 @@ impl Files for Disk {
         Ok(Box::new(SimLock { path: path.to_owned(), disk: self.clone() }))
     }
 
+    fn boot(&self) -> u64 {
+        self.inner().state.boots + 1
+    }
+
     fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {
         let mut inner = self.inner();
         inner.begin(Operation::Share, Grows::Yes, "share", path)?;
