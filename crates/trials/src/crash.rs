@@ -275,7 +275,7 @@ impl<'a> Chain<'a> {
                 || Image { disk: disk.clone(), ledger: ledger.clone(), promise, moment: moment.clone() };
             if n == next {
                 // Opening changes a disk, so the next life gets one of its own.
-                let disk = disk.crash_image(0);
+                let disk = disk.killed();
                 chosen = Some(Image { disk, ..image() });
             }
             self.examine(image())?;
@@ -289,7 +289,7 @@ impl<'a> Chain<'a> {
         held(&self.tally.seen).insert(fingerprint);
         let again = self.random.u32(..4) == 0;
         let (place, draw) = (self.random.u64(..), self.random.u64(..));
-        let pristine = image.disk.crash_image(0);
+        let pristine = image.disk.killed();
         let checked = unwound(|| {
             let disk = image.disk.clone().recording();
             let ledger = open_and_settle(&disk, &image.ledger, image.promise, self.durability)?;
@@ -307,7 +307,7 @@ impl<'a> Chain<'a> {
             let mut player = tape.player();
             player.go_to(place as usize % tape.len());
             let disk = player.crash_image(draw);
-            let pristine = disk.crash_image(0);
+            let pristine = disk.killed();
             held(&self.tally.seen).insert(disk.fingerprint());
             let promise = Promise::Acknowledged(0);
             let moment =

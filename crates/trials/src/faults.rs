@@ -45,7 +45,7 @@ pub fn scripts() -> Result<[Script; 3], Flaw> {
     let mut player = tape.player();
     player.go_to(tape.len() * 2 / 3);
     let (disk, promise) = (player.crash_image(5), Promise::Acknowledged(player.position()));
-    let ledger = open_and_settle(&disk.crash_image(0), &before.ledger, promise, Durability::Sync)?;
+    let ledger = open_and_settle(&disk.killed(), &before.ledger, promise, Durability::Sync)?;
     let restarts = Script { name: "restarts", disk, ledger, frames: 32, seed: 3, ..evicts.clone() };
     Ok([new, evicts, restarts])
 }
@@ -53,7 +53,7 @@ pub fn scripts() -> Result<[Script; 3], Flaw> {
 impl Script {
     /// A disk of its own to begin with.
     fn start(&self) -> Script {
-        Script { disk: self.disk.crash_image(0), ..self.clone() }
+        Script { disk: self.disk.killed(), ..self.clone() }
     }
 
     /// Opens, works, checkpoints and closes. On an error the ledger says what had been promised until then.

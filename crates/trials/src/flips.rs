@@ -95,7 +95,7 @@ pub fn campaign(flips: u64, seed: u64) -> Result<Outcome, Flaw> {
             _ => random.u64(..*bytes),
         };
         let bit = random.u32(..8);
-        let disk = victim.disk.crash_image(0);
+        let disk = victim.disk.killed();
         disk.flip(path, byte, bit);
         let everything = Promise::Acknowledged(usize::MAX);
         let opened = unwound(|| open_and_settle(&disk, &victim.ledger, everything, Durability::Sync));

@@ -81,7 +81,7 @@ fn a_control_file_that_cannot_be_read_is_no_reason_to_use_the_older_one() {
     }
     for (trouble, told) in [(Trouble::Error, "(simulated)"), (Trouble::Short, "could be read")] {
         for at in 4..=9 {
-            let disk = disk.crash_image(0);
+            let disk = disk.killed();
             disk.plan(Plan { trouble, lasts: Lasts::Once, at, only: None });
             if let Err(fault) = open(&disk).map(drop) {
                 assert!(fault.to_string().contains(told), "operation {at}: {fault}");
