@@ -42,6 +42,8 @@ pub struct Running {
     /// Clients per worker, seed and profile while clients run inside the instances.
     driving: Option<(u32, u64, Profiling)>,
     restarts: u64,
+    /// The next restart is killed too, after this time.
+    kill_restart_after: Option<Duration>,
 }
 
 impl Deployment {
@@ -74,8 +76,15 @@ impl Deployment {
             home.subdirectory(&config.id.to_string())?;
             members.push(Member::spawn(config, self.host)?);
         }
-        let mut running =
-            Running { deployment: self, members, home, _run_dir: run_dir, driving: None, restarts: 0 };
+        let mut running = Running {
+            deployment: self,
+            members,
+            home,
+            _run_dir: run_dir,
+            driving: None,
+            restarts: 0,
+            kill_restart_after: None,
+        };
         let all: Vec<usize> = (0..running.members.len()).collect();
         running.start(&all)?;
         running.connect()?;
@@ -193,6 +202,11 @@ impl Running {
         member.kill()
     }
 
+    /// Has the next instance that is restarted killed in the middle of that, `delay` after it was told to start.
+    pub fn kill_next_restart(&mut self, delay: Duration) {
+        self.kill_restart_after = Some(delay);
+    }
+
     /// Waits up to `wait` for an instance to die; restarts every dead one with the same configuration on the same data,
     /// connects everybody anew and sets its clients going again. Returns those restarted.
     ///
@@ -259,6 +273,10 @@ impl Running {
             let config = self.members[i].config.clone();
             let birth = Birth { spec: self.deployment.spec.clone(), config };
             self.members[i].order(&Order::Start(Box::new(birth)))?;
+        }
+        if let (Some(delay), Some(&first)) = (self.kill_restart_after.take(), which.first()) {
+            std::thread::sleep(delay);
+            self.members[first].kill()?;
         }
         for &i in which {
             let member = &mut self.members[i];

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   clients   submit, submit, submit ...   (through the instances' channels, as any client would)
-//!   owner     wait | kill one | restart it, connect | pause clients, wait until nothing is in doubt | go on ...
+//!   owner     wait | kill one | restart it (and now and then kill that), connect | pause clients, wait until nothing is in
+//!             doubt | go on ...
 //!             every K kills and at the end: pause, audit, conditions, ledger
 //! ```
 //!
@@ -40,6 +41,8 @@ pub struct KillSchedule {
 
 /// Load runs undisturbed between two kills for a random time in this range.
 const CALM_MS: std::ops::Range<u64> = 20..200;
+/// One restart in three is killed as well, at a random time before this.
+const RESTART_MS: u64 = 40;
 /// The promise: in doubt for no longer than this once every instance is up.
 const IN_DOUBT_LIMIT: Duration = Duration::from_secs(5);
 /// After this the run is given up.
@@ -211,6 +214,10 @@ impl<W: Workload> Owner<'_, '_, W> {
             self.calm(n)?;
             let victim = self.random(n, 1) % u64::from(self.torment.session.running.deployment().islands);
             let dead = Instant::now();
+            if self.random(n, 2) % 3 == 0 {
+                let delay = Duration::from_millis(self.random(n, 3) % RESTART_MS);
+                self.torment.session.running.kill_next_restart(delay);
+            }
             self.torment.session.running.kill(base::InstanceId(victim as u16))?;
             while self.torment.session.running.tend(Duration::from_millis(50))?.is_empty() {}
             longest_restart = longest_restart.max(dead.elapsed());

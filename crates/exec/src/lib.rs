@@ -18,6 +18,8 @@ pub mod engine;
 pub mod executor;
 mod here;
 pub mod local;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod schema;
 
 pub use design::{Conventional, Design, DesignKind, Serial};

@@ -134,7 +134,8 @@ impl<T: ?Sized> SpinMutex<T> {
 
     #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
-        self.raw.try_acquire().then_some(SpinGuard { mutex: self })
+        // Lazily: a guard made and dropped would unlock what another thread holds.
+        self.raw.try_acquire().then(|| SpinGuard { mutex: self })
     }
 
     pub fn get_mut(&mut self) -> &mut T {

@@ -132,3 +132,14 @@ fn a_stranger_is_caught() {
     owner.disown();
     assert!(checked());
 }
+
+/// The guard of an attempt that failed was made and dropped, which unlocked the mutex under its holder.
+#[test]
+fn a_failed_attempt_does_not_unlock() {
+    let mutex = SpinMutex::new(());
+    let held = mutex.lock();
+    assert!(mutex.try_lock().is_none());
+    assert!(mutex.try_lock().is_none(), "the first attempt let go of what this test holds");
+    drop(held);
+    assert!(mutex.try_lock().is_some());
+}

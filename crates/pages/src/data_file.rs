@@ -46,14 +46,25 @@ impl DataFile {
     fn durable(files: &dyn Files, path: &Path) -> Result<DataFile, PageFault> {
         let (file, caching) = files.open_direct(path, Open::Create)?;
         let data = DataFile { file, caching, path: path.to_owned() };
-        // A file shorter than its first page is one whose making a crash cut short.
-        if data.file.len()? < PAGE_SIZE as u64 {
+        if data.is_unmade()? {
             data.file.write_all_at(first_page().bytes(), 0)?;
             data.file.sync()?;
             files.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
         }
         data.check()?;
         Ok(data)
+    }
+
+    /// Whether a crash cut the making of this file short: it is shorter than its first page, or has the length of it
+    /// and nothing but zeros (the length may reach the device before the bytes; what is not zero is in one sector).
+    fn is_unmade(&self) -> Result<bool, PageFault> {
+        let bytes = self.file.len()?;
+        if bytes != PAGE_SIZE as u64 {
+            return Ok(bytes < PAGE_SIZE as u64);
+        }
+        let mut page = Page::zeroed();
+        self.file.read_at(page.bytes_mut(), 0)?;
+        Ok(page.bytes().iter().all(|byte| *byte == 0))
     }
 
     fn check(&self) -> Result<(), PageFault> {

@@ -16,7 +16,7 @@ pub(crate) const FRAMES: usize = 16;
 pub(crate) const PAGES: u32 = 60;
 
 pub(crate) fn log(files: &Arc<dyn Files>, durability: Durability) -> Arc<Log> {
-    let options = LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 };
+    let options = LogOptions { segment_bytes: 1 << 16, buffer_bytes: 1 << 16, ..LogOptions::new(durability) };
     Arc::new(Log::open(files.clone(), Path::new("db/log"), options).unwrap())
 }
 
@@ -105,7 +105,8 @@ fn the_real_file_system_serves_as_well() {
     for durability in [Durability::Async, Durability::Sync, Durability::Memory] {
         let root = folder.path().join(format!("{durability:?}"));
         let open = || {
-            let options = LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 };
+            let options =
+                LogOptions { segment_bytes: 1 << 16, buffer_bytes: 1 << 16, ..LogOptions::new(durability) };
             let log = Arc::new(Log::open(world::real(), &root.join("log"), options).unwrap());
             world::real().create_dir_all(&root).unwrap();
             let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
@@ -566,7 +567,8 @@ fn no_page_runs_ahead_of_the_log_or_its_own_copy() {
                 Verdict::Do
             }
         });
-        let options = LogOptions { durability, segment_bytes: 1 << 22, buffer_bytes: 1 << 16 };
+        let options =
+            LogOptions { segment_bytes: 1 << 22, buffer_bytes: 1 << 16, ..LogOptions::new(durability) };
         let log = Arc::new(Log::open(files.clone(), Path::new("db/log"), options).unwrap());
         let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
         let pool = Pool::open(files.clone(), Path::new(DATA), options, log).unwrap();

@@ -4,8 +4,8 @@
 //! reads all of them. `last` is where the transaction's last record starts, 0 while it has none, and [`BUSY`]
 //! while a record is being appended.
 //!
-//! Why a checkpoint misses nobody: it reads the end of the log, then the slots. A record below that end was
-//! appended before; appending and reading the end synchronise (the log publishes its end with release), so the
+//! Why a checkpoint misses nobody: it puts a fence into the log, then reads the slots. A record below the fence had its
+//! place before; claiming a place and fencing synchronise (the fence reads what the claim released), so the
 //! `BUSY` stored before the append is visible, and the checkpoint waits until the record is accounted for.
 
 use base::{Lsn, TxnId};

@@ -1,6 +1,7 @@
 //! Checkpoints, taken while transactions run.
 //!
-//! 1. `begin` = the end of the log now. Every page changed by a record before it is latched or dirty.
+//! 1. `begin` = a fence in the log ([`wal::Log::fence`]): records that were appended before lie before it, later ones
+//!    behind it. Every page changed by a record before it is latched or dirty.
 //! 2. Write all those pages. From now on redo needs nothing before `begin`.
 //! 3. Take the values restart needs: running transactions, notes, allocator, catalog. They may already contain
 //!    effects of records after `begin`; replaying such a record again changes nothing.
@@ -47,14 +48,14 @@ impl Store {
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
         let control = held(&self.control);
-        let redo_start = self.log.end();
+        let redo_start = self.log.fence();
         self.pool.write_back()?;
         self.conclude(control, redo_start)
     }
 
     /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile.
     pub fn begin_checkpoint(&self) -> CheckpointRun {
-        let redo_start = self.log.end();
+        let redo_start = self.log.fence();
         CheckpointRun { redo_start, pages: self.pool.begin_write_back() }
     }
 

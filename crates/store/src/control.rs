@@ -142,7 +142,7 @@ impl Control {
                 }
                 Ok(_) => {}
                 Err(Unusable::Garbled(what)) => why.push(what),
-                Err(Unusable::Version(fault)) => return Err(fault),
+                Err(Unusable::Version(fault) | Unusable::Unread(fault)) => return Err(fault),
             }
         }
         if valid.is_some() || !has(crate::DATA) {
@@ -171,6 +171,8 @@ enum Unusable {
     /// A crash may have done this; the other file decides.
     Garbled(String),
     Version(StoreFault),
+    /// It may be the one that counts: going on from the other would lose what lies between them.
+    Unread(StoreFault),
 }
 
 fn read_one(files: &dyn Files, path: &Path) -> Result<Control, Unusable> {
@@ -178,10 +180,13 @@ fn read_one(files: &dyn Files, path: &Path) -> Result<Control, Unusable> {
         let file = files.open(path, Open::Read)?;
         let mut bytes = vec![0; file.len()?.min(LARGEST) as usize];
         let n = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(n);
+        if n < bytes.len() {
+            let text = format!("{}: {n} bytes could be read of {}; try again", path.display(), bytes.len());
+            return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, text));
+        }
         Ok(bytes)
     };
-    let bytes = read().map_err(|e| Unusable::Garbled(e.to_string()))?;
+    let bytes = read().map_err(|e| Unusable::Unread(e.into()))?;
     Control::decode(path, &bytes)
 }
 

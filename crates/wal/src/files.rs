@@ -3,15 +3,21 @@
 use crate::options::{Durability, LogOptions};
 use crate::ring::Ring;
 use crate::segment::{self, HEADER, Segment};
-use crate::{LogFault, log::FIRST_LSN};
+use crate::{LogFault, log::FIRST_LSN, recover};
+use base::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::{File, Files, Open};
 
 /// A file that will be the next segment: all written once, so that syncing it later changes no metadata.
 const SPARE: &str = "spare-segment";
-/// The ring of async mode, shared with the kernel.
+/// A segment on its way into the archive.
+const INCOMING: &str = "incoming-segment";
+/// The ring of async mode, shared with the kernel. Behind the ring's bytes it says whose they are ([`Whose`]).
 pub(crate) const RING: &str = "ring";
+const RING_MAGIC: &[u8; 8] = b"ATOLLRNG";
+/// Bytes behind the ring: a page, so that the mapping ends with one.
+pub(crate) const WHOSE: usize = 4096;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Who may do what: the flusher begins segments; anyone drops old ones or takes the list. Dropping keeps the last.
@@ -22,6 +28,38 @@ pub(crate) struct LogFiles {
     segments: Mutex<Vec<Segment>>,
     /// Held while the spare is made, so that the flusher waits for it rather than making a second one.
     spare: Mutex<Option<Arc<dyn File>>>,
+}
+
+/// Who wrote a ring.
+///
+/// ```text
+/// behind the ring:  0 "ATOLLRNG"   8 life u64   16 boot u64   24 crc32c u32 (of bytes 0..24)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Whose {
+    pub life: u64,
+    /// The machine's start ([`world::boot`]): since then nothing of the ring was lost, whatever became of the process.
+    pub boot: u64,
+}
+
+impl Whose {
+    fn encode(self) -> [u8; 28] {
+        let mut out = [0; 28];
+        out[..8].copy_from_slice(RING_MAGIC);
+        out[8..16].copy_from_slice(&self.life.to_le_bytes());
+        out[16..24].copy_from_slice(&self.boot.to_le_bytes());
+        let sum = crc32c(&out[..24]);
+        out[24..].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// `None` if these bytes say nothing.
+    pub fn decode(bytes: &[u8]) -> Option<Whose> {
+        let bytes = bytes.get(..28)?;
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let good = &bytes[..8] == RING_MAGIC && bytes[24..] == crc32c(&bytes[..24]).to_le_bytes();
+        good.then(|| Whose { life: word(8), boot: word(16) })
+    }
 }
 
 /// The list and the spare are consistent between any two steps, so a panic elsewhere does not spoil them.
@@ -49,16 +87,20 @@ impl LogFiles {
     }
 
     /// The ring for this opening; to be called when nothing in an old one is needed any more.
-    pub fn ring(&self, options: &LogOptions) -> Result<Ring, LogFault> {
+    pub fn ring(&self, life: u64) -> Result<Ring, LogFault> {
+        let bytes = self.options.buffer_bytes;
         let path = self.dir.join(RING);
         if self.files.list(&self.dir)?.iter().any(|n| n == RING) {
             self.files.remove(&path)?;
         }
-        let shared = match options.durability {
-            Durability::Async => self.files.share(&path, options.buffer_bytes)?,
+        let shared = match self.options.durability {
+            Durability::Async => self.files.share(&path, bytes + WHOSE)?,
             Durability::Sync | Durability::Memory => None,
         };
-        Ok(shared.map_or_else(|| Ring::own(options.buffer_bytes), Ring::shared))
+        let Some(memory) = shared else { return Ok(Ring::own(bytes)) };
+        let file = self.files.open(&path, Open::ReadWrite)?;
+        file.write_all_at(&Whose { life, boot: self.files.boot() }.encode(), bytes as u64)?;
+        Ok(Ring::shared(memory, bytes))
     }
 
     fn make_spare(&self) -> Result<Arc<dyn File>, LogFault> {
@@ -104,18 +146,82 @@ impl LogFiles {
         Ok(begun)
     }
 
-    /// Removes the segments that end at or before `lsn`, oldest first, so that what remains has no hole.
+    /// Removes (or archives) the segments that end at or before `lsn`, oldest first and each durably before the next, so that what
+    /// remains after a crash has no hole: a folder's unsynced removals may reach the device in any order.
     pub fn truncate_before(&self, lsn: u64) -> Result<(), LogFault> {
         let mut segments = lock(&self.segments);
-        let mut removed = false;
         while segments.len() > 1 && segments[1].start <= lsn {
-            self.files.remove(&segments[0].path)?;
+            self.retire(&segments[0])?;
             segments.remove(0);
-            removed = true;
-        }
-        if removed {
             self.files.sync_dir(&self.dir)?;
         }
         Ok(())
+    }
+
+    fn retire(&self, segment: &Segment) -> Result<(), LogFault> {
+        if let Some(archive) = &self.options.archive {
+            let name = segment::name(segment.start);
+            // A rename would be enough on one file system; an archive is usually on another device.
+            let incoming = archive.join(INCOMING);
+            self.copy(&*segment.file, &incoming)?;
+            self.files.rename(&incoming, &archive.join(name))?;
+        }
+        Ok(self.files.remove(&segment.path)?)
+    }
+
+    /// Copies a segment, durably.
+    fn copy(&self, from: &dyn File, to: &Path) -> Result<(), LogFault> {
+        let to = self.files.open(to, Open::Create)?;
+        to.set_len(0)?;
+        let mut block = vec![0; 1 << 20];
+        let mut at = 0;
+        loop {
+            let read = from.read_at(&mut block, at)?;
+            if read == 0 {
+                return Ok(to.sync()?);
+            }
+            to.write_all_at(&block[..read], at)?;
+            at += read as u64;
+        }
+    }
+
+    /// The segments from the one with position `lsn` on, archived ones included if it is among them.
+    ///
+    /// # Errors
+    /// No such segment, or one missing in between.
+    pub fn segments_from(&self, lsn: u64) -> Result<Vec<Segment>, LogFault> {
+        let kept = self.segments();
+        let first = kept.first().map_or(FIRST_LSN, |s| s.start);
+        if lsn >= first {
+            return Ok(kept);
+        }
+        let mut all = match &self.options.archive {
+            Some(archive) => recover::segments(&*self.files, archive)?,
+            None => Vec::new(),
+        };
+        // A crash between archiving and removing leaves a segment in both places.
+        all.retain(|s| s.start < first);
+        let oldest = all.first().map_or(first, |s| s.start);
+        let missing =
+            |at: u64, why: String| LogFault::Missing { file: self.dir.join(segment::name(at)), why };
+        if lsn < oldest {
+            return Err(missing(lsn, format!("reading begins at {lsn}, the oldest segment at {oldest}")));
+        }
+        match (all.last(), kept.first()) {
+            (Some(last), Some(next)) if last.start != next.previous => Err(missing(
+                next.previous,
+                format!("it belongs between the archive and {}", segment::name(next.start)),
+            )),
+            _ => {
+                all.extend(kept);
+                Ok(all)
+            }
+        }
+    }
+
+    /// Where the oldest archived segment starts.
+    pub fn archived_from(&self) -> Result<Option<u64>, LogFault> {
+        let Some(archive) = &self.options.archive else { return Ok(None) };
+        Ok(self.files.list(archive)?.iter().filter_map(|name| segment::start_of(name)).min())
     }
 }

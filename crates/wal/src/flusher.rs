@@ -2,6 +2,7 @@
 
 use crate::LogFault;
 use crate::files::LogFiles;
+use crate::insert::{Complete, Holes};
 use crate::log::Shared;
 use crate::segment::Segment;
 use std::sync::Arc;
@@ -14,6 +15,10 @@ const NUDGE_SHIFT: u32 = 18;
 /// Records nobody asks for are written after this time, or when the ring fills.
 const BUSY: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_millis(50);
+/// A device that syncs faster than this, in nanoseconds, is not worth waiting for company.
+const QUICK_NS: u64 = 50_000;
+/// Nobody waits for company longer than this, whatever the device does.
+const PATIENCE_NS: u64 = 2_000_000;
 
 pub(crate) struct Flusher {
     stop: Arc<AtomicBool>,
@@ -24,7 +29,15 @@ pub(crate) struct Flusher {
 impl Flusher {
     pub fn start(shared: Arc<Shared>, files: Arc<LogFiles>, current: Segment) -> Result<Flusher, LogFault> {
         let stop = Arc::new(AtomicBool::new(false));
-        let work = Work { shared, files, current, spare: None, stop: stop.clone() };
+        let work = Work {
+            shared,
+            files,
+            current,
+            spare: None,
+            stop: stop.clone(),
+            pace: Pace::default(),
+            all_written_ns: 0,
+        };
         let guard = Guard(work.shared.clone());
         let run = move || {
             let _guard = guard;
@@ -39,9 +52,13 @@ impl Flusher {
         self.thread.unpark();
     }
 
-    /// To be called after each append.
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// To be called after each append, with the positions reserved for it.
     #[inline]
-    pub fn appended(&self, start: u64, end: u64) {
+    pub fn reserved(&self, (start, end): (u64, u64)) {
         if start >> NUDGE_SHIFT != end >> NUDGE_SHIFT {
             self.nudge();
         }
@@ -77,6 +94,36 @@ struct Work {
     /// Makes the next segment's file meanwhile.
     spare: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
+    pace: Pace,
+    /// When all there was had been written, ns.
+    all_written_ns: u64,
+}
+
+/// How fast the device is and how many wait for it at a time.
+///
+/// After a sync everybody it served comes back at about the same time. A sync begun for the first of them serves one,
+/// and the others wait for two; so it is begun when as many are there as last time, or after a quarter of the time
+/// that a sync takes. Who is alone is never kept waiting.
+#[derive(Default)]
+struct Pace {
+    /// A sync's duration, smoothed, ns.
+    sync_ns: u64,
+    /// How many waited for each of the last two syncs.
+    groups: [usize; 2],
+}
+
+impl Pace {
+    fn synced(&mut self, took_ns: u64, group: usize) {
+        let smooth = if self.sync_ns == 0 { took_ns } else { self.sync_ns / 8 * 7 + took_ns / 8 };
+        *self = Pace { sync_ns: smooth, groups: [group, self.groups[0]] };
+    }
+
+    /// How many to expect, and how long to wait for them, ns.
+    fn company(&self) -> (usize, u64) {
+        let expected = self.groups[0].max(self.groups[1]);
+        let patience = if self.sync_ns < QUICK_NS { 0 } else { (self.sync_ns / 4).min(PATIENCE_NS) };
+        (expected, if expected > 1 { patience } else { 0 })
+    }
 }
 
 impl Work {
@@ -101,51 +148,84 @@ impl Work {
     /// Writes what there is, syncs if someone waits for that; gives how long to sleep.
     fn round(&mut self, stop: bool) -> Result<Duration, LogFault> {
         let shared = self.shared.clone();
-        let written = shared.written.load(Ordering::Relaxed);
-        let appended = shared.end.load(Ordering::Acquire) > written;
-        if appended {
-            self.write()?;
+        if self.is_wanted() && !stop {
+            self.wait_for_company();
+        }
+        let before = shared.written.load(Ordering::Relaxed);
+        let end = shared.inserter.end();
+        if end > before {
+            self.write(end, stop)?;
         }
         let stable = shared.stable.load(Ordering::Relaxed);
-        let unstable = shared.written.load(Ordering::Relaxed) > stable;
-        if unstable && (stop || shared.wanted.load(Ordering::Acquire) > stable) {
+        let written = shared.written.load(Ordering::Relaxed);
+        if written > stable && (stop || self.is_wanted()) {
             self.sync()?;
         }
-        if appended {
+        if written > before {
             shared.waiters.wake(shared.durable());
             self.look_ahead();
         }
-        let wanted = shared.wanted.load(Ordering::Acquire) > shared.stable.load(Ordering::Relaxed);
-        Ok(if wanted && shared.end.load(Ordering::Acquire) > stable {
+        let pressed = shared.pressed.load(Ordering::Acquire) > written;
+        Ok(if (self.is_wanted() || pressed) && shared.inserter.end() > stable {
             Duration::ZERO
-        } else if appended {
+        } else if end > before {
             BUSY
         } else {
             IDLE
         })
     }
 
-    fn write(&mut self) -> Result<(), LogFault> {
+    /// Whether someone waits for the device.
+    fn is_wanted(&self) -> bool {
+        self.shared.wanted.load(Ordering::Acquire) > self.shared.stable.load(Ordering::Relaxed)
+    }
+
+    fn wait_for_company(&self) {
+        let (expected, patience_ns) = self.pace.company();
+        let until = world::now_ns() + patience_ns;
+        while self.shared.waiters.count() < expected && !self.stop.load(Ordering::Relaxed) {
+            let left = until.saturating_sub(world::now_ns());
+            if left == 0
+                || self.shared.pressed.load(Ordering::Relaxed) > self.shared.written.load(Ordering::Relaxed)
+            {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_nanos(left));
+        }
+    }
+
+    /// Writes what is whole below `end`; closes what appenders have reserved only as far as somebody asks for what lies
+    /// behind, or once in a while.
+    fn write(&mut self, end: u64, stop: bool) -> Result<(), LogFault> {
         let shared = self.shared.clone();
-        let (end, cuts) = {
-            let mut tail = shared.tail.lock();
-            (tail.next, std::mem::take(&mut tail.cuts))
+        let asked = shared.pressed.load(Ordering::Acquire).max(shared.wanted.load(Ordering::Acquire));
+        let now = world::now_ns();
+        let holes = if stop || now - self.all_written_ns > BUSY.as_nanos() as u64 {
+            self.all_written_ns = now;
+            Holes::Close { upto: end }
+        } else if asked > shared.written.load(Ordering::Relaxed) {
+            Holes::Close { upto: asked.min(end) }
+        } else {
+            Holes::Leave
         };
+        let Complete { upto, cuts } = shared.inserter.complete(holes, &shared.room());
         for cut in cuts {
             self.write_up_to(cut)?;
             // A segment that has a successor is complete on the device: recovery relies on it.
             self.sync()?;
             self.current = self.files.begin(cut, shared.life)?;
         }
-        self.write_up_to(end)?;
-        shared.flushes.fetch_add(1, Ordering::Relaxed);
+        if upto > shared.written.load(Ordering::Relaxed) {
+            self.write_up_to(upto)?;
+            shared.flushes.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     fn write_up_to(&self, to: u64) -> Result<(), LogFault> {
         let from = self.shared.written.load(Ordering::Relaxed);
-        // SAFETY: these positions are appended (`to` was read under the append lock) and not yet given back:
-        // appenders leave them alone until `written` passes them, below.
+        // SAFETY: below `to` all is whole: its owners are gone, and appenders leave the ring's bytes alone until
+        // `written` passes them, below.
         let pieces = unsafe { self.shared.ring.pieces(from, to) };
         let mut at = self.current.offset(from);
         for piece in pieces.into_iter().filter(|p| !p.is_empty()) {
@@ -156,9 +236,11 @@ impl Work {
         Ok(())
     }
 
-    fn sync(&self) -> Result<(), LogFault> {
+    fn sync(&mut self) -> Result<(), LogFault> {
         let written = self.shared.written.load(Ordering::Relaxed);
+        let (group, began) = (self.shared.waiters.count(), world::now_ns());
         self.current.file.sync()?;
+        self.pace.synced(world::now_ns() - began, group);
         self.shared.fsyncs.fetch_add(1, Ordering::Relaxed);
         self.shared.stable.store(written, Ordering::Release);
         Ok(())

@@ -9,6 +9,10 @@
 //! - `check` is the CRC-32C of everything from byte 20 on, mixed with length, lsn, behind and the *life* of the log
 //!   (a random number per opening, in the segment's header). So bytes of an earlier life or another place in the
 //!   log never pass for a record, whatever the device kept of them.
+//! Frames that are no records fill what nobody wrote. They have 16 bytes of their own, whose `length` has bit 31 set:
+//! a *pad* (bit 30 clear) is followed by bytes that mean nothing, `length` altogether; a *mark* (bit 30 set) says that
+//! one thread reserved `length` bytes from here on.
+//!
 //! - `behind` is how far the record starts after what was on the device when it was appended. A frame that fails
 //!   its check, followed by one that knows it to be on the device, was damaged; otherwise it is the torn tail.
 //!
@@ -20,6 +24,12 @@ use base::{Lsn, TxnId, crc32c};
 pub const CLR: u8 = 1;
 
 const FIXED: usize = 40;
+/// Bytes of a frame that is no record.
+pub(crate) const HEAD: usize = 16;
+const FILLER: u32 = 1 << 31;
+const MARK: u32 = 1 << 30;
+/// What a pad or mark has in place of the sum of a record's bytes.
+const FILLER_SUM: u32 = 0x5eed_f111;
 /// Where the part of a frame begins that is checksummed before its place in the log is known.
 const SUMMED_FROM: usize = 20;
 
@@ -119,6 +129,35 @@ pub(crate) fn reseal(frames: &mut [u8], lsn: u64, life: u64) -> usize {
     padded(length)
 }
 
+/// A frame in place of `bytes` that hold no record.
+pub(crate) fn pad(lsn: u64, bytes: u64, life: u64) -> [u8; HEAD] {
+    filler(FILLER, lsn, bytes, life)
+}
+
+/// A frame before `bytes` (itself included) that one thread reserved.
+pub(crate) fn mark(lsn: u64, bytes: u64, life: u64) -> [u8; HEAD] {
+    filler(FILLER | MARK, lsn, bytes, life)
+}
+
+fn filler(tag: u32, lsn: u64, bytes: u64, life: u64) -> [u8; HEAD] {
+    debug_assert!((HEAD as u64..u64::from(MARK)).contains(&bytes) && bytes.is_multiple_of(8));
+    let word = tag | bytes as u32;
+    let mut frame = [0; HEAD];
+    frame[..4].copy_from_slice(&word.to_le_bytes());
+    frame[4..8].copy_from_slice(&check(FILLER_SUM, word, lsn, 0, life).to_le_bytes());
+    frame[8..].copy_from_slice(&lsn.to_le_bytes());
+    frame
+}
+
+/// Bytes that the frame with this `length` takes in the log.
+pub(crate) fn span(length: u32) -> usize {
+    match length & (FILLER | MARK) {
+        0 | MARK => padded(length as usize),
+        FILLER => (length & !FILLER) as usize,
+        _ => HEAD,
+    }
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -131,7 +170,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Vec<u8> {
     let byte = |n: usize| pieces[0].get(n).or_else(|| pieces[1].get(n - pieces[0].len()));
     let length = u32::from_le_bytes(std::array::from_fn(|n| byte(n).copied().unwrap_or(0)));
-    let take = padded(length as usize);
+    let take = span(length).min(pieces[0].len() + pieces[1].len());
     let first = take.min(pieces[0].len());
     let second = (take - first).min(pieces[1].len());
     [&pieces[0][..first], &pieces[1][..second]].concat()
@@ -147,8 +186,43 @@ pub(crate) struct Frame<'a> {
     pub stable_before: Option<u64>,
 }
 
-/// The frame at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and life.
-pub(crate) fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
+/// An intact frame of any sort.
+pub(crate) enum Item<'a> {
+    Record(Frame<'a>),
+    /// Nothing for so many bytes.
+    Pad(usize),
+    /// The next so many bytes, this frame included, were reserved by one thread.
+    Mark(u64),
+}
+
+impl Item<'_> {
+    /// Bytes to the next frame.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Item::Record(frame) => frame.bytes,
+            Item::Pad(bytes) => *bytes,
+            Item::Mark(_) => HEAD,
+        }
+    }
+}
+
+/// The frame of any sort at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and
+/// life. What a pad covers need not be there.
+pub(crate) fn item(bytes: &[u8], lsn: u64, life: u64) -> Option<Item<'_>> {
+    if bytes.len() < HEAD || u32_at(bytes, 0) & FILLER == 0 {
+        return parse(bytes, lsn, life).map(Item::Record);
+    }
+    let word = u32_at(bytes, 0);
+    let reserved = u64::from(word & !(FILLER | MARK));
+    let good = u64_at(bytes, 8) == lsn && u32_at(bytes, 4) == check(FILLER_SUM, word, lsn, 0, life);
+    if !good || reserved < HEAD as u64 || !reserved.is_multiple_of(8) {
+        return None;
+    }
+    Some(if word & MARK == 0 { Item::Pad(reserved as usize) } else { Item::Mark(reserved) })
+}
+
+/// The record at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and life.
+fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
     if bytes.len() < FIXED || u64_at(bytes, 8) != lsn {
         return None;
     }

@@ -6,15 +6,17 @@
 //! ```
 //!
 //! Who may do what:
-//! - the holder of the append lock moves the tail: it puts a frame at `end`, then publishes the new `end`;
+//! - appenders give records their places as [`crate::insert`] says, and copy them into the ring;
 //! - the flusher alone moves `written` (bytes given to the file system, their ring space is free) and `stable`
-//!   (bytes on the device);
-//! - anyone reads all three. In memory mode there is no flusher: `written` and `stable` stay where they began.
+//!   (bytes on the device), as far as the log is whole;
+//! - anyone reads them. In memory mode there is no flusher: `stable` stays where it began, and whoever reserves moves
+//!   `written` over what the ring forgets.
 
 use crate::fault::LogFault;
 use crate::files::LogFiles;
 use crate::flusher::Flusher;
 use crate::frame::{self, RecordHeader, Span};
+use crate::insert::{Crowded, Draft, Drain, Inserter, Placed, Room, Slot};
 use crate::options::{Durability, LogOptions, LogStats};
 use crate::order::Order;
 use crate::reader::LogReader;
@@ -22,11 +24,10 @@ use crate::recover;
 use crate::ring::Ring;
 use crate::waiters::Waiters;
 use base::Lsn;
-use latch::{CachePadded, SpinMutex};
-use probe::{Component, Section};
+use latch::CachePadded;
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use world::Files;
@@ -34,39 +35,60 @@ use world::Files;
 /// Position of the first record of a new log. Not 0, which means "none".
 pub(crate) const FIRST_LSN: u64 = 64;
 
-thread_local! {
-    /// Where an appender builds its frame before it takes the append lock.
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What a thread has for its appends.
+struct Hand {
+    /// Where it builds a frame before it asks for a place.
+    scratch: Vec<u8>,
+    /// The log it appended to last, and its slot there.
+    log: u64,
+    slot: Option<Arc<Slot>>,
+    /// Its slots in other logs.
+    others: Vec<(u64, Arc<Slot>)>,
 }
 
-/// What only the holder of the append lock touches.
-pub(crate) struct Tail {
-    /// Where the next record goes.
-    pub next: u64,
-    /// Where the current segment is full.
-    pub segment_end: u64,
-    /// Positions at which the flusher must begin a new segment.
-    pub cuts: Vec<u64>,
-    pub records: u64,
+thread_local! {
+    static HAND: RefCell<Hand> =
+        const { RefCell::new(Hand { scratch: Vec::new(), log: 0, slot: None, others: Vec::new() }) };
+}
+
+impl Hand {
+    #[cold]
+    fn turn_to(&mut self, shared: &Shared) {
+        if let Some(slot) = self.slot.take() {
+            self.others.push((self.log, slot));
+        }
+        // Slots that only this thread still has are of logs that are gone.
+        self.others.retain(|(_, slot)| Arc::strong_count(slot) > 1);
+        let known = self.others.iter().position(|(log, _)| *log == shared.id);
+        self.slot = Some(known.map_or_else(|| shared.inserter.slot(), |n| self.others.swap_remove(n).1));
+        self.log = shared.id;
+    }
 }
 
 /// What appenders, waiters and the flusher share.
 pub(crate) struct Shared {
+    /// Unique in this process.
+    id: u64,
     pub options: LogOptions,
     /// This opening's number, in every check.
     pub life: u64,
     /// Where this opening's first record starts.
     pub opened_at: u64,
     pub ring: Ring,
-    pub tail: CachePadded<SpinMutex<Tail>>,
-    pub end: CachePadded<AtomicU64>,
+    pub inserter: Inserter,
     pub written: CachePadded<AtomicU64>,
-    pub stable: AtomicU64,
+    pub stable: CachePadded<AtomicU64>,
     /// How far someone wants the log on the device (for `Sync`, durable).
     pub wanted: CachePadded<AtomicU64>,
+    /// How far someone wants it written: for room in the ring, or to read it.
+    pub pressed: AtomicU64,
     pub flushes: AtomicU64,
     pub fsyncs: AtomicU64,
     pub fault: OnceLock<LogFault>,
+    /// Whether there is a fault.
+    broken: AtomicBool,
     pub waiters: Waiters,
 }
 
@@ -80,23 +102,20 @@ pub struct Log {
 impl Shared {
     fn new(options: LogOptions, ring: Ring, end: u64, segment_end: u64, life: u64) -> Shared {
         Shared {
-            options,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             life,
             opened_at: end,
+            inserter: Inserter::new(&options, ring.bytes() as u64, end, segment_end),
+            options,
             ring,
-            tail: CachePadded::new(SpinMutex::new(Tail {
-                next: end,
-                segment_end,
-                cuts: Vec::new(),
-                records: 0,
-            })),
-            end: CachePadded::new(AtomicU64::new(end)),
             written: CachePadded::new(AtomicU64::new(end)),
-            stable: AtomicU64::new(end),
+            stable: CachePadded::new(AtomicU64::new(end)),
             wanted: CachePadded::new(AtomicU64::new(0)),
+            pressed: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             fsyncs: AtomicU64::new(0),
             fault: OnceLock::new(),
+            broken: AtomicBool::new(false),
             waiters: Waiters::default(),
         }
     }
@@ -106,7 +125,7 @@ impl Shared {
             Durability::Sync => self.stable.load(Ordering::Acquire),
             // Once the flusher has stopped, the ring is overwritten without being written.
             Durability::Async if self.fault.get().is_some() => self.written.load(Ordering::Acquire),
-            Durability::Async | Durability::Memory => self.end.load(Ordering::Acquire),
+            Durability::Async | Durability::Memory => self.inserter.reserved(),
         }
     }
 
@@ -117,18 +136,23 @@ impl Shared {
     /// The log is broken from now on; the first reason stays.
     pub fn poison(&self, fault: LogFault) {
         let _ = self.fault.set(fault);
+        self.broken.store(true, Ordering::Release);
         self.waiters.wake(u64::MAX);
     }
 
-    /// Whether a frame of `bytes` at `next` would overwrite what the flusher has not written yet. A waiter asks about
-    /// the `next` it once saw: others may have appended there meanwhile, and the flusher may have written past it.
-    pub(crate) fn crowded(&self, next: u64, bytes: usize) -> bool {
-        self.overwrites(next, bytes) && self.fault.get().is_none()
-    }
-
-    fn overwrites(&self, next: u64, bytes: usize) -> bool {
-        let ahead = (next + bytes as u64).saturating_sub(self.written.load(Ordering::Acquire));
-        self.options.durability != Durability::Memory && ahead > self.ring.bytes() as u64
+    #[inline]
+    pub fn room(&self) -> Room<'_> {
+        Room {
+            ring: &self.ring,
+            life: self.life,
+            written: &self.written,
+            broken: &self.broken,
+            drain: match self.options.durability {
+                Durability::Memory => Drain::Oblivion,
+                Durability::Sync | Durability::Async => Drain::Flusher,
+            },
+            flusher: None,
+        }
     }
 }
 
@@ -140,13 +164,14 @@ impl Log {
     /// [`LogFault`]: damage that a crash cannot explain, another version, a missing segment, I/O.
     pub fn open(files: Arc<dyn Files>, dir: &Path, options: LogOptions) -> Result<Log, LogFault> {
         options.check()?;
+        let options = options.where_holes_are_told(files.boot());
         if options.durability == Durability::Memory {
             let ring = Ring::own(options.buffer_bytes);
             let shared = Arc::new(Shared::new(options, ring, FIRST_LSN, u64::MAX, frame::IN_MEMORY));
             return Ok(Log { shared, files: None, flusher: None });
         }
         let found = recover::recover(files, dir, &options)?;
-        let ring = found.files.ring(&options)?;
+        let ring = found.files.ring(found.life)?;
         let shared = Arc::new(Shared::new(options, ring, found.end, found.segment_end, found.life));
         let flusher = Flusher::start(shared.clone(), found.files.clone(), found.current)?;
         Ok(Log { shared, files: Some(found.files), flusher: Some(flusher) })
@@ -167,56 +192,44 @@ impl Log {
     /// # Panics
     /// When the body is larger than [`Log::max_body`].
     pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
-        let build = |scratch: &mut Vec<u8>| {
-            let sum = frame::build(scratch, header, body, self.shared.life);
-            assert!(scratch.len() <= self.shared.ring.bytes() / 2, "a log record of {} bytes", scratch.len());
-            self.place(scratch, sum, order)
-        };
-        probe::within(Component::Logging, || SCRATCH.with_borrow_mut(build))
+        let shared = &*self.shared;
+        HAND.with_borrow_mut(|hand| {
+            let sum = frame::build(&mut hand.scratch, header, body, shared.life);
+            let bytes = hand.scratch.len();
+            assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
+            if hand.log != shared.id {
+                hand.turn_to(shared);
+            }
+            let slot = hand.slot.as_ref().expect("turned to this log");
+            let stable = shared.stable.load(Ordering::Relaxed);
+            let mut draft = Draft { frame: &mut hand.scratch, sum, stable };
+            let Placed { start, reserved } = self.place(slot, &mut draft, order);
+            if let Some(flusher) = &self.flusher {
+                flusher.reserved(reserved);
+            }
+            Span { start: Lsn(start), end: Lsn(start + bytes as u64) }
+        })
     }
 
     #[inline]
-    fn place(&self, frame: &mut [u8], sum: u32, order: Order) -> Span {
-        let shared = &*self.shared;
-        let bytes = frame.len() as u64;
-        probe::enter(Section::LogReserve);
-        let mut tail = shared.tail.lock();
-        while shared.crowded(tail.next, frame.len()) {
-            let next = tail.next;
-            drop(tail);
-            self.wait_for_room(next, frame.len());
-            tail = shared.tail.lock();
+    fn place(&self, slot: &Arc<Slot>, draft: &mut Draft<'_>, order: Order) -> Placed {
+        let room = Room { flusher: self.flusher.as_ref().map(Flusher::thread), ..self.shared.room() };
+        loop {
+            match self.shared.inserter.append(slot, draft, order, &room) {
+                Ok(placed) => return placed,
+                Err(crowded) => self.wait_for_room(crowded, &room),
+            }
         }
-        let start = tail.next;
-        debug_assert!(order.allows(start), "a record after {order:?} at {start}");
-        let end = start + bytes;
-        frame::seal(frame, sum, start, start - shared.stable.load(Ordering::Relaxed), shared.life);
-        // On a poisoned log what is acknowledged but not written stays in the ring, for the next opening to find;
-        // the new record goes nowhere, and nobody acknowledges it.
-        if !shared.overwrites(start, frame.len()) {
-            // SAFETY: the append lock is held, so no other appender is here; the flusher is done with these
-            // positions, since the frame overwrites nothing that it has not written.
-            unsafe { shared.ring.put(start, frame) };
-        }
-        if end > tail.segment_end {
-            tail.cuts.push(start);
-            tail.segment_end = start + bytes.max(shared.options.segment_bytes);
-        }
-        tail.next = end;
-        tail.records += 1;
-        shared.end.store(end, Ordering::Release);
-        drop(tail);
-        if let Some(flusher) = &self.flusher {
-            flusher.appended(start, end);
-        }
-        Span { start: Lsn(start), end: Lsn(end) }
     }
 
     #[cold]
-    fn wait_for_room(&self, next: u64, bytes: usize) {
+    pub(crate) fn wait_for_room(&self, Crowded { next, bytes }: Crowded, room: &Room<'_>) {
         let shared = &*self.shared;
+        let needed = (next + bytes).saturating_sub(shared.ring.bytes() as u64);
+        shared.pressed.fetch_max(needed, Ordering::Release);
         self.nudge();
-        shared.waiters.block_until(|| !shared.crowded(next, bytes));
+        // The flusher may have written past `next` by the time this looks: that counts as room.
+        shared.waiters.block_until(|| !room.must_wait(next + bytes));
     }
 
     fn nudge(&self) {
@@ -252,7 +265,6 @@ impl Log {
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));
         }
-        probe::enter(Section::LogWaiters);
         shared.waiters.enter(upto.0, cx.waker());
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));
@@ -294,9 +306,17 @@ impl Log {
         if reached(shared) >= upto { Ok(()) } else { shared.fault() }
     }
 
-    /// Where the next record will start.
+    /// A position at or behind the end of every record whose append is over; the log will be durable up to it when it
+    /// is asked for. Later records may lie before it.
     pub fn end(&self) -> Lsn {
-        Lsn(self.shared.end.load(Ordering::Acquire))
+        Lsn(self.shared.inserter.end())
+    }
+
+    /// A position that divides the log in time: every record appended before this call starts below it and is in the
+    /// log whole, every record appended after it starts there or later. Closes what appenders have reserved, so it is
+    /// for checkpoints, not for transactions.
+    pub fn fence(&self) -> Lsn {
+        Lsn(self.shared.inserter.fence(&self.shared.room()))
     }
 
     /// Where the oldest record that is still kept starts (in memory mode, where the log began).
@@ -310,13 +330,11 @@ impl Log {
     }
 
     pub fn stats(&self) -> LogStats {
-        let (next, records) = {
-            let tail = self.shared.tail.lock();
-            (tail.next, tail.records)
-        };
+        let counts = self.shared.inserter.counts();
         LogStats {
-            bytes: next - self.shared.opened_at,
-            records,
+            bytes: self.end().0 - self.shared.opened_at,
+            padding: counts.padding,
+            records: counts.records,
             flushes: self.shared.flushes.load(Ordering::Relaxed),
             fsyncs: self.shared.fsyncs.load(Ordering::Relaxed),
         }
@@ -329,15 +347,29 @@ impl Log {
 
     /// Has all that was appended written, and gives the end of it.
     fn written(&self) -> Result<u64, LogFault> {
-        let end = self.end().0;
-        if self.durability() != Durability::Memory {
-            self.nudge();
-            self.wait(end, |s| s.written.load(Ordering::Acquire))?;
+        let shared = &*self.shared;
+        if self.durability() == Durability::Memory {
+            return Ok(self.fence().0);
         }
-        Ok(end)
+        let end = self.end().0;
+        let written = || shared.written.load(Ordering::Acquire);
+        shared.pressed.fetch_max(end, Ordering::Release);
+        self.nudge();
+        shared.waiters.block_until(|| written() >= end || shared.fault.get().is_some());
+        if written() >= end { Ok(end) } else { shared.fault().map(|()| end) }
     }
 
-    /// Drops the segments that hold only records before `lsn`. What follows stays readable.
+    /// Where the oldest archived record lies; `None` without an archive, or while it is empty. From there on
+    /// [`Log::read_from`] gives every record there was, to restore a database from an old copy.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn archived_from(&self) -> Result<Option<Lsn>, LogFault> {
+        self.files.as_ref().map_or(Ok(None), |f| Ok(f.archived_from()?.map(Lsn)))
+    }
+
+    /// Drops the segments that hold only records before `lsn`, or moves them to the archive. What follows stays
+    /// readable, and from an archive everything.
     ///
     /// # Errors
     /// I/O.

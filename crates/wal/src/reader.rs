@@ -2,9 +2,9 @@
 
 use crate::LogFault;
 use crate::files::LogFiles;
-use crate::frame::{self, RecordHeader, Span};
+use crate::frame::{self, Item, RecordHeader, Span};
 use crate::log::Shared;
-use crate::segment::{self, Segment, Window};
+use crate::segment::{Segment, Window};
 use base::Lsn;
 use std::sync::Arc;
 
@@ -32,56 +32,65 @@ impl LogReader {
         from: u64,
         end: Result<u64, LogFault>,
     ) -> LogReader {
-        let source = match &files {
-            Some(files) => Source::Files { segments: files.segments(), window: Window::default() },
-            None => Source::Ring(shared.clone()),
-        };
         let first = files.as_ref().map_or(shared.opened_at, |f| f.first());
         let next = if from == 0 { first } else { from };
-        let fault = match &end {
-            Err(fault) => Some(fault.clone()),
-            Ok(_) => files.filter(|_| next < first).map(|f| LogFault::Missing {
-                file: f.dir.join(segment::name(next)),
-                why: format!("reading begins at {next}, the oldest segment at {first}"),
-            }),
+        let segments = files.map(|files| files.segments_from(next));
+        let fault = match (&end, &segments) {
+            (Err(fault), _) | (_, Some(Err(fault))) => Some(fault.clone()),
+            _ => None,
+        };
+        let source = match segments {
+            Some(segments) => {
+                Source::Files { segments: segments.unwrap_or_default(), window: Window::default() }
+            }
+            None => Source::Ring(shared.clone()),
         };
         LogReader { source, next, end: end.unwrap_or(0), fault }
     }
 
-    fn read(&mut self) -> Result<Record, LogFault> {
+    /// What lies at the next position: a record, or nothing up to another position.
+    fn read(&mut self) -> Result<Found, LogFault> {
         match &mut self.source {
             Source::Files { segments, window } => {
                 // Later segments win: what an earlier one has at these positions was cut off.
                 let at = segments.partition_point(|s| s.start <= self.next);
                 let segment = &segments[at - 1];
-                match window.frame(segment, self.next)? {
-                    Some(frame) => Ok(record(self.next, &frame)),
+                match window.item(segment, self.next)? {
+                    Some(item) => Ok(found(self.next, &item)),
                     None => Err(segment.corrupt(self.next, "a record fails its check")),
                 }
             }
-            Source::Ring(shared) => from_ring(shared, self.next),
+            Source::Ring(shared) => from_ring(shared, self.next, self.end),
         }
     }
 }
 
-fn record(lsn: u64, frame: &frame::Frame<'_>) -> Record {
-    let span = Span { start: Lsn(lsn), end: Lsn(lsn + frame.bytes as u64) };
-    (span, frame.header, frame.body.to_vec())
+enum Found {
+    Record(Record),
+    Nothing { until: u64 },
 }
 
-fn from_ring(shared: &Shared, lsn: u64) -> Result<Record, LogFault> {
-    let tail = shared.tail.lock();
-    let forgotten = LogFault::Forgotten { lsn };
-    if lsn + (shared.ring.bytes() as u64) < tail.next {
-        return Err(forgotten);
+fn found(lsn: u64, item: &Item<'_>) -> Found {
+    let end = lsn + item.bytes() as u64;
+    match item {
+        Item::Record(frame) => {
+            Found::Record((Span { start: Lsn(lsn), end: Lsn(end) }, frame.header, frame.body.to_vec()))
+        }
+        Item::Pad(_) | Item::Mark(_) => Found::Nothing { until: end },
     }
-    // A record has at most half a ring.
-    let until = tail.next.min(lsn + shared.ring.bytes() as u64 / 2);
-    // SAFETY: the append lock is held, so nobody writes to the ring.
-    let pieces = unsafe { shared.ring.pieces(lsn, until) };
-    let bytes = frame::prefix(pieces);
-    drop(tail);
-    frame::parse(&bytes, lsn, shared.life).map(|f| record(lsn, &f)).ok_or(forgotten)
+}
+
+fn from_ring(shared: &Shared, lsn: u64, end: u64) -> Result<Found, LogFault> {
+    let size = shared.ring.bytes() as u64;
+    let bytes = shared.inserter.held(|reserved| {
+        // A record has at most half a ring.
+        let until = end.min(lsn + size / 2);
+        // SAFETY: below `end` all is whole and its owners are gone, and what overlays it in the ring would have been
+        // reserved, which nobody can while the shared end is held.
+        (lsn + size >= reserved).then(|| frame::prefix(unsafe { shared.ring.pieces(lsn, until) }))
+    });
+    let item = bytes.as_deref().and_then(|bytes| frame::item(bytes, lsn, shared.life));
+    item.map(|item| found(lsn, &item)).ok_or(LogFault::Forgotten { lsn })
 }
 
 impl Iterator for LogReader {
@@ -92,11 +101,19 @@ impl Iterator for LogReader {
             self.next = self.end;
             return Some(Err(fault));
         }
-        if self.next >= self.end {
-            return None;
+        while self.next < self.end {
+            match self.read() {
+                Ok(Found::Nothing { until }) => self.next = until,
+                Ok(Found::Record(record)) => {
+                    self.next = record.0.end.0;
+                    return Some(Ok(record));
+                }
+                Err(fault) => {
+                    self.next = self.end;
+                    return Some(Err(fault));
+                }
+            }
         }
-        let read = self.read();
-        self.next = read.as_ref().map_or(self.end, |(span, ..)| span.end.0);
-        Some(read)
+        None
     }
 }

@@ -5,15 +5,16 @@
 //! in a *new* segment, of a new life, that starts at the end found; readers follow the later segment, so what the
 //! old one still has behind that point is dead for ever.
 //!
-//! In async mode the ring file holds what the flusher had not written when the process died; it is moved over.
+//! In async mode the ring file holds what the flusher had not written when the process died; it is moved over. There,
+//! and only there, extents may have an unfilled rest.
 
 use crate::LogFault;
-use crate::files::{LogFiles, RING};
-use crate::frame;
+use crate::files::{LogFiles, RING, WHOSE, Whose};
+use crate::frame::{self, HEAD, Item};
 use crate::log::FIRST_LSN;
 use crate::options::LogOptions;
 use crate::segment::{self, Segment, Window};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Files, Open};
 
@@ -31,16 +32,20 @@ pub(crate) fn recover(
     options: &LogOptions,
 ) -> Result<Recovered, LogFault> {
     files.create_dir_all(dir)?;
+    options.archive.iter().try_for_each(|archive| files.create_dir_all(archive))?;
     let segments = segments(&*files, dir)?;
-    let start = segments.last().map_or(Ok(FIRST_LSN), end_of)?;
-    if let Some(last) = segments.last() {
-        // A process that died may have left its last writes with the kernel only.
-        last.file.sync()?;
-    }
-    let ring = segments.last().map_or(Ok(Vec::new()), |last| ring_rest(&*files, dir, last, start))?;
     let life = world::entropy() | 1;
+    let (mut start, mut moved) = (FIRST_LSN, Vec::new());
+    if let Some(last) = segments.last() {
+        let ring = OldRing::read(&*files, dir, last)?;
+        let intact = end_of(last, ring.as_ref())?;
+        start = intact.end;
+        bring_to_device(last, intact.stable, intact.end)?;
+        if let Some(ring) = ring {
+            moved = ring.rest(intact, last.life, life)?;
+        }
+    }
     let log_files = Arc::new(LogFiles::new(files, dir, options, segments));
-    let moved = reseal(&ring, start, life);
     let current = log_files.begin_with(start, life, &moved)?;
     let end = start + moved.len() as u64;
     let segment_end = end.max(start + options.segment_bytes);
@@ -48,7 +53,7 @@ pub(crate) fn recover(
 }
 
 /// The folder's segments, each with a good header, none missing in between.
-fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
+pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
     let mut segments: Vec<Segment> = Vec::new();
     for start in files.list(dir)?.iter().filter_map(|n| segment::start_of(n)) {
         let path = dir.join(segment::name(start));
@@ -68,52 +73,150 @@ fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
     Ok(segments)
 }
 
-/// The end of the last segment's intact frames.
-fn end_of(last: &Segment) -> Result<u64, LogFault> {
-    let mut window = Window::default();
-    let mut end = last.start;
-    while let Some(frame) = window.frame(last, end)? {
-        end += frame.bytes as u64;
+/// A process that died may have left its last writes with the kernel only; if it died of a sync that failed, the kernel
+/// even counts them as written, and syncing them again does nothing. So they are written again.
+fn bring_to_device(last: &Segment, from: u64, to: u64) -> Result<(), LogFault> {
+    let mut piece = vec![0; 1 << 16];
+    let mut at = from;
+    while at < to {
+        let wanted = piece.len().min((to - at) as usize);
+        let read = last.file.read_at(&mut piece[..wanted], last.offset(at))?;
+        if read == 0 {
+            break;
+        }
+        last.file.write_all_at(&piece[..read], last.offset(at))?;
+        at += read as u64;
     }
-    let mut at = end + 8;
+    Ok(last.file.sync()?)
+}
+
+/// How far the last segment's intact frames go.
+#[derive(Clone, Copy)]
+struct Intact {
+    end: u64,
+    /// Up to here they are on the device for sure.
+    stable: u64,
+    /// Where the last extent that has a mark ends: a hole before that is what its owner did not use.
+    reserved: u64,
+}
+
+/// The end of the last segment's intact frames.
+fn end_of(last: &Segment, ring: Option<&OldRing>) -> Result<Intact, LogFault> {
+    let mut window = Window::default();
+    let mut intact = Intact { end: last.start, stable: last.start, reserved: 0 };
+    while let Some(item) = window.item(last, intact.end)? {
+        match &item {
+            Item::Mark(bytes) => intact.reserved = intact.end + bytes,
+            Item::Record(frame) => intact.stable = intact.stable.max(frame.stable_before.unwrap_or(0)),
+            Item::Pad(_) => {}
+        }
+        intact.end += item.bytes() as u64;
+    }
+    // What the process wrote before it died is all there, unless the machine went down too.
+    let nothing_lost = ring.is_some_and(|ring| ring.whole);
+    let mut at = intact.end + 8;
     while let Some(candidate) = window.next_candidate(last, at)? {
-        let stable = window.frame(last, candidate)?.and_then(|f| f.stable_before);
-        if stable.is_some_and(|s| s > end) {
-            return Err(last.corrupt(end, "a record fails its check, though it was written in full once"));
+        let damaged = match window.item(last, candidate)? {
+            Some(Item::Record(frame)) => nothing_lost || frame.stable_before.is_some_and(|s| s > intact.end),
+            Some(Item::Pad(_) | Item::Mark(_)) => nothing_lost,
+            None => false,
+        };
+        if damaged {
+            return Err(
+                last.corrupt(intact.end, "a record fails its check, though it was written in full once")
+            );
         }
         at = candidate + 8;
     }
-    Ok(end)
+    Ok(intact)
 }
 
-/// The frames that follow position `from` in the ring file of the life of `last`.
-fn ring_rest(files: &dyn Files, dir: &Path, last: &Segment, from: u64) -> Result<Vec<u8>, LogFault> {
-    if !files.list(dir)?.iter().any(|n| n == RING) {
-        return Ok(Vec::new());
-    }
-    let file = files.open(&dir.join(RING), Open::Read)?;
-    let size = file.len()?;
-    if !size.is_power_of_two() || size > 1 << 32 {
-        return Ok(Vec::new());
-    }
-    let mut ring = vec![0; size as usize];
-    let read = file.read_at(&mut ring, 0)?;
-    ring.truncate(read);
-    ring.rotate_left((from % size) as usize % read.max(1));
-    let mut end = 0;
-    while let Some(frame) = frame::parse(&ring[end..], from + end as u64, last.life) {
-        end += frame.bytes;
-    }
-    ring.truncate(end);
-    Ok(ring)
+/// What a process in async mode left in the memory it shared with the kernel.
+struct OldRing {
+    bytes: Vec<u8>,
+    path: PathBuf,
+    /// The machine has not been down since: every store of the process is here.
+    whole: bool,
 }
 
-/// The same frames at the same places, for a new life.
-fn reseal(frames: &[u8], start: u64, life: u64) -> Vec<u8> {
-    let mut out = frames.to_vec();
-    let mut at = 0;
-    while at < out.len() {
-        at += frame::reseal(&mut out[at..], start + at as u64, life);
+impl OldRing {
+    /// The ring of the life of `last`, if there is one.
+    fn read(files: &dyn Files, dir: &Path, last: &Segment) -> Result<Option<OldRing>, LogFault> {
+        if !files.list(dir)?.iter().any(|n| n == RING) {
+            return Ok(None);
+        }
+        let path = dir.join(RING);
+        let file = files.open(&path, Open::Read)?;
+        let size = file.len()?.saturating_sub(WHOSE as u64);
+        if !size.is_power_of_two() || size > 1 << 31 {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; size as usize + WHOSE];
+        if file.read_at(&mut bytes, 0)? < bytes.len() {
+            return Ok(None);
+        }
+        let whose = Whose::decode(&bytes[size as usize..]);
+        let Some(whose) = whose.filter(|w| w.life == last.life) else { return Ok(None) };
+        bytes.truncate(size as usize);
+        Ok(Some(OldRing { bytes, path, whole: whose.boot == files.boot() && whose.boot != 0 }))
     }
-    out
+
+    /// The frames that follow what the segment has, at their places, for the new life; pads where there are none.
+    ///
+    /// A hole is an unfinished or unused part of an extent, and is passed over when the ring is whole. After a power
+    /// cut a hole may as well be something lost, on which what follows rests: then the log ends before it.
+    fn rest(mut self, intact: Intact, old: u64, new: u64) -> Result<Vec<u8>, LogFault> {
+        let size = self.bytes.len();
+        self.bytes.rotate_left((intact.end % size as u64) as usize);
+        let (mut reserved, mut at, mut out) = (intact.reserved, 0, Vec::new());
+        while let Some(rest) = self.bytes.get(at..) {
+            let lsn = intact.end + at as u64;
+            let Some(item) = frame::item(rest, lsn, old).filter(|item| item.bytes() <= rest.len()) else {
+                let hole = reserved.saturating_sub(lsn);
+                if !self.whole || hole < HEAD as u64 || hole > rest.len() as u64 {
+                    break;
+                }
+                self.check_hole(at, hole as usize, lsn, old)?;
+                at += hole as usize;
+                continue;
+            };
+            pad_up_to(&mut out, at, intact.end, new);
+            match item {
+                Item::Record(frame) => {
+                    out.extend_from_slice(&rest[..frame.bytes]);
+                    frame::reseal(&mut out[at..], lsn, new);
+                    at += frame.bytes;
+                }
+                Item::Mark(bytes) => {
+                    reserved = lsn + bytes;
+                    at += HEAD;
+                }
+                Item::Pad(bytes) => at += bytes,
+            }
+        }
+        Ok(out)
+    }
+
+    /// Its owner filled the extent front to back: a frame behind the hole means that the hole was a frame.
+    fn check_hole(&self, at: usize, bytes: usize, lsn: u64, life: u64) -> Result<(), LogFault> {
+        let behind = (8..bytes.saturating_sub(HEAD)).step_by(8);
+        let frame = |n: &usize| frame::item(&self.bytes[at + n..at + bytes], lsn + *n as u64, life).is_some();
+        match behind.into_iter().find(frame) {
+            None => Ok(()),
+            Some(_) => Err(LogFault::Corrupt {
+                file: self.path.clone(),
+                offset: lsn % self.bytes.len() as u64,
+                what: "a record fails its check, though there are whole ones behind it".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Lengthens `out`, which begins at position `start`, to `bytes` by a pad.
+fn pad_up_to(out: &mut Vec<u8>, bytes: usize, start: u64, life: u64) {
+    let hole = bytes - out.len();
+    if hole > 0 {
+        out.extend(frame::pad(start + out.len() as u64, hole as u64, life));
+        out.resize(bytes, 0);
+    }
 }

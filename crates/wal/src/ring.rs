@@ -1,8 +1,8 @@
 //! The bytes between appending and writing: position P of the log lies at P modulo the ring's size.
 //!
-//! Who may do what: the holder of the append lock writes positions from the tail up, after making sure that the
-//! flusher is done with what lay there; the flusher reads positions between what it has written and the tail.
-//! [`crate::log`] keeps the two apart; the ring itself only copies.
+//! Who may do what: an appender writes positions that were reserved for it, after it was made sure that the flusher is
+//! done with what lay there; the flusher reads positions between what it has written and what is whole.
+//! [`crate::insert`] keeps the two apart; the ring itself only copies.
 
 use std::cell::UnsafeCell;
 use world::SharedMemory;
@@ -35,9 +35,10 @@ impl Ring {
         Ring { start, mask: bytes - 1, _memory: Memory::Own(memory) }
     }
 
-    pub fn shared(memory: Box<dyn SharedMemory>) -> Ring {
-        debug_assert!(memory.bytes().is_power_of_two());
-        Ring { start: memory.start(), mask: memory.bytes() - 1, _memory: Memory::Shared(memory) }
+    /// The first `bytes` of `memory`.
+    pub fn shared(memory: Box<dyn SharedMemory>, bytes: usize) -> Ring {
+        debug_assert!(bytes.is_power_of_two() && bytes <= memory.bytes());
+        Ring { start: memory.start(), mask: bytes - 1, _memory: Memory::Shared(memory) }
     }
 
     pub fn bytes(&self) -> usize {

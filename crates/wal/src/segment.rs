@@ -10,14 +10,14 @@
 //! full: so a segment that has a successor is complete, and only the last one can have a torn tail.
 
 use crate::LogFault;
-use crate::frame::{self, Frame};
+use crate::frame::{self, Item};
 use base::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::File;
 
 const MAGIC: &[u8; 8] = b"ATOLLLOG";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Bytes before the first frame: one block, so that the header and a frame never share one.
 pub(crate) const HEADER: u64 = 4096;
 /// Bytes a reader fetches at a time.
@@ -119,19 +119,19 @@ impl Window {
         Ok(&self.bytes[(lsn - self.at) as usize..])
     }
 
-    /// The frame at `lsn`, `None` unless it is intact.
-    pub fn frame(&mut self, segment: &Segment, lsn: u64) -> Result<Option<Frame<'_>>, LogFault> {
+    /// The frame of any sort at `lsn`, `None` unless it is intact.
+    pub fn item(&mut self, segment: &Segment, lsn: u64) -> Result<Option<Item<'_>>, LogFault> {
         let head = self.bytes(segment, lsn, 16)?;
         if head.len() < 16 || u64_at(head, 8) != lsn {
             return Ok(None);
         }
-        let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
-        let bytes = frame::padded(length);
+        let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+        let bytes = frame::span(length);
         // A length that leads beyond the file is not worth an allocation.
         if bytes > head.len() && segment.offset(lsn) + bytes as u64 > segment.file.len()? {
             return Ok(None);
         }
-        Ok(frame::parse(self.bytes(segment, lsn, bytes)?, lsn, segment.life))
+        Ok(frame::item(self.bytes(segment, lsn, bytes)?, lsn, segment.life))
     }
 
     /// The first position from `lsn` (a multiple of 8) on where bytes look like a frame of that position.

@@ -12,23 +12,23 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 use world::{Deed, Files, Open, Verdict, memory, watched};
 
-const DIR: &str = "log";
+pub(crate) const DIR: &str = "log";
 
-fn options(durability: Durability) -> LogOptions {
-    LogOptions { durability, segment_bytes: 1 << 13, buffer_bytes: 1 << 14 }
+pub(crate) fn options(durability: Durability) -> LogOptions {
+    LogOptions { segment_bytes: 1 << 13, buffer_bytes: 1 << 14, ..LogOptions::new(durability) }
 }
 
-fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
+pub(crate) fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
     Log::open(files.clone(), Path::new(DIR), options(Durability::Sync))
 }
 
 /// Appends record `n`, whose body says so, of a length that varies with it.
-fn add(log: &Log, n: u64) -> Span {
+pub(crate) fn add(log: &Log, n: u64) -> Span {
     let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
     log.append(&header, Order::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
 }
 
-fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
+pub(crate) fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
     log.read_from(Lsn(0))
         .map(|record| {
             let (_, header, body) = record?;
@@ -41,7 +41,7 @@ fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
 }
 
 /// The log's folder, copied file by file.
-fn image(files: &Arc<dyn Files>) -> Arc<dyn Files> {
+pub(crate) fn image(files: &Arc<dyn Files>) -> Arc<dyn Files> {
     let copy = memory();
     for name in files.list(Path::new(DIR)).unwrap() {
         let path = Path::new(DIR).join(name);
@@ -51,18 +51,18 @@ fn image(files: &Arc<dyn Files>) -> Arc<dyn Files> {
     copy
 }
 
-fn contents(files: &Arc<dyn Files>, path: &Path) -> Vec<u8> {
+pub(crate) fn contents(files: &Arc<dyn Files>, path: &Path) -> Vec<u8> {
     let file = files.open(path, Open::Read).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_at(&mut bytes, 0).unwrap();
     bytes
 }
 
-fn segments(files: &Arc<dyn Files>) -> Vec<String> {
+pub(crate) fn segments(files: &Arc<dyn Files>) -> Vec<String> {
     files.list(Path::new(DIR)).unwrap().into_iter().filter(|n| n.starts_with("log-")).collect()
 }
 
-fn poke(files: &Arc<dyn Files>, name: &str, offset: u64, bytes: &[u8]) {
+pub(crate) fn poke(files: &Arc<dyn Files>, name: &str, offset: u64, bytes: &[u8]) {
     files.open(&Path::new(DIR).join(name), Open::ReadWrite).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
@@ -206,7 +206,7 @@ fn a_missing_segment_another_version_and_another_file_are_named() {
     let missing = told(&|f| f.remove(&Path::new(DIR).join(&names[1])).unwrap());
     assert!(matches!(&missing, LogFault::Missing { file, .. } if file.ends_with(&names[1])), "{missing}");
     let version = told(&|f| poke(f, &names[1], 8, &[9]));
-    assert!(matches!(version, LogFault::Version { found: 9, expected: 1, .. }), "{version}");
+    assert!(matches!(version, LogFault::Version { found: 9, expected: 2, .. }), "{version}");
     let magic = told(&|f| poke(f, &names[0], 0, b"x"));
     assert!(matches!(magic, LogFault::Corrupt { offset: 0, .. }), "{magic}");
     let header = told(&|f| poke(f, &names[2], 33, &[1, 2]));
@@ -233,6 +233,43 @@ fn truncation_drops_whole_segments_and_says_so_to_readers() {
     assert_eq!(segments(&files).len(), 1);
     drop(log);
     assert_eq!(open(&files).unwrap().end(), spans[399].end, "positions go on");
+}
+
+#[test]
+fn archived_segments_are_read_from_the_archive() {
+    let files = memory();
+    let options = LogOptions { archive: Some("archive".into()), ..options(Durability::Sync) };
+    let open = || Log::open(files.clone(), Path::new(DIR), options.clone()).unwrap();
+    let log = open();
+    assert_eq!(log.archived_from().unwrap(), None);
+    let spans: Vec<Span> = (0..600).map(|n| add(&log, n)).collect();
+    log.wait_durable(log.end()).unwrap();
+    log.truncate_before(spans[300].start).unwrap();
+    let first = log.archived_from().unwrap().unwrap();
+    assert!(first == spans[0].start && log.first() > spans[200].start);
+    drop(log);
+    let log = open();
+    log.truncate_before(spans[450].start).unwrap();
+    let found: Vec<Span> = log.read_from(first).map(|r| r.unwrap().0).collect();
+    assert_eq!(found, spans);
+    assert_eq!(
+        numbers(&log).unwrap().first(),
+        spans.iter().position(|s| s.start == log.first()).map(|n| n as u64).as_ref()
+    );
+    // One that is in both places, after a crash, is read once; one that is in neither is named.
+    let archive = Path::new("archive");
+    let names = files.list(archive).unwrap();
+    let kept = segments(&files)[0].clone();
+    let copy = contents(&files, &Path::new(DIR).join(&kept));
+    files.open(&archive.join(&kept), Open::Create).unwrap().write_all_at(&copy, 0).unwrap();
+    assert_eq!(log.read_from(first).count(), 600);
+    files.remove(&archive.join(&kept)).unwrap();
+    files.remove(&archive.join(names.last().unwrap())).unwrap();
+    let error = log.read_from(first).next().unwrap().unwrap_err();
+    assert!(
+        matches!(&error, LogFault::Missing { file, .. } if file.ends_with(names.last().unwrap())),
+        "{error}"
+    );
 }
 
 #[test]
@@ -271,7 +308,7 @@ impl Wake for Count {
     }
 }
 
-fn until(mut done: impl FnMut() -> bool) {
+pub(crate) fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < Duration::from_secs(10), "it never happened");
@@ -395,7 +432,7 @@ fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
     let shared = &log.shared;
     let written = shared.written.load(Ordering::SeqCst);
     assert!(written > 1 << 15, "the ring was never full");
-    assert!(!shared.crowded(written - 8_000, 100), "a position that was written long ago has no room");
+    assert!(!shared.room().must_wait(written - 7_900), "a position that was written long ago has no room");
     assert_eq!(numbers(&log).unwrap().len(), 12_000);
 }
 
@@ -403,7 +440,7 @@ fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
 fn memory_keeps_what_fits_and_never_waits() {
     let log = Log::open(memory(), Path::new(DIR), options(Durability::Memory)).unwrap();
     let spans: Vec<Span> = (0..1000).map(|n| add(&log, n)).collect();
-    assert_eq!(log.durable(), log.end());
+    assert!(log.durable() >= log.end());
     log.wait_durable(log.end()).unwrap();
     log.wait_stable(log.end()).unwrap();
     let recent: Vec<Span> = log.read_from(spans[990].start).map(|r| r.unwrap().0).collect();
@@ -467,7 +504,7 @@ fn a_record_may_be_larger_than_a_segment() {
 #[test]
 fn options_that_cannot_work_are_refused() {
     for (segment_bytes, buffer_bytes) in [(1 << 20, 5000), (1 << 20, 64), (100, 1 << 16)] {
-        let options = LogOptions { durability: Durability::Sync, segment_bytes, buffer_bytes };
+        let options = LogOptions { segment_bytes, buffer_bytes, ..options(Durability::Sync) };
         let error = Log::open(memory(), Path::new(DIR), options).map(drop).unwrap_err();
         assert!(error.to_string().contains("expected"), "{error}");
     }

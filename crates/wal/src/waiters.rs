@@ -11,7 +11,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Waiters {
     tasks: Mutex<Vec<(u64, Waker)>>,
-    threads: Mutex<()>,
+    /// How many threads wait.
+    threads: Mutex<usize>,
     progress: Condvar,
 }
 
@@ -46,13 +47,20 @@ impl Waiters {
         self.progress.notify_all();
     }
 
+    /// How many wait now.
+    pub fn count(&self) -> usize {
+        lock(&self.tasks).len() + *lock(&self.threads)
+    }
+
     /// Blocks until `done` says so.
     pub fn block_until(&self, mut done: impl FnMut() -> bool) {
         let mut held = lock(&self.threads);
+        *held += 1;
         while !done() {
             // The time limit is a belt beside the braces: progress is published before `wake`.
             let waited = self.progress.wait_timeout(held, Duration::from_millis(100));
             held = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        *held -= 1;
     }
 }

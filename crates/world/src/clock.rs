@@ -17,6 +17,14 @@ pub fn wall_ns() -> u64 {
     ns(clock_gettime(ClockId::Realtime))
 }
 
+/// A number that differs from one start of the machine to the next; 0 where the kernel does not tell. As long as it is
+/// the same, whatever a process left in files or in memory shared with them is there, the process' death notwithstanding.
+pub fn boot() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = id.bytes().filter(u8::is_ascii_hexdigit);
+    digits.fold(0, |n: u64, d| (n.rotate_left(4) ^ u64::from(d)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
 /// 64 random bits from the kernel, for seeds and for numbers that must differ from every earlier run's.
 pub fn entropy() -> u64 {
     let mut bytes = [0u8; 8];

@@ -165,4 +165,10 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The operating system's, with the file's name.
     fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>>;
+
+    /// A number that differs from one start of the machine to the next ([`crate::boot`]); 0 where nobody tells. As long as
+    /// it is the same, whatever processes left in files and shared memory is there.
+    fn boot(&self) -> u64 {
+        crate::boot()
+    }
 }

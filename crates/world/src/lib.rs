@@ -17,7 +17,7 @@ pub mod sim;
 mod usage;
 mod watched;
 
-pub use clock::{entropy, now_ns, wall_ns};
+pub use clock::{boot, entropy, now_ns, wall_ns};
 pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 pub use memory::memory;
 pub use overlay::overlay;

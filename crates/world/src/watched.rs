@@ -94,6 +94,9 @@ impl Files for Watched {
         let watched = WatchedFile { file, path: path.to_owned(), judge: self.judge.clone() };
         Ok((Arc::new(watched), caching))
     }
+    fn boot(&self) -> u64 {
+        self.files.boot()
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.files.remove(path)
     }

@@ -59,7 +59,7 @@ fn schema() -> Schema {
 
 fn options(durability: Durability, frames: usize) -> StoreOptions {
     StoreOptions {
-        log: LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 },
+        log: LogOptions { segment_bytes: 1 << 16, buffer_bytes: 1 << 16, ..LogOptions::new(durability) },
         pool: PoolOptions { frames, max_pages: 1 << 14 },
         checkpoint_bytes: 1 << 20,
         node_bytes: usize::MAX,

@@ -68,6 +68,18 @@ impl Blocks {
         self.len = len;
     }
 
+    /// Zeros count the same whether there is a block for them or not.
+    pub fn stir(&self, mix: &mut super::random::Random) {
+        mix.stir(self.len);
+        for (n, block) in self.blocks.iter().enumerate() {
+            let Some(block) = block.as_deref().filter(|b| b.iter().any(|b| *b != 0)) else { continue };
+            mix.stir(n as u64);
+            for word in block.chunks_exact(8) {
+                mix.stir(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+            }
+        }
+    }
+
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         self.read(0, &mut bytes);

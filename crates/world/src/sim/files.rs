@@ -48,6 +48,7 @@ impl File for SimFile {
             return Err(trouble::error(t, "write", &self.path));
         }
         inner.room(self.node, end, "write", &self.path)?;
+        inner.reflect(self.node, offset, bytes);
         let change = Change::Write { at: offset, bytes: bytes.into() };
         inner.apply(Entry::Change { node: self.node, change });
         Ok(())
@@ -158,6 +159,10 @@ impl Files for Disk {
             return Err(Error::new(ErrorKind::WouldBlock, text));
         }
         Ok(Box::new(SimLock { path: path.to_owned(), disk: self.clone() }))
+    }
+
+    fn boot(&self) -> u64 {
+        self.inner().state.boots + 1
     }
 
     fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {

@@ -210,6 +210,19 @@ impl Disk {
         Some(inner.state.nodes[node].current.to_vec())
     }
 
+    /// A number that two disks with the same names and bytes have in common, and others hardly ever.
+    pub fn fingerprint(&self) -> u64 {
+        let mut inner = self.inner();
+        inner.absorb();
+        let state = &inner.state;
+        let mut mix = Random::new(0);
+        for (path, node) in &state.names {
+            path.as_os_str().as_encoded_bytes().iter().for_each(|b| mix.stir(u64::from(*b)));
+            state.nodes[*node].current.stir(&mut mix);
+        }
+        mix.next()
+    }
+
     /// Turns one bit of a file over, on the device and in the cache; nothing when the file is shorter.
     pub fn flip(&self, path: &Path, byte: u64, bit: u32) {
         let mut inner = self.inner();
@@ -249,6 +262,18 @@ impl Inner {
         }
         // Nobody stores into memory that only this list still has.
         self.maps.retain(|(_, map)| Arc::strong_count(map) > 1);
+    }
+
+    /// Brings what was written to a file into the memory shared with it: the two are the same bytes.
+    fn reflect(&self, node: NodeId, at: u64, bytes: &[u8]) {
+        for (_, map) in self.maps.iter().filter(|(mapped, _)| *mapped == node) {
+            for (place, byte) in (at..).zip(bytes) {
+                let Some(word) = map.0.get((place / 8) as usize) else { break };
+                let mut content = word.load(Ordering::Relaxed).to_ne_bytes();
+                content[(place % 8) as usize] = *byte;
+                word.store(u64::from_ne_bytes(content), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Counts an operation and says what trouble it meets.

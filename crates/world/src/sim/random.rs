@@ -17,6 +17,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// Makes everything drawn from here on depend on `word`.
+    pub fn stir(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
     /// A number below `n`, which is not zero. The bias of the remainder is far below what a test could notice.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize

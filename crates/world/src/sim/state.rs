@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub nodes: Vec<Node>,
     pub names: Names,
     pub folders: BTreeSet<PathBuf>,
+    /// Power cuts so far.
+    pub boots: u64,
     stable_names: Names,
     pending_names: Vec<Naming>,
 }
@@ -108,7 +110,8 @@ impl State {
         let mut random = Random::new(seed);
         let loss = Loss::draw(&mut random);
         let names = self.surviving_names(loss, &mut random);
-        self.only(names, |node| node.survivor(loss, &mut random))
+        let after = self.only(names, |node| node.survivor(loss, &mut random));
+        State { boots: self.boots + 1, ..after }
     }
 
     /// The disk as the next process finds it when this one is killed: everything written is there.
@@ -128,7 +131,14 @@ impl State {
         }
         let names: Names = names.into_iter().map(|(path, node)| (path, renumbered[&node])).collect();
         let folders = self.folders.clone();
-        State { nodes, stable_names: names.clone(), names, folders, pending_names: Vec::new() }
+        State {
+            nodes,
+            stable_names: names.clone(),
+            names,
+            folders,
+            boots: self.boots,
+            pending_names: Vec::new(),
+        }
     }
 
     fn surviving_names(&self, loss: Loss, random: &mut Random) -> Names {

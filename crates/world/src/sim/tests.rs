@@ -77,6 +77,18 @@ fn a_file_cut_and_lengthened_again_reads_zeros_or_what_it_had() {
 }
 
 #[test]
+fn a_fingerprint_tells_disks_apart() {
+    let ((one, _), (two, file)) = (with(b"same"), with(b"same"));
+    assert_eq!(one.fingerprint(), two.fingerprint());
+    assert_eq!(one.fingerprint(), one.crash_image(7).fingerprint());
+    file.set_len(5).unwrap();
+    assert_ne!(one.fingerprint(), two.fingerprint());
+    file.set_len(4).unwrap();
+    two.flip(&path(), 3, 2);
+    assert_ne!(one.fingerprint(), two.fingerprint());
+}
+
+#[test]
 fn names_are_durable_by_their_folder_only() {
     let disk = Disk::new();
     disk.create_dir_all(dir()).unwrap();
@@ -257,6 +269,11 @@ fn shared_memory_survives_a_kill_and_partly_a_power_cut() {
     assert_eq!(shared.bytes(), 8192);
     // SAFETY: 8192 bytes are ours from the start, and nobody else stores there.
     unsafe { shared.start().write_bytes(7, 8192) };
+    let file = disk.open(&path(), Open::ReadWrite).unwrap();
+    file.write_all_at(&[8; 3], 8189).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { shared.start().add(8189).read() }, 8, "a write to the file is seen in the memory");
+    file.write_all_at(&[7; 3], 8189).unwrap();
     let killed = disk.killed();
     assert_eq!(killed.bytes(&path()).unwrap(), [7; 8192]);
     let cut: BTreeSet<Option<(u8, u8)>> = outcomes(&disk, &path())

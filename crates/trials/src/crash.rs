@@ -1,0 +1,375 @@
+//! Crash by construction: one recorded life gives the disk at every moment a crash can happen; each such disk is opened,
+//! and what is found is held against the ledger.
+//!
+//! A *chain* is a few lives, each beginning on a crash image of the one before, so that a life's record holds a restart
+//! too: its images are restarts of restarts. Chains depend on nothing but their seed and how the log's flusher thread was
+//! scheduled; the image that failed is therefore kept as files.
+
+use crate::ledger::{Flaw, Ledger, Promise, Settled};
+use crate::store_run::{Mix, StoreRun};
+use crate::workers::Crew;
+use crate::{engine_run, table, unwound};
+use exec::{Conventional, Serial};
+use fastrand::Rng;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use store::Store;
+use wal::Durability;
+use world::sim::{Disk, Tape};
+use world::{Deed, Files, Open, Verdict};
+
+/// Where the database is on the simulated disk.
+pub const DIR: &str = "/db";
+
+/// How much of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    pub chains: u64,
+    pub lives: usize,
+    /// Committed transactions in each life.
+    pub commits: usize,
+    /// Disks opened for each life.
+    pub images: usize,
+    pub threads: usize,
+    /// Syncs of files whose name begins so only pretend: what a campaign must notice.
+    pub lying: Option<&'static str>,
+}
+
+impl Effort {
+    /// As much as it takes for `images` disks: chains of two lives of 500 transactions each.
+    pub fn of_images(images: usize) -> Effort {
+        let per_life = images.clamp(1, 500);
+        let chains = images.div_ceil(per_life * 2).max(1) as u64;
+        Effort {
+            chains,
+            lives: 2,
+            commits: 500,
+            images: images.div_ceil(chains as usize * 2),
+            threads: 2,
+            lying: None,
+        }
+    }
+}
+
+/// A disk that broke a promise.
+#[derive(Debug)]
+pub struct Failure {
+    pub seed: u64,
+    /// What was cut where.
+    pub moment: String,
+    pub flaw: Flaw,
+    /// The failing disk's files, if they could be kept.
+    pub kept: Option<PathBuf>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {}", self.moment, self.flaw)?;
+        if let Some(dir) = &self.kept {
+            writeln!(f, "  the files: {}", dir.display())?;
+        }
+        write!(f, "  again: cargo xtask crash --seed {} --chains 1", self.seed)
+    }
+}
+
+/// What a campaign came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Disks opened and checked, and how many of them differed in their bytes.
+    pub images: u64,
+    pub distinct: u64,
+    /// Moments cut at that lay just before a sync; the others were drawn.
+    pub sync_points: u64,
+    pub transactions: u64,
+    pub failures: Vec<Failure>,
+}
+
+/// Shared by the threads of a campaign.
+struct Tally {
+    images: AtomicU64,
+    sync_points: AtomicU64,
+    transactions: AtomicU64,
+    seen: Mutex<HashSet<u64>>,
+    failures: Mutex<Vec<Failure>>,
+    keep_in: Option<PathBuf>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Runs chains with the seeds `seed`, `seed + 1`, ...; keeps the files of failing disks in `keep_in`.
+pub fn campaign(seed: u64, effort: Effort, keep_in: Option<&Path>) -> Outcome {
+    let tally = Tally {
+        images: AtomicU64::new(0),
+        sync_points: AtomicU64::new(0),
+        transactions: AtomicU64::new(0),
+        seen: Mutex::default(),
+        failures: Mutex::default(),
+        keep_in: keep_in.map(Path::to_owned),
+    };
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..effort.threads.clamp(1, effort.chains as usize) {
+            scope.spawn(|| {
+                while let n = next.fetch_add(1, Ordering::Relaxed) as u64
+                    && n < effort.chains
+                {
+                    Chain::new(seed + n, effort, &tally).run();
+                }
+            });
+        }
+    });
+    let distinct = held(&tally.seen).len() as u64;
+    Outcome {
+        images: tally.images.into_inner(),
+        distinct,
+        sync_points: tally.sync_points.into_inner(),
+        transactions: tally.transactions.into_inner(),
+        failures: tally.failures.into_inner().unwrap_or_default(),
+    }
+}
+
+/// A moment of a life at which it is cut.
+struct Cut {
+    position: usize,
+    at_sync: bool,
+}
+
+/// A disk as a crash left it, and what it must still know.
+struct Image {
+    disk: Disk,
+    ledger: Ledger,
+    promise: Promise,
+    moment: String,
+}
+
+struct Chain<'a> {
+    seed: u64,
+    effort: Effort,
+    durability: Durability,
+    random: Rng,
+    tally: &'a Tally,
+}
+
+impl<'a> Chain<'a> {
+    fn new(seed: u64, effort: Effort, tally: &'a Tally) -> Chain<'a> {
+        // Of four chains one runs under each design and two on the store alone, the last with a log that promises less
+        // and shares its ring with the kernel.
+        let durability = if seed % 4 == 3 { Durability::Async } else { Durability::Sync };
+        Chain { seed, effort, durability, random: Rng::with_seed(seed), tally }
+    }
+
+    fn run(&mut self) {
+        let (mut disk, mut ledger) = (Disk::new(), Ledger::default());
+        let mut promise = Promise::Acknowledged(0);
+        for life in 0..self.effort.lives {
+            let lived = unwound(|| self.live(&disk.clone().recording(), &ledger, promise));
+            let killed = match lived {
+                Ok((after, killed)) => {
+                    ledger = after;
+                    killed
+                }
+                Err(flaw) => {
+                    let moment = format!("life {life} of seed {}", self.seed);
+                    return self.failed(&Image { disk, ledger, promise, moment }, flaw);
+                }
+            };
+            let tape = disk.tape();
+            let images = self.images(life, &tape, &ledger, killed);
+            match images {
+                Some(next) => (disk, ledger, promise) = (next.disk, next.ledger, next.promise),
+                None => return,
+            }
+        }
+    }
+
+    /// One process: opens, works and stops in the middle of it.
+    fn live(&mut self, disk: &Disk, before: &Ledger, promise: Promise) -> Result<(Ledger, Vec<Image>), Flaw> {
+        let frames = self.random.usize(24..80);
+        let options = table::options(self.durability, frames);
+        let opened = Store::open(device(disk, self.effort.lying), Path::new(DIR), options);
+        let (store, recovered) = opened.map_err(Flaw::Refused)?;
+        store.create(&table::schema())?;
+        let Settled { mut ledger, in_doubt } = before.settle(&store, recovered, promise)?;
+        let seed = self.random.u64(..);
+        self.tally.transactions.fetch_add(self.effort.commits as u64, Ordering::Relaxed);
+        if self.seed % 4 < 2 {
+            // What is in doubt was settled; a store that is dropped leaves it so for the next opening.
+            drop(in_doubt);
+            return self.work_engine(store, disk, ledger, seed).map(|ledger| (ledger, Vec::new()));
+        }
+        let mix = Mix { keys: 300, commits: self.effort.commits, wait_one_in: 1 + self.seed % 4 };
+        let mut killed = Vec::new();
+        let mut draw = Rng::with_seed(seed ^ 1);
+        let mut run = StoreRun::new((&store, disk), &mut ledger, in_doubt, (seed, mix));
+        let chance = self.effort.commits * 40 / (self.effort.images / 8).max(1);
+        run.run_with(|ledger| {
+            if draw.usize(..chance.max(1)) == 0 {
+                let position = disk.changes();
+                let promise = Promise::Appended(position);
+                // Everything appended so far, as the whole of it is looked at before the process goes on.
+                let moment = format!("seed {}: killed at change {position}", self.seed);
+                killed.push(Image { disk: disk.killed(), ledger: ledger.clone(), promise, moment });
+            }
+        })?;
+        drop(run);
+        Ok((ledger, if self.durability == Durability::Async { killed } else { Vec::new() }))
+    }
+
+    /// As a chain of the kind `seed % 4` says: many clients under `serial` or `conventional`.
+    fn work_engine(&self, store: Store, disk: &Disk, ledger: Ledger, seed: u64) -> Result<Ledger, Flaw> {
+        let crew = Crew { workers: 2, clients: 5 };
+        let mix = engine_run::Mix { crew, keys: 300, commits: self.effort.commits, seed };
+        let (ledger, store) = if self.seed % 4 == 0 {
+            let mix = engine_run::Mix { crew: Crew { workers: 1, clients: 8 }, ..mix };
+            engine_run::run::<Serial>(store, disk, ledger, mix)
+        } else {
+            engine_run::run::<Conventional>(store, disk, ledger, mix)
+        };
+        store?;
+        Ok(ledger)
+    }
+
+    /// Where to cut: at every sync first, then anywhere.
+    fn cuts(&mut self, tape: &Tape) -> Vec<Cut> {
+        let syncs = tape.syncs();
+        let mut cuts: Vec<Cut> = syncs.iter().map(|&position| Cut { position, at_sync: true }).collect();
+        self.random.shuffle(&mut cuts);
+        cuts.truncate(self.effort.images * 3 / 4);
+        while cuts.len() < self.effort.images {
+            let near = self.random.choice(&syncs).copied().unwrap_or(0);
+            let anywhere = self.random.usize(..=tape.len());
+            let at_sync = self.random.bool();
+            cuts.push(Cut { position: if at_sync { near } else { anywhere }, at_sync });
+        }
+        cuts.sort_by_key(|c| c.position);
+        cuts
+    }
+
+    /// Opens the disks of one life; gives one of them to go on with, unless something is wrong.
+    fn images(&mut self, life: usize, tape: &Tape, ledger: &Ledger, killed: Vec<Image>) -> Option<Image> {
+        let mut player = tape.player();
+        let cuts = self.cuts(tape);
+        let next = self.random.usize(..cuts.len());
+        let mut chosen = None;
+        for image in killed {
+            self.examine(image)?;
+        }
+        for (n, cut) in cuts.iter().enumerate() {
+            player.go_to(cut.position);
+            let seed = self.random.u64(..);
+            let kill = self.durability == Durability::Sync && self.random.u32(..10) == 0;
+            let promise = match self.durability {
+                Durability::Sync => Promise::Acknowledged(cut.position),
+                _ => Promise::Consistent,
+            };
+            let disk = if kill { player.killed() } else { player.crash_image(seed) };
+            let how = if kill { "killed".to_owned() } else { format!("power cut, draw {seed}") };
+            let moment =
+                format!("seed {}, life {life}, change {} of {}: {how}", self.seed, cut.position, tape.len());
+            self.tally.sync_points.fetch_add(u64::from(cut.at_sync), Ordering::Relaxed);
+            let image =
+                || Image { disk: disk.clone(), ledger: ledger.clone(), promise, moment: moment.clone() };
+            if n == next {
+                // Opening changes a disk, so the next life gets one of its own.
+                let disk = disk.killed();
+                chosen = Some(Image { disk, ..image() });
+            }
+            self.examine(image())?;
+        }
+        chosen
+    }
+
+    /// Opens one disk and checks it; now and then cuts that restart, too.
+    fn examine(&mut self, image: Image) -> Option<()> {
+        let fingerprint = image.disk.fingerprint();
+        held(&self.tally.seen).insert(fingerprint);
+        let again = self.random.u32(..4) == 0;
+        let (place, draw) = (self.random.u64(..), self.random.u64(..));
+        let pristine = image.disk.killed();
+        let checked = unwound(|| {
+            let disk = image.disk.clone().recording();
+            let ledger = open_and_settle(&disk, &image.ledger, image.promise, self.durability)?;
+            Ok((disk.tape(), ledger))
+        });
+        self.tally.images.fetch_add(1, Ordering::Relaxed);
+        let (tape, ledger) = match checked {
+            Ok(checked) => checked,
+            Err(flaw) => {
+                self.failed(&Image { disk: pristine, ..image }, flaw);
+                return None;
+            }
+        };
+        if again && !tape.is_empty() {
+            let mut player = tape.player();
+            player.go_to(place as usize % tape.len());
+            let disk = player.crash_image(draw);
+            let pristine = disk.killed();
+            held(&self.tally.seen).insert(disk.fingerprint());
+            let promise = Promise::Acknowledged(0);
+            let moment =
+                format!("{}; its restart cut at change {}, draw {draw}", image.moment, player.position());
+            self.tally.images.fetch_add(1, Ordering::Relaxed);
+            if let Err(flaw) = unwound(|| open_and_settle(&disk, &ledger, promise, self.durability)) {
+                self.failed(&Image { disk: pristine, ledger, promise, moment }, flaw);
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn failed(&self, image: &Image, flaw: Flaw) {
+        let keep = |dir: &PathBuf| {
+            let dir = dir.join(format!("seed-{}", self.seed));
+            keep(&image.disk, &dir).ok().map(|()| dir)
+        };
+        let kept = self.tally.keep_in.as_ref().and_then(keep);
+        held(&self.tally.failures).push(Failure {
+            seed: self.seed,
+            moment: image.moment.clone(),
+            flaw,
+            kept,
+        });
+    }
+}
+
+/// The disk as programs reach it: as it is, or lying about the syncs of some files.
+fn device(disk: &Disk, lying: Option<&'static str>) -> Arc<dyn Files> {
+    let Some(prefix) = lying else { return disk.files() };
+    world::watched(disk.files(), move |path, deed| {
+        let meant = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix));
+        if meant && matches!(deed, Deed::Sync) { Verdict::Swallow } else { Verdict::Do }
+    })
+}
+
+/// Opens the database on `disk` and compares it with the ledger; gives the ledger to go on with.
+///
+/// # Errors
+/// The promise that is broken.
+pub fn open_and_settle(
+    disk: &Disk,
+    ledger: &Ledger,
+    promise: Promise,
+    durability: Durability,
+) -> Result<Ledger, Flaw> {
+    let options = table::options(durability, 64);
+    let (store, recovered) = Store::open(disk.files(), Path::new(DIR), options).map_err(Flaw::Refused)?;
+    Ok(ledger.settle(&store, recovered, promise)?.ledger)
+}
+
+/// Writes the files of a simulated disk into a real folder.
+fn keep(disk: &Disk, dir: &Path) -> std::io::Result<()> {
+    let files = world::real();
+    for (path, _) in disk.paths() {
+        let to = dir.join(path.strip_prefix(DIR).unwrap_or(&path));
+        files.create_dir_all(to.parent().unwrap_or(dir))?;
+        let bytes = disk.bytes(&path).unwrap_or_default();
+        let file = files.open(&to, Open::Create)?;
+        file.set_len(0)?;
+        file.write_all_at(&bytes, 0)?;
+    }
+    Ok(())
+}

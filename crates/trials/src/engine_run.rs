@@ -1,0 +1,163 @@
+//! Random transactions on an engine, many clients at a time under its locks, as a life of one process.
+//!
+//! What each changed is written down from what the operations said (a row was there or not), so the order in which
+//! clients came does not matter: the log's order says what the rows must be.
+
+use crate::ledger::{Changes, Commit, Ledger};
+use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
+use crate::workers::{self, Client, Crew, Pace};
+use base::Lsn;
+use exec::{Design, Engine, EngineOptions};
+use fastrand::Rng;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use store::{Store, StoreFault};
+use txn::{Abort, Access, Direction, Flow, Inserted, Range};
+use world::sim::Disk;
+
+/// What decides how a life goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    pub crew: Crew,
+    pub keys: i64,
+    pub commits: usize,
+    pub seed: u64,
+}
+
+/// Shared by the clients.
+struct Book {
+    ledger: Ledger,
+    left: usize,
+}
+
+fn held(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs until so many have committed as the mix says, or a fault stopped the engine; gives the store back.
+///
+/// # Errors
+/// The fault, beside what the ledger says by then.
+pub fn run<D: Design>(
+    store: Store,
+    disk: &Disk,
+    ledger: Ledger,
+    mix: Mix,
+) -> (Ledger, Result<Store, StoreFault>) {
+    let options = EngineOptions { lock_buckets: 256, lock_timeout_ns: 2_000_000_000, waits_for_log: true };
+    let engine = Arc::new(Engine::<D>::new(store, options));
+    let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits }));
+    workers::run(&engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
+    let ledger = std::mem::take(&mut held(&book).ledger);
+    let fault = engine.store().fault();
+    let engine = loop {
+        // A checkpoint's own thread may hold the engine for a moment longer.
+        match Arc::strong_count(&engine) {
+            1 => break Arc::into_inner(engine),
+            _ => std::thread::yield_now(),
+        }
+    };
+    let gone = || StoreFault::Schema("the engine is still in use".into());
+    (ledger, fault.map_or_else(|| engine.map(Engine::into_store).ok_or_else(gone), Err))
+}
+
+async fn work<D: Design>(mut client: Client<D>, book: Arc<Mutex<Book>>, disk: Disk, mix: Mix) {
+    let mut random = Rng::with_seed(mix.seed ^ (client.number as u64) << 32);
+    while held(&book).left > 0 && transact(&mut client, &book, &disk, mix, &mut random).await.is_continue() {
+        exec::yield_now().await;
+    }
+}
+
+/// One transaction; breaks when the engine accepts nothing more.
+async fn transact<D: Design>(
+    client: &mut Client<D>,
+    book: &Mutex<Book>,
+    disk: &Disk,
+    mix: Mix,
+    random: &mut Rng,
+) -> ControlFlow<()> {
+    let number = {
+        let mut book = held(book);
+        book.ledger.next_number += 1;
+        book.ledger.next_number
+    };
+    client.begin(if random.bool() { Pace::InOneGo } else { Pace::Interrupted });
+    let changed = change(client, number, mix, random).await;
+    let changes = match changed {
+        Ok(changes) if random.u32(..10) > 0 => changes,
+        Ok(_) => return rolled_back(client),
+        Err(Abort::Fault) => {
+            let _ = client.rollback();
+            return ControlFlow::Break(());
+        }
+        Err(_) => return rolled_back(client),
+    };
+    // Entered before it happens: when the engine fails, nobody knows whether the record was written.
+    let unknown = Commit { number, lsn: Lsn(u64::MAX), changes, appended: usize::MAX, acknowledged: None };
+    held(book).ledger.commits.push(unknown);
+    let edit = |edit: &dyn Fn(&mut Commit)| {
+        held(book).ledger.commits.iter_mut().rev().find(|c| c.number == number).map(edit);
+    };
+    let told = |lsn| edit(&|c| (c.lsn, c.appended) = (lsn, disk.changes()));
+    if client.commit_telling(told).await.is_err() {
+        return ControlFlow::Break(());
+    }
+    edit(&|c| c.acknowledged = Some(disk.changes()));
+    let mut book = held(book);
+    book.left = book.left.saturating_sub(1);
+    ControlFlow::Continue(())
+}
+
+fn rolled_back<D: Design>(client: &mut Client<D>) -> ControlFlow<()> {
+    if client.rollback().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// A few operations; gives what they changed.
+async fn change<D: Design>(
+    client: &mut Client<D>,
+    number: i64,
+    mix: Mix,
+    random: &mut Rng,
+) -> Result<Changes, Abort> {
+    let mut changes = Changes::new();
+    client.here().append(HISTORY, &table::history_row(number)).await?;
+    for _ in 0..random.usize(1..5) {
+        let id = random.i64(..mix.keys);
+        let key = table::key(id);
+        let value = (random.i64(..50), "n".repeat(random.usize(..40).pow(2) / 4 + 1));
+        match random.u32(..6) {
+            0 | 1 => {
+                if client.here().insert(ACCOUNTS, &key, &table::row(id, &value)).await? == Inserted::Done {
+                    changes.insert(id, Some(value));
+                }
+            }
+            2 => {
+                if client.here().delete(ACCOUNTS, &key).await? {
+                    changes.insert(id, None);
+                }
+            }
+            3 => {
+                let mut seen = 0;
+                let range = Range { low: Some(&key), high: None };
+                let visit = |_: &[u8], _: txn::Row<'_>| {
+                    seen += 1;
+                    if seen < 5 { Flow::More } else { Flow::Enough }
+                };
+                client.here().scan(ACCOUNTS, range, Direction::Forward, visit).await?;
+            }
+            _ => {
+                let set = |row: &mut txn::RowMut<'_>| {
+                    row.set_int(SCORE, value.0);
+                    row.set_text(NAME, &value.1);
+                };
+                if client.here().update(ACCOUNTS, &key, set).await?.is_some() {
+                    changes.insert(id, Some(value));
+                }
+            }
+        }
+        if random.bool() {
+            client.pause().await;
+        }
+    }
+    Ok(changes)
+}

@@ -1,0 +1,115 @@
+//! Bits that turn over in the files of a database that is not running. Each must be told when the database is opened
+//! and checked, or change nothing that anybody can see.
+
+use crate::crash::{DIR, open_and_settle};
+use crate::ledger::{Flaw, Ledger, Promise};
+use crate::store_run::{Mix, StoreRun};
+use crate::{table, unwound};
+use fastrand::Rng;
+use latch::Coupled;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use store::{Store, Txn};
+use wal::Durability;
+use world::sim::Disk;
+
+/// A database to spoil.
+struct Victim {
+    name: &'static str,
+    disk: Disk,
+    ledger: Ledger,
+    /// Its files, and in each the places of bytes that are not zero.
+    files: Vec<(PathBuf, u64, Vec<u64>)>,
+}
+
+/// One that was closed, and one that was killed and has all its work in the log.
+fn victims() -> Result<[Victim; 2], Flaw> {
+    Ok([victim("closed", 1, true)?, victim("killed", 2, false)?])
+}
+
+fn victim(name: &'static str, seed: u64, closes: bool) -> Result<Victim, Flaw> {
+    let disk = Disk::new();
+    let options = table::options(Durability::Sync, 1024);
+    let (store, _) = Store::open(disk.files(), Path::new(DIR), options).map_err(Flaw::Refused)?;
+    store.create(&table::schema())?;
+    let mut ledger = Ledger::default();
+    let mix = Mix { keys: 200, commits: 150, wait_one_in: 2 };
+    let mut run = StoreRun::new((&store, &disk), &mut ledger, BTreeMap::new(), (seed, mix));
+    run.run()?;
+    run.finish()?;
+    drop(run);
+    if closes {
+        store.close()?;
+    } else {
+        // The last record of a log that is cut cannot be told from one that was torn; with one more behind them, all
+        // that were promised can.
+        unfinished(&store)?;
+    }
+    let disk = disk.killed();
+    let files = disk.paths().into_iter().filter(|(_, bytes)| *bytes > 0).map(|(path, bytes)| {
+        let content = disk.bytes(&path).unwrap_or_default();
+        let used = (0..bytes).filter(|at| content[*at as usize] != 0).collect();
+        (path, bytes, used)
+    });
+    let files = files.collect();
+    Ok(Victim { name, disk, ledger, files })
+}
+
+fn unfinished(store: &Store) -> Result<(), Flaw> {
+    let mut txn = Txn::default();
+    store.begin(&mut txn, 0);
+    if let Some(history) = store.table(table::HISTORY) {
+        let row = table::history_row(i64::MAX);
+        table::insist(store, || store.append::<Coupled>(&mut txn, history, &row))?;
+    }
+    let end = store.log().end();
+    Ok(store.log().wait_durable(end).map_err(store::StoreFault::from)?)
+}
+
+/// What became of the flips.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Told when opening or checking.
+    pub detected: u64,
+    /// Everything as it was.
+    pub harmless: u64,
+    /// Flips by the file they were in, its number left out.
+    pub files: BTreeMap<String, u64>,
+    /// Neither: where, and what was seen.
+    pub silent: Vec<(String, Flaw)>,
+}
+
+/// Turns `flips` bits over, one at a time; half of them in bytes that are not zero.
+///
+/// # Errors
+/// A flaw before anything was spoiled.
+pub fn campaign(flips: u64, seed: u64) -> Result<Outcome, Flaw> {
+    let mut outcome = Outcome::default();
+    let victims = victims()?;
+    let mut random = Rng::with_seed(seed);
+    for n in 0..flips {
+        let victim = &victims[n as usize % 2];
+        let (path, bytes, used) = &victim.files[random.usize(..victim.files.len())];
+        let byte = match random.choice(used) {
+            Some(byte) if random.bool() => *byte,
+            _ => random.u64(..*bytes),
+        };
+        let bit = random.u32(..8);
+        let disk = victim.disk.killed();
+        disk.flip(path, byte, bit);
+        let everything = Promise::Acknowledged(usize::MAX);
+        let opened = unwound(|| open_and_settle(&disk, &victim.ledger, everything, Durability::Sync));
+        let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let kind = file.trim_end_matches(|c: char| c.is_ascii_hexdigit()).to_owned();
+        *outcome.files.entry(if kind.is_empty() { file } else { kind }).or_default() += 1;
+        match opened {
+            Ok(_) => outcome.harmless += 1,
+            Err(Flaw::Refused(_) | Flaw::Fault(_)) => outcome.detected += 1,
+            Err(flaw) => {
+                let place = format!("{}: {}, byte {byte}, bit {bit}", victim.name, path.display());
+                outcome.silent.push((place, flaw));
+            }
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,298 @@
+//! Histories: what clients asked and what came back, recorded and judged by a checker that knows nothing of this engine
+//! (`adya`, after Adya's and Elle's papers): strict serialisability or the cycle that breaks it.
+//!
+//! Rows hold lists. A transaction appends to some, which inserts the row if there is none, and reads others, one by one
+//! or as a range, where an absent row reads as the empty list: so a phantom shows as an anti-dependency like any other.
+//! All elements of a list differ, so a list read tells the order in which it was written.
+
+use crate::workers::{self, Client, Crew, Pace};
+use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
+use adya::{History, Opts, Valid, Workload};
+use base::{Key, TableId};
+use exec::{Conventional, Design, Engine, EngineOptions, Serial};
+use fastrand::Rng;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use store::{Store, StoreFault, StoreOptions};
+use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use wal::Durability;
+
+const LISTS: TableId = TableId(1);
+const LIST: u16 = 1;
+/// Lists in use at a time; each takes this many elements and is then left for a new one.
+const ACTIVE: i64 = 10;
+const ELEMENTS: i64 = 24;
+/// A scan reads this many keys.
+const RANGE: i64 = 3;
+
+fn table() -> TableDef {
+    TableDef {
+        id: LISTS,
+        name: "lists".into(),
+        columns: vec![Column::new("id", Type::I64), Column::new("list", Type::Text(1000))],
+        key: vec![0],
+        indexes: vec![],
+        domain: 1,
+    }
+}
+
+fn key(id: i64) -> Key {
+    Key::new().i64(id)
+}
+
+fn elements(text: &str) -> Vec<i64> {
+    text.split(',').filter_map(|n| n.parse().ok()).collect()
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug)]
+enum Ask {
+    Append { id: i64, element: i64 },
+    Read { id: i64 },
+    Scan { low: i64, direction: Direction },
+}
+
+/// What one of them turned out to be.
+#[derive(Clone, Debug)]
+enum Seen {
+    Append { id: i64, element: i64 },
+    Read { id: i64, list: Option<Vec<i64>> },
+}
+
+struct Event {
+    order: u64,
+    kind: OpType,
+    process: i64,
+    seen: Vec<Seen>,
+}
+
+/// Shared by the clients of one run.
+#[derive(Default)]
+struct Recorder {
+    order: AtomicU64,
+    element: AtomicI64,
+    events: Mutex<Vec<Event>>,
+}
+
+impl Recorder {
+    fn stamp(&self) -> u64 {
+        self.order.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The oldest list still in use moves on with the elements handed out.
+    fn lists(&self) -> std::ops::Range<i64> {
+        let first = self.element.load(Ordering::Relaxed) / ELEMENTS;
+        first..first + ACTIVE
+    }
+
+    fn push(&self, events: Vec<Event>) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
+    }
+
+    fn history(self) -> History {
+        let mut events = self.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+        events.sort_by_key(|e| e.order);
+        let mut interner = Interner::default();
+        let ops = events.into_iter().enumerate().map(|(index, event)| Op {
+            index: index as u64,
+            kind: event.kind,
+            process: Some(event.process),
+            value: event.seen.iter().map(|seen| mop(&mut interner, seen)).collect(),
+            time: None,
+        });
+        let ops = ops.collect();
+        History::from_ops(ops, interner)
+    }
+}
+
+fn mop(interner: &mut Interner, seen: &Seen) -> Mop {
+    let mut id = |n: i64| -> Id { interner.intern(Scalar::Int(n)) };
+    match seen {
+        Seen::Append { id: list, element } => Mop::Append { key: id(*list), value: id(*element) },
+        Seen::Read { id: list, list: Some(read) } => {
+            Mop::Read { key: id(*list), value: ReadValue::List(read.iter().map(|e| id(*e)).collect()) }
+        }
+        Seen::Read { id: list, list: None } => Mop::Read { key: id(*list), value: ReadValue::Nil },
+    }
+}
+
+/// What to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub crew: Crew,
+    pub transactions: usize,
+    /// One transaction in this many decides to roll back.
+    pub rollback_one_in: usize,
+    pub durability: Durability,
+    pub seed: u64,
+}
+
+/// A recorded history and what the checker says.
+pub struct Verdict {
+    pub strictly_serialisable: bool,
+    pub committed: usize,
+    pub aborted: usize,
+    /// The kinds of anomaly found, and the first one explained.
+    pub anomalies: Vec<String>,
+    pub explanation: String,
+}
+
+/// Records a history under `conventional` and has it judged.
+///
+/// # Errors
+/// The store's fault.
+pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
+    record::<Conventional>(plan)
+}
+
+/// Records a history under `serial`, which has one worker: half of the transactions run in one go, the others are
+/// interrupted as parts of distributed ones are.
+///
+/// # Errors
+/// The store's fault.
+pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
+    record::<Serial>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
+}
+
+fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
+    let options = StoreOptions::new(plan.durability, 2048);
+    let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
+    store.create(&Schema { tables: vec![table()] })?;
+    let waits_for_log = plan.durability == Durability::Sync;
+    let options = EngineOptions { lock_buckets: 256, lock_timeout_ns: 2_000_000_000, waits_for_log };
+    let engine = Arc::new(Engine::<D>::new(store, options));
+    let recorder = Arc::new(Recorder::default());
+    let each = plan.transactions.div_ceil(plan.crew.workers * plan.crew.clients);
+    workers::run(&engine, plan.crew, |client| work(client, Arc::clone(&recorder), plan, each));
+    let recorder = Arc::into_inner(recorder).unwrap_or_default();
+    Ok(judge(&recorder.history()))
+}
+
+fn judge(history: &History) -> Verdict {
+    let count = |kind| history.ops.iter().filter(|op| op.kind == kind).count();
+    let opts = Opts { timeout: std::time::Duration::from_secs(20), ..Opts::default() };
+    let report = adya::check(history, Workload::ListAppend, &opts);
+    let first = report.anomalies.values().flatten().next();
+    Verdict {
+        strictly_serialisable: report.valid == Valid::True,
+        committed: count(OpType::Ok),
+        aborted: count(OpType::Fail),
+        explanation: first.map(|a| a.explanation.clone()).unwrap_or_default(),
+        anomalies: report.anomaly_types,
+    }
+}
+
+async fn work<D: Design>(mut client: Client<D>, recorder: Arc<Recorder>, plan: Plan, transactions: usize) {
+    let mut random = Rng::with_seed(plan.seed ^ (client.number as u64) << 32);
+    let mut events = Vec::new();
+    for _ in 0..transactions {
+        let asks = asks(&recorder, &mut random);
+        let process = client.number as i64;
+        let seen = asks.iter().flat_map(unknown).collect();
+        events.push(Event { order: recorder.stamp(), kind: OpType::Invoke, process, seen });
+        let gives_up = random.usize(..plan.rollback_one_in) == 0;
+        let pace = if random.bool() { Pace::InOneGo } else { Pace::Interrupted };
+        client.begin(pace);
+        let done = carry_out(&mut client, &asks, &mut random).await;
+        let (kind, seen) = match done {
+            Ok(seen) if !gives_up => match client.commit().await {
+                Ok(_) => (OpType::Ok, seen),
+                Err(_) => (OpType::Info, asks.iter().flat_map(unknown).collect()),
+            },
+            _ => {
+                let undone = client.rollback();
+                let kind = if undone.is_ok() { OpType::Fail } else { OpType::Info };
+                (kind, asks.iter().flat_map(unknown).collect())
+            }
+        };
+        events.push(Event { order: recorder.stamp(), kind, process, seen });
+        // Other clients of this worker have their turn.
+        exec::yield_now().await;
+    }
+    recorder.push(events);
+}
+
+fn asks(recorder: &Recorder, random: &mut Rng) -> Vec<Ask> {
+    let lists = recorder.lists();
+    let count = random.usize(2..=5);
+    let ask = |_| {
+        let id = random.i64(lists.clone());
+        match random.u32(..10) {
+            0..5 => Ask::Append { id, element: recorder.element.fetch_add(1, Ordering::Relaxed) },
+            5..8 => Ask::Read { id },
+            n => {
+                let direction = if n == 8 { Direction::Forward } else { Direction::Backward };
+                Ask::Scan { low: id, direction }
+            }
+        }
+    };
+    (0..count).map(ask).collect()
+}
+
+/// As it is known before it is done.
+fn unknown(ask: &Ask) -> Vec<Seen> {
+    match *ask {
+        Ask::Append { id, element } => vec![Seen::Append { id, element }],
+        Ask::Read { id } => vec![Seen::Read { id, list: None }],
+        Ask::Scan { low, .. } => (low..low + RANGE).map(|id| Seen::Read { id, list: None }).collect(),
+    }
+}
+
+async fn carry_out<D: Design>(
+    client: &mut Client<D>,
+    asks: &[Ask],
+    random: &mut Rng,
+) -> Result<Vec<Seen>, Abort> {
+    let mut seen = Vec::new();
+    for ask in asks {
+        match *ask {
+            Ask::Append { id, element } => {
+                append(client, id, element).await?;
+                seen.push(Seen::Append { id, element });
+            }
+            Ask::Read { id } => {
+                let read = client.here().read(LISTS, &key(id), |row| elements(row.text(LIST))).await?;
+                seen.push(Seen::Read { id, list: Some(read.unwrap_or_default()) });
+            }
+            Ask::Scan { low, direction } => {
+                let mut found: Vec<(i64, Vec<i64>)> = Vec::new();
+                let (from, to) = (key(low), key(low + RANGE));
+                let range = Range::new(&from, &to);
+                let visit = |_: &[u8], row: txn::Row<'_>| {
+                    found.push((row.int(0), elements(row.text(LIST))));
+                    Flow::More
+                };
+                client.here().scan(LISTS, range, direction, visit).await?;
+                seen.extend((low..low + RANGE).map(|id| {
+                    let read = found.iter().find(|(n, _)| *n == id).map(|(_, list)| list.clone());
+                    Seen::Read { id, list: Some(read.unwrap_or_default()) }
+                }));
+            }
+        }
+        if random.bool() {
+            client.pause().await;
+        }
+    }
+    Ok(seen)
+}
+
+/// Appends to the list, which begins with this element if it is not there.
+async fn append<D: Design>(client: &mut Client<D>, id: i64, element: i64) -> Result<(), Abort> {
+    let add = |row: &mut txn::RowMut<'_>| {
+        let text = format!("{},{element}", row.row().text(LIST));
+        row.set_text(LIST, &text);
+    };
+    if client.here().update(LISTS, &key(id), add).await?.is_some() {
+        return Ok(());
+    }
+    let mut buf = RowBuf::new(&table());
+    let mut row = buf.start();
+    row.set_int(0, id);
+    row.set_text(LIST, &element.to_string());
+    match client.here().insert(LISTS, &key(id), buf.bytes()).await? {
+        Inserted::Done => Ok(()),
+        // Its absence was locked by the update that found nothing.
+        Inserted::Exists => Err(Abort::User(1)),
+    }
+}

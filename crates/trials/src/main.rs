@@ -1,0 +1,146 @@
+//! The trials at length; `cargo xtask crash` and its like call this.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use trials::crash::{self, Effort};
+use trials::histories::Plan;
+use trials::workers::Crew;
+use wal::Durability;
+
+const USAGE: &str = "\
+usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N]
+       trials faults [--stride N] [--seed S]
+       trials flips  [--flips N] [--seed S]
+       trials histories [--histories N] [--transactions N] [--seed S]
+";
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("{0}\n\n{USAGE}")]
+    Usage(String),
+    #[error("{0} disk(s) broke a promise")]
+    Crash(usize),
+    #[error("{0} failing operation(s) broke a promise")]
+    Faults(usize),
+    #[error("{0} turned bit(s) changed something silently")]
+    Flips(usize),
+    #[error("{0} histories are not strictly serialisable")]
+    Histories(usize),
+    #[error("before anything failed: {0}")]
+    Early(#[from] trials::ledger::Flaw),
+}
+
+/// `--name value` pairs, all numbers.
+struct Arguments(Vec<(String, u64)>);
+
+impl Arguments {
+    fn read(args: &[String], known: &[&str]) -> Result<Arguments, Failed> {
+        let mut pairs = Vec::new();
+        for pair in args.chunks(2) {
+            let name = pair[0].trim_start_matches("--");
+            let value = pair.get(1).and_then(|v| v.parse().ok());
+            match value {
+                Some(value) if known.contains(&name) => pairs.push((name.to_owned(), value)),
+                Some(_) => return Err(Failed::Usage(format!("unknown option '{}'", pair[0]))),
+                None => return Err(Failed::Usage(format!("option '{}' takes a number", pair[0]))),
+            }
+        }
+        Ok(Arguments(pairs))
+    }
+
+    fn get(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| *v)
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some("crash") => crash(&args[1..]),
+        Some("faults") => faults(&args[1..]),
+        Some("flips") => flips(&args[1..]),
+        Some("histories") => histories(&args[1..]),
+        Some(other) => Err(Failed::Usage(format!("unknown command '{other}'"))),
+        None => Err(Failed::Usage("a command is missing".into())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("error: {failed}");
+            ExitCode::from(if matches!(failed, Failed::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+fn crash(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["images", "seed", "chains", "threads"])?;
+    let images = args.get("images").unwrap_or(12_000) as usize;
+    let mut effort = Effort::of_images(images);
+    effort.threads = args.get("threads").map_or(effort.threads, |n| n as usize);
+    effort.chains = args.get("chains").unwrap_or(effort.chains);
+    let seed = args.get("seed").unwrap_or_else(|| world::entropy() >> 32);
+    println!("seed {seed}: {effort:?}");
+    let begun = Instant::now();
+    let outcome = crash::campaign(seed, effort, Some(Path::new("target/crash")));
+    let seconds = begun.elapsed().as_secs_f64();
+    outcome.failures.iter().for_each(|f| println!("{f}"));
+    println!(
+        "{} disks ({} distinct) of {} transactions, {} cut at a sync, {} failed; {:.0} disks/s",
+        outcome.images,
+        outcome.distinct,
+        outcome.transactions,
+        outcome.sync_points,
+        outcome.failures.len(),
+        outcome.images as f64 / seconds
+    );
+    if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Crash(outcome.failures.len())) }
+}
+
+fn faults(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["stride", "seed"])?;
+    let outcome =
+        trials::faults::campaign(args.get("stride").unwrap_or(1).max(1), args.get("seed").unwrap_or(0))?;
+    outcome.failures.iter().for_each(|(plan, flaw)| println!("{plan}: {flaw}"));
+    println!("{:?}, {} failed", outcome.ended, outcome.failures.len());
+    if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Faults(outcome.failures.len())) }
+}
+
+fn flips(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["flips", "seed"])?;
+    let outcome =
+        trials::flips::campaign(args.get("flips").unwrap_or(10_000), args.get("seed").unwrap_or(0))?;
+    outcome.silent.iter().for_each(|(place, flaw)| println!("{place}: {flaw}"));
+    println!("in {:?}", outcome.files);
+    println!("{} detected, {} harmless, {} silent", outcome.detected, outcome.harmless, outcome.silent.len());
+    if outcome.silent.is_empty() { Ok(()) } else { Err(Failed::Flips(outcome.silent.len())) }
+}
+
+fn histories(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
+    let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
+    let transactions = args.get("transactions").unwrap_or(20_000) as usize;
+    let mut wrong = 0;
+    for seed in first..first + count {
+        let plan = Plan {
+            crew: Crew { workers: 1 + seed as usize % 4, clients: 6 },
+            transactions,
+            rollback_one_in: 10,
+            durability: if seed % 5 == 4 { Durability::Sync } else { Durability::Memory },
+            seed,
+        };
+        let (design, judged) = match seed % 3 {
+            0 => ("serial", trials::histories::serial(plan)),
+            _ => ("conventional", trials::histories::conventional(plan)),
+        };
+        let verdict = judged.map_err(trials::ledger::Flaw::from)?;
+        println!(
+            "{design}, {plan:?}: {} committed, {} aborted {:?} {}",
+            verdict.committed, verdict.aborted, verdict.anomalies, verdict.explanation
+        );
+        wrong += usize::from(!verdict.strictly_serialisable);
+    }
+    if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
+}

@@ -1,0 +1,278 @@
+//! Random transactions on a store, several at a time in turn, as a life of one process.
+
+use crate::ledger::{Changes, Commit, Ledger, Prepare};
+use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE, Value, insist};
+use access::Expect;
+use fastrand::Rng;
+use latch::Coupled;
+use std::collections::BTreeMap;
+use store::{DeleteOutcome, InsertOutcome, Store, StoreFault, Txn};
+use world::sim::Disk;
+
+type L = Coupled;
+
+/// A key that no row has, longer than any: an insertion that names it as its neighbour is taken back.
+const NO_NEIGHBOUR: [u8; 99] = [0; 99];
+
+struct Running {
+    number: i64,
+    txn: Txn,
+    changes: Changes,
+}
+
+/// What decides how a life goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Ids in use.
+    pub keys: u64,
+    pub commits: usize,
+    /// One commit in this many is waited for; the others become durable whenever.
+    pub wait_one_in: u64,
+}
+
+/// One life: the store, and what it is doing.
+pub struct StoreRun<'a> {
+    store: &'a Store,
+    disk: &'a Disk,
+    pub ledger: &'a mut Ledger,
+    random: Rng,
+    mix: Mix,
+    running: Vec<Running>,
+    in_doubt: BTreeMap<i64, Running>,
+    committed: usize,
+}
+
+impl<'a> StoreRun<'a> {
+    pub fn new(
+        (store, disk): (&'a Store, &'a Disk),
+        ledger: &'a mut Ledger,
+        in_doubt: BTreeMap<i64, Txn>,
+        (seed, mix): (u64, Mix),
+    ) -> StoreRun<'a> {
+        let adopt = |(number, txn)| {
+            let changes = ledger.prepared.get(&number).map(|p| p.changes.clone()).unwrap_or_default();
+            (number, Running { number, txn, changes })
+        };
+        let in_doubt = in_doubt.into_iter().map(adopt).collect();
+        let random = Rng::with_seed(seed);
+        StoreRun { store, disk, ledger, random, mix, running: Vec::new(), in_doubt, committed: 0 }
+    }
+
+    /// Runs until so many have committed as the mix says; some are left running, as a process leaves them.
+    ///
+    /// # Errors
+    /// The fault that ended it.
+    pub fn run(&mut self) -> Result<(), StoreFault> {
+        self.run_with(|_| {})
+    }
+
+    /// As [`StoreRun::run`], looked at after each step.
+    pub fn run_with(&mut self, mut look: impl FnMut(&Ledger)) -> Result<(), StoreFault> {
+        while self.committed < self.mix.commits {
+            self.step()?;
+            look(self.ledger);
+        }
+        Ok(())
+    }
+
+    /// Rolls back what runs and is in doubt, and waits until everything is durable.
+    ///
+    /// # Errors
+    /// The fault met.
+    pub fn finish(&mut self) -> Result<(), StoreFault> {
+        while !self.running.is_empty() {
+            self.rollback()?;
+        }
+        while let Some((number, mut r)) = self.in_doubt.pop_first() {
+            let now = self.disk.changes();
+            self.ledger.prepared.entry(number).and_modify(|p| p.rolled_back = Some(now));
+            insist(self.store, || self.store.rollback::<L>(&mut r.txn))?;
+        }
+        let end = self.store.log().end();
+        self.store.log().wait_durable(end)?;
+        self.acknowledge(end);
+        Ok(())
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.random.u64(..n) == 0
+    }
+
+    fn step(&mut self) -> Result<(), StoreFault> {
+        match self.random.u32(..20) {
+            0 if !self.running.is_empty() => self.rollback(),
+            1 if self.in_doubt.len() < 3 && !self.running.is_empty() => self.prepare(),
+            2 if !self.in_doubt.is_empty() => self.decide(),
+            3 if self.one_in(6) => self.store.checkpoint(),
+            4..=6 if !self.running.is_empty() => self.commit(),
+            _ if self.running.len() < 3 => {
+                self.begin();
+                Ok(())
+            }
+            _ => self.change(),
+        }
+    }
+
+    fn begin(&mut self) {
+        let mut txn = Txn::default();
+        self.store.begin(&mut txn, self.running.len());
+        self.ledger.next_number += 1;
+        self.running.push(Running { number: self.ledger.next_number, txn, changes: Changes::new() });
+    }
+
+    /// Who changed the row and has not ended: what a lock table would know.
+    fn holder(&self, id: i64) -> Option<i64> {
+        let all = self.running.iter().chain(self.in_doubt.values());
+        all.filter(|r| r.changes.contains_key(&id)).map(|r| r.number).next()
+    }
+
+    /// The committed row, in this life's view.
+    fn visible(&self, id: i64) -> Option<Value> {
+        let latest = self.ledger.commits.iter().rev().find_map(|c| c.changes.get(&id));
+        latest.cloned().unwrap_or_else(|| self.ledger.base.get(&id).cloned())
+    }
+
+    fn value(&mut self) -> Value {
+        let length = self.random.usize(..40).pow(2) / 4 + 1;
+        (self.random.i64(..50), "n".repeat(length))
+    }
+
+    fn change(&mut self) -> Result<(), StoreFault> {
+        let who = self.random.usize(..self.running.len());
+        let id = self.random.u64(..self.mix.keys) as i64;
+        if self.holder(id).is_some_and(|h| h != self.running[who].number) {
+            return Ok(());
+        }
+        let before = self.running[who].changes.get(&id).cloned();
+        let before = before.unwrap_or_else(|| self.visible(id));
+        let value = self.value();
+        let (remove, take_back) = (self.one_in(3), self.one_in(4));
+        let txn = &mut self.running[who].txn;
+        let now = change_row(self.store, txn, (id, before.as_ref()), value, (remove, take_back))?;
+        // Written as it was: nothing is logged, and nothing need be locked again.
+        if now != before {
+            self.running[who].changes.insert(id, now);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Running {
+        let who = self.random.usize(..self.running.len());
+        self.running.swap_remove(who)
+    }
+
+    fn commit(&mut self) -> Result<(), StoreFault> {
+        let mut r = self.take();
+        sign(self.store, &mut r)?;
+        self.log_commit(r)
+    }
+
+    fn log_commit(&mut self, mut r: Running) -> Result<(), StoreFault> {
+        let (number, changes) = (r.number, std::mem::take(&mut r.changes));
+        // Entered before it happens: when the store refuses, nobody knows whether the record was written.
+        let unknown =
+            Commit { number, lsn: base::Lsn(u64::MAX), changes, appended: usize::MAX, acknowledged: None };
+        self.ledger.commits.push(unknown);
+        let lsn = self.store.commit(&mut r.txn, None)?;
+        if let Some(commit) = self.ledger.commits.last_mut() {
+            (commit.lsn, commit.appended) = (lsn, self.disk.changes());
+        }
+        self.committed += 1;
+        self.store.committed::<L>(&mut r.txn);
+        if self.one_in(self.mix.wait_one_in) {
+            self.store.log().wait_durable(lsn)?;
+            self.acknowledge(lsn);
+        }
+        Ok(())
+    }
+
+    /// Everything up to `lsn` is durable now, so all of it is promised.
+    fn acknowledge(&mut self, lsn: base::Lsn) {
+        let now = self.disk.changes();
+        let fresh = self.ledger.commits.iter_mut().rev().take_while(|c| c.acknowledged.is_none());
+        fresh.filter(|c| c.lsn <= lsn).for_each(|c| c.acknowledged = Some(now));
+    }
+
+    fn rollback(&mut self) -> Result<(), StoreFault> {
+        let mut r = self.take();
+        if self.random.bool() {
+            sign(self.store, &mut r)?;
+        }
+        insist(self.store, || self.store.rollback::<L>(&mut r.txn))
+    }
+
+    fn prepare(&mut self) -> Result<(), StoreFault> {
+        let mut r = self.take();
+        sign(self.store, &mut r)?;
+        let changes = r.changes.clone();
+        self.ledger.prepared.insert(r.number, Prepare { changes, acknowledged: None, rolled_back: None });
+        let lsn = self.store.prepare(&mut r.txn, &r.number.to_le_bytes())?;
+        if self.one_in(2) {
+            self.store.log().wait_durable(lsn)?;
+            let now = self.disk.changes();
+            self.acknowledge(lsn);
+            self.ledger.prepared.entry(r.number).and_modify(|p| p.acknowledged = Some(now));
+        }
+        self.in_doubt.insert(r.number, r);
+        Ok(())
+    }
+
+    fn decide(&mut self) -> Result<(), StoreFault> {
+        let Some((number, mut r)) = self.in_doubt.pop_first() else { return Ok(()) };
+        if self.random.bool() {
+            return self.log_commit(r);
+        }
+        let now = self.disk.changes();
+        self.ledger.prepared.entry(number).and_modify(|p| p.rolled_back = Some(now));
+        insist(self.store, || self.store.rollback::<L>(&mut r.txn))
+    }
+}
+
+/// The transaction's last change: its number.
+fn sign(store: &Store, r: &mut Running) -> Result<(), StoreFault> {
+    let table = store.table(HISTORY).ok_or_else(no_table)?;
+    let row = table::history_row(r.number);
+    insist(store, || store.append::<L>(&mut r.txn, table, &row)).map(drop)
+}
+
+fn no_table() -> StoreFault {
+    StoreFault::Schema("the tables are not there".into())
+}
+
+/// A change that came out otherwise than the ledger knows it must: reported like a fault, so that it ends the life.
+fn surprise(id: i64, what: &str) -> StoreFault {
+    StoreFault::Broken { table: ACCOUNTS, what: format!("row {id}: {what}") }
+}
+
+/// Inserts, updates or removes one row; gives what it is then.
+fn change_row(
+    store: &Store,
+    txn: &mut Txn,
+    (id, before): (i64, Option<&Value>),
+    value: Value,
+    (remove, take_back): (bool, bool),
+) -> Result<Option<Value>, StoreFault> {
+    let table = store.table(ACCOUNTS).ok_or_else(no_table)?;
+    let key = table::key(id);
+    if before.is_none() {
+        let bytes = table::row(id, &value);
+        let mut put = |expect| insist(store, || store.insert::<L>(txn, table, &key, &bytes, expect));
+        if take_back && !matches!(put(Expect::Next(Some(&NO_NEIGHBOUR)))?, InsertOutcome::Next(_)) {
+            return Err(surprise(id, "inserted beside a neighbour that does not exist"));
+        }
+        return match put(Expect::Any)? {
+            InsertOutcome::Done => Ok(Some(value)),
+            _ => Err(surprise(id, "is there and must not be")),
+        };
+    }
+    if remove {
+        let gone = insist(store, || store.delete::<L>(txn, table, &key, Expect::Any))?;
+        return if gone == DeleteOutcome::Done { Ok(None) } else { Err(surprise(id, "is missing")) };
+    }
+    let set = |row: &mut txn::RowMut<'_>| {
+        row.set_int(SCORE, value.0);
+        row.set_text(NAME, &value.1);
+    };
+    let done = insist(store, || store.update::<L, _>(txn, table, &key, set))?;
+    done.map(|()| Some(value)).ok_or_else(|| surprise(id, "is missing"))
+}

@@ -1,0 +1,147 @@
+//! The tables of every trial, made so that little data has the shapes of much: keys of 200 bytes that differ early, and
+//! names that differ late, so that a few hundred rows give trees of several levels that split and merge all the time.
+
+use base::{Key, KeyReader, TableId};
+use latch::Coupled;
+use pages::{PoolOptions, Stop};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use store::{ChunkEnd, Store, StoreFault, StoreOptions};
+use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, Type};
+use wal::{Durability, LogOptions};
+
+/// Keyed rows with two secondary indexes.
+pub const ACCOUNTS: TableId = TableId(1);
+const BY_SCORE: TableId = TableId(2);
+const BY_NAME: TableId = TableId(3);
+/// The numbers of the transactions that changed anything, each written by the transaction itself.
+pub const HISTORY: TableId = TableId(10);
+
+pub const SCORE: u16 = 1;
+pub const NAME: u16 = 2;
+
+/// A row without its key: score and name.
+pub type Value = (i64, String);
+pub type Rows = BTreeMap<i64, Value>;
+
+pub fn schema() -> Schema {
+    let index = |id, name: &str, column| IndexDef { id, name: name.into(), columns: vec![column] };
+    let accounts = TableDef {
+        id: ACCOUNTS,
+        name: "accounts".into(),
+        columns: vec![
+            Column::new("id", Type::Text(220)),
+            Column::new("score", Type::I64),
+            Column::new("name", Type::Text(600)),
+        ],
+        key: vec![0],
+        indexes: vec![index(BY_SCORE, "by_score", SCORE), index(BY_NAME, "by_name", NAME)],
+        domain: 1,
+    };
+    let history = TableDef {
+        id: HISTORY,
+        name: "history".into(),
+        columns: vec![Column::new("number", Type::I64)],
+        key: vec![],
+        indexes: vec![],
+        domain: 1,
+    };
+    Schema { tables: vec![accounts, history] }
+}
+
+/// Small segments, a small ring and few frames: cuts, waits for room and evictions come early.
+pub fn options(durability: Durability, frames: usize) -> StoreOptions {
+    let mut options = StoreOptions::new(durability, frames);
+    let mut log = LogOptions::new(durability);
+    (log.segment_bytes, log.buffer_bytes) = (1 << 16, 1 << 16);
+    options.log = log;
+    options.pool = PoolOptions { max_pages: 1 << 14, ..PoolOptions::new(frames) };
+    options.checkpoint_bytes = 1 << 17;
+    options
+}
+
+fn id_text(id: i64) -> String {
+    let spread = (id as u32).wrapping_mul(0x9e37_79b1);
+    format!("{spread:08x}{id:~>192}")
+}
+
+pub fn key(id: i64) -> Key {
+    Key::new().str(&id_text(id))
+}
+
+/// The id in a key of [`ACCOUNTS`].
+pub fn id_of(key: &[u8]) -> Option<i64> {
+    let text = String::from_utf8(KeyReader::new(key).bytes()?).ok()?;
+    text.rsplit('~').next()?.parse().ok()
+}
+
+pub fn row(id: i64, value: &Value) -> Vec<u8> {
+    let mut buf = RowBuf::new(&schema().tables[0]);
+    let mut row = buf.start();
+    row.set_text(0, &id_text(id));
+    row.set_int(SCORE, value.0);
+    row.set_text(NAME, &value.1);
+    buf.bytes().to_vec()
+}
+
+pub fn history_row(number: i64) -> Vec<u8> {
+    let mut buf = RowBuf::new(&schema().tables[1]);
+    buf.start().set_int(0, number);
+    buf.bytes().to_vec()
+}
+
+/// Repeats an operation, having pages loaded, until it goes through or cannot.
+///
+/// # Errors
+/// What it met.
+pub fn insist<T>(store: &Store, mut operation: impl FnMut() -> Result<T, Stop>) -> Result<T, StoreFault> {
+    loop {
+        match operation() {
+            Ok(done) => return Ok(done),
+            Err(Stop::Page(page)) => store.load_page(page)?,
+            Err(Stop::Again) => std::thread::yield_now(),
+            Err(Stop::Fault(fault)) => return Err(fault.into()),
+            Err(stop @ Stop::NoSpace) => return Err(StoreFault::Schema(stop.to_string())),
+        }
+    }
+}
+
+/// All rows of a table, in order.
+fn scan(store: &Store, table: TableId) -> Result<Vec<(Key, Vec<u8>)>, StoreFault> {
+    let (mut all, mut from) = (Vec::new(), Bound::Unbounded);
+    loop {
+        let mut part = Vec::new();
+        let chunk = insist(store, || {
+            part.clear();
+            let from = from.as_ref().map(Key::as_slice);
+            store.chunk::<Coupled>(table, from, None, Direction::Forward, 64, |k, r| {
+                part.push((Key::from_bytes(k), r.to_vec()));
+            })
+        })?;
+        all.append(&mut part);
+        match chunk.end {
+            ChunkEnd::More(next) => from = next,
+            ChunkEnd::Done(_) => return Ok(all),
+        }
+    }
+}
+
+/// The accounts as they are; those of transactions in doubt included.
+pub fn accounts(store: &Store) -> Result<Rows, StoreFault> {
+    let Some(table) = store.table(ACCOUNTS) else { return Ok(Rows::new()) };
+    let rows = scan(store, ACCOUNTS)?;
+    let value = |(key, bytes): &(Key, Vec<u8>)| {
+        let row = Row::new(&table.layout, bytes);
+        (id_of(key).unwrap_or(-1), (row.int(SCORE), row.text(NAME).to_owned()))
+    };
+    Ok(rows.iter().map(value).collect())
+}
+
+/// The numbers in the history, sorted; one that is there twice comes twice.
+pub fn history(store: &Store) -> Result<Vec<i64>, StoreFault> {
+    let Some(table) = store.table(HISTORY) else { return Ok(Vec::new()) };
+    let rows = scan(store, HISTORY)?;
+    let mut all: Vec<i64> = rows.iter().map(|(_, r)| Row::new(&table.layout, r).int(0)).collect();
+    all.sort_unstable();
+    Ok(all)
+}

@@ -1,0 +1,15 @@
+//! Failing devices.
+
+use trials::faults::{Ended, campaign};
+
+/// Each 61st position; `cargo xtask faults` takes them all.
+#[test]
+fn every_failing_operation_is_survived() {
+    let outcome = campaign(61, 17).unwrap();
+    let failures: Vec<String> =
+        outcome.failures.iter().map(|(plan, flaw)| format!("{plan}: {flaw}")).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for ended in [Ended::Unharmed, Ended::Refused, Ended::Stopped] {
+        assert!(outcome.ended.contains_key(&ended), "no life ended {ended:?}: {outcome:?}");
+    }
+}

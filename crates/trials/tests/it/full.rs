@@ -1,0 +1,106 @@
+//! A full disk: what holds is written in docs/trials.md.
+
+use std::path::Path;
+use std::process::Command;
+use store::{Store, StoreFault};
+use trials::crash::{DIR, open_and_settle};
+use trials::engine_run::{self, Mix};
+use trials::ledger::{Ledger, Promise};
+use trials::table;
+use trials::workers::Crew;
+use wal::Durability;
+use world::sim::Disk;
+
+fn open(disk: &Disk) -> Result<Store, StoreFault> {
+    let (store, _) = Store::open(disk.files(), Path::new(DIR), table::options(Durability::Sync, 48))?;
+    store.create(&table::schema())?;
+    Ok(store)
+}
+
+fn life(disk: &Disk, store: Store, ledger: Ledger, commits: usize) -> (Ledger, Result<Store, StoreFault>) {
+    let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, seed: 5 };
+    engine_run::run::<exec::Conventional>(store, disk, ledger, mix)
+}
+
+#[test]
+fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
+    for spare in [0, 10_000, 100_000, 300_000, 600_000] {
+        let disk = Disk::new();
+        let store = open(&disk).unwrap();
+        disk.set_capacity(Some(disk.used() + spare));
+        let (ledger, stopped) = life(&disk, store, Ledger::default(), usize::MAX);
+        let text = stopped.map(drop).unwrap_err().to_string();
+        assert!(text.contains(DIR) && text.contains("space"), "{spare}: what stopped it is not told: {text}");
+        assert!(ledger.commits.iter().any(|c| c.acknowledged.is_some()) || spare < 100_000);
+        // Still full: it opens with all that was promised, or says why not.
+        if let Err(fault) = open(&disk) {
+            assert!(fault.to_string().contains("space"), "{spare}: {fault}");
+        }
+        let everything = Promise::Acknowledged(usize::MAX);
+        open_and_settle(&disk.crash_image(spare), &ledger, everything, Durability::Sync).unwrap();
+        // Space returns: the same database goes on.
+        disk.set_capacity(None);
+        let (store, recovered) =
+            Store::open(disk.files(), Path::new(DIR), table::options(Durability::Sync, 48)).unwrap();
+        let ledger = ledger.settle(&store, recovered, everything).unwrap().ledger;
+        let (ledger, store) = life(&disk, store, ledger, 50);
+        drop(store.unwrap());
+        open_and_settle(&disk.crash_image(1), &ledger, everything, Durability::Sync).unwrap();
+    }
+}
+
+/// The real thing: a file system of three megabytes, where the machine allows to mount one.
+#[test]
+fn a_full_file_system_stops_the_engine_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = |args: &[&str]| Command::new(args[0]).args(&args[1..]).arg(folder.path()).output();
+    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs"]);
+    if !mounted.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: no file system can be mounted here (it takes a superuser)");
+        return;
+    }
+    let tried = std::panic::catch_unwind(|| {
+        let dir = folder.path().join("db");
+        let open = || Store::open(world::real(), &dir, table::options(Durability::Sync, 48));
+        let store = open().unwrap().0;
+        store.create(&table::schema()).unwrap();
+        let (ledger, stopped) = life(&Disk::new(), store, Ledger::default(), usize::MAX);
+        let text = stopped.map(drop).unwrap_err().to_string();
+        assert!(text.contains("pace") && text.contains("db/"), "{text}");
+        assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
+        mount(&["mount", "-o", "remount,size=64m"]).unwrap();
+        let (store, recovered) = open().unwrap();
+        ledger.settle(&store, recovered, Promise::Acknowledged(0)).unwrap();
+    });
+    let unmounted = mount(&["umount"]);
+    assert!(tried.is_ok() && unmounted.is_ok());
+}
+
+#[test]
+fn reads_go_on_when_the_disk_is_full() {
+    let disk = Disk::new();
+    let store = open(&disk).unwrap();
+    let (ledger, store) = life(&disk, store, Ledger::default(), 30);
+    drop(store.unwrap());
+    // All of it fits this pool: nothing must be evicted to be read.
+    let (store, recovered) =
+        Store::open(disk.files(), Path::new(DIR), table::options(Durability::Sync, 2048)).unwrap();
+    let ledger = ledger.settle(&store, recovered, Promise::Acknowledged(usize::MAX)).unwrap().ledger;
+    disk.set_capacity(Some(0));
+    let mut number = 1_000_000;
+    while store.fault().is_none() {
+        let mut txn = store::Txn::default();
+        store.begin(&mut txn, 0);
+        let history = store.table(table::HISTORY).unwrap();
+        number += 1;
+        let row = table::history_row(number);
+        let appended = table::insist(&store, || store.append::<latch::Coupled>(&mut txn, history, &row));
+        let committed = appended.and_then(|_| store.commit(&mut txn, None));
+        let durable = committed.and_then(|lsn| Ok(store.log().wait_durable(lsn)?));
+        if let Err(fault) = durable {
+            assert!(fault.to_string().contains("space"), "{fault}");
+            break;
+        }
+    }
+    assert_eq!(table::accounts(&store).unwrap(), ledger.base);
+}

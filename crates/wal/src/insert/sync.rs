@@ -1,0 +1,6 @@
+//! The primitives the extents are built from. The loom models compile the same file against loom's versions of these
+//! names (see `models.rs`).
+
+pub(crate) use latch::{Backoff, CachePadded, SpinMutex};
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
