@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use deploy::engine::Escalation;
 use deploy::{ChannelKind, Host};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -96,6 +97,14 @@ pub enum DurabilityArg {
     Async,
     /// The log is kept in memory only
     Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SliArg {
+    /// Table locks stay with the worker until somebody else wants what they exclude
+    On,
+    /// Every transaction asks anew
+    Off,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,6 +219,12 @@ pub struct DeploymentArgs {
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
     pub listen: SocketAddr,
+    /// Whether a worker's next transaction takes over its table locks (speculative lock inheritance)
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on")]
+    pub sli: Vec<SliArg>,
+    /// Keys of a table that a transaction reads under locks of their own before it locks the table: 25, 25:1000 (read:written), off
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25")]
+    pub escalation: Vec<Escalation>,
     /// How long a lock wait may take, in ms: how distributed deadlocks end
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub lock_timeout: u64,

@@ -106,6 +106,8 @@ const SETTINGS: &[Column] = &[
     ("host", |r| r.settings.host.clone()),
     ("channel", |r| r.settings.channel.clone()),
     ("durability", |r| r.settings.durability.clone()),
+    ("sli", |r| r.settings.sli.clone()),
+    ("escalation", |r| r.settings.escalation.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("counters", |r| r.settings.labels.counters.clone()),
     ("protection", |r| r.settings.labels.protection.clone()),

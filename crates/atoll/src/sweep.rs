@@ -3,9 +3,9 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, Workload};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg, Workload};
 use crate::failure::Failure;
-use deploy::engine::{DesignKind, Durability};
+use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
 use deploy::{ChannelKind, Deployment, Host, Interrupt};
 use driver::{Schedule, Subject};
 use std::path::{Path, PathBuf};
@@ -73,6 +73,7 @@ impl Default for Choice {
             channel: ChannelKind::Shm,
             host: Host::Process,
             durability: Durability::Async,
+            locks: LockTuning::default(),
             placement: Placement::Island,
             workers: None,
             dataset: None,
@@ -96,6 +97,7 @@ struct Choice {
     channel: ChannelKind,
     host: Host,
     durability: Durability,
+    locks: LockTuning,
     placement: Placement,
     /// `None`: the default.
     workers: Option<u32>,
@@ -148,6 +150,8 @@ impl Planner<'_> {
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
+        let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
+        let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
         let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
@@ -198,6 +202,7 @@ impl Planner<'_> {
             data_bytes: subject.data_bytes(),
             pool_bytes: self.pool_bytes(subject),
             listen: d.listen,
+            locks: c.locks,
             lock_timeout_ms: d.lock_timeout,
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
@@ -286,6 +291,13 @@ fn durability_of(arg: DurabilityArg) -> Durability {
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Async => Durability::Async,
         DurabilityArg::Memory => Durability::Memory,
+    }
+}
+
+fn inheritance_of(arg: SliArg) -> Inheritance {
+    match arg {
+        SliArg::On => Inheritance::On,
+        SliArg::Off => Inheritance::Off,
     }
 }
 

@@ -46,6 +46,15 @@ pub struct ResultRow {
     /// Syncs of the log in the window, all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsyncs: Option<u64>,
+    /// Table locks that transactions needed, and how often the lock manager was called to take or give one back: with
+    /// inheritance few times per lock, without it twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_locks_per_txn: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_lock_calls_per_txn: Option<f64>,
+    /// Table locks taken in place of many rows' in the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escalations: Option<u64>,
     /// Resident memory of all instances' processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,
@@ -95,6 +104,12 @@ pub struct Settings {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Speculative lock inheritance: `on` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sli: Option<String>,
+    /// Keys read, or read:written, before a table lock replaces them; `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escalation: Option<String>,
     /// Closed-loop clients of each worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,

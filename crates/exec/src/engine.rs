@@ -15,7 +15,7 @@ use crate::executor::Executor;
 use crate::local::{Locking, Part, Protection};
 use base::{Lsn, hash64};
 use latch::LatchPolicy;
-use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
+use locks::{Acquired, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
 use pages::{PageFault, Stop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,8 +24,7 @@ use txn::Abort;
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Buckets of the lock table.
-    pub lock_buckets: usize,
+    pub locks: LockOptions,
     /// How long a part waits for one lock before its transaction aborts (breaks deadlocks over several instances).
     pub lock_timeout_ns: u64,
     /// Whether a reply waits for the log device.
@@ -53,11 +52,16 @@ impl<D: Design> Engine<D> {
     pub fn new(store: Store, options: EngineOptions) -> Engine<D> {
         Engine {
             store,
-            locks: LockTable::new(options.lock_buckets),
+            locks: LockTable::with(options.locks),
             options,
             locking: AtomicUsize::new(0),
             checkpointing: AtomicBool::new(false),
         }
+    }
+
+    /// What the locks did since the start.
+    pub fn lock_stats(&self) -> LockStats {
+        self.locks.stats()
     }
 
     pub fn store(&self) -> &Store {
@@ -99,6 +103,9 @@ impl<D: Design> Engine<D> {
         part.protection = protection;
         if protection == Protection::Locks {
             self.count_locking(1);
+            if self.options.locks.tuning.victim == Victim::Youngest {
+                part.locker.begun_ns = world::now_ns();
+            }
         }
     }
 
@@ -282,12 +289,13 @@ impl<D: Design> Engine<D> {
         assert!(matches!(granted, Acquired::Granted), "two transactions in doubt claim {name:?}");
     }
 
-    /// Takes a lock for `part`, waiting for it if need be.
+    /// Takes a lock for `part` on what lies beneath `path`, waiting for it if need be.
     #[inline]
     pub(crate) async fn lock(
         &self,
         executor: &Executor,
         part: &mut Part,
+        path: &[LockName],
         name: LockName,
         mode: Mode,
     ) -> Result<(), Abort> {
@@ -296,10 +304,13 @@ impl<D: Design> Engine<D> {
         }
         #[cfg(feature = "planted")]
         let Some(mode) = crate::planted::asked(self, part, mode) else { return Ok(()) };
-        match self.locks.acquire(&mut part.locker, name, mode) {
-            Acquired::Granted => Ok(()),
-            Acquired::Deadlock => Err(Abort::Deadlock),
-            Acquired::Waiting => self.wait(executor, part).await,
+        loop {
+            match self.locks.acquire_below(&mut part.locker, path, name, mode) {
+                Acquired::Granted => return Ok(()),
+                Acquired::Deadlock => return Err(Abort::Deadlock),
+                // Perhaps for the table: what lies beneath it is asked for next.
+                Acquired::Waiting => self.wait(executor, part).await?,
+            }
         }
     }
 

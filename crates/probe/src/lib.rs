@@ -9,4 +9,4 @@ mod latency;
 mod measured;
 
 pub use latency::Latency;
-pub use measured::{LogCounts, Measured};
+pub use measured::{LockWork, LogCounts, Measured};
