@@ -22,6 +22,7 @@ Examples:
   atoll bench micro --islands 1,2 --design conventional,serial --op read,update --multisite 0,20,100
   atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
   atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
+  atoll bench tpcb --design conventional,serial --islands 2 --profile
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
 
@@ -271,6 +272,9 @@ pub struct MeasuringArgs {
     /// Closed-loop clients of each worker
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u32).range(1..=250))]
     pub clients: Vec<u32>,
+    /// Add time per component and event counts to each row
+    #[arg(long)]
+    pub profile: bool,
     #[arg(long, value_name = "MODEL", value_enum, default_value = "closed")]
     pub load_model: LoadModelArg,
     /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)

@@ -7,7 +7,7 @@ use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg,
 use crate::failure::Failure;
 use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
 use deploy::{ChannelKind, Deployment, Host, Interrupt};
-use driver::{Schedule, Subject};
+use driver::{Profiling, Schedule, Subject};
 use std::path::{Path, PathBuf};
 use topology::{IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
@@ -218,6 +218,9 @@ impl Planner<'_> {
             () if self.args.workload != Workload::Tpcb => {
                 refuse("only tpcb keeps a ledger; expected bench tpcb")
             }
+            () if self.args.measuring.profile => refuse(
+                "its clients are outside the instances, and a killed one takes its profile along; run --profile without it",
+            ),
             () if c.host == Host::Thread => refuse("a thread cannot be killed; expected --host process"),
             () if c.durability == Durability::Memory => {
                 refuse("with --durability memory a killed instance loses its data; expected sync or async")
@@ -240,6 +243,7 @@ impl Planner<'_> {
             repeat: m.repeat,
             clients_per_worker: 1,
             seed: m.seed,
+            profiling: if m.profile { Profiling::ON } else { Profiling::Off },
         };
         let all = times(vec![(spec, schedule)], &optional(&r.op), |(spec, _), v| spec.op = v.map(op_of));
         let all = times(all, &optional(&r.rows), |(spec, _), v| spec.rows = v);
@@ -405,6 +409,7 @@ mod tests {
         assert!(refusal(&["tpcb", "--rows", "3"]).contains("--rows"));
         assert!(refusal(&["micro", "--kill", "3"]).contains("tpcb"));
         assert!(refusal(&["tpcb", "--kill", "3", "--durability", "memory"]).contains("memory"));
+        assert!(refusal(&["tpcb", "--kill", "3", "--profile"]).contains("--profile"));
         assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
     }
 

@@ -43,6 +43,7 @@ impl Window {
         row.seconds = self.seconds;
         row.log_bytes_per_txn = Some(self.per_txn(self.all.log.bytes));
         row.messages_per_txn = Some(self.per_txn(self.all.messages));
+        row.profile = self.all.profile.as_ref().map(|p| p.per_transaction(row.committed));
         row.fsyncs = Some(self.all.log.fsyncs);
         let locks = &self.all.locks;
         row.table_locks_per_txn = Some(self.per_txn(locks.table_requests));

@@ -17,6 +17,7 @@ use base::{Lsn, hash64};
 use latch::LatchPolicy;
 use locks::{Acquired, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
 use pages::{PageFault, Stop};
+use probe::{Component, Wait};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use store::{NoteId, Store, StoreFault, Touched, Txn};
@@ -99,6 +100,7 @@ impl<D: Design> Engine<D> {
     }
 
     pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
+        probe::part_begins();
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         if protection == Protection::Locks {
@@ -118,8 +120,9 @@ impl<D: Design> Engine<D> {
     }
 
     fn end(&self, part: &mut Part) {
+        probe::part_ends();
         if part.protection == Protection::Locks {
-            self.locks.release_all(&mut part.locker);
+            probe::within(Component::Locking, || self.locks.release_all(&mut part.locker));
             self.count_locking(-1);
         }
         part.protection = Protection::Alone;
@@ -166,7 +169,7 @@ impl<D: Design> Engine<D> {
     pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
         let lsn = self.store.prepare(&mut part.txn, note).map_err(|_| Abort::Fault)?;
         if lock_point == LockPoint::Reached {
-            self.locks.release_shared(&mut part.locker);
+            probe::within(Component::Locking, || self.locks.release_shared(&mut part.locker));
         }
         Ok(lsn)
     }
@@ -225,7 +228,9 @@ impl<D: Design> Engine<D> {
         if !self.options.waits_for_log || lsn == Lsn(0) {
             return if log.poisoned().is_none() { Ok(()) } else { Err(Abort::Fault) };
         }
-        std::future::poll_fn(|cx| log.poll_durable(lsn, cx)).await.map_err(|_| Abort::Fault)
+        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, cx)))
+            .await
+            .map_err(|_| Abort::Fault)
     }
 
     /// Whether the log up to `lsn` is safe now; asks for it if not.
@@ -305,7 +310,9 @@ impl<D: Design> Engine<D> {
         #[cfg(feature = "planted")]
         let Some(mode) = crate::planted::asked(self, part, mode) else { return Ok(()) };
         loop {
-            match self.locks.acquire_below(&mut part.locker, path, name, mode) {
+            match probe::within(Component::Locking, || {
+                self.locks.acquire_below(&mut part.locker, path, name, mode)
+            }) {
                 Acquired::Granted => return Ok(()),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
                 // Perhaps for the table: what lies beneath it is asked for next.
@@ -324,7 +331,7 @@ impl<D: Design> Engine<D> {
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
             }
-            polled.map_err(|abort| match abort {
+            probe::parks(Wait::Lock, polled).map_err(|abort| match abort {
                 LockAbort::Deadlock => Abort::Deadlock,
                 LockAbort::Timeout => Abort::LockTimeout,
             })

@@ -27,6 +27,7 @@ use crate::local::{Part, Protection};
 use access::Expect;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
+use probe::{Component, Counter};
 use std::ops::Bound;
 use store::{ChunkEnd, DeleteOutcome, InsertOutcome, StoreFault, Table};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
@@ -51,6 +52,11 @@ macro_rules! retry {
 }
 
 mod entries;
+/// One record was worked on.
+fn counted<T>(outcome: T) -> T {
+    probe::count(Counter::Records);
+    outcome
+}
 
 fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
     next.map_or(LockName::end(index), |key| LockName::key(index, hash64(key)))
@@ -136,6 +142,7 @@ impl<'a, D: Design> Here<'a, D> {
                 if row.is_empty() {
                     return Err(self.lost_row(table));
                 }
+                probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -176,6 +183,7 @@ impl<'a, D: Design> Here<'a, D> {
             }
             let mut last = None;
             for (key, row) in chunk.rows() {
+                probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -292,6 +300,7 @@ impl<D: Design> Access for Here<'_, D> {
                 .store
                 .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
         );
+        probe::add(Counter::Records, u64::from(updated.is_some()));
         Ok(updated.flatten())
     }
 
@@ -303,7 +312,7 @@ impl<D: Design> Access for Here<'_, D> {
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
             );
             return match done {
-                InsertOutcome::Done => Ok(Inserted::Done),
+                InsertOutcome::Done => Ok(counted(Inserted::Done)),
                 InsertOutcome::Exists => Ok(Inserted::Exists),
                 InsertOutcome::Next(_) => unreachable!("any neighbour was accepted"),
                 InsertOutcome::TooLong => Err(Abort::BadRequest),
@@ -321,11 +330,13 @@ impl<D: Design> Access for Here<'_, D> {
                 self.engine,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect)
             );
-            self.engine.locks.release_instant(&mut self.part.locker, gap);
+            probe::within(Component::Locking, || {
+                self.engine.locks.release_instant(&mut self.part.locker, gap)
+            });
             match done {
                 InsertOutcome::Done => {
                     self.settle_new(table, &mut entries).await?;
-                    return Ok(Inserted::Done);
+                    return Ok(counted(Inserted::Done));
                 }
                 InsertOutcome::Exists => {
                     self.release_gaps(&entries);
@@ -341,6 +352,7 @@ impl<D: Design> Access for Here<'_, D> {
         let t = self.table(table)?;
         self.lock_table(table, Mode::IX).await?;
         let fits = retry!(self.engine, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
+        probe::add(Counter::Records, u64::from(fits));
         if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
@@ -363,7 +375,7 @@ impl<D: Design> Access for Here<'_, D> {
             let done =
                 retry!(self.engine, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
             match done {
-                DeleteOutcome::Done => return Ok(true),
+                DeleteOutcome::Done => return Ok(counted(true)),
                 DeleteOutcome::Missing => return Ok(false),
                 DeleteOutcome::Next(actual) => next = actual,
             }

@@ -10,7 +10,7 @@ use base::InstanceId;
 use channel::{Address, Listener};
 use exec::{Design, Engine, EngineOptions, Locking};
 use locks::LockOptions;
-use probe::{LockWork, LogCounts, Measured};
+use probe::{Counter, LockWork, LogCounts, Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -176,6 +176,10 @@ impl<W: Workload, D: Design> Running<W, D> {
         self.shared.order_all(|| Order::Drive { clients, seed });
     }
 
+    pub fn profile(&self, profiling: Profiling) {
+        self.ask(|done| Order::Profile(profiling, done)).iter().for_each(drop);
+    }
+
     pub fn measure(&self) -> Measured {
         let mut measured = Measured::default();
         self.ask(Order::Measure).iter().for_each(|worker| measured.merge(&worker));
@@ -207,6 +211,14 @@ impl<W: Workload, D: Design> Running<W, D> {
         measured.rss_bytes = usage.rss_bytes;
         measured.pages = u64::from(store.pages_used());
         *window = Window { log, locks, cpu_ns: usage.cpu_ns };
+        if let Some(profile) = &mut measured.profile {
+            profile.set(Counter::LogRecords, measured.log.records);
+            profile.set(Counter::LogBytes, measured.log.bytes);
+            profile.set(Counter::LogFlushes, measured.log.flushes);
+            profile.set(Counter::LogSyncs, measured.log.fsyncs);
+            profile.set(Counter::MessagesSent, measured.messages);
+            profile.set(Counter::MessageBytes, measured.message_bytes);
+        }
         measured
     }
 

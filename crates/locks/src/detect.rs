@@ -14,9 +14,10 @@ use crate::locker::{Locker, Pending, Place, Use};
 use crate::mode::LockName;
 use crate::queue::{Entry, LockerId};
 use crate::slot::{Awaited, Standing};
-use crate::table::{Acquired, LockAbort, LockTable, Wakers, wake};
+use crate::table::{Acquired, LockAbort, LockTable, Wakers, enter, wake};
 use crate::tuning::Victim;
 use latch::RawMutex;
+use probe::Section;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
@@ -106,6 +107,7 @@ impl<M: RawMutex> LockTable<M> {
     /// Breaks every cycle that `start` closes, which is in a queue and has published it. True if `start` itself is to
     /// give up.
     fn break_cycles(&self, start: LockerId, wakers: &mut Wakers) -> bool {
+        enter::<M>(Section::LockDetector);
         self.detector.with(|walk| {
             while let Some(last) = self.cycle(walk, start) {
                 let Some(youngest) = self.confirm(&walk.members(start, last)) else { continue };

@@ -31,10 +31,11 @@ use crate::locker::{Granule, Locker, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{LockerId, Queue};
 use crate::slot::{Slot, Taken};
-use crate::table::LockTable;
+use crate::table::{LockTable, enter};
 use crate::tuning::Inheritance;
 use base::TableId;
 use latch::RawMutex;
+use probe::Section;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A locker's transactions that may end without asking for a parked granule before that is given back. The paper says
@@ -48,18 +49,21 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     pub(crate) fn enter_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
+        enter::<M>(Section::LockSlot);
         // Relaxed: the slot's mutex orders this against a strong request that searches the slot (see `strong`).
         let free = |_: &_| self.strong(name).load(Ordering::Relaxed) == 0;
         self.slots.get(locker.id).fast.with(|f| free(f) && f.put(table_of(name), mode))
     }
 
     pub(crate) fn raise_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
+        enter::<M>(Section::LockSlot);
         let table = table_of(name);
         // An entry that is still there conflicts with nobody: a strong request would have moved it first.
         self.slots.get(locker.id).fast.with(|f| f.has(table) && f.put(table, mode))
     }
 
     pub(crate) fn lower_fast(&self, locker: LockerId, name: LockName, mode: Mode) -> bool {
+        enter::<M>(Section::LockSlot);
         let table = table_of(name);
         self.slots.get(locker).fast.with(|f| match mode {
             Mode::NONE => f.take(table).is_some(),
@@ -133,6 +137,7 @@ impl<M: RawMutex> LockTable<M> {
 
     /// A parked granule is asked for. If it cannot be used, it is off the list, and the caller asks the table.
     pub(crate) fn take_up(&self, locker: &mut Locker, at: usize, mode: Mode) -> bool {
+        enter::<M>(Section::LockSlot);
         let slot = self.slots.get(locker.id);
         let Granule { name, mode: held, place, .. } = locker.granules[at];
         let taken = match place {

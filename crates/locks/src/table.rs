@@ -12,6 +12,7 @@ use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::Slots;
 use crate::tuning::{Escalation, LockOptions, LockTuning};
 use latch::RawMutex;
+use probe::{Counter, Section};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -186,6 +187,7 @@ impl<M: RawMutex> LockTable<M> {
             if held.covers_beneath(mode) {
                 locker.counts.requests += 1;
                 locker.counts.repeated += 1;
+                probe::count(Counter::LockRepeats);
                 return Acquired::Granted;
             }
             if !held.covers(intention) {
@@ -223,6 +225,7 @@ impl<M: RawMutex> LockTable<M> {
         let before = locker.held[at].mode;
         if before.covers(mode) {
             locker.counts.repeated += 1;
+            probe::count(Counter::LockRepeats);
             return Acquired::Granted;
         }
         self.raise_key(locker, at, before.with(mode))
@@ -230,6 +233,7 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     fn first_key(&self, locker: &mut Locker, name: LockName, mode: Mode, table: u16) -> Acquired {
+        probe::count(Counter::RowLocks);
         let entry = self.bucket(name).with(|q| {
             let entry = q.enter(name, locker.id, mode);
             self.note_wait(locker, name, entry);
@@ -248,6 +252,7 @@ impl<M: RawMutex> LockTable<M> {
     /// back while the list was indexed (its mode is `NONE`).
     #[cold]
     fn raise_key(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
+        probe::count(Counter::RowLocks);
         let Held { mode: before, table, .. } = locker.held[at];
         let name = locker.held[at].name();
         match self.convert(locker, name, wanted) {
@@ -274,6 +279,8 @@ impl<M: RawMutex> LockTable<M> {
             Some(at) if locker.granules[at].usage != Use::Held => {
                 locker.counts.granule_requests += 1;
                 if self.take_up(locker, at, mode) {
+                    probe::count(Counter::HigherLocks);
+                    probe::count(Counter::LockInherited);
                     return Acquired::Granted;
                 }
             }
@@ -281,6 +288,7 @@ impl<M: RawMutex> LockTable<M> {
                 let before = locker.granules[at].mode;
                 if before.covers(mode) {
                     locker.counts.repeated += 1;
+                    probe::count(Counter::LockRepeats);
                     return Acquired::Granted;
                 }
                 return self.raise_granule(locker, at, before.with(mode));
@@ -291,10 +299,12 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     fn first_granule(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
+        probe::count(Counter::HigherLocks);
         locker.counts.granule_calls += 1;
         if mode.is_intention() && name.is_table() && self.enter_fast(locker, name, mode) {
             self.hold(locker, name, mode, Place::Fast);
             locker.counts.fast += 1;
+            probe::count(Counter::LockFast);
             return Acquired::Granted;
         }
         self.announce(name, Mode::NONE, mode);
@@ -317,6 +327,7 @@ impl<M: RawMutex> LockTable<M> {
 
     #[cold]
     fn raise_granule(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
+        probe::count(Counter::HigherLocks);
         locker.counts.granule_calls += 1;
         let Granule { name, mode: before, place, .. } = locker.granules[at];
         if place == Place::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
@@ -463,6 +474,7 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     pub(crate) fn bucket(&self, name: LockName) -> &Guarded<M, Queue> {
+        enter::<M>(Section::LockBucket);
         &self.buckets[(name.mix() >> self.shift) as usize].0
     }
 
@@ -494,6 +506,14 @@ impl<M: RawMutex> LockTable<M> {
         };
         let in_bucket = |q: &mut Queue| q.requests().filter(|&(name, id, ..)| !parked(name, id)).count();
         self.buckets.iter().map(|b| b.0.with(in_bucket)).sum()
+    }
+}
+
+/// Counts a visit to data that other workers may visit at the same time.
+#[inline(always)]
+pub(crate) fn enter<M: RawMutex>(section: Section) {
+    if M::SHARED {
+        probe::enter(section);
     }
 }
 

@@ -1,6 +1,6 @@
 //! One window of one worker, one instance or one deployment: the same value, merged upwards.
 
-use crate::Latency;
+use crate::{Latency, Profile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -73,6 +73,8 @@ pub struct Measured {
     pub rss_bytes: u64,
     /// Pages of the data file in use.
     pub pages: u64,
+    /// Where the time went; only while profiling is on.
+    pub profile: Option<Box<Profile>>,
 }
 
 impl Measured {
@@ -97,6 +99,9 @@ impl Measured {
         self.cpu_ns += other.cpu_ns;
         self.rss_bytes += other.rss_bytes;
         self.pages += other.pages;
+        if let Some(profile) = &other.profile {
+            self.profile.get_or_insert_default().merge(profile);
+        }
     }
 
     pub fn committed_total(&self) -> u64 {

@@ -22,6 +22,7 @@ use crate::ring::Ring;
 use crate::waiters::Waiters;
 use base::Lsn;
 use latch::{CachePadded, SpinMutex};
+use probe::{Component, Section};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,17 +165,19 @@ impl Log {
     /// # Panics
     /// When the body is larger than [`Log::max_body`].
     pub fn append(&self, header: &RecordHeader, body: &[&[u8]]) -> Span {
-        SCRATCH.with_borrow_mut(|scratch| {
+        let build = |scratch: &mut Vec<u8>| {
             let sum = frame::build(scratch, header, body, self.shared.life);
             assert!(scratch.len() <= self.shared.ring.bytes() / 2, "a log record of {} bytes", scratch.len());
             self.place(scratch, sum)
-        })
+        };
+        probe::within(Component::Logging, || SCRATCH.with_borrow_mut(build))
     }
 
     #[inline]
     fn place(&self, frame: &mut [u8], sum: u32) -> Span {
         let shared = &*self.shared;
         let bytes = frame.len() as u64;
+        probe::enter(Section::LogReserve);
         let mut tail = shared.tail.lock();
         while shared.crowded(tail.next, frame.len()) {
             let next = tail.next;
@@ -246,6 +249,7 @@ impl Log {
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));
         }
+        probe::enter(Section::LogWaiters);
         shared.waiters.enter(upto.0, cx.waker());
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));

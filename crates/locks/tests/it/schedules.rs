@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 struct Switching(AtomicBool);
 
 impl RawMutex for Switching {
+    const SHARED: bool = false;
     const NEW: Switching = Switching(AtomicBool::new(false));
 
     fn lock(&self) {
