@@ -214,7 +214,7 @@ impl<W: Workload> Owner<'_, '_, W> {
             self.calm(n)?;
             let victim = self.random(n, 1) % u64::from(self.torment.session.running.deployment().islands);
             let dead = Instant::now();
-            if self.random(n, 2) % 3 == 0 {
+            if self.random(n, 2).is_multiple_of(3) {
                 let delay = Duration::from_millis(self.random(n, 3) % RESTART_MS);
                 self.torment.session.running.kill_next_restart(delay);
             }

@@ -223,7 +223,7 @@ impl<'a> Chain<'a> {
     fn work_engine(&self, store: Store, disk: &Disk, ledger: Ledger, seed: u64) -> Result<Ledger, Flaw> {
         let crew = Crew { workers: 2, clients: 5 };
         let mix = engine_run::Mix { crew, keys: 300, commits: self.effort.commits, seed };
-        let (ledger, store) = if self.seed % 4 == 0 {
+        let (ledger, store) = if self.seed.is_multiple_of(4) {
             let mix = engine_run::Mix { crew: Crew { workers: 1, clients: 8 }, ..mix };
             engine_run::run::<Serial>(store, disk, ledger, mix)
         } else {

@@ -44,7 +44,11 @@ pub fn run<D: Design>(
     ledger: Ledger,
     mix: Mix,
 ) -> (Ledger, Result<Store, StoreFault>) {
-    let options = EngineOptions { lock_buckets: 256, lock_timeout_ns: 2_000_000_000, waits_for_log: true };
+    let options = EngineOptions {
+        locks: workers::lock_options(mix.seed),
+        lock_timeout_ns: 2_000_000_000,
+        waits_for_log: true,
+    };
     let engine = Arc::new(Engine::<D>::new(store, options));
     let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits }));
     workers::run(&engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));

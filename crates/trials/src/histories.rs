@@ -160,7 +160,11 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
     let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
     store.create(&Schema { tables: vec![table()] })?;
     let waits_for_log = plan.durability == Durability::Sync;
-    let options = EngineOptions { lock_buckets: 256, lock_timeout_ns: 2_000_000_000, waits_for_log };
+    let options = EngineOptions {
+        locks: workers::lock_options(plan.seed),
+        lock_timeout_ns: 2_000_000_000,
+        waits_for_log,
+    };
     let engine = Arc::new(Engine::<D>::new(store, options));
     let recorder = Arc::new(Recorder::default());
     let each = plan.transactions.div_ceil(plan.crew.workers * plan.crew.clients);

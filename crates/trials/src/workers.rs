@@ -2,10 +2,18 @@
 //! other: the smallest thing that interleaves as an instance does.
 
 use exec::{Design, Engine, Executor, Here, Part, Protection, yield_now};
+use locks::{Escalation, LockOptions, LockTuning};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use txn::Abort;
+
+/// Few buckets, so that names share them; inheritance as usual, and escalation early for every second seed.
+pub fn lock_options(seed: u64) -> LockOptions {
+    let usual = LockTuning::default();
+    let early = LockTuning { escalation: Escalation::after(4), ..usual };
+    LockOptions { buckets: 256, tuning: if seed.is_multiple_of(2) { usual } else { early } }
+}
 
 /// How many threads, and clients on each.
 #[derive(Clone, Copy, Debug)]

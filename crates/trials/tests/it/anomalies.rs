@@ -65,7 +65,11 @@ impl<D: Design> Bench<D> {
         let options = StoreOptions::new(Durability::Memory, 256);
         let (store, _) = Store::open(world::memory(), Path::new("/anomalies"), options).unwrap();
         store.create(&Schema { tables: vec![table()] }).unwrap();
-        let options = EngineOptions { lock_buckets: 64, lock_timeout_ns: 1 << 40, waits_for_log: false };
+        let options = EngineOptions {
+            locks: trials::workers::lock_options(0),
+            lock_timeout_ns: 1 << 40,
+            waits_for_log: false,
+        };
         let bench = Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})) };
         bench.engine.own();
         let mut loader = bench.begin();
