@@ -7,7 +7,7 @@ use crate::{Durability, Insert, Log, LogFault, LogOptions, Span};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use world::{Deed, Open, Verdict, memory, watched};
+use world::{Deed, Verdict, memory, watched};
 
 /// A log in async mode whose flusher is stuck, with three threads that have each an open extent: records 0 to 9 of
 /// the first, 10 to 19 of the second, 20 to 29 of the third, appended in turn. Gives a copy of the folder as a kill
@@ -180,7 +180,6 @@ fn turned_bits_are_told() {
         }
     }
     assert!(told > 300 && harmless > 100 && cut > 0, "{told} told, {harmless} harmless, {cut} cut");
-    assert!(HEADER == 4096);
 }
 
 /// Lengths, marks and pads that lead anywhere: no panic, no allocation to match, no endless reading.
@@ -204,6 +203,4 @@ fn arbitrary_bytes_are_no_log() {
         let log = open(&crashed).unwrap();
         assert_eq!(numbers(&log).unwrap(), [0; 0]);
     }
-    let file = files.open(&Path::new(DIR).join(name), Open::Read).unwrap();
-    assert!(file.len().unwrap() >= HEADER);
 }
