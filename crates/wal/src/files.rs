@@ -146,16 +146,13 @@ impl LogFiles {
         Ok(begun)
     }
 
-    /// Removes (or archives) the segments that end at or before `lsn`, oldest first, so that what remains has no hole.
+    /// Removes (or archives) the segments that end at or before `lsn`, oldest first and each durably before the next, so
+    /// that what remains after a crash has no hole: a folder's unsynced removals may reach the device in any order.
     pub fn truncate_before(&self, lsn: u64) -> Result<(), LogFault> {
         let mut segments = lock(&self.segments);
-        let mut removed = false;
         while segments.len() > 1 && segments[1].start <= lsn {
             self.retire(&segments[0])?;
             segments.remove(0);
-            removed = true;
-        }
-        if removed {
             self.files.sync_dir(&self.dir)?;
         }
         Ok(())

@@ -40,8 +40,7 @@ pub(crate) fn recover(
         let ring = OldRing::read(&*files, dir, last)?;
         let intact = end_of(last, ring.as_ref())?;
         start = intact.end;
-        // A process that died may have left its last writes with the kernel only.
-        last.file.sync()?;
+        bring_to_device(last, intact.stable, intact.end)?;
         if let Some(ring) = ring {
             moved = ring.rest(intact, last.life, life)?;
         }
@@ -74,9 +73,28 @@ pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, Lo
     Ok(segments)
 }
 
+/// A process that died may have left its last writes with the kernel only; if it died of a sync that failed, the kernel
+/// even counts them as written, and syncing them again does nothing. So they are written again.
+fn bring_to_device(last: &Segment, from: u64, to: u64) -> Result<(), LogFault> {
+    let mut piece = vec![0; 1 << 16];
+    let mut at = from;
+    while at < to {
+        let wanted = piece.len().min((to - at) as usize);
+        let read = last.file.read_at(&mut piece[..wanted], last.offset(at))?;
+        if read == 0 {
+            break;
+        }
+        last.file.write_all_at(&piece[..read], last.offset(at))?;
+        at += read as u64;
+    }
+    Ok(last.file.sync()?)
+}
+
 /// How far the last segment's intact frames go.
 #[derive(Clone, Copy)]
 struct Intact {
+    /// Up to here they are on the device for sure.
+    stable: u64,
     end: u64,
     /// Where the last extent that has a mark ends: a hole before that is what its owner did not use.
     reserved: u64,
@@ -85,10 +103,12 @@ struct Intact {
 /// The end of the last segment's intact frames.
 fn end_of(last: &Segment, ring: Option<&OldRing>) -> Result<Intact, LogFault> {
     let mut window = Window::default();
-    let mut intact = Intact { end: last.start, reserved: 0 };
+    let mut intact = Intact { stable: last.start, end: last.start, reserved: 0 };
     while let Some(item) = window.item(last, intact.end)? {
-        if let Item::Mark(bytes) = item {
-            intact.reserved = intact.end + bytes;
+        match &item {
+            Item::Mark(bytes) => intact.reserved = intact.end + bytes,
+            Item::Record(frame) => intact.stable = intact.stable.max(frame.stable_before.unwrap_or(0)),
+            Item::Pad(_) => {}
         }
         intact.end += item.bytes() as u64;
     }
