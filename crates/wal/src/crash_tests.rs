@@ -7,7 +7,7 @@ use crate::{Durability, Insert, Log, LogFault, LogOptions, Span};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use world::{Deed, Verdict, memory, watched};
+use world::{Deed, Open, Verdict, memory, watched};
 
 /// A log in async mode whose flusher is stuck, with three threads that have each an open extent: records 0 to 9 of
 /// the first, 10 to 19 of the second, 20 to 29 of the third, appended in turn. Gives a copy of the folder as a kill
@@ -53,11 +53,15 @@ fn killed(insert: Insert) -> (tempfile::TempDir, Vec<Span>) {
     });
     let copy = tempfile::tempdir().unwrap();
     for name in world::real().list(folder.path()).unwrap() {
-        std::fs::copy(folder.path().join(&name), copy.path().join(&name)).unwrap();
+        put(&copy.path().join(&name), &contents(&world::real(), &folder.path().join(&name)));
     }
     stuck.store(false, Ordering::SeqCst);
     drop(log);
     (copy, spans.into_iter().map(Option::unwrap).collect())
+}
+
+fn put(path: &Path, bytes: &[u8]) {
+    world::real().open(path, Open::Create).unwrap().write_all_at(bytes, 0).unwrap();
 }
 
 fn reopen(folder: &Path) -> Result<Vec<u64>, LogFault> {
@@ -75,9 +79,9 @@ fn by_place(spans: &[Span]) -> Vec<u64> {
 
 fn change(folder: &Path, f: impl FnOnce(&mut Vec<u8>)) {
     let path = folder.join(RING);
-    let mut bytes = std::fs::read(&path).unwrap();
+    let mut bytes = contents(&world::real(), &path);
     f(&mut bytes);
-    std::fs::write(path, bytes).unwrap();
+    put(&path, &bytes);
 }
 
 fn boot_again(ring: &mut [u8]) {
