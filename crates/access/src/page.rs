@@ -78,3 +78,18 @@ pub(crate) fn new_page<L: LatchPolicy>(pool: &Pool) -> Result<PageMut<'_, L>, St
 pub(crate) fn bytes_mut<'a, L: LatchPolicy>(page: &'a mut PageMut<'_, L>) -> &'a mut Bytes {
     page.bytes_mut()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use probe::PageKind;
+
+    /// The profile tells pages apart by these numbers.
+    #[test]
+    fn the_profile_knows_the_kinds_of_pages() {
+        assert_eq!(PageKind::of(KIND_NODE), PageKind::Index);
+        assert_eq!(PageKind::of(KIND_HEAP_ROOT), PageKind::FreeSpace);
+        assert_eq!(PageKind::of(KIND_DIRECTORY), PageKind::FreeSpace);
+        assert_eq!(PageKind::of(KIND_ROWS), PageKind::Heap);
+    }
+}

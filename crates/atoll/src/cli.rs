@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use deploy::engine::Escalation;
 use deploy::{ChannelKind, Host};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ Examples:
   atoll bench micro --islands 1,2 --design conventional,serial --op read,update --multisite 0,20,100
   atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
   atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
+  atoll bench tpcb --design conventional,serial --islands 2 --profile
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
 
@@ -96,6 +98,14 @@ pub enum DurabilityArg {
     Async,
     /// The log is kept in memory only
     Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SliArg {
+    /// Table locks stay with the worker until somebody else wants what they exclude
+    On,
+    /// Every transaction asks anew
+    Off,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,6 +220,12 @@ pub struct DeploymentArgs {
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
     pub listen: SocketAddr,
+    /// Whether a worker's next transaction takes over its table locks (speculative lock inheritance)
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on")]
+    pub sli: Vec<SliArg>,
+    /// Keys of a table that a transaction reads under locks of their own before it locks the table: 25, 25:1000 (read:written), off
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25")]
+    pub escalation: Vec<Escalation>,
     /// How long a lock wait may take, in ms: how distributed deadlocks end
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub lock_timeout: u64,
@@ -256,6 +272,9 @@ pub struct MeasuringArgs {
     /// Closed-loop clients of each worker
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u32).range(1..=250))]
     pub clients: Vec<u32>,
+    /// Add time per component and event counts to each row
+    #[arg(long)]
+    pub profile: bool,
     #[arg(long, value_name = "MODEL", value_enum, default_value = "closed")]
     pub load_model: LoadModelArg,
     /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)

@@ -56,6 +56,9 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Topology(args)) => topology_command::run(&args),
         Some(Command::Bench(args)) => match args.workload {
             Workload::Micro | Workload::Tpcb => bench::run(&args, interrupt),
+            Workload::Counter | Workload::Ipc if args.measuring.profile => Err(Failure::Usage(
+                "--profile: only transactions have one; expected bench micro or tpcb".into(),
+            )),
             Workload::Counter => counter::run(&args, interrupt),
             Workload::Ipc => ipc::run(&args, interrupt),
         },

@@ -41,7 +41,7 @@ pub use running::Recovery;
 use base::InstanceId;
 use channel::Address;
 use exec::{Conventional, DesignKind, Serial};
-use probe::Measured;
+use probe::{Measured, Profiling};
 use running::Running;
 use txn::Workload;
 
@@ -108,6 +108,11 @@ impl<W: Workload> Instance<W> {
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         each!(&self.0, r => r.drive(clients_per_worker, seed))
+    }
+
+    /// Turns the workers' profile on or off; measuring carries it from then on.
+    pub fn profile(&self, profiling: Profiling) {
+        each!(&self.0, r => r.profile(profiling))
     }
 
     /// What happened since the last call.

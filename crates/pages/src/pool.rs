@@ -19,6 +19,7 @@ use crate::slots::{Slot, Slots};
 use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
+use probe::{Latched, Section};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -156,9 +157,13 @@ impl Pool {
     pub fn shared<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
-        match L::shared(latch, &self.owner) {
-            // SAFETY: the latch was taken just now, under this policy.
-            Ok(version) => Ok(unsafe { PageRef::new(latch, self.page(id), id, version) }),
+        match latching::<L, _>(|| L::shared(latch, &self.owner)) {
+            Ok(version) => {
+                // SAFETY: the latch was taken just now, under this policy.
+                let page = unsafe { PageRef::new(latch, self.page(id), id, version) };
+                visited::<L>(&page, id);
+                Ok(page)
+            }
             Err(refused) => Err(stop(refused, id)),
         }
     }
@@ -171,9 +176,13 @@ impl Pool {
     pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
-        match L::exclusive(latch, &self.owner) {
-            // SAFETY: the latch was taken just now, under this policy.
-            Ok(version) => Ok(unsafe { PageMut::new(latch, self.page(id), id, version) }),
+        match latching::<L, _>(|| L::exclusive(latch, &self.owner)) {
+            Ok(version) => {
+                // SAFETY: the latch was taken just now, under this policy.
+                let page = unsafe { PageMut::new(latch, self.page(id), id, version) };
+                visited::<L>(&page, id);
+                Ok(page)
+            }
             Err(refused) => Err(stop(refused, id)),
         }
     }
@@ -285,11 +294,13 @@ impl Pool {
     /// # Errors
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
     pub fn allocate(&self) -> Result<PageId, Stop> {
+        probe::enter(Section::PageSpace);
         self.allocator.lock().take().ok_or(Stop::NoSpace)
     }
 
     /// Page `id` is not in use any more.
     pub fn free(&self, id: PageId) {
+        probe::enter(Section::PageSpace);
         self.allocator.lock().give(id);
     }
 
@@ -341,6 +352,17 @@ impl Pool {
             repaired: count(&self.counts.repaired),
         }
     }
+}
+
+/// Takes or leaves a page's latch. What an owned page has instead is none.
+#[inline(always)]
+pub(crate) fn latching<L: LatchPolicy, R>(f: impl FnOnce() -> R) -> R {
+    if L::LATCHED { probe::latching(f) } else { f() }
+}
+
+#[inline(always)]
+fn visited<L: LatchPolicy>(page: &Page, id: PageId) {
+    probe::visited(page.kind(), id.0, if L::LATCHED { Latched::Yes } else { Latched::No });
 }
 
 #[cold]

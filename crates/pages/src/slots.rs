@@ -35,10 +35,12 @@ impl Slots {
     }
 
     pub fn take(&self) -> Option<Slot> {
+        probe::enter(probe::Section::PageSpace);
         self.free.lock().pop().map(Slot)
     }
 
     pub fn give(&self, slot: Slot) {
+        probe::enter(probe::Section::PageSpace);
         self.free.lock().push(slot.0);
     }
 

@@ -10,6 +10,7 @@
 
 use base::{Lsn, TxnId};
 use latch::CachePadded;
+use probe::Section;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +32,7 @@ impl Slot {
     /// Runs `append`, which gives where the record starts, and accounts for it.
     #[inline]
     pub fn record(&self, id: TxnId, first: Lsn, append: impl FnOnce() -> Lsn) -> Lsn {
+        probe::enter(Section::TransactionSlot);
         self.0.last.store(BUSY, Ordering::Relaxed);
         // A checkpoint that sees the new `id` or `first` sees that `last` is busy, or newer.
         fence(Ordering::Release);
@@ -44,6 +46,7 @@ impl Slot {
     /// Runs `append`, which writes the transaction's last record, and forgets the transaction.
     #[inline]
     pub fn end(&self, append: impl FnOnce() -> Lsn) -> Lsn {
+        probe::enter(Section::TransactionSlot);
         self.0.last.store(BUSY, Ordering::Relaxed);
         fence(Ordering::Release);
         let end = append();
@@ -84,6 +87,7 @@ impl Active {
     }
 
     pub fn ids(&self) -> std::ops::Range<u64> {
+        probe::enter(Section::TransactionIds);
         let start = self.next_id.fetch_add(IDS, Ordering::Relaxed);
         start..start + IDS
     }

@@ -78,7 +78,8 @@ impl Store {
 
     /// Calls `visit` with key and row of at most `limit` entries of one leaf, in the direction of the scan. The
     /// range begins at `from` and ends at `until`: forwards exclusive, backwards inclusive. A table without a key is
-    /// read in storage order, forwards and whole, with empty keys; begin with [`Bound::Unbounded`].
+    /// read in storage order, forwards and whole, with empty keys; begin with [`Bound::Unbounded`]. A row that is being
+    /// moved or was removed after its entry was read is visited empty: lock it and look again.
     ///
     /// # Errors
     /// [`Stop`]; rows may have been visited before.
@@ -117,8 +118,10 @@ impl Store {
                 }
                 fits
             })?;
-            if fits == Some(false) {
-                return Err(self.broken(table, "a row does not have the table's layout"));
+            match fits {
+                Some(true) => {}
+                Some(false) => return Err(self.broken(table, "a row does not have the table's layout")),
+                None => visit(key, &[]),
             }
         }
         let end = match (cut, entries.last()) {

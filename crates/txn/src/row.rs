@@ -141,6 +141,13 @@ impl<'a> RowMut<'a> {
         Row { layout: self.layout, bytes: self.bytes }
     }
 
+    /// Makes it the row `bytes`, of the same table.
+    pub fn replace(&mut self, bytes: &[u8]) {
+        debug_assert!(self.layout.fits(bytes), "a row of another table");
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+    }
+
     pub fn int(&self, column: u16) -> i64 {
         self.layout.int(self.bytes, column)
     }
