@@ -146,8 +146,8 @@ impl LogFiles {
         Ok(begun)
     }
 
-    /// Removes (or archives) the segments that end at or before `lsn`, oldest first and each durably before the next, so that what
-    /// remains after a crash has no hole: a folder's unsynced removals may reach the device in any order.
+    /// Removes (or archives) the segments that end at or before `lsn`, oldest first and each durably before the next, so
+    /// that what remains after a crash has no hole: a folder's unsynced removals may reach the device in any order.
     pub fn truncate_before(&self, lsn: u64) -> Result<(), LogFault> {
         let mut segments = lock(&self.segments);
         while segments.len() > 1 && segments[1].start <= lsn {

@@ -258,3 +258,34 @@ impl Work {
             std::thread::Builder::new().name("log-segments".into()).spawn(move || files.prepare()).ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn company_is_waited_for_only_when_there_was_some() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.company(), (0, 0), "nothing is known yet");
+        pace.synced(4_000_000, 1);
+        pace.synced(4_000_000, 1);
+        assert_eq!(pace.company(), (1, 0), "a client that is alone");
+        pace.synced(4_000_000, 15);
+        pace.synced(4_000_000, 1);
+        assert_eq!(
+            pace.company(),
+            (15, 1_000_000),
+            "one came early: the others follow, within a quarter of a sync"
+        );
+        pace.synced(4_000_000, 1);
+        assert_eq!(pace.company(), (1, 0), "the others have gone");
+        for _ in 0..100 {
+            pace.synced(80_000_000, 9);
+        }
+        assert_eq!(pace.company(), (9, PATIENCE_NS), "however slow the device");
+        for _ in 0..100 {
+            pace.synced(20_000, 9);
+        }
+        assert_eq!(pace.company(), (9, 0), "a quick device");
+    }
+}

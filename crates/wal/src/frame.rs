@@ -9,12 +9,12 @@
 //! - `check` is the CRC-32C of everything from byte 20 on, mixed with length, lsn, behind and the *life* of the log
 //!   (a random number per opening, in the segment's header). So bytes of an earlier life or another place in the
 //!   log never pass for a record, whatever the device kept of them.
+//! - `behind` is how far the record starts after what was on the device when it was appended. A frame that fails
+//!   its check, followed by one that knows it to be on the device, was damaged; otherwise it is the torn tail.
+//!
 //! Frames that are no records fill what nobody wrote. They have 16 bytes of their own, whose `length` has bit 31 set:
 //! a *pad* (bit 30 clear) is followed by bytes that mean nothing, `length` altogether; a *mark* (bit 30 set) says that
 //! one thread reserved `length` bytes from here on.
-//!
-//! - `behind` is how far the record starts after what was on the device when it was appended. A frame that fails
-//!   its check, followed by one that knows it to be on the device, was damaged; otherwise it is the torn tail.
 //!
 //! Little-endian throughout.
 

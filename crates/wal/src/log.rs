@@ -25,6 +25,7 @@ use crate::ring::Ring;
 use crate::waiters::Waiters;
 use base::Lsn;
 use latch::CachePadded;
+use probe::{Component, Section};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -193,7 +194,7 @@ impl Log {
     /// When the body is larger than [`Log::max_body`].
     pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
         let shared = &*self.shared;
-        HAND.with_borrow_mut(|hand| {
+        let append = |hand: &mut Hand| {
             let sum = frame::build(&mut hand.scratch, header, body, shared.life);
             let bytes = hand.scratch.len();
             assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
@@ -204,11 +205,15 @@ impl Log {
             let stable = shared.stable.load(Ordering::Relaxed);
             let mut draft = Draft { frame: &mut hand.scratch, sum, stable };
             let Placed { start, reserved } = self.place(slot, &mut draft, order);
+            if reserved.0 != reserved.1 {
+                probe::enter(Section::LogReserve);
+            }
             if let Some(flusher) = &self.flusher {
                 flusher.reserved(reserved);
             }
             Span { start: Lsn(start), end: Lsn(start + bytes as u64) }
-        })
+        };
+        probe::within(Component::Logging, || HAND.with_borrow_mut(append))
     }
 
     #[inline]

@@ -57,7 +57,9 @@ impl Ring {
         // SAFETY: `from + first` and the rest are inside the ring; the caller has these positions for itself.
         unsafe {
             std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(from), first);
-            std::ptr::copy_nonoverlapping(data.as_ptr().add(first), self.start, data.len() - first);
+            if first < data.len() {
+                std::ptr::copy_nonoverlapping(data.as_ptr().add(first), self.start, data.len() - first);
+            }
         }
     }
 

@@ -20,7 +20,8 @@
 //!   room does so under the lock).
 //!
 //! Invariants:
-//! 1. The queue's extents touch: each begins where the one before ends, the last ends at `reserved`.
+//! 1. The queue's extents touch: each begins where the one before ends, the last ends at `reserved`. (Not on a broken
+//!    log, where records get positions and go nowhere.)
 //! 2. An open extent has one slot, a slot at most one open extent; `claimed` lies within it and is not sealed.
 //! 3. A sealed extent is never written by its owner again: a claim is a compare-and-swap from an unsealed value. So
 //!    whoever sealed it may pad from `claimed` on, while the owner still fills what lies before.
