@@ -1,90 +1,94 @@
-//! An instance of Atoll with one worker, driven by its own closed loop.
+//! Atoll in this process, driven by its own closed loop: `conventional` as one instance, `serial` as one for each worker.
 //!
 //! The loop draws, routes, runs and commits as it would in any deployment, and takes the time of every transaction: what
 //! is measured is what a user gets, not the storage alone.
 
-use crate::contestant::{Contestant, Rate, Table, Work};
-use crate::deployment::{config, seconds};
+use crate::bench::Bench;
+use crate::contestant::{Contestant, Rate, Work};
+use crate::deployment::{Deployment, seconds};
 use crate::fault::PeerFault;
+use crate::peer::Intent;
 use exec::DesignKind;
-use instance::Instance;
 use probe::Measured;
 use std::path::Path;
 use std::thread::sleep;
 use topology::CpuId;
-use txn::Workload;
 use wal::Durability;
-use workload::micro::{Micro, Op};
+use workload::micro::Op;
 
-pub struct Atoll {
+pub struct Atoll<B: Bench> {
     name: &'static str,
-    table: Table,
-    instance: Instance<Micro>,
+    bench: B,
+    deployment: Deployment<B::W>,
+    workers: usize,
     /// Updating transactions committed since loading.
     updates: u64,
 }
 
-impl Atoll {
+impl<B: Bench> Atoll<B> {
+    /// One worker for each of `cpus`.
+    ///
     /// # Errors
-    /// When the instance cannot start in `dir` or be loaded.
+    /// When an instance cannot start in `dir` or be loaded.
     pub fn load(
         name: &'static str,
-        table: Table,
+        bench: B,
         design: DesignKind,
         durability: Durability,
         dir: &Path,
-        cpu: Option<CpuId>,
-    ) -> Result<Atoll, PeerFault> {
-        let micro = table.micro(Op::Read)?;
-        let config = config(&micro, dir, design, durability, (0, 1), &[cpu]);
-        let instance = Instance::start(micro, config)?;
-        instance.load(&|_, _| {})?;
-        Ok(Atoll { name, table, instance, updates: 0 })
+        cpus: &[Option<CpuId>],
+    ) -> Result<Self, PeerFault> {
+        let places: Vec<Vec<_>> = match design {
+            DesignKind::Serial => cpus.iter().map(|cpu| vec![*cpu]).collect(),
+            _ => vec![cpus.to_vec()],
+        };
+        let deployment = Deployment::load(name, bench.workload(Op::Read)?, design, durability, dir, &places)?;
+        Ok(Atoll { name, bench, deployment, workers: cpus.len(), updates: 0 })
     }
 
-    fn count(&mut self, work: &Work, measured: &Measured) -> Result<(), PeerFault> {
-        if work.op == Op::Update {
+    fn measure(&self) -> Measured {
+        let mut all = Measured::default();
+        self.deployment.instances.iter().for_each(|i| all.merge(&i.measure()));
+        all
+    }
+
+    fn count(&mut self, work: &Work, measured: &Measured) {
+        if self.bench.intent(work.op) == Intent::Writes {
             self.updates += measured.committed_total();
-        }
-        match measured.aborted.iter().find(|(_, n)| **n > 0) {
-            None => Ok(()),
-            Some((reason, n)) => Err(PeerFault::Engine {
-                engine: self.name,
-                what: format!("{n} transactions aborted: {reason}"),
-            }),
         }
     }
 }
 
-impl Contestant for Atoll {
+impl<B: Bench> Contestant for Atoll<B> {
     fn name(&self) -> &str {
         self.name
     }
 
     fn run(&mut self, work: &Work) -> Result<Rate, PeerFault> {
-        self.instance.reconfigure(self.table.micro(work.op)?);
-        self.instance.drive(1, work.seed);
-        sleep(work.warm_up);
-        let warm = self.instance.measure();
-        sleep(work.window);
-        let window = self.instance.measure();
-        self.instance.halt();
-        let tail = self.instance.measure();
-        for measured in [&warm, &window, &tail] {
-            self.count(work, measured)?;
+        self.deployment.reconfigure(self.bench.workload(work.op)?);
+        let clients = work.clients.div_ceil(self.workers);
+        for (n, instance) in self.deployment.instances.iter().enumerate() {
+            instance.drive(clients, work.stream(n * work.clients));
         }
-        let rate = Rate::new(window.committed_total(), seconds(&window), window.cpu_ns);
+        sleep(work.warm_up);
+        let warm = self.measure();
+        // The CPU time of a window is the process', and every instance reports all of it.
+        let cpu_ns = world::usage().cpu_ns;
+        sleep(work.window);
+        let window = self.measure();
+        let cpu_ns = world::usage().cpu_ns - cpu_ns;
+        self.deployment.instances.iter().for_each(|i| i.halt());
+        let tail = self.measure();
+        for measured in [&warm, &window, &tail] {
+            self.count(work, measured);
+        }
+        let retries = window.aborted.values().sum();
+        let rate = Rate::new(window.committed_total(), retries, seconds(&window), cpu_ns);
         if rate.tps > 0.0 { Ok(rate) } else { Err(PeerFault::Idle(self.name.into())) }
     }
 
     fn check(&mut self) -> Result<(), PeerFault> {
-        let audit = postcard::from_bytes(&self.instance.audit()?);
-        let audit = audit.map_err(|e| PeerFault::Audit(self.name.into(), e))?;
-        let violations = self.table.micro(Op::Update)?.judge(vec![audit], Some(self.updates)).violations;
-        if violations.is_empty() {
-            Ok(())
-        } else {
-            Err(PeerFault::Wrong { name: self.name.into(), violations })
-        }
+        self.deployment.reconfigure(self.bench.workload(Op::Update)?);
+        self.deployment.check(Some(self.updates))
     }
 }

@@ -1,7 +1,8 @@
 //! What takes part in a comparison, and what is asked of it.
 
 use crate::atoll::Atoll;
-use crate::peer::Hosted;
+use crate::bench::Served;
+use crate::hosted::Hosted;
 use crate::tree::Tree;
 use crate::{PeerFault, redo::Redo};
 use exec::DesignKind;
@@ -9,40 +10,25 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 use topology::CpuId;
+use txn::Workload;
 use wal::Durability;
-use workload::micro::{Micro, MicroOptions, Op};
+use workload::micro::Op;
 
-/// The table that every contestant is loaded with: one site, so that every transaction is local.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Table {
-    /// Rows in it.
-    pub dataset: u64,
-    /// Rows that a transaction touches.
-    pub rows: u32,
-}
-
-impl Table {
-    /// # Errors
-    /// An option out of its range.
-    pub fn micro(&self, op: Op) -> Result<Micro, PeerFault> {
-        Ok(Micro::new(MicroOptions { dataset: self.dataset, rows: self.rows, op, ..MicroOptions::new(1) })?)
-    }
-}
-
-/// One measurement: transactions of one kind by one worker.
+/// One measurement: transactions of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub op: Op,
+    /// Clients without think time. A peer has a thread for each, Atoll spreads them over its workers.
+    pub clients: usize,
     pub seed: u64,
     pub warm_up: Duration,
     pub window: Duration,
 }
 
 impl Work {
-    /// The number of the request stream: the one that [`instance::Instance::drive`] gives to the first client of the
-    /// first worker of instance 0, so that every contestant is asked for exactly the same rows.
-    pub fn stream(&self) -> u64 {
-        self.seed << 24
+    /// The number of client `client`'s request stream: with one client every contestant is asked for exactly the same rows.
+    pub fn stream(&self, client: usize) -> u64 {
+        (self.seed << 24) + client as u64
     }
 }
 
@@ -52,14 +38,21 @@ pub struct Rate {
     /// Committed transactions per second.
     pub tps: f64,
     /// The same per second of CPU time of the whole process, an engine's background threads included: what compares when
-    /// the machine is shared. Counted by the kernel in ticks of 10 ms; 0 in a window without one.
+    /// the machine is shared. Counted by the kernel in ticks of 10 ms; 0 in a window without one, and for an engine in other
+    /// processes.
     pub per_cpu_second: f64,
+    /// Transactions that had to be repeated, for each that committed.
+    pub retries: f64,
 }
 
 impl Rate {
-    pub(crate) fn new(committed: u64, seconds: f64, cpu_ns: u64) -> Rate {
-        let per = |seconds: f64| if seconds > 0.0 { committed as f64 / seconds } else { 0.0 };
-        Rate { tps: per(seconds), per_cpu_second: per(cpu_ns as f64 / 1e9) }
+    pub(crate) fn new(committed: u64, retries: u64, seconds: f64, cpu_ns: u64) -> Rate {
+        let per = |of: u64, share: f64| if share > 0.0 { of as f64 / share } else { 0.0 };
+        Rate {
+            tps: per(committed, seconds),
+            per_cpu_second: per(committed, cpu_ns as f64 / 1e9),
+            retries: per(retries, committed as f64),
+        }
     }
 }
 
@@ -67,7 +60,7 @@ pub trait Contestant {
     fn name(&self) -> &str;
 
     /// # Errors
-    /// When a transaction fails (one worker meets no conflict), nothing is committed in the window, or the engine fails.
+    /// When a transaction fails for another reason than a conflict, nothing is committed in the window, or the engine fails.
     fn run(&mut self, work: &Work) -> Result<Rate, PeerFault>;
 
     /// Reads all rows: each must be there unharmed, and the counters add up to the updates committed so far.
@@ -77,18 +70,30 @@ pub trait Contestant {
     fn check(&mut self) -> Result<(), PeerFault>;
 }
 
+/// Whether a commit is acknowledged before the device has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Commits {
+    Unsynced,
+    Synced,
+}
+
 /// An engine by name, as `--engines` spells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
+    /// Its durability when commits are not synced.
     Atoll(DesignKind, Durability),
     /// A `BTreeMap` behind a mutex.
     Tree,
     /// The same, every commit appended to a file.
     LoggedTree,
-    #[cfg(feature = "rocksdb")]
-    RocksDb,
+    #[cfg(feature = "engines")]
+    Shim(crate::shim::Kind),
+    #[cfg(feature = "engines")]
+    Postgres,
 }
 
+#[cfg(feature = "engines")]
+use crate::shim::Kind;
 use Engine::{Atoll as A, LoggedTree, Tree as T};
 
 const NAMES: &[(&str, Engine)] = &[
@@ -98,14 +103,29 @@ const NAMES: &[(&str, Engine)] = &[
     ("serial-async", A(DesignKind::Serial, Durability::Async)),
     ("btree", T),
     ("btree-log", LoggedTree),
-    #[cfg(feature = "rocksdb")]
-    ("rocksdb", Engine::RocksDb),
+    #[cfg(feature = "engines")]
+    ("lmdb", Engine::Shim(Kind::Lmdb)),
+    #[cfg(feature = "engines")]
+    ("wiredtiger", Engine::Shim(Kind::WiredTiger)),
+    #[cfg(feature = "engines")]
+    ("berkeleydb", Engine::Shim(Kind::BerkeleyDb)),
+    #[cfg(feature = "engines")]
+    ("rocksdb", Engine::Shim(Kind::RocksDb)),
+    #[cfg(feature = "engines")]
+    ("sqlite", Engine::Shim(Kind::Sqlite)),
+    #[cfg(feature = "engines")]
+    ("postgres", Engine::Postgres),
 ];
 
 impl Engine {
-    /// What is compared unless said otherwise: Atoll in both designs, and every peer that this build has.
-    pub fn default_list() -> Vec<Engine> {
-        NAMES.iter().map(|(_, e)| *e).filter(|e| !matches!(e, A(_, Durability::Async))).collect()
+    /// What is compared unless said otherwise: Atoll in both designs, and every peer that this build has and that can commit so.
+    pub fn default_list(commits: Commits) -> Vec<Engine> {
+        let fits = |e: &Engine| match (e, commits) {
+            (A(_, durability), _) => *durability != Durability::Async,
+            (T | LoggedTree, Commits::Synced) => false,
+            _ => true,
+        };
+        NAMES.iter().map(|(_, e)| *e).filter(fits).collect()
     }
 
     pub fn name(self) -> &'static str {
@@ -117,41 +137,56 @@ impl Engine {
         match self {
             A(DesignKind::Conventional, Durability::Async) => "Atoll `conventional`, log written",
             A(DesignKind::Serial, Durability::Async) => "Atoll `serial`, log written",
-            A(DesignKind::Conventional, _) => "Atoll `conventional`, log in memory",
-            A(DesignKind::Serial, _) => "Atoll `serial`, log in memory",
+            A(DesignKind::Conventional, _) => "Atoll `conventional`",
+            A(DesignKind::Serial, _) => "Atoll `serial`",
             T => "`BTreeMap` behind a mutex, no log, no rollback",
             LoggedTree => "the same with a redo log, written, unsynced",
-            #[cfg(feature = "rocksdb")]
-            Engine::RocksDb => "RocksDB, pessimistic, log written, unsynced",
+            #[cfg(feature = "engines")]
+            Engine::Shim(kind) => match kind {
+                Kind::Lmdb => "LMDB",
+                Kind::WiredTiger => "WiredTiger, snapshot isolation",
+                Kind::BerkeleyDb => "Berkeley DB",
+                Kind::RocksDb => "RocksDB, pessimistic",
+                Kind::Sqlite => "SQLite",
+            },
+            #[cfg(feature = "engines")]
+            Engine::Postgres => "PostgreSQL, stored procedure",
         }
     }
 
-    /// Opens the engine in the existing directory `dir` and loads `table`. Its one worker will run on `cpu`; what an
-    /// engine does in the background may run anywhere.
+    /// Opens the engine in the existing directory `dir` and loads `bench`. Its workers or client threads will run on
+    /// `cpus`; what an engine does in the background may run anywhere.
     ///
     /// # Errors
     /// When the engine cannot be opened there.
-    pub fn load(
+    pub fn load<B: Served>(
         self,
-        table: Table,
+        bench: B,
+        commits: Commits,
         dir: &Path,
-        cpu: Option<CpuId>,
+        cpus: &[Option<CpuId>],
     ) -> Result<Box<dyn Contestant>, PeerFault> {
         let dir = dir.join(self.name());
         std::fs::create_dir_all(&dir).map_err(PeerFault::io(&dir))?;
+        let tables = bench.workload(Op::Read)?.schema().tables.len();
+        let (title, threads) = (self.title(), cpus.to_vec());
         Ok(match self {
-            A(design, durability) => {
-                Box::new(Atoll::load(self.title(), table, design, durability, &dir, cpu)?)
+            A(design, unsynced) => {
+                let durability = if commits == Commits::Synced { Durability::Sync } else { unsynced };
+                Box::new(Atoll::load(title, bench, design, durability, &dir, cpus)?)
             }
-            T => Box::new(Hosted::load(self.title(), Tree::new(None), table, cpu)?),
+            T => Box::new(Hosted::load(title, Tree::new(tables, None), bench, threads)?),
             LoggedTree => {
                 let redo = Redo::create(&dir.join("redo"))?;
-                Box::new(Hosted::load(self.title(), Tree::new(Some(redo)), table, cpu)?)
+                Box::new(Hosted::load(title, Tree::new(tables, Some(redo)), bench, threads)?)
             }
-            #[cfg(feature = "rocksdb")]
-            Engine::RocksDb => {
-                Box::new(Hosted::load(self.title(), crate::rocksdb::Rocks::open(&dir)?, table, cpu)?)
+            #[cfg(feature = "engines")]
+            Engine::Shim(kind) => {
+                let engine = crate::shim::Shim::open(kind, &dir, tables, commits)?;
+                Box::new(Hosted::load(title, engine, bench, threads)?)
             }
+            #[cfg(feature = "engines")]
+            Engine::Postgres => Box::new(crate::postgres::Served::load(title, bench, commits, &dir)?),
         })
     }
 }

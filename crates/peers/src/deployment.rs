@@ -71,7 +71,7 @@ pub struct Deployment<W: Workload> {
 }
 
 impl<W: Workload> Deployment<W> {
-    /// One instance for each entry of `cpus`, its log in memory, in a directory of its own inside `dir`.
+    /// One instance for each entry of `cpus`, in a directory of its own inside `dir`.
     ///
     /// # Errors
     /// When one cannot start or be loaded.
@@ -79,6 +79,7 @@ impl<W: Workload> Deployment<W> {
         name: &str,
         workload: W,
         design: DesignKind,
+        durability: Durability,
         dir: &Path,
         cpus: &[Vec<Option<CpuId>>],
     ) -> Result<Self, PeerFault> {
@@ -86,7 +87,7 @@ impl<W: Workload> Deployment<W> {
         let own = private_dir(dir)?;
         let mut instances = Vec::new();
         for (id, cpus) in (0..).zip(cpus) {
-            let config = config(&workload, own.path(), design, Durability::Memory, (id, of), cpus);
+            let config = config(&workload, own.path(), design, durability, (id, of), cpus);
             std::fs::create_dir_all(&config.dir).map_err(PeerFault::io(&config.dir))?;
             instances.push(Instance::start(workload.clone(), config)?);
         }
@@ -121,17 +122,18 @@ impl<W: Workload> Deployment<W> {
         if all.committed_total() == 0 { Err(PeerFault::Idle(self.name.clone())) } else { Ok(all) }
     }
 
-    /// Whether the workload's conditions hold; nothing may be driven now.
+    /// Whether the workload's conditions hold; nothing may be driven now. `committed`: transactions known to have changed
+    /// something since loading.
     ///
     /// # Errors
     /// [`PeerFault::Wrong`] when they do not.
-    pub fn check(&self) -> Result<(), PeerFault> {
+    pub fn check(&self, committed: Option<u64>) -> Result<(), PeerFault> {
         let mut audits = Vec::new();
         for instance in &self.instances {
             let audit = postcard::from_bytes(&instance.audit()?);
             audits.push(audit.map_err(|e| PeerFault::Audit(self.name.clone(), e))?);
         }
-        let violations = self.workload.judge(audits, None).violations;
+        let violations = self.workload.judge(audits, committed).violations;
         if violations.is_empty() {
             Ok(())
         } else {

@@ -13,6 +13,9 @@ pub enum PeerFault {
     Pin(#[from] topology::PinError),
     #[error("{engine}: {what}")]
     Engine { engine: &'static str, what: String },
+    /// A transaction was chosen to give way; it has to be rolled back and can be repeated.
+    #[error("a conflict with another transaction")]
+    Conflict,
     #[error("{name}: a transaction that should have committed ended with '{}'", .abort.name())]
     Aborted { name: String, abort: Abort },
     #[error("{name}: the data are wrong after the run: {}", .violations.join("; "))]

@@ -1,55 +1,109 @@
-//! Another engine, seen as an ordered map of bytes with transactions, and the workload's procedures on it.
+//! Another engine, seen as ordered maps of bytes with transactions, and the workload's procedures on it.
 //!
 //! ```text
-//!   Micro::run  ->  Door (Access, Transaction)  ->  PeerTxn  ->  the engine
+//!   Workload::run  ->  Door (Access, Transaction)  ->  Session  ->  the engine
 //! ```
 //!
-//! The procedure is the one that Atoll runs; nothing on this way waits, so its futures are polled once.
+//! The procedure is the one that Atoll runs; nothing on this way waits but inside the engine, so its futures are polled once.
 
-use crate::contestant::{Contestant, Rate, Table, Work};
 use crate::fault::PeerFault;
-use base::{SiteId, TableId};
-use std::time::{Duration, Instant};
-use topology::CpuId;
+use base::{Key, TableId};
 use txn::row::Layout;
 use txn::step::{Steps, Transaction};
-use txn::{Abort, Access, Direction, Flow, Generator, Inserted, Range, Row, RowMut, Workload};
-use workload::micro::{MICRO, Micro, Op};
-use workload::oracle::at_once;
+use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema};
 
-/// An engine with one table.
-pub trait Peer: Send {
-    type Txn<'a>: PeerTxn
+/// What a transaction is going to do: some engines must know beforehand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Intent {
+    Reads,
+    Writes,
+}
+
+/// An engine with tables 0, 1, 2, ..., shared by threads.
+pub trait Engine: Sync {
+    type Session<'a>: Session
     where
         Self: 'a;
 
     /// # Errors
     /// The engine's own.
-    fn begin(&mut self) -> Result<Self::Txn<'_>, PeerFault>;
+    fn session(&self) -> Result<Self::Session<'_>, PeerFault>;
 }
 
-/// A serialisable transaction. Dropped without [`PeerTxn::commit`] it has ended badly, and so has the comparison.
-pub trait PeerTxn {
-    fn read<R>(&mut self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, PeerFault>;
+/// One thread's door to an engine, with at most one transaction at a time. [`PeerFault::Conflict`] asks to roll back and to
+/// begin again.
+pub trait Session {
+    fn begin(&mut self, intent: Intent) -> Result<(), PeerFault>;
+    fn read<R>(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, PeerFault>;
     /// Reads for update and writes back what `f` left.
-    fn update<R>(&mut self, key: &[u8], f: impl FnOnce(&mut Vec<u8>) -> R) -> Result<Option<R>, PeerFault>;
-    fn insert(&mut self, key: &[u8], row: &[u8]) -> Result<Inserted, PeerFault>;
+    fn update<R>(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        f: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Result<Option<R>, PeerFault>;
+    fn insert(&mut self, table: usize, key: &[u8], row: &[u8]) -> Result<Inserted, PeerFault>;
     /// Visits all rows in key order. Used when nothing else runs.
-    fn scan(&mut self, f: impl FnMut(&[u8], &[u8]) -> Flow) -> Result<(), PeerFault>;
-    fn commit(self) -> Result<(), PeerFault>;
+    fn scan(&mut self, table: usize, f: impl FnMut(&[u8], &[u8]) -> Flow) -> Result<(), PeerFault>;
+    fn commit(&mut self) -> Result<(), PeerFault>;
+    fn rollback(&mut self) -> Result<(), PeerFault>;
+}
+
+/// The tables of a workload as an engine counts them.
+pub struct Tables(Vec<(TableId, Layout)>);
+
+impl Tables {
+    pub fn of(schema: &Schema) -> Tables {
+        Tables(schema.tables.iter().map(|t| (t.id, Layout::of(t))).collect())
+    }
+
+    fn find(&self, id: TableId) -> Result<(usize, &Layout), Abort> {
+        let at = self.0.iter().position(|(t, _)| *t == id).ok_or(Abort::BadRequest)?;
+        Ok((at, &self.0[at].1))
+    }
+}
+
+/// Numbers for the rows of tables without a key: unlike those of other sessions, ascending within one.
+pub struct Appended(u64);
+
+impl Appended {
+    pub fn session(number: usize) -> Appended {
+        Appended((number as u64) << 40)
+    }
+
+    fn key(&mut self) -> Key {
+        self.0 += 1;
+        Key::new().i64(self.0 as i64)
+    }
 }
 
 /// What a procedure sees of a transaction of another engine.
-struct Door<'l, T> {
-    txn: T,
-    layout: &'l Layout,
+pub struct Door<'a, S> {
+    session: &'a mut S,
+    tables: &'a Tables,
+    appended: &'a mut Appended,
     /// Why the procedure was told [`Abort::Fault`].
     fault: Option<PeerFault>,
 }
 
-impl<'l, T: PeerTxn> Door<'l, T> {
-    fn new(txn: T, layout: &'l Layout) -> Self {
-        Door { txn, layout, fault: None }
+impl<'a, S: Session> Door<'a, S> {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// The engine's own.
+    pub fn begin(
+        session: &'a mut S,
+        tables: &'a Tables,
+        appended: &'a mut Appended,
+        intent: Intent,
+    ) -> Result<Self, PeerFault> {
+        session.begin(intent)?;
+        Ok(Door { session, tables, appended, fault: None })
     }
 
     fn note<R>(&mut self, outcome: Result<R, PeerFault>) -> Result<R, Abort> {
@@ -59,29 +113,34 @@ impl<'l, T: PeerTxn> Door<'l, T> {
         })
     }
 
-    /// Commits what the procedure did.
-    fn end<R>(self, name: &str, outcome: Result<R, Abort>) -> Result<R, PeerFault> {
-        match (self.fault, outcome) {
-            (Some(fault), _) => Err(fault),
-            (None, Err(abort)) => Err(PeerFault::Aborted { name: name.into(), abort }),
-            (None, Ok(reply)) => self.txn.commit().map(|()| reply),
-        }
+    /// Commits what the procedure did, or rolls it back.
+    ///
+    /// # Errors
+    /// Why it did not commit; [`PeerFault::Conflict`] can be tried again.
+    pub fn end<R>(self, name: &str, outcome: Result<R, Abort>) -> Result<R, PeerFault> {
+        let failed = match (self.fault, outcome) {
+            (None, Ok(reply)) => match self.session.commit() {
+                Ok(()) => return Ok(reply),
+                // A commit that failed has ended the transaction.
+                Err(fault) => return Err(fault),
+            },
+            (Some(fault), _) => fault,
+            (None, Err(abort)) => PeerFault::Aborted { name: name.into(), abort },
+        };
+        self.session.rollback()?;
+        Err(failed)
     }
 }
 
-fn only_table(table: TableId) -> Result<(), Abort> {
-    if table == MICRO { Ok(()) } else { Err(Abort::BadRequest) }
-}
-
-impl<T: PeerTxn> Access for Door<'_, T> {
+impl<S: Session> Access for Door<'_, S> {
     async fn read<R>(
         &mut self,
         table: TableId,
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        only_table(table)?;
-        let found = self.txn.read(key, |bytes| f(Row::new(self.layout, bytes)));
+        let (table, layout) = self.tables.find(table)?;
+        let found = self.session.read(table, key, |bytes| f(Row::new(layout, bytes)));
         self.note(found)
     }
 
@@ -91,22 +150,23 @@ impl<T: PeerTxn> Access for Door<'_, T> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        only_table(table)?;
-        let found = self.txn.update(key, |bytes| f(&mut RowMut::new(self.layout, bytes)));
+        let (table, layout) = self.tables.find(table)?;
+        let found = self.session.update(table, key, |bytes| f(&mut RowMut::new(layout, bytes)));
         self.note(found)
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        only_table(table)?;
-        let inserted = self.txn.insert(key, row);
+        let (table, _) = self.tables.find(table)?;
+        let inserted = self.session.insert(table, key, row);
         self.note(inserted)
     }
 
-    /// The microbenchmark has no table without a key and deletes nothing.
-    async fn append(&mut self, _: TableId, _: &[u8]) -> Result<(), Abort> {
-        Err(Abort::BadRequest)
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        let key = self.appended.key();
+        self.insert(table, &key, row).await.map(drop)
     }
 
+    /// No workload that is compared deletes anything.
     async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
         Err(Abort::BadRequest)
     }
@@ -118,114 +178,21 @@ impl<T: PeerTxn> Access for Door<'_, T> {
         direction: Direction,
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        only_table(index)?;
+        let (table, layout) = self.tables.find(index)?;
         if range != Range::ALL || direction != Direction::Forward {
             return Err(Abort::BadRequest);
         }
-        let scanned = self.txn.scan(|key, bytes| f(key, Row::new(self.layout, bytes)));
+        let scanned = self.session.scan(table, |key, bytes| f(key, Row::new(layout, bytes)));
         self.note(scanned)
     }
 }
 
-impl<T: PeerTxn> Transaction for Door<'_, T> {
-    async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+impl<S: Session> Transaction for Door<'_, S> {
+    async fn all<T: Steps>(&mut self, steps: T) -> Result<T::Outputs, Abort> {
         steps.run_all(self).await
     }
 
-    async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+    async fn last<T: Steps>(&mut self, steps: T) -> Result<T::Outputs, Abort> {
         steps.run_all(self).await
-    }
-}
-
-/// A loaded peer.
-pub struct Hosted<P> {
-    name: &'static str,
-    peer: P,
-    table: Table,
-    layout: Layout,
-    cpu: Option<CpuId>,
-    /// Updating transactions committed since loading.
-    updates: u64,
-}
-
-impl<P: Peer> Hosted<P> {
-    /// # Errors
-    /// The engine's own.
-    pub fn load(name: &'static str, peer: P, table: Table, cpu: Option<CpuId>) -> Result<Self, PeerFault> {
-        let micro = table.micro(Op::Read)?;
-        let layout = Layout::of(&micro.schema().tables[0]);
-        let mut hosted = Hosted { name, peer, table, layout, cpu, updates: 0 };
-        for part in 0..micro.load_parts(SiteId(0)) {
-            let mut door = Door::new(hosted.peer.begin()?, &hosted.layout);
-            let loaded = at_once(micro.load(SiteId(0), part, &mut door));
-            door.end(name, loaded)?;
-        }
-        Ok(hosted)
-    }
-
-    /// Runs transactions on the calling thread.
-    fn worker(&mut self, work: &Work, micro: &Micro) -> Result<Rate, PeerFault> {
-        if let Some(cpu) = self.cpu {
-            topology::pin_thread(cpu)?;
-        }
-        let mut requests = micro.generator(work.stream(), 0..1);
-        let mut one = || {
-            let request = requests.next();
-            let mut door = Door::new(self.peer.begin()?, &self.layout);
-            let outcome = at_once(micro.run(&request, &mut door));
-            door.end(self.name, outcome).map(drop)
-        };
-        let (warm, _) = repeat(work.warm_up, &mut one)?;
-        let cpu_ns = world::usage().cpu_ns;
-        let (committed, seconds) = repeat(work.window, &mut one)?;
-        let cpu_ns = world::usage().cpu_ns - cpu_ns;
-        if work.op == Op::Update {
-            self.updates += warm + committed;
-        }
-        Ok(Rate::new(committed, seconds, cpu_ns))
-    }
-}
-
-/// Calls `one` for so long; gives the number of calls and the seconds that they took. The clock costs as much as a row:
-/// it is read once in a batch.
-fn repeat(time: Duration, one: &mut impl FnMut() -> Result<(), PeerFault>) -> Result<(u64, f64), PeerFault> {
-    const BATCH: u64 = 32;
-    let (start, mut calls) = (Instant::now(), 0);
-    loop {
-        let elapsed = start.elapsed();
-        if elapsed >= time {
-            return Ok((calls, elapsed.as_secs_f64()));
-        }
-        for _ in 0..BATCH {
-            one()?;
-        }
-        calls += BATCH;
-    }
-}
-
-impl<P: Peer> Contestant for Hosted<P> {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    /// On a thread of its own, so that pinning it leaves the rest of the process free.
-    fn run(&mut self, work: &Work) -> Result<Rate, PeerFault> {
-        let (name, micro) = (self.name, self.table.micro(work.op)?);
-        let rate = std::thread::scope(|s| s.spawn(|| self.worker(work, &micro)).join());
-        let rate = rate.map_err(|_| PeerFault::Panicked(name.into()))??;
-        if rate.tps > 0.0 { Ok(rate) } else { Err(PeerFault::Idle(name.into())) }
-    }
-
-    fn check(&mut self) -> Result<(), PeerFault> {
-        let micro = self.table.micro(Op::Update)?;
-        let mut door = Door::new(self.peer.begin()?, &self.layout);
-        let audit = at_once(micro.audit(0..1, &mut door));
-        let audit = door.end(self.name, audit)?;
-        let violations = micro.judge(vec![audit], Some(self.updates)).violations;
-        if violations.is_empty() {
-            Ok(())
-        } else {
-            Err(PeerFault::Wrong { name: self.name.into(), violations })
-        }
     }
 }

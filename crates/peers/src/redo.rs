@@ -2,7 +2,7 @@
 //! is never synced.
 //!
 //! ```text
-//!   length u32 | CRC-32C u32 | key u64, length u32, row | key u64, length u32, row | ...
+//!   length u32 | CRC-32C u32 | table u32, key u64, length u32, row | table u32, key u64, length u32, row | ...
 //! ```
 
 use crate::fault::PeerFault;
@@ -33,7 +33,8 @@ impl Redo {
         Ok(Redo { path: path.to_owned(), file, record: vec![0; HEAD_BYTES], at: 0 })
     }
 
-    pub(crate) fn put(&mut self, key: u64, row: &[u8]) {
+    pub(crate) fn put(&mut self, table: usize, key: u64, row: &[u8]) {
+        self.record.extend_from_slice(&(table as u32).to_le_bytes());
         self.record.extend_from_slice(&key.to_le_bytes());
         self.record.extend_from_slice(&(row.len() as u32).to_le_bytes());
         self.record.extend_from_slice(row);
@@ -67,15 +68,15 @@ mod tests {
         let path = dir.path().join("redo");
         let mut redo = Redo::create(&path).unwrap();
         redo.commit().unwrap();
-        redo.put(1, b"one");
-        redo.put(2, b"two!");
+        redo.put(0, 1, b"one");
+        redo.put(7, 2, b"two!");
         redo.commit().unwrap();
         drop(redo);
         let bytes = std::fs::read(&path).unwrap();
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!(word(0) as usize, bytes.len() - HEAD_BYTES);
         assert_eq!(word(4), base::crc32c(&bytes[HEAD_BYTES..]));
-        assert_eq!((word(8), word(16), &bytes[20..23]), (1, 3, &b"one"[..]));
-        assert_eq!((word(23), word(31), &bytes[35..]), (2, 4, &b"two!"[..]));
+        assert_eq!((word(8), word(12), word(20), &bytes[24..27]), (0, 1, 3, &b"one"[..]));
+        assert_eq!((word(27), word(31), word(39), &bytes[43..]), (7, 2, 4, &b"two!"[..]));
     }
 }

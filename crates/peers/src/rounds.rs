@@ -45,16 +45,18 @@ impl Series {
 pub struct Line {
     pub tps: Series,
     pub per_cpu_second: Series,
+    pub retries: Series,
 }
 
 impl Line {
     fn new(name: &str) -> Line {
-        Line { tps: Series::new(name), per_cpu_second: Series::new(name) }
+        Line { tps: Series::new(name), per_cpu_second: Series::new(name), retries: Series::new(name) }
     }
 
     fn push(&mut self, rate: Rate) {
         self.tps.values.push(rate.tps);
         self.per_cpu_second.values.push(rate.per_cpu_second);
+        self.retries.values.push(rate.retries);
     }
 }
 

@@ -1,11 +1,11 @@
-//! A `BTreeMap` behind a mutex: serialisable because one transaction runs at a time, and as fast as one thread gets with
+//! `BTreeMap`s behind a mutex: serialisable because one transaction runs at a time, and as fast as one thread gets with
 //! an ordered map that everybody has.
 //!
 //! It is given every advantage: integer keys, rows changed in place, no copy kept to roll back with. The mutex is held from
 //! begin to commit.
 
 use crate::fault::PeerFault;
-use crate::peer::{Peer, PeerTxn};
+use crate::peer::{Engine, Intent, Session};
 use crate::redo::Redo;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,65 +15,90 @@ use txn::{Flow, Inserted};
 pub struct Tree(Mutex<State>);
 
 struct State {
-    rows: BTreeMap<u64, Vec<u8>>,
+    tables: Vec<BTreeMap<u64, Vec<u8>>>,
     redo: Option<Redo>,
 }
 
 impl Tree {
-    pub fn new(redo: Option<Redo>) -> Tree {
-        Tree(Mutex::new(State { rows: BTreeMap::new(), redo }))
+    pub fn new(tables: usize, redo: Option<Redo>) -> Tree {
+        Tree(Mutex::new(State { tables: vec![BTreeMap::new(); tables], redo }))
     }
 }
 
-impl Peer for Tree {
-    type Txn<'a> = TreeTxn<'a>;
+impl Engine for Tree {
+    type Session<'a> = TreeSession<'a>;
 
-    fn begin(&mut self) -> Result<TreeTxn<'_>, PeerFault> {
-        self.0.lock().map(TreeTxn).map_err(|_| PeerFault::Panicked("the tree".into()))
+    fn session(&self) -> Result<TreeSession<'_>, PeerFault> {
+        Ok(TreeSession { tree: self, held: None })
     }
 }
 
-/// The whole tree, locked.
-pub struct TreeTxn<'a>(MutexGuard<'a, State>);
+pub struct TreeSession<'a> {
+    tree: &'a Tree,
+    /// The whole tree, while a transaction is under way.
+    held: Option<MutexGuard<'a, State>>,
+}
+
+fn fault(what: String) -> PeerFault {
+    PeerFault::Engine { engine: "tree", what }
+}
 
 /// Keys of 8 bytes compare as the big-endian number that they spell.
 fn number(key: &[u8]) -> Result<u64, PeerFault> {
-    let bytes = key.try_into().map_err(|_| PeerFault::Engine {
-        engine: "tree",
-        what: format!("a key of {} bytes, expected 8", key.len()),
-    });
+    let bytes = key.try_into().map_err(|_| fault(format!("a key of {} bytes, expected 8", key.len())));
     bytes.map(u64::from_be_bytes)
 }
 
-impl PeerTxn for TreeTxn<'_> {
-    fn read<R>(&mut self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, PeerFault> {
-        Ok(self.0.rows.get(&number(key)?).map(|row| f(row)))
+impl TreeSession<'_> {
+    fn state(&mut self) -> Result<&mut State, PeerFault> {
+        self.held.as_deref_mut().ok_or_else(|| fault("no transaction is under way".into()))
+    }
+}
+
+impl Session for TreeSession<'_> {
+    fn begin(&mut self, _: Intent) -> Result<(), PeerFault> {
+        self.held = Some(self.tree.0.lock().map_err(|_| PeerFault::Panicked("the tree".into()))?);
+        Ok(())
     }
 
-    fn update<R>(&mut self, key: &[u8], f: impl FnOnce(&mut Vec<u8>) -> R) -> Result<Option<R>, PeerFault> {
+    fn read<R>(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, PeerFault> {
+        Ok(self.state()?.tables[table].get(&number(key)?).map(|row| f(row)))
+    }
+
+    fn update<R>(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        f: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Result<Option<R>, PeerFault> {
         let key = number(key)?;
-        let State { rows, redo } = &mut *self.0;
-        let Some(row) = rows.get_mut(&key) else { return Ok(None) };
+        let State { tables, redo } = self.state()?;
+        let Some(row) = tables[table].get_mut(&key) else { return Ok(None) };
         let out = f(row);
         if let Some(redo) = redo {
-            redo.put(key, row);
+            redo.put(table, key, row);
         }
         Ok(Some(out))
     }
 
-    fn insert(&mut self, key: &[u8], row: &[u8]) -> Result<Inserted, PeerFault> {
+    fn insert(&mut self, table: usize, key: &[u8], row: &[u8]) -> Result<Inserted, PeerFault> {
         let key = number(key)?;
-        let State { rows, redo } = &mut *self.0;
-        let Entry::Vacant(place) = rows.entry(key) else { return Ok(Inserted::Exists) };
+        let State { tables, redo } = self.state()?;
+        let Entry::Vacant(place) = tables[table].entry(key) else { return Ok(Inserted::Exists) };
         place.insert(row.to_vec());
         if let Some(redo) = redo {
-            redo.put(key, row);
+            redo.put(table, key, row);
         }
         Ok(Inserted::Done)
     }
 
-    fn scan(&mut self, mut f: impl FnMut(&[u8], &[u8]) -> Flow) -> Result<(), PeerFault> {
-        for (key, row) in &self.0.rows {
+    fn scan(&mut self, table: usize, mut f: impl FnMut(&[u8], &[u8]) -> Flow) -> Result<(), PeerFault> {
+        for (key, row) in &self.state()?.tables[table] {
             if f(&key.to_be_bytes(), row) == Flow::Enough {
                 break;
             }
@@ -81,7 +106,15 @@ impl PeerTxn for TreeTxn<'_> {
         Ok(())
     }
 
-    fn commit(mut self) -> Result<(), PeerFault> {
-        self.0.redo.as_mut().map_or(Ok(()), Redo::commit)
+    fn commit(&mut self) -> Result<(), PeerFault> {
+        let logged = self.state()?.redo.as_mut().map_or(Ok(()), Redo::commit);
+        self.held = None;
+        logged
+    }
+
+    /// There is nothing to roll back with: no transaction that is compared asks for it.
+    fn rollback(&mut self) -> Result<(), PeerFault> {
+        self.held = None;
+        Err(fault("a transaction was to be rolled back".into()))
     }
 }

@@ -7,6 +7,7 @@ use crate::deployment::Deployment;
 use crate::fault::PeerFault;
 use crate::rounds::Series;
 use exec::DesignKind;
+use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 
 fn pair(dataset: u64, reach: Reach) -> Result<Pair, PeerFault> {
@@ -21,8 +22,14 @@ fn pair(dataset: u64, reach: Reach) -> Result<Pair, PeerFault> {
 /// When an instance fails or its data are wrong afterwards.
 pub fn distributed(design: DesignKind, size: &Size) -> Result<Figure, PeerFault> {
     let places: Vec<_> = cpus(2)?.into_iter().map(|cpu| vec![cpu]).collect();
-    let mut deployment =
-        Deployment::load("two instances", pair(size.dataset, Reach::Local)?, design, size.dir, &places)?;
+    let mut deployment = Deployment::load(
+        "two instances",
+        pair(size.dataset, Reach::Local)?,
+        design,
+        Durability::Memory,
+        size.dir,
+        &places,
+    )?;
     let mut series = [Series::new("local"), Series::new("distributed, shared memory")];
     for round in 0..size.rounds {
         for (series, reach) in series.iter_mut().zip([Reach::Local, Reach::Distributed]) {
@@ -36,7 +43,7 @@ pub fn distributed(design: DesignKind, size: &Size) -> Result<Figure, PeerFault>
             series.values.push(measured.latency.quantile(0.5) as f64 / 1e3);
         }
     }
-    deployment.check()?;
+    deployment.check(None)?;
     deployment.stop()?;
     let more = series[1].median() - series[0].median();
     Ok(Figure {

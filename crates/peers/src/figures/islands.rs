@@ -7,6 +7,7 @@ use crate::fault::PeerFault;
 use crate::rounds::{Series, thousands};
 use exec::DesignKind;
 use probe::Measured;
+use wal::Durability;
 use workload::micro::{Micro, MicroOptions};
 
 fn tps(measured: &Measured) -> f64 {
@@ -22,8 +23,9 @@ pub fn islands(size: &Size) -> Result<Figure, PeerFault> {
     let cpus = cpus(2)?;
     let apart: Vec<_> = cpus.iter().map(|cpu| vec![*cpu]).collect();
     let names = ["`serial` on 2 islands", "`conventional` on 1 island"];
-    let load =
-        |name, design, places: &[Vec<_>]| Deployment::load(name, micro.clone(), design, size.dir, places);
+    let load = |name, design, places: &[Vec<_>]| {
+        Deployment::load(name, micro.clone(), design, Durability::Memory, size.dir, places)
+    };
     let deployments =
         [load(names[0], DesignKind::Serial, &apart)?, load(names[1], DesignKind::Conventional, &[cpus])?];
     let mut series = names.map(Series::new);
@@ -35,7 +37,7 @@ pub fn islands(size: &Size) -> Result<Figure, PeerFault> {
         }
     }
     for deployment in deployments {
-        deployment.check()?;
+        deployment.check(None)?;
         deployment.stop()?;
     }
     let ratio = series[0].median() / series[1].median();

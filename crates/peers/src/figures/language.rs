@@ -6,6 +6,7 @@ use crate::deployment::Deployment;
 use crate::fault::PeerFault;
 use crate::rounds::Series;
 use exec::DesignKind;
+use wal::Durability;
 use workload::tpcb::{Tpcb, TpcbOptions};
 
 /// The example of the workload room, which also runs on its own.
@@ -24,7 +25,8 @@ const REQUESTS: usize = 4_096;
 /// When the instance fails or its data are wrong afterwards.
 pub fn language(size: &Size) -> Result<Figure, PeerFault> {
     let tpcb = Tpcb::new(TpcbOptions { multisite: 0.0, ..TpcbOptions::new(1) })?;
-    let deployment = Deployment::load("TPC-B", tpcb, DesignKind::Conventional, size.dir, &[cpus(1)?])?;
+    let deployment =
+        Deployment::load("TPC-B", tpcb, DesignKind::Conventional, Durability::Memory, size.dir, &[cpus(1)?])?;
     let nothing = abstraction::Setup::new(REQUESTS);
     let mut series = [
         "on the engine, `conventional`, log in memory",
@@ -41,7 +43,7 @@ pub fn language(size: &Size) -> Result<Figure, PeerFault> {
             series.values.push(ns);
         }
     }
-    deployment.check()?;
+    deployment.check(None)?;
     deployment.stop()?;
     let [engine, by_hand, by_steps] = [0, 1, 2].map(|i| series[i].median());
     let share = 100.0 * (by_steps - by_hand) / engine;

@@ -5,6 +5,7 @@ use crate::deployment::Deployment;
 use crate::fault::PeerFault;
 use crate::rounds::Series;
 use exec::DesignKind;
+use wal::Durability;
 use workload::micro::{Micro, MicroOptions};
 
 const PAGE_BYTES: f64 = 8192.0;
@@ -18,9 +19,16 @@ const MIB: f64 = (1 << 20) as f64;
 pub fn memory(size: &Size) -> Result<Figure, PeerFault> {
     let micro = Micro::new(MicroOptions { dataset: size.dataset, ..MicroOptions::new(1) })?;
     let before = world::usage().rss_bytes as f64 / MIB;
-    let deployment = Deployment::load("memory", micro, DesignKind::Conventional, size.dir, &[cpus(1)?])?;
+    let deployment = Deployment::load(
+        "memory",
+        micro,
+        DesignKind::Conventional,
+        Durability::Memory,
+        size.dir,
+        &[cpus(1)?],
+    )?;
     let measured = deployment.instances[0].measure();
-    deployment.check()?;
+    deployment.check(None)?;
     deployment.stop()?;
     let pages = measured.pages as f64 * PAGE_BYTES / MIB;
     let rss = measured.rss_bytes as f64 / MIB;

@@ -4,34 +4,56 @@ use exec::DesignKind;
 use peers::deployment::{Times, private_dir};
 use peers::figures::{self, Figure, Size};
 use peers::rounds::alternate;
-use peers::{Engine, Table, Work};
+use peers::{Bank, Commits, Engine, Served, Table, Work};
 use std::time::Duration;
 use workload::micro::Op;
 
 const TIMES: Times = Times { warm_up: Duration::from_millis(20), window: Duration::from_millis(60) };
 
-#[test]
-fn every_engine_runs_both_transactions_and_keeps_its_data() {
+fn all_run_and_keep_their_data(bench: impl Served, ops: &[Op], clients: usize, commits: Commits) {
     let dir = private_dir(&std::env::temp_dir()).unwrap();
-    let table = Table { dataset: 2_000, rows: 10 };
-    let mut engines = Engine::default_list();
-    engines.extend(["serial-async", "conventional-async"].map(|name| name.parse::<Engine>().unwrap()));
-    let load = |e: &Engine| e.load(table, dir.path(), None).unwrap();
+    let mut engines = Engine::default_list(commits);
+    if commits == Commits::Unsynced {
+        engines.extend(["serial-async", "conventional-async"].map(|name| name.parse::<Engine>().unwrap()));
+    }
+    let load = |e: &Engine| e.load(bench.clone(), commits, dir.path(), &vec![None; clients]).unwrap();
     let mut contestants: Vec<_> = engines.iter().map(load).collect();
-    for op in [Op::Read, Op::Update, Op::Read, Op::Update] {
-        let work = Work { op, seed: 1, warm_up: TIMES.warm_up, window: TIMES.window };
+    for &op in ops {
+        let work = Work { op, clients, seed: 1, warm_up: TIMES.warm_up, window: TIMES.window };
         let lines = alternate(&mut contestants, 2, &work, |_, _| ()).unwrap();
         assert_eq!(lines.len(), engines.len());
-        assert!(lines.iter().all(|l| l.tps.values.len() == 2 && l.tps.min() > 100.0), "{lines:?}");
+        assert!(lines.iter().all(|l| l.tps.values.len() == 2 && l.tps.min() > 10.0), "{lines:?}");
     }
     contestants.iter_mut().for_each(|c| c.check().unwrap());
+}
+
+#[test]
+fn every_engine_runs_both_transactions_and_keeps_its_data() {
+    let table = Table { dataset: 2_000, rows: 10, sites: 1 };
+    all_run_and_keep_their_data(table, &[Op::Read, Op::Update, Op::Read, Op::Update], 1, Commits::Unsynced);
+}
+
+#[test]
+fn two_clients_run_on_every_engine() {
+    let table = Table { dataset: 2_000, rows: 10, sites: 2 };
+    all_run_and_keep_their_data(table, &[Op::Update, Op::Read], 2, Commits::Synced);
+}
+
+#[test]
+fn every_engine_takes_deposits() {
+    let bank = Bank { branches: 2, accounts: 100 };
+    all_run_and_keep_their_data(bank, &[Op::Update], 2, Commits::Unsynced);
 }
 
 #[test]
 fn unknown_engines_are_named() {
     let error = "redis".parse::<Engine>().unwrap_err().to_string();
     assert!(error.contains("'redis'") && error.contains("btree-log"), "{error}");
-    assert!(Engine::default_list().iter().all(|e| e.name().parse::<Engine>().is_ok_and(|same| same == *e)));
+    assert!(
+        Engine::default_list(Commits::Unsynced)
+            .iter()
+            .all(|e| e.name().parse::<Engine>().is_ok_and(|same| same == *e))
+    );
 }
 
 fn with_size(figure: impl FnOnce(&Size) -> Result<Figure, peers::PeerFault>) -> Option<Figure> {
