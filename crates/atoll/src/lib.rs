@@ -55,9 +55,9 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         None => tour::run(interrupt),
         Some(Command::Topology(args)) => topology_command::run(&args),
         Some(Command::Bench(args)) => match args.workload {
-            Workload::Micro | Workload::Tpcb => bench::run(&args, interrupt),
             Workload::Counter => counter::run(&args, interrupt),
             Workload::Ipc => ipc::run(&args, interrupt),
+            _ => bench::run(&args, interrupt),
         },
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }

@@ -248,6 +248,10 @@ impl Planner<'_> {
     fn workload_name(&self) -> &'static str {
         match self.args.workload {
             Workload::Tpcb => "tpcb",
+            Workload::Tpcc => "tpcc",
+            Workload::TpccPayment => "tpcc-payment",
+            Workload::TpccNewOrder => "tpcc-neworder",
+            Workload::TpccPrime => "tpcc-prime",
             _ => "micro",
         }
     }

@@ -19,14 +19,15 @@ fn full(warehouses: u32) -> Tpcc {
     Tpcc::new(TpccOptions::new(warehouses)).unwrap()
 }
 
-/// Runs so many transactions; gives those that committed and those whose item was invalid.
+/// Runs so many transactions; gives the NewOrders and Payments that committed, and those whose item was invalid.
 fn run(oracle: &mut Oracle<Tpcc>, tpcc: &Tpcc, n: u64) -> (u64, u64) {
     let mut requests = tpcc.generator(5, 0..tpcc.sites());
     let (mut committed, mut invalid) = (0, 0);
     for _ in 0..n {
         let received = postcard::from_bytes(&postcard::to_stdvec(&requests.next()).unwrap()).unwrap();
         match oracle.submit(&received) {
-            Ok(_) => committed += 1,
+            Ok(TpccReply::NewOrder(_) | TpccReply::Payment(_)) => committed += 1,
+            Ok(_) => {}
             Err(Abort::User(INVALID_ITEM)) => invalid += 1,
             Err(abort) => panic!("{abort:?}: {received:?}"),
         }
@@ -134,6 +135,10 @@ fn the_judge_has_teeth() {
     ] {
         assert!(found.contains(words), "{words}: {found}");
     }
+    let tpcc = small(Mix::Full, None);
+    let mut oracle = loaded(&tpcc, 2);
+    let (committed, _) = run(&mut oracle, &tpcc, 50);
+    assert!(!oracle.judge(Some(committed + 1)).unwrap().holds(), "a lost transaction");
     let carrier = column(ORDERS, "O_CARRIER_ID");
     let taken = after(|m| change(m, ORDERS, &[2, 9, 20], |row| row.set_int(carrier, 3)));
     assert!(
