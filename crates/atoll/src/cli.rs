@@ -147,6 +147,15 @@ pub enum Workload {
     Micro,
     /// TPC-B: deposits at a bank with branches, tellers, accounts and a history
     Tpcb,
+    /// TPC-C: a wholesale supplier; five transactions on nine tables
+    Tpcc,
+    /// TPC-C's Payment alone
+    TpccPayment,
+    /// TPC-C's NewOrder alone
+    #[value(name = "tpcc-neworder")]
+    TpccNewOrder,
+    /// TPC-C's NewOrder and Payment, half each
+    TpccPrime,
     /// Threads on shared counters: the smallest experiment about islands
     Counter,
     /// Round trips of 256-byte messages between two cores, for every mechanism
@@ -305,7 +314,7 @@ pub struct DeploymentArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Requests (lists sweep)")]
 pub struct RequestArgs {
-    /// Per cent of multisite (micro) or remote (tpcb) transactions [default: micro 0, tpcb 15]
+    /// Per cent of multisite (micro) or remote (tpcb, tpcc) transactions [default: micro 0, tpcb 15, tpcc as specified]
     #[arg(long, value_name = "PCT,...", value_delimiter = ',', value_parser = per_cent)]
     pub multisite: Vec<f64>,
     /// Rows of a transaction (micro) [default: 10]
@@ -320,7 +329,7 @@ pub struct RequestArgs {
     /// Rows of the table (micro) [default: 10000 per core]
     #[arg(long, value_name = "ROWS,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub dataset: Vec<u64>,
-    /// Sites (micro), branches (tpcb) [default: one per core]
+    /// Sites (micro), branches (tpcb), warehouses (tpcc) [default: one per core]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Vec<u32>,
 }

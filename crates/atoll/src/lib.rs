@@ -57,12 +57,12 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         None => tour::run(interrupt),
         Some(Command::Topology(args)) => topology_command::run(&args),
         Some(Command::Bench(args)) => match args.workload {
-            Workload::Micro | Workload::Tpcb => bench::run(&args, interrupt),
             Workload::Counter | Workload::Ipc if args.measuring.profile => Err(Failure::Usage(
-                "--profile: only transactions have one; expected bench micro or tpcb".into(),
+                "--profile: only transactions have one; expected bench micro, tpcb or tpcc".into(),
             )),
             Workload::Counter => counter::run(&args, interrupt),
             Workload::Ipc => ipc::run(&args, interrupt),
+            _ => bench::run(&args, interrupt),
         },
         Some(Command::Load(args)) => load::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),

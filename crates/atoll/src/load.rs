@@ -21,8 +21,10 @@ use std::time::Instant;
 const NO_EFFECTS: Option<u64> = Some(0);
 
 pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    if !matches!(args.workload, Workload::Micro | Workload::Tpcb) {
-        return Err(Failure::Usage("counter and ipc have no data to load; expected micro or tpcb".into()));
+    if matches!(args.workload, Workload::Counter | Workload::Ipc) {
+        return Err(Failure::Usage(
+            "counter and ipc have no data to load; expected micro, tpcb or tpcc".into(),
+        ));
     }
     let mut bench = as_bench(args)?;
     bench.workload = args.workload;

@@ -287,6 +287,10 @@ impl Planner<'_> {
 pub fn workload_name(workload: Workload) -> &'static str {
     match workload {
         Workload::Tpcb => "tpcb",
+        Workload::Tpcc => "tpcc",
+        Workload::TpccPayment => "tpcc-payment",
+        Workload::TpccNewOrder => "tpcc-neworder",
+        Workload::TpccPrime => "tpcc-prime",
         _ => "micro",
     }
 }

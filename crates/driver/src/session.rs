@@ -135,7 +135,7 @@ impl Session {
     fn measure(&mut self, subject: &Subject) -> Result<Window, DeployError> {
         let window = Window::of(&self.running.measure()?, self.running.deployment().host);
         if let Some(effects) = &mut self.effects {
-            *effects += window.all.committed_total() * subject.effects_per_txn();
+            *effects += subject.effects(&window.all.committed);
         }
         Ok(window)
     }

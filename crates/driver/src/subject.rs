@@ -2,6 +2,7 @@
 
 use crate::row::Labels;
 use deploy::DeployError;
+use std::collections::BTreeMap;
 use txn::{Verdict, Workload};
 use workload::micro::Op;
 use workload::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};
@@ -21,6 +22,12 @@ const TPCB_ROW_BYTES: u64 = 110;
 const MICRO_ROW_BYTES: u64 = 16 + workload::micro::PAYLOAD_BYTES as u64;
 /// Page memory for rows that a run adds: a minute's worth of 50,000 history rows of 80 bytes a second.
 const TPCB_GROWTH: u64 = 256 << 20;
+/// Bytes that TPC-C keeps for an item in a warehouse.
+const STOCK_BYTES: u64 = 340;
+/// Bytes that TPC-C keeps for a customer: the row, its history, one order with its lines.
+const CUSTOMER_BYTES: u64 = 1_560;
+/// A minute's worth of 20,000 orders of 700 bytes a second would be more: what a run adds at first.
+const TPCC_GROWTH: u64 = 512 << 20;
 
 impl Subject {
     /// # Errors
@@ -37,6 +44,7 @@ impl Subject {
         match &self.workload {
             AnyWorkload::Micro(w) => w.sites(),
             AnyWorkload::Tpcb(w) => w.sites(),
+            AnyWorkload::Tpcc(w) => w.sites(),
         }
     }
 
@@ -63,6 +71,11 @@ impl Subject {
                 scale: Some(w.options().branches.into()),
                 ..Labels::default()
             },
+            AnyWorkload::Tpcc(w) => Labels {
+                multisite: w.options().multisite,
+                scale: Some(w.options().warehouses.into()),
+                ..Labels::default()
+            },
         }
     }
 
@@ -80,6 +93,13 @@ impl Subject {
                     o.branches, o.accounts, o.tellers
                 )
             }
+            AnyWorkload::Tpcc(w) => {
+                let o = w.options();
+                format!(
+                    "tpcc with {} warehouses, {} items, {} customers a district",
+                    o.warehouses, o.items, o.customers
+                )
+            }
         }
     }
 
@@ -90,6 +110,11 @@ impl Subject {
             AnyWorkload::Tpcb(w) => {
                 u64::from(w.options().branches) * u64::from(w.options().accounts) * TPCB_ROW_BYTES
             }
+            AnyWorkload::Tpcc(w) => {
+                let o = w.options();
+                let (items, customers) = (u64::from(o.items), u64::from(o.customers));
+                u64::from(o.warehouses) * (items * STOCK_BYTES + 10 * customers * CUSTOMER_BYTES)
+            }
         };
         (rows as f64 * PAGES_PER_ROW_BYTES) as u64
     }
@@ -99,21 +124,28 @@ impl Subject {
         let growth = match &self.workload {
             AnyWorkload::Micro(_) => 0,
             AnyWorkload::Tpcb(_) => TPCB_GROWTH,
+            AnyWorkload::Tpcc(_) => TPCC_GROWTH,
         };
         self.data_bytes() + self.data_bytes() / 4 + growth
     }
 
-    /// What the consistency check counts for one committed transaction: the rows it updated, or 1.
-    pub fn effects_per_txn(&self) -> u64 {
+    /// What the consistency check counts of so many committed transactions by kind: rows updated (`micro`), deposits (`tpcb`),
+    /// NewOrders and Payments (`tpcc`).
+    pub fn effects(&self, committed: &BTreeMap<String, u64>) -> u64 {
+        let all: u64 = committed.values().sum();
         match &self.workload {
             AnyWorkload::Micro(w) if w.options().op == Op::Read => 0,
-            AnyWorkload::Micro(w) => w.options().rows.into(),
-            AnyWorkload::Tpcb(_) => 1,
+            AnyWorkload::Micro(w) => all * u64::from(w.options().rows),
+            AnyWorkload::Tpcb(_) => all,
+            AnyWorkload::Tpcc(_) => {
+                let of = |kind| committed.get(kind).copied().unwrap_or(0);
+                of("new_order") + of("payment")
+            }
         }
     }
 
     /// Judges the instances' encoded audits. `effects`: everything committed since loading in the unit of
-    /// [`Subject::effects_per_txn`], over all request mixes that ran on the data; `None` when it is not known.
+    /// [`Subject::effects`], over all request mixes that ran on the data; `None` when it is not known.
     pub fn judge(&self, audits: &[Vec<u8>], effects: Option<u64>) -> Result<Verdict, DeployError> {
         let mut spec = self.spec.clone();
         if let AnyWorkload::Micro(_) = self.workload {
@@ -166,7 +198,8 @@ mod tests {
     fn request_options_change_the_labels_and_not_the_data() {
         let (a, b) = (micro(Op::Read, 10, 0.0), micro(Op::Update, 4, 20.0));
         assert_eq!(a.data_name(), b.data_name());
-        assert_eq!((a.effects_per_txn(), b.effects_per_txn()), (0, 4));
+        let committed = BTreeMap::from([("any".to_owned(), 3)]);
+        assert_eq!((a.effects(&committed), b.effects(&committed)), (0, 12));
         assert_eq!(b.labels().op.as_deref(), Some("update"));
         assert_eq!(b.labels().multisite, Some(20.0));
     }

@@ -169,8 +169,8 @@ pub trait Workload: Clone + Send + Sync + 'static {
 
     /// Gathers what the consistency conditions need from the instance that owns `sites`. Runs alone.
     async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<Self::Audit, Abort>;
-    /// Judges the audits of all instances together. `committed`: transactions known to have committed since loading,
-    /// if it is known.
+    /// Judges the audits of all instances together. `committed`: transactions known to have committed since loading, if it is
+    /// known; of those kinds only that the workload says it counts.
     fn judge(&self, audits: Vec<Self::Audit>, committed: Option<u64>) -> Verdict;
 
     /// The number under which the database itself remembers that this request was carried out, for workloads that keep

@@ -6,7 +6,7 @@
 //! reply; whether all of that was right is answered by [`txn::Workload::audit`] and [`txn::Workload::judge`].
 //!
 //! Read it in this order: how a workload is named and chosen ([`spec`]); the islands microbenchmark ([`micro`]) and
-//! TPC-B ([`tpcb`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
+//! TPC-B ([`tpcb`]) and TPC-C ([`tpcc`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
 //! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), and the do-nothing storage
 //! on which the language itself is measured (`null`).
 
@@ -16,6 +16,7 @@ pub mod spec;
 
 pub mod micro;
 pub mod tpcb;
+pub mod tpcc;
 
 pub mod random;
 

@@ -6,13 +6,14 @@
 
 use crate::micro::{Micro, MicroOptions, Op};
 use crate::tpcb::{Padding, RemoteRow, Tpcb, TpcbOptions};
+use crate::tpcc::{Mix, Tpcc, TpccOptions};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use txn::Workload;
 
 /// The names that [`WorkloadSpec::name`] takes.
-pub const WORKLOADS: &[&str] = &["micro", "tpcb"];
+pub const WORKLOADS: &[&str] = &["micro", "tpcb", "tpcc", "tpcc-payment", "tpcc-neworder", "tpcc-prime"];
 
 /// A workload's name and its options as they were given; `None` is the workload's own default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -21,9 +22,9 @@ pub struct WorkloadSpec {
     pub name: String,
     /// The number of cores that the data is meant for: the default of `scale`.
     pub cores: u32,
-    /// Branches of TPC-B; logical sites of the microbenchmark.
+    /// Warehouses of TPC-C; branches of TPC-B; logical sites of the microbenchmark.
     pub scale: Option<u32>,
-    /// Per cent of multisite transactions (`micro`) or of remote ones (`tpcb`).
+    /// Per cent of multisite transactions (`micro`) or of remote ones (`tpcb`, `tpcc`).
     pub multisite: Option<f64>,
     /// Rows of a transaction (`micro`).
     pub rows: Option<u32>,
@@ -41,6 +42,10 @@ pub struct WorkloadSpec {
     pub remote: Option<RemoteRow>,
     /// Whether a branch or teller row fills a page (`tpcb`).
     pub padding: Option<Padding>,
+    /// Items, and stock rows of a warehouse (`tpcc`).
+    pub items: Option<u32>,
+    /// Customers of a district (`tpcc`).
+    pub customers: Option<u32>,
 }
 
 /// Why a specification names no workload that can run.
@@ -77,6 +82,7 @@ pub(crate) fn in_range<T: PartialOrd + Display>(
 pub enum AnyWorkload {
     Micro(Micro),
     Tpcb(Tpcb),
+    Tpcc(Tpcc),
 }
 
 /// Something to be done with a workload of whatever type.
@@ -106,12 +112,17 @@ impl WorkloadSpec {
         match self.name.as_str() {
             "micro" => self.micro().map(AnyWorkload::Micro),
             "tpcb" => self.tpcb().map(AnyWorkload::Tpcb),
+            "tpcc" => self.tpcc("tpcc", Mix::Full).map(AnyWorkload::Tpcc),
+            "tpcc-payment" => self.tpcc("tpcc-payment", Mix::Payment).map(AnyWorkload::Tpcc),
+            "tpcc-neworder" => self.tpcc("tpcc-neworder", Mix::NewOrder).map(AnyWorkload::Tpcc),
+            "tpcc-prime" => self.tpcc("tpcc-prime", Mix::Prime).map(AnyWorkload::Tpcc),
             _ => Err(SpecError::Unknown { name: self.name.clone() }),
         }
     }
 
     fn micro(&self) -> Result<Micro, SpecError> {
         self.refuse("micro", &self.tpcb_only())?;
+        self.refuse("micro", &self.tpcc_only())?;
         let base = MicroOptions::new(self.scale.unwrap_or(self.cores));
         Micro::new(MicroOptions {
             dataset: self.dataset.unwrap_or(base.dataset),
@@ -125,6 +136,7 @@ impl WorkloadSpec {
 
     fn tpcb(&self) -> Result<Tpcb, SpecError> {
         self.refuse("tpcb", &self.micro_only())?;
+        self.refuse("tpcb", &self.tpcc_only())?;
         let base = TpcbOptions::new(self.scale.unwrap_or(self.cores));
         Tpcb::new(TpcbOptions {
             accounts: self.accounts.unwrap_or(base.accounts),
@@ -134,6 +146,23 @@ impl WorkloadSpec {
             padding: self.padding.unwrap_or(base.padding),
             ..base
         })
+    }
+
+    fn tpcc(&self, name: &'static str, mix: Mix) -> Result<Tpcc, SpecError> {
+        self.refuse(name, &self.micro_only())?;
+        self.refuse(name, &self.tpcb_only())?;
+        let base = TpccOptions::new(self.scale.unwrap_or(self.cores));
+        Tpcc::new(TpccOptions {
+            mix,
+            multisite: self.multisite,
+            items: self.items.unwrap_or(base.items),
+            customers: self.customers.unwrap_or(base.customers),
+            ..base
+        })
+    }
+
+    fn tpcc_only(&self) -> [(&'static str, bool); 2] {
+        [("items", self.items.is_some()), ("customers", self.customers.is_some())]
     }
 
     fn micro_only(&self) -> [(&'static str, bool); 4] {
@@ -167,6 +196,7 @@ impl AnyWorkload {
         match self {
             AnyWorkload::Micro(w) => visitor.visit(w),
             AnyWorkload::Tpcb(w) => visitor.visit(w),
+            AnyWorkload::Tpcc(w) => visitor.visit(w),
         }
     }
 }

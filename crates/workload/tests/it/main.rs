@@ -7,3 +7,4 @@ mod cost;
 mod generators;
 mod runs;
 mod specs;
+mod tpcc;

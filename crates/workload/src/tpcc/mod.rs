@@ -1,0 +1,297 @@
+//! TPC-C: an order-entry business over warehouses; five transactions on nine tables (revision 5 of the specification).
+//!
+//! ```text
+//! warehouse w    everything whose key begins with w, its stock included: a logical site        ITEM: everywhere
+//!
+//! NewOrder       all { stock of each supplying warehouse | items, customer, district, warehouse }  ->  last { order and lines }
+//! Payment        all { customer, perhaps elsewhere | district, warehouse }  ->  last { history }        (one phase if by id)
+//! OrderStatus    one step      Delivery   one step, ten districts      StockLevel   one step
+//! ```
+//!
+//! Rows are locked cold before hot (stock by warehouse and item, customer, district, warehouse), so that NewOrder and Payment never
+//! wait for each other in a circle at one instance, and the rows that everybody wants are held shortest. An invalid item is found after
+//! stock was taken: its rollback has work to do. A customer asked for by name is looked up where it lies, inside the same request.
+//! Where the facts leave a choice: warehouses count from 0, the others from 1; dates are logical; Delivery is one transaction.
+
+mod check;
+mod delivery;
+mod draw;
+mod generator;
+mod load;
+mod new_order;
+mod order_status;
+mod payment;
+mod rows;
+mod stock_level;
+
+pub use check::TpccAudit;
+pub use delivery::{DeliverAll, DeliveryRequest};
+pub use draw::last_name;
+pub use generator::TpccGenerator;
+pub use new_order::{InsertOrder, Line, NewOrderHome, NewOrderReply, NewOrderRequest, TakeStock};
+pub use order_status::{OrderStatusReply, OrderStatusRequest, Ordered, ReadOrder};
+pub use payment::{InsertHistory, PayingCustomer, PaymentHome, PaymentReply, PaymentRequest};
+pub use rows::{
+    CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, ITEM, NEW_ORDER, ORDER_LINE, ORDERS,
+    ORDERS_CUSTOMER, STOCK, WAREHOUSE,
+};
+pub use stock_level::{CountLow, StockLevelRequest};
+
+use crate::spec::{SpecError, in_range};
+use base::{Key, SiteId, TableId};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::ops::Range;
+use txn::schema::Schema;
+use txn::step::{Route, Step, StepId, Transaction, run_encoded};
+use txn::workload::Verdict;
+use txn::{Abort, Access, Direction, Flow, Workload};
+
+/// "Item number is not valid": the one order in a hundred that is rolled back.
+pub const INVALID_ITEM: u16 = 1;
+
+/// Which transactions are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mix {
+    /// NewOrder 45, Payment 43, OrderStatus, Delivery and StockLevel 4 per cent each.
+    Full,
+    Payment,
+    NewOrder,
+    /// NewOrder and Payment, half each: the thesis' TPC-C′.
+    Prime,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TpccOptions {
+    pub warehouses: u32,
+    pub mix: Mix,
+    /// Remote Payments, and NewOrders with one line from elsewhere, in per cent; `None`: 15 per cent of the Payments and 1 per cent
+    /// of the lines, as specified.
+    pub multisite: Option<f64>,
+    /// Items, and stock rows of a warehouse: 100,000.
+    pub items: u32,
+    /// Customers, and initial orders, of a district: 3,000.
+    pub customers: u32,
+}
+
+impl TpccOptions {
+    pub fn new(warehouses: u32) -> TpccOptions {
+        TpccOptions { warehouses, mix: Mix::Full, multisite: None, items: 100_000, customers: 3_000 }
+    }
+
+    /// What a district has been paid when loaded, in cents: 10 by each customer.
+    fn district_ytd(&self) -> i64 {
+        i64::from(self.customers) * 1_000
+    }
+}
+
+/// A customer as asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Who {
+    Id(u32),
+    /// The number of a last name; the customer in the middle of those who have it, by first name.
+    Name(u32),
+}
+
+/// The inputs of one transaction.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TpccRequest {
+    NewOrder(NewOrderRequest),
+    Payment(PaymentRequest),
+    OrderStatus(OrderStatusRequest),
+    Delivery(DeliveryRequest),
+    StockLevel(StockLevelRequest),
+}
+
+/// What the terminal is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TpccReply {
+    NewOrder(NewOrderReply),
+    Payment(PaymentReply),
+    OrderStatus(OrderStatusReply),
+    /// The order delivered in each district, 0 where none was open.
+    Delivery(SmallVec<[u32; DISTRICTS as usize]>),
+    /// Items below the threshold.
+    StockLevel(u32),
+}
+
+#[derive(Clone, Debug)]
+pub struct Tpcc {
+    options: TpccOptions,
+}
+
+impl Tpcc {
+    /// # Errors
+    /// An option out of its range, named with what was expected.
+    pub fn new(options: TpccOptions) -> Result<Tpcc, SpecError> {
+        in_range("scale", options.warehouses, 1..=65_536)?;
+        in_range("multisite", options.multisite.unwrap_or(0.0), 0.0..=100.0)?;
+        in_range("items", options.items, 1..=100_000)?;
+        in_range("customers", options.customers, 1..=3_000)?;
+        Ok(Tpcc { options })
+    }
+
+    pub fn options(&self) -> &TpccOptions {
+        &self.options
+    }
+
+    /// A place in a warehouse that a request names: refused unless there is one.
+    fn place(&self, w: u32, d: u32) -> Result<(), Abort> {
+        let exists = w < self.options.warehouses && (1..=DISTRICTS).contains(&d);
+        if exists { Ok(()) } else { Err(Abort::BadRequest) }
+    }
+}
+
+fn route(w: u32) -> Route {
+    Route { table: WAREHOUSE, key: u64::from(w) }
+}
+
+/// A row that the schema promises.
+fn found<R>(row: Option<R>) -> Result<R, Abort> {
+    row.ok_or(Abort::BadRequest)
+}
+
+/// Visits the rows of a table or index whose keys begin with `prefix`.
+async fn scan_prefix<A: Access>(
+    access: &mut A,
+    index: TableId,
+    prefix: &Key,
+    direction: Direction,
+    f: impl FnMut(&[u8], txn::Row<'_>) -> Flow,
+) -> Result<(), Abort> {
+    let end = prefix.prefix_end();
+    access.scan(index, txn::Range { low: Some(prefix), high: end.as_deref() }, direction, f).await
+}
+
+/// The id of a customer. By name: of the matches in the order of first names, the one at position n/2 rounded up.
+async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) -> Result<u32, Abort> {
+    let number = match who {
+        Who::Id(id) => return Ok(id),
+        Who::Name(number) => number,
+    };
+    let mut ids: SmallVec<[u32; 16]> = SmallVec::new();
+    let prefix = rows::key([w, d]).str(&last_name(number));
+    scan_prefix(access, CUSTOMER_NAME, &prefix, Direction::Forward, |_, row| {
+        ids.push(row.int(rows::customer::C_ID) as u32);
+        Flow::More
+    })
+    .await?;
+    found(ids.get(ids.len().div_ceil(2).wrapping_sub(1)).copied())
+}
+
+impl Workload for Tpcc {
+    type Request = TpccRequest;
+    type Reply = TpccReply;
+    type Generator = TpccGenerator;
+    type Audit = TpccAudit;
+
+    fn name(&self) -> String {
+        match self.options.mix {
+            Mix::Full => "tpcc",
+            Mix::Payment => "tpcc-payment",
+            Mix::NewOrder => "tpcc-neworder",
+            Mix::Prime => "tpcc-prime",
+        }
+        .into()
+    }
+
+    fn schema(&self) -> Schema {
+        rows::schema(self.options.warehouses)
+    }
+
+    fn sites(&self) -> u32 {
+        self.options.warehouses
+    }
+
+    async fn run<T: Transaction>(&self, request: &TpccRequest, txn: &mut T) -> Result<TpccReply, Abort> {
+        match request {
+            TpccRequest::NewOrder(r) => new_order::run(self, r, txn).await.map(TpccReply::NewOrder),
+            TpccRequest::Payment(r) => payment::run(self, r, txn).await.map(TpccReply::Payment),
+            TpccRequest::OrderStatus(r) => {
+                self.place(r.w, r.d)?;
+                txn.last(ReadOrder(*r)).await.map(TpccReply::OrderStatus)
+            }
+            TpccRequest::Delivery(r) => {
+                self.place(r.w, 1)?;
+                txn.last(DeliverAll(*r)).await.map(TpccReply::Delivery)
+            }
+            TpccRequest::StockLevel(r) => {
+                self.place(r.w, r.d)?;
+                txn.last(CountLow(*r)).await.map(TpccReply::StockLevel)
+            }
+        }
+    }
+
+    async fn run_step<A: Access>(
+        &self,
+        id: StepId,
+        args: &[u8],
+        access: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        match id {
+            NewOrderHome::ID => run_encoded::<NewOrderHome, A>(args, access, out).await,
+            TakeStock::ID => run_encoded::<TakeStock, A>(args, access, out).await,
+            InsertOrder::ID => run_encoded::<InsertOrder, A>(args, access, out).await,
+            PaymentHome::ID => run_encoded::<PaymentHome, A>(args, access, out).await,
+            PayingCustomer::ID => run_encoded::<PayingCustomer, A>(args, access, out).await,
+            InsertHistory::ID => run_encoded::<InsertHistory, A>(args, access, out).await,
+            ReadOrder::ID => run_encoded::<ReadOrder, A>(args, access, out).await,
+            DeliverAll::ID => run_encoded::<DeliverAll, A>(args, access, out).await,
+            CountLow::ID => run_encoded::<CountLow, A>(args, access, out).await,
+            _ => Err(Abort::BadRequest),
+        }
+    }
+
+    fn routes(&self, request: &TpccRequest, visit: &mut dyn FnMut(Route)) {
+        match request {
+            TpccRequest::NewOrder(r) => {
+                visit(route(r.w));
+                r.lines.iter().filter(|line| line.supply != r.w).for_each(|line| visit(route(line.supply)));
+            }
+            TpccRequest::Payment(r) => {
+                visit(route(r.w));
+                if r.customer_w != r.w {
+                    visit(route(r.customer_w));
+                }
+            }
+            TpccRequest::OrderStatus(r) => visit(route(r.w)),
+            TpccRequest::Delivery(r) => visit(route(r.w)),
+            TpccRequest::StockLevel(r) => visit(route(r.w)),
+        }
+    }
+
+    fn kind(&self, request: &TpccRequest) -> &'static str {
+        match request {
+            TpccRequest::NewOrder(_) => "new_order",
+            TpccRequest::Payment(_) => "payment",
+            TpccRequest::OrderStatus(_) => "order_status",
+            TpccRequest::Delivery(_) => "delivery",
+            TpccRequest::StockLevel(_) => "stock_level",
+        }
+    }
+
+    fn generator(&self, seed: u64, sites: Range<u32>) -> TpccGenerator {
+        TpccGenerator::new(self.options.clone(), seed, sites)
+    }
+
+    fn load_parts(&self, _: SiteId) -> u32 {
+        load::parts(&self.options)
+    }
+
+    async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort> {
+        load::load(&self.options, site.0, part, access).await
+    }
+
+    async fn load_replicated<A: Access>(&self, access: &mut A) -> Result<(), Abort> {
+        load::items(&self.options, access).await
+    }
+
+    async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<TpccAudit, Abort> {
+        check::audit(&self.options, sites, access).await
+    }
+
+    fn judge(&self, audits: Vec<TpccAudit>, committed: Option<u64>) -> Verdict {
+        check::judge(&self.options, &audits, committed)
+    }
+}

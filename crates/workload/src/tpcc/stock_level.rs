@@ -1,0 +1,54 @@
+//! StockLevel (clause 2.8): how many of the items of a district's last twenty orders run low.
+
+use super::rows::{self, DISTRICT, ORDER_LINE, STOCK, key};
+use super::{found, route};
+use serde::{Deserialize, Serialize};
+use txn::step::{Effect, Route, Step, StepId};
+use txn::{Abort, Access, Direction, Flow, Range};
+
+/// The orders looked at.
+const LAST_ORDERS: u32 = 20;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StockLevelRequest {
+    pub w: u32,
+    pub d: u32,
+    pub threshold: u32,
+}
+
+/// The whole transaction; gives the number of distinct items whose stock is below the threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CountLow(pub StockLevelRequest);
+
+impl Step for CountLow {
+    const ID: StepId = 9;
+    const EFFECT: Effect = Effect::Reads;
+    type Output = u32;
+
+    fn route(&self) -> Route {
+        route(self.0.w)
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<u32, Abort> {
+        let StockLevelRequest { w, d, threshold } = self.0;
+        let next =
+            access.read(DISTRICT, &key([w, d]), |row| row.int(rows::district::D_NEXT_O_ID) as u32).await?;
+        let next = found(next)?;
+        let mut items = Vec::with_capacity(LAST_ORDERS as usize * super::new_order::MOST_LINES);
+        let (low, high) = (key([w, d, next.saturating_sub(LAST_ORDERS)]), key([w, d, next]));
+        access
+            .scan(ORDER_LINE, Range::new(&low, &high), Direction::Forward, |_, row| {
+                items.push(row.int(rows::order_line::OL_I_ID) as u32);
+                Flow::More
+            })
+            .await?;
+        items.sort_unstable();
+        items.dedup();
+        let mut count = 0;
+        for item in items {
+            let left = access.read(STOCK, &key([w, item]), |row| row.int(rows::stock::S_QUANTITY)).await?;
+            count += u32::from(found(left)? < i64::from(threshold));
+        }
+        Ok(count)
+    }
+}
