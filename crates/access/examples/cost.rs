@@ -5,11 +5,11 @@
 
 use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
 use base::{Lsn, Rid, TableId};
-use pages::{Coupled, LatchPolicy, Owned, Pool, PoolOptions};
+use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use wal::{Durability, Log, LogOptions, RecordHeader};
+use wal::{Durability, Log, LogOptions, Order, RecordHeader};
 
 const ROWS: u64 = 240_000;
 const ROUNDS: usize = 5;
@@ -19,12 +19,12 @@ const CALLS: u64 = 400_000;
 struct Counter(u64);
 
 impl Journal for Counter {
-    fn undoable(&mut self, _: u8, body: &[&[u8]]) -> Lsn {
+    fn undoable(&mut self, _: u8, _: Lsn, body: &[&[u8]]) -> Lsn {
         self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
         Lsn(self.0)
     }
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, body)
+    fn system(&mut self, kind: u8, _: Order, body: &[&[u8]]) -> Lsn {
+        self.undoable(kind, Lsn(0), body)
     }
     fn worker(&self) -> usize {
         0
@@ -35,11 +35,11 @@ impl Journal for Counter {
 struct Appender(Arc<Log>);
 
 impl Journal for Appender {
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.0.append(&RecordHeader { kind, ..RecordHeader::default() }, body).end
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        self.system(kind, Order::After(after), body)
     }
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, body)
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        self.0.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body).end
     }
     fn worker(&self) -> usize {
         0
@@ -160,5 +160,6 @@ fn yardstick() {
 fn main() {
     yardstick();
     run::<Owned>();
+    run::<Optimistic>();
     run::<Coupled>();
 }

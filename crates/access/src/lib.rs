@@ -8,9 +8,11 @@
 //! What it does not know: transactions, locks, schemas, what keys and rows mean, when anything is durable.
 //!
 //! - [`BTree`]: byte-string keys to short values, in order, with scans in both directions.
-//! - [`Heap`]: rows that keep their address.
+//! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
-//! - [`redo`], [`undo`]: a record done again, and taken back.
+//! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
+//! - [`redo`], [`redo_part`], [`undo`]: a record done again, and taken back.
+//! - [`check_kind`]: whether a page is one of this room's.
 
 #![forbid(unsafe_code)]
 
@@ -20,15 +22,20 @@ mod journal;
 mod page;
 mod record;
 mod redo;
+mod removal;
 mod tree;
 mod undo;
 
-pub use heap::{Heap, HeapFlaw, HeapModify, HeapReport, HeapUpdate, InsertPages, MAX_ROW};
+pub use heap::{
+    Heap, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves, fits_page,
+};
 pub use journal::Journal;
+pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};
-pub use redo::redo;
+pub use redo::{redo, redo_part};
+pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
-    BTree, Chunk, ChunkEnd, Direction, Expect, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
+    BTree, Chunk, ChunkEnd, Direction, Expect, Loaded, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
     TreeReport,
 };
 pub use undo::undo;

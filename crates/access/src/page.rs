@@ -10,9 +10,30 @@ pub(crate) const KIND_NODE: u8 = 1;
 pub(crate) const KIND_HEAP_ROOT: u8 = 2;
 pub(crate) const KIND_DIRECTORY: u8 = 3;
 pub(crate) const KIND_ROWS: u8 = 4;
+pub(crate) const KIND_LARGE_ROOT: u8 = 5;
+pub(crate) const KIND_LARGE_DATA: u8 = 6;
 
 /// The layouts of nodes, heap pages and directories in this version.
-pub(crate) const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 2;
+
+/// Bytes 4 and 5 of a page that is a tree node or a heap page, as one number.
+pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_NODE]);
+pub(crate) const ROWS_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_ROWS]);
+
+/// Whether a page in use is of a kind and a layout that this version knows.
+///
+/// # Errors
+/// What it is instead.
+pub fn check_kind(page: &Page) -> Result<(), String> {
+    let (kind, format) = (page.kind(), page.format());
+    if !(KIND_NODE..=KIND_LARGE_DATA).contains(&kind) {
+        return Err(format!("a page of kind {kind}; expected kinds {KIND_NODE} to {KIND_LARGE_DATA}"));
+    }
+    if format != FORMAT {
+        return Err(format!("a page of format {format}, expected format {FORMAT}"));
+    }
+    Ok(())
+}
 
 /// A page held in either way, for its number.
 pub(crate) trait Held {
@@ -61,6 +82,12 @@ pub(crate) fn too_long(what: &'static str, bytes: usize, most: usize) -> Stop {
     Stop::Fault(Arc::new(PageFault::TooLong { what, bytes, most }))
 }
 
+/// A bulk load that was given what it cannot take.
+#[cold]
+pub(crate) fn disordered(what: &'static str) -> Stop {
+    Stop::Fault(Arc::new(PageFault::Disordered { what }))
+}
+
 /// A log record that cannot be replayed or undone.
 #[cold]
 pub(crate) fn bad_record(kind: u8, why: &'static str) -> Stop {
@@ -70,11 +97,36 @@ pub(crate) fn bad_record(kind: u8, why: &'static str) -> Stop {
 /// A page nobody uses, latched and zeroed.
 pub(crate) fn new_page<L: LatchPolicy>(pool: &Pool) -> Result<PageMut<'_, L>, Stop> {
     let id = pool.allocate()?;
-    pool.fresh::<L>(id).inspect_err(|_| pool.free(id))
+    fresh::<L>(pool, id).inspect_err(|_| pool.free(id))
+}
+
+/// [`Pool::fresh`], again while the page's last holder has not let go.
+pub(crate) fn fresh<L: LatchPolicy>(pool: &Pool, id: PageId) -> Result<PageMut<'_, L>, Stop> {
+    loop {
+        match pool.fresh::<L>(id) {
+            Err(Stop::Again) => std::thread::yield_now(),
+            done => return done,
+        }
+    }
 }
 
 /// The page's bytes behind [`Page::bytes_mut`], for the layouts.
 #[inline]
 pub(crate) fn bytes_mut<'a, L: LatchPolicy>(page: &'a mut PageMut<'_, L>) -> &'a mut Bytes {
     page.bytes_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use probe::PageKind;
+
+    /// The profile tells pages apart by these numbers.
+    #[test]
+    fn the_profile_knows_the_kinds_of_pages() {
+        assert_eq!(PageKind::of(KIND_NODE), PageKind::Index);
+        assert_eq!(PageKind::of(KIND_HEAP_ROOT), PageKind::FreeSpace);
+        assert_eq!(PageKind::of(KIND_DIRECTORY), PageKind::FreeSpace);
+        assert_eq!(PageKind::of(KIND_ROWS), PageKind::Heap);
+    }
 }

@@ -5,8 +5,11 @@
 //! tree replace             page u32 | owner u16 | key length u16 | old length u8 | key | old | new
 //! heap insert              page u32 | owner u16 | slot u16 | row
 //! heap update              page u32 | owner u16 | slot u16 | at u16 | old length u16 | old bytes | new bytes
-//! heap delete, restore,
-//!      remove              page u32 | owner u16 | slot u16
+//! heap delete, restore     page u32 | owner u16 | slot u16
+//! heap remove              page u32 | owner u16 | slot u16 | pages freed u32, u32, ...
+//! heap place               page u32 | owner u16 | slot u16 | content with its tag
+//! heap replace             page u32 | owner u16 | slot u16 | forms u8 | old length u16 | old content | new content
+//! large make               root u32 | owner u16 | 0 u16 | row length u32 | data pages u32, u32, ...
 //! system                   owner u16 | action, action, ...
 //!      action              tag u8 | page u32 | length u16 | payload
 //! ```
@@ -15,6 +18,7 @@
 //! atomic by being one record and needs no undo. All numbers are little-endian.
 
 use crate::bytes::{Cursor, Garbled};
+use crate::heap::Form;
 use base::{PageId, TableId};
 
 /// What a log record of this crate says. The numbers are stored in the log; `store` must use others for its own.
@@ -30,10 +34,16 @@ pub enum Kind {
     HeapDelete = 6,
     /// A ghost became a row again.
     HeapRestore = 7,
-    /// The slot became free: a ghost purged, or an insert undone.
+    /// The slot became free: a ghost purged, or an insert undone; with it the overflow pages it names.
     HeapRemove = 8,
     /// A structure modification or free-space note: redo only.
     System = 9,
+    /// A slot was given a content that is not a plain row.
+    HeapPlace = 20,
+    /// A slot was given another content: a row became a forward or a large one, or the reverse.
+    HeapReplace = 21,
+    /// Pages were taken for a large row; their content follows.
+    LargeMake = 22,
 }
 
 impl Kind {
@@ -42,7 +52,7 @@ impl Kind {
 
     /// `None` for a kind this crate does not write.
     pub fn of(kind: u8) -> Option<Kind> {
-        const ALL: [Kind; 9] = [
+        const ALL: [Kind; 12] = [
             Kind::TreeInsert,
             Kind::TreeDelete,
             Kind::TreeReplace,
@@ -52,6 +62,9 @@ impl Kind {
             Kind::HeapRestore,
             Kind::HeapRemove,
             Kind::System,
+            Kind::HeapPlace,
+            Kind::HeapReplace,
+            Kind::LargeMake,
         ];
         ALL.into_iter().find(|k| *k as u8 == kind)
     }
@@ -81,7 +94,27 @@ pub(crate) enum Change<'a> {
     HeapUpdate { slot: u16, at: usize, old: &'a [u8], new: &'a [u8] },
     HeapDelete { slot: u16 },
     HeapRestore { slot: u16 },
-    HeapRemove { slot: u16 },
+    HeapRemove { slot: u16, freed: PageList<'a> },
+    HeapPlace { slot: u16, content: &'a [u8] },
+    HeapReplace { slot: u16, old: (Form, &'a [u8]), new: (Form, &'a [u8]) },
+    LargeMake { length: u32, pages: PageList<'a> },
+}
+
+/// Page numbers in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PageList<'a>(&'a [[u8; 4]]);
+
+impl<'a> PageList<'a> {
+    fn decode(from: Cursor<'a>) -> Result<PageList<'a>, Garbled> {
+        match from.rest().as_chunks::<4>() {
+            (pages, []) => Ok(PageList(pages)),
+            _ => Err(Garbled),
+        }
+    }
+
+    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = PageId> + 'a {
+        self.0.iter().map(|page| PageId(u32::from_le_bytes(*page)))
+    }
 }
 
 impl<'a> Record<'a> {
@@ -119,7 +152,17 @@ impl<'a> Change<'a> {
             }
             Kind::HeapDelete => Change::HeapDelete { slot: from.u16()? },
             Kind::HeapRestore => Change::HeapRestore { slot: from.u16()? },
-            Kind::HeapRemove => Change::HeapRemove { slot: from.u16()? },
+            Kind::HeapRemove => Change::HeapRemove { slot: from.u16()?, freed: PageList::decode(from)? },
+            Kind::HeapPlace => Change::HeapPlace { slot: from.u16()?, content: from.rest() },
+            Kind::HeapReplace => {
+                let (slot, forms, old) = (from.u16()?, from.u8()?, from.sized()?);
+                let form = |bit| if forms & bit == 0 { Form::Plain } else { Form::Special };
+                Change::HeapReplace { slot, old: (form(1), old), new: (form(2), from.rest()) }
+            }
+            Kind::LargeMake => {
+                let (_, length) = (from.u16()?, from.u32()?);
+                Change::LargeMake { length, pages: PageList::decode(from)? }
+            }
             Kind::System => return Err(Garbled),
         })
     }
@@ -146,6 +189,13 @@ pub(crate) fn range_front(at: usize, old: usize) -> [u8; 4] {
     let [a, b] = (at as u16).to_le_bytes();
     let [c, d] = (old as u16).to_le_bytes();
     [a, b, c, d]
+}
+
+/// What follows [`slot_front`] in a replacement: the forms and the old content's length.
+pub(crate) fn replace_front(old: (Form, usize), new: Form) -> [u8; 3] {
+    let forms = u8::from(old.0 == Form::Special) | u8::from(new == Form::Special) << 1;
+    let [a, b] = (old.1 as u16).to_le_bytes();
+    [forms, a, b]
 }
 
 /// One page's part in a structure modification.
@@ -175,6 +225,10 @@ pub(crate) enum Action<'a> {
     DirectoryAdd { page: PageId, class: u8 },
     /// The directory learns how much room its `index`-th page has.
     Class { index: u16, class: u8 },
+    /// The page holds these bytes of the large row that begins at `root`, as its `index`-th page.
+    LargeData { root: PageId, index: u16, bytes: &'a [u8] },
+    /// The root page of a large row holds its first bytes.
+    LargeHead(&'a [u8]),
 }
 
 impl<'a> Action<'a> {
@@ -192,6 +246,8 @@ impl<'a> Action<'a> {
             Action::RootAdd { .. } => 10,
             Action::DirectoryAdd { .. } => 11,
             Action::Class { .. } => 12,
+            Action::LargeData { .. } => 20,
+            Action::LargeHead(_) => 21,
         }
     }
 
@@ -210,13 +266,23 @@ impl<'a> Action<'a> {
             10 => Action::RootAdd { directory: PageId(from.u32()?) },
             11 => Action::DirectoryAdd { page: PageId(from.u32()?), class: from.u8()? },
             12 => Action::Class { index: from.u16()?, class: from.u8()? },
+            20 => Action::LargeData { root: PageId(from.u32()?), index: from.u16()?, bytes: from.rest() },
+            21 => Action::LargeHead(payload),
             _ => return Err(Garbled),
         })
     }
 
     fn encode(self, out: &mut Vec<u8>) {
         match self {
-            Action::Node(bytes) | Action::Cut(bytes) | Action::Unlink { key: bytes } => out.extend(bytes),
+            Action::Node(bytes)
+            | Action::Cut(bytes)
+            | Action::Unlink { key: bytes }
+            | Action::LargeHead(bytes) => out.extend(bytes),
+            Action::LargeData { root, index, bytes } => {
+                out.extend(root.0.to_le_bytes());
+                out.extend(index.to_le_bytes());
+                out.extend(bytes);
+            }
             Action::Link { child, key } => {
                 out.extend(child.0.to_le_bytes());
                 out.extend(key);
@@ -241,7 +307,14 @@ impl<'a> Action<'a> {
 
     /// Whether the page's former content is irrelevant.
     pub(crate) fn formats(self) -> bool {
-        matches!(self, Action::Node(_) | Action::HeapRoot | Action::HeapDirectory | Action::HeapPage { .. })
+        matches!(
+            self,
+            Action::Node(_)
+                | Action::HeapRoot
+                | Action::HeapDirectory
+                | Action::HeapPage { .. }
+                | Action::LargeData { .. }
+        )
     }
 }
 
@@ -312,8 +385,21 @@ pub enum PageUse {
 pub fn each_page(kind: u8, body: &[u8], mut visit: impl FnMut(PageId, PageUse)) -> bool {
     match Record::decode(kind, body) {
         Err(Garbled) => false,
-        Ok(Record::One { page, .. }) => {
-            visit(page, PageUse::Changed);
+        Ok(Record::One { page, change, .. }) => {
+            match change {
+                Change::LargeMake { pages, .. } => {
+                    visit(page, PageUse::Formatted);
+                    pages.iter().for_each(|page| visit(page, PageUse::Formatted));
+                }
+                Change::HeapRemove { freed, .. } => {
+                    // A large row's root names itself among the pages freed.
+                    if freed.iter().all(|free| free != page) {
+                        visit(page, PageUse::Changed);
+                    }
+                    freed.iter().for_each(|page| visit(page, PageUse::Freed));
+                }
+                _ => visit(page, PageUse::Changed),
+            }
             true
         }
         Ok(Record::System { actions, .. }) => {
@@ -353,6 +439,8 @@ mod tests {
             Action::RootAdd { directory: PageId(3) },
             Action::DirectoryAdd { page: PageId(4), class: 2 },
             Action::Class { index: 5, class: 8 },
+            Action::LargeData { root: PageId(70), index: 3, bytes: b"some" },
+            Action::LargeHead(b"first"),
         ];
         let mut body = SystemBody::new(TableId(6));
         for (i, action) in actions.into_iter().enumerate() {
@@ -371,7 +459,24 @@ mod tests {
         assert!(each_page(Kind::System as u8, body.as_slice(), |page, u| uses.push((page.0, u))));
         assert_eq!(uses[5], (6, PageUse::Freed));
         assert_eq!(uses[8], (9, PageUse::Formatted));
-        assert_eq!(uses[11], (12, PageUse::Changed));
+        assert_eq!(uses[11..], [(12, PageUse::Changed), (13, PageUse::Formatted), (14, PageUse::Changed)]);
+    }
+
+    #[test]
+    fn records_of_large_rows_say_which_pages_come_and_go() {
+        let uses = |kind: Kind, body: &[&[u8]]| {
+            let mut uses = Vec::new();
+            each_page(kind as u8, &body.concat(), |page, u| uses.push((page.0, u))).then_some(uses)
+        };
+        let front = slot_front(PageId(4), TableId(1), 0);
+        let pages = [5u32, 9].map(u32::to_le_bytes).concat();
+        let made = uses(Kind::LargeMake, &[&front, &[0; 4], &pages]);
+        assert_eq!(made, Some([4, 5, 9].map(|p| (p, PageUse::Formatted)).to_vec()));
+        let gone = uses(Kind::HeapRemove, &[&front, &4u32.to_le_bytes(), &pages]);
+        assert_eq!(gone, Some([4, 5, 9].map(|p| (p, PageUse::Freed)).to_vec()));
+        let stub = uses(Kind::HeapRemove, &[&front, &pages]);
+        assert_eq!(stub.unwrap()[0], (4, PageUse::Changed));
+        assert_eq!(uses(Kind::HeapRemove, &[&front, &pages[..7]]), None);
     }
 
     #[test]

@@ -5,14 +5,17 @@
 
 use crate::Journal;
 use crate::bytes::Garbled;
-use crate::heap::{DirectoryMut, RootMut, RowsMut};
-use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_NODE, KIND_ROWS, bad_record, is, malformed, name};
+use crate::heap::{self, DirectoryMut, LargeMut, RootMut, RowsMut};
+use crate::page::{
+    KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, bad_record, is,
+    malformed, name,
+};
 use crate::record::{Action, Change, Kind, Record, SystemBody};
-use crate::tree::NodeMut;
+use crate::tree::{NodeMut, Probe};
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{Page, PageMut, Pool, Stop};
-use wal::RecordHeader;
+use wal::{Order, RecordHeader};
 
 /// Repeats what the record did, on the pages that do not carry it yet.
 ///
@@ -23,14 +26,33 @@ use wal::RecordHeader;
 /// # Errors
 /// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
 pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
+    redo_part(pool, header, lsn, body, |_| true)
+}
+
+/// As [`redo`], on the pages for which `mine` says yes: a record that changes several pages changes each of them by
+/// itself, so each may be left to another thread.
+///
+/// # Errors
+/// As [`redo`].
+#[inline]
+pub fn redo_part(
+    pool: &Pool,
+    header: &RecordHeader,
+    lsn: Lsn,
+    body: &[u8],
+    mine: impl Fn(PageId) -> bool,
+) -> Result<(), Stop> {
     let record =
         Record::decode(header.kind, body).map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
     match record {
-        Record::One { page, owner, change } => on(pool, page, lsn, |bytes| apply(bytes, owner, change)),
+        Record::One { page, owner, change } if mine(page) => {
+            on(pool, page, lsn, |bytes| apply(bytes, owner, change))
+        }
+        Record::One { .. } => Ok(()),
         Record::System { owner, actions } => {
             for action in actions {
                 let (page, action) = action.map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
-                if action != Action::Freed {
+                if action != Action::Freed && mine(page) {
                     on(pool, page, lsn, |bytes| act(bytes, owner, action))?;
                 }
             }
@@ -63,40 +85,24 @@ fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garb
             }
             entry(&mut NodeMut::new(page.bytes_mut()), change)
         }
-        _ => {
-            if !is(page, KIND_ROWS, owner) {
-                return Err(Garbled);
-            }
-            row(&mut RowsMut::new(page.bytes_mut()), change)
-        }
+        change => heap::apply(page, owner, change),
     }
 }
 
 fn entry(node: &mut NodeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
     match change {
         Change::TreeInsert { key, value } => {
-            let at = node.node().search(key)?.err().ok_or(Garbled)?;
+            let at = node.node().search(Probe::new(key))?.err().ok_or(Garbled)?;
             node.insert(at, key, value)
         }
         Change::TreeDelete { key, .. } => {
-            let at = node.node().search(key)?.map_err(|_| Garbled)?;
+            let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
             node.remove(at)
         }
         Change::TreeReplace { key, new, .. } => {
-            let at = node.node().search(key)?.map_err(|_| Garbled)?;
+            let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
             node.set_value(at, new)
         }
-        _ => Err(Garbled),
-    }
-}
-
-fn row(rows: &mut RowsMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
-    match change {
-        Change::HeapInsert { slot, row } => rows.insert(slot, row),
-        Change::HeapUpdate { slot, at, old, new } => rows.splice(slot, at, old.len(), new),
-        Change::HeapDelete { slot } => rows.bury(slot),
-        Change::HeapRestore { slot } => rows.restore(slot),
-        Change::HeapRemove { slot } => rows.remove(slot),
         _ => Err(Garbled),
     }
 }
@@ -136,6 +142,8 @@ fn act(page: &mut Page, owner: TableId, action: Action<'_>) -> Result<(), Garble
         Action::RootAdd { directory } => RootMut::new(bytes).add(directory),
         Action::DirectoryAdd { page, class } => DirectoryMut::new(bytes).add(page, class),
         Action::Class { index, class } => DirectoryMut::new(bytes).set_class(index.into(), class),
+        Action::LargeData { root, index, bytes: row } => LargeMut::new(bytes).format_data(root, index, row),
+        Action::LargeHead(row) => LargeMut::new(bytes).put_head(row),
     }
 }
 
@@ -144,17 +152,19 @@ fn kind_of(action: Action<'_>) -> u8 {
         Action::HeapRoot | Action::RootAdd { .. } => KIND_HEAP_ROOT,
         Action::HeapDirectory | Action::DirectoryAdd { .. } | Action::Class { .. } => KIND_DIRECTORY,
         Action::HeapPage { .. } => KIND_ROWS,
+        Action::LargeData { .. } => KIND_LARGE_DATA,
+        Action::LargeHead(_) => KIND_LARGE_ROOT,
         _ => KIND_NODE,
     }
 }
 
 fn link(node: &mut NodeMut<'_>, key: &[u8], child: &[u8; 4]) -> Result<(), Garbled> {
-    let at = node.node().search(key)?.err().ok_or(Garbled)?;
+    let at = node.node().search(Probe::new(key))?.err().ok_or(Garbled)?;
     node.insert(at, key, child)
 }
 
 fn unlink(node: &mut NodeMut<'_>, key: &[u8]) -> Result<[u8; 4], Garbled> {
-    let at = node.node().search(key)?.map_err(|_| Garbled)?;
+    let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
     let child = node.node().value(at)?.try_into().map_err(|_| Garbled)?;
     node.remove(at)?;
     Ok(child)
@@ -167,7 +177,7 @@ pub(crate) fn perform<L: LatchPolicy>(
     body: &SystemBody,
     pages: &mut [&mut PageMut<'_, L>],
 ) -> Result<(), Stop> {
-    let lsn = journal.system(Kind::System as u8, &[body.as_slice()]);
+    let lsn = journal.system(Kind::System as u8, Order::Last, &[body.as_slice()]);
     let Ok(Record::System { actions, .. }) = Record::decode(Kind::System as u8, body.as_slice()) else {
         unreachable!("a body that was built here");
     };

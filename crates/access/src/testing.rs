@@ -5,7 +5,7 @@ use base::{Lsn, PageId, TableId};
 use pages::{Coupled, Pool, PoolOptions, Stop};
 use std::path::Path;
 use std::sync::Arc;
-use wal::{CLR, Durability, Log, LogOptions, RecordHeader};
+use wal::{CLR, Durability, Log, LogOptions, Order, RecordHeader};
 use world::memory;
 
 pub(crate) const TABLE: TableId = TableId(7);
@@ -32,12 +32,19 @@ impl Recorder {
         Recorder { log: pool.log().clone(), kept: Vec::new(), compensating: false, worker: 0 }
     }
 
-    fn keep(&mut self, kind: u8, body: &[&[u8]], undoable: bool) -> Lsn {
+    fn keep(&mut self, kind: u8, order: Order, body: &[&[u8]], undoable: bool) -> Lsn {
         let flags = if self.compensating && undoable { CLR } else { 0 };
         let header = RecordHeader { kind, flags, ..RecordHeader::default() };
-        let lsn = self.log.append(&header, body).end;
+        let lsn = self.log.append(&header, order, body).end;
         self.kept.push(Kept { header, lsn, body: body.concat(), undoable });
         lsn
+    }
+
+    /// Makes this journal's log as long as another's, so that new records are younger than copies of the other's.
+    pub(crate) fn log_after(&self, other: &Recorder) {
+        while self.log.end() < other.log.end() {
+            self.log.append(&RecordHeader::default(), Order::Last, &[&[0; 1000]]);
+        }
     }
 
     /// Undoes every undoable record kept from number `from` on, last first; the journal keeps the compensations.
@@ -45,18 +52,19 @@ impl Recorder {
         let records = self.kept[from..].to_vec();
         self.compensating = true;
         for kept in records.iter().rev().filter(|k| k.undoable) {
-            settle(pool, || undo::<Coupled>(pool, self, &|_| root, &kept.header, &kept.body));
+            let tree = |id| root.map(|root| crate::BTree::open(pool, root, id));
+            settle(pool, || undo::<Coupled>(pool, self, &tree, &kept.header, &kept.body));
         }
         self.compensating = false;
     }
 }
 
 impl Journal for Recorder {
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.keep(kind, body, true)
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        self.keep(kind, Order::After(after), body, true)
     }
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.keep(kind, body, false)
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        self.keep(kind, order, body, false)
     }
     fn worker(&self) -> usize {
         self.worker
@@ -145,11 +153,11 @@ impl Forgetful {
 }
 
 impl Journal for Forgetful {
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.log.append(&RecordHeader { kind, ..RecordHeader::default() }, body).end
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        self.system(kind, Order::After(after), body)
     }
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, body)
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        self.log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body).end
     }
     fn worker(&self) -> usize {
         self.worker

@@ -8,21 +8,21 @@ use crate::page::bad_record;
 use crate::record::{Change, Record};
 use crate::tree::{Expect, TreeDelete, TreeInsert, TreeReplace};
 use crate::{BTree, Journal, heap};
-use base::{PageId, TableId};
+use base::TableId;
 use latch::LatchPolicy;
 use pages::{Pool, Stop};
 use wal::RecordHeader;
 
 /// Undoes one record of a transaction that is rolled back, by the inverse operation, logged through `journal`,
 /// whose [`Journal::undoable`] writes compensation records. Records that have no undo (structure modifications,
-/// compensations) do nothing. `roots` gives the root page of an index by its id; heaps need none.
+/// compensations) do nothing. `trees` gives an index by its id; heaps need none.
 ///
 /// # Errors
 /// [`Stop`]: this record is not undone yet; call again. [`Stop::Fault`] when the data contradicts the record.
-pub fn undo<L: LatchPolicy>(
-    pool: &Pool,
+pub fn undo<'p, L: LatchPolicy>(
+    pool: &'p Pool,
     journal: &mut impl Journal,
-    roots: &dyn Fn(TableId) -> Option<PageId>,
+    trees: &dyn Fn(TableId) -> Option<BTree<'p>>,
     header: &RecordHeader,
     body: &[u8],
 ) -> Result<(), Stop> {
@@ -32,10 +32,7 @@ pub fn undo<L: LatchPolicy>(
     }
     let record = Record::decode(header.kind, body).map_err(|Garbled| bad("is malformed"))?;
     let Record::One { page, owner, change } = record else { return Ok(()) };
-    let tree = || {
-        let root = roots(owner).ok_or_else(|| bad("is about an index the catalog does not have"))?;
-        Ok::<_, Stop>(BTree::open(pool, root, owner))
-    };
+    let tree = || trees(owner).ok_or_else(|| bad("is about an index the catalog does not have"));
     let fits = match change {
         Change::TreeInsert { key, .. } => {
             matches!(tree()?.delete::<L>(journal, key, Expect::Any)?, TreeDelete::Done(_))

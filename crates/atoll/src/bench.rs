@@ -4,13 +4,14 @@ use crate::cli::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{Output, title};
 use crate::progress::Progress;
-use crate::sweep::{Stop, Sweep};
+use crate::sweep::{Stop, Sweep, workload_name};
 use deploy::Interrupt;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
-use topology::{Machine, ping_pong_ns};
+use topology::{IslandCount, Machine, ping_pong_ns};
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
+    let args = &adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
     let mut output = Output::new(&args.results)?;
     let mut progress = Progress::new(sweep.rows());
@@ -20,6 +21,31 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     // Rows measured before a failure are shown all the same; the failure decides how it ends.
     let shown = output.finish();
     outcome.and(shown)
+}
+
+/// The options with what a database that is there already says of its shape, where they do not say it themselves.
+///
+/// # Errors
+/// A data directory whose description cannot be read.
+fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
+    let mut args = args.clone();
+    let Some(manifest) = args.deployment.data.as_deref().map(deploy::manifest_in).transpose()?.flatten()
+    else {
+        return Ok(args);
+    };
+    let shape = &manifest.workload;
+    if args.deployment.islands.is_empty() {
+        args.deployment.islands = vec![IslandCount::Count(manifest.islands.into())];
+    }
+    if shape.name == workload_name(args.workload) {
+        if args.requests.scale.is_empty() {
+            args.requests.scale = vec![shape.scale.unwrap_or(shape.cores)];
+        }
+        if args.requests.dataset.is_empty() {
+            args.requests.dataset = shape.dataset.into_iter().collect();
+        }
+    }
+    Ok(args)
 }
 
 /// The machine under this process.

@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use deploy::engine::Escalation;
 use deploy::{ChannelKind, Host};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,7 +13,31 @@ Examples:
   atoll                                     this machine's islands, and the deployment that suits it best
   atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
-  atoll bench tpcb --durability sync --json";
+  atoll bench tpcb --durability sync --json
+  atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
+  atoll check --data DIR                    is every page, index and row of it as it should be?";
+
+const LOAD_EXAMPLES: &str = "\
+The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
+a directory that holds this very database already is left as it is.
+
+Examples:
+  atoll load tpcb --scale 4 --islands 2 --data bank
+  atoll bench tpcb --data bank --durability sync
+  atoll load micro --dataset 1000000 --data rows
+
+Exit code: 0 the database is there; 1 it could not be loaded; 2 wrong usage; 130 interrupted.";
+
+const CHECK_EXAMPLES: &str = "\
+Nothing may run on the directory meanwhile, and nothing in it is changed: what restart would repair or undo is worked out
+in memory. Looked at are every page's checksum, every index against its rows both ways, which pages belong to what, the
+whole log, and the consistency conditions of the workload.
+
+Examples:
+  atoll check --data bank
+  atoll check --data bank --json | jq 'select(.weight == \"damage\")'
+
+Exit code: 0 nothing is damaged; 1 damage was found, or a consistency condition does not hold; 2 wrong usage.";
 
 const BENCH_EXAMPLES: &str = "\
 A comma list sweeps: every combination is measured. One row each: a table, or JSON lines with --json.
@@ -21,6 +46,7 @@ Examples:
   atoll bench micro --islands 1,2 --design conventional,serial --op read,update --multisite 0,20,100
   atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
   atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
+  atoll bench tpcb --design conventional,serial --islands 2 --profile
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
 
@@ -43,6 +69,10 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Deploys, loads, runs, measures, checks and tears down; sweeps over every list-valued option
     Bench(Box<BenchArgs>),
+    /// Builds a database that lasts, for `bench --data` to run on
+    Load(Box<LoadArgs>),
+    /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
+    Check(CheckArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),
@@ -66,6 +96,49 @@ pub struct InstanceArgs {
     /// Which of the deployment's instances this is: for people who look at the process list
     #[arg(long)]
     pub number: u16,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = LOAD_EXAMPLES)]
+pub struct LoadArgs {
+    /// micro or tpcb
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// Where database and log shall live: an empty or missing directory, or one of an earlier load
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1)
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub islands: IslandCount,
+    /// Worker threads in total that load [default: one per core of this process' CPU set]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub workers: Option<u32>,
+    /// Rows of the table (micro) [default: 10000 per core]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub dataset: Option<u64>,
+    /// Sites (micro), branches (tpcb) [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub scale: Option<u32>,
+    /// Page memory of all instances together, in MiB [default: what the data needs]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub pool: Option<u64>,
+    /// Print what was loaded as a JSON line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckArgs {
+    /// The directory that `load` or `bench --data` built
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Page memory for looking, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub pool: u64,
+    /// Print findings and a summary as JSON lines
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +169,14 @@ pub enum DurabilityArg {
     Async,
     /// The log is kept in memory only
     Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SliArg {
+    /// Table locks stay with the worker until somebody else wants what they exclude
+    On,
+    /// Every transaction asks anew
+    Off,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,7 +239,7 @@ impl ChannelArg {
     }
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = BENCH_EXAMPLES)]
 pub struct BenchArgs {
     #[arg(value_enum)]
@@ -174,7 +255,7 @@ pub struct BenchArgs {
     pub results: ResultArgs,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Deployment (lists sweep)")]
 pub struct DeploymentArgs {
     /// Only `live` can run; a described machine plans or simulates
@@ -210,12 +291,18 @@ pub struct DeploymentArgs {
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
     pub listen: SocketAddr,
+    /// Whether a worker's next transaction takes over its table locks (speculative lock inheritance)
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on")]
+    pub sli: Vec<SliArg>,
+    /// Keys of a table that a transaction reads under locks of their own before it locks the table: 25, 25:1000 (read:written), off
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25")]
+    pub escalation: Vec<Escalation>,
     /// How long a lock wait may take, in ms: how distributed deadlocks end
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub lock_timeout: u64,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Requests (lists sweep)")]
 pub struct RequestArgs {
     /// Per cent of multisite (micro) or remote (tpcb) transactions [default: micro 0, tpcb 15]
@@ -238,7 +325,7 @@ pub struct RequestArgs {
     pub scale: Vec<u32>,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasuringArgs {
     /// Length of a measured window, e.g. 5s, 500ms
@@ -256,6 +343,9 @@ pub struct MeasuringArgs {
     /// Closed-loop clients of each worker
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u32).range(1..=250))]
     pub clients: Vec<u32>,
+    /// Add time per component and event counts to each row
+    #[arg(long)]
+    pub profile: bool,
     #[arg(long, value_name = "MODEL", value_enum, default_value = "closed")]
     pub load_model: LoadModelArg,
     /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)
@@ -266,7 +356,7 @@ pub struct MeasuringArgs {
     pub check_every: u32,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
     /// Write rows.jsonl into this directory

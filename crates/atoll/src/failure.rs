@@ -14,6 +14,10 @@ pub enum Failure {
         "{count} of {rows} rows are inconsistent: a consistency check of the workload did not hold, see above"
     )]
     Inconsistent { count: usize, rows: usize },
+    #[error(
+        "{} is damaged: {count} findings, see above for each and what to do about it", dir.display()
+    )]
+    Damaged { count: usize, dir: std::path::PathBuf },
     #[error("interrupted; every instance is gone and nothing is left behind")]
     Interrupted,
     /// Whoever read standard output has had enough.
@@ -34,7 +38,10 @@ impl Failure {
         match self {
             Failure::Usage(_) => 2,
             Failure::Interrupted => 130,
-            Failure::Run(_) | Failure::Inconsistent { .. } | Failure::OutputClosed => 1,
+            Failure::Run(_)
+            | Failure::Inconsistent { .. }
+            | Failure::Damaged { .. }
+            | Failure::OutputClosed => 1,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people.
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
 //! consistency check did not hold; 2: wrong usage; 130: interrupted.
@@ -14,8 +14,10 @@ mod cli;
 mod usage;
 
 mod bench;
+mod check;
 mod counter;
 mod ipc;
+mod load;
 mod sweep;
 mod topology_command;
 mod tour;
@@ -56,9 +58,14 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Topology(args)) => topology_command::run(&args),
         Some(Command::Bench(args)) => match args.workload {
             Workload::Micro | Workload::Tpcb => bench::run(&args, interrupt),
+            Workload::Counter | Workload::Ipc if args.measuring.profile => Err(Failure::Usage(
+                "--profile: only transactions have one; expected bench micro or tpcb".into(),
+            )),
             Workload::Counter => counter::run(&args, interrupt),
             Workload::Ipc => ipc::run(&args, interrupt),
         },
+        Some(Command::Load(args)) => load::run(&args, interrupt),
+        Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }
 }

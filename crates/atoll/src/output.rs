@@ -55,6 +55,11 @@ impl Output {
     pub fn finish(&self) -> Result<(), Failure> {
         if !self.json && !self.rows.is_empty() {
             print(&table(&self.rows).to_string())?;
+            if let Some(profiles) = profile_table(&self.rows) {
+                print(&format!(
+                    "Where a transaction's time goes, in % of µs from request to reply\n{profiles}"
+                ))?;
+            }
         }
         self.check()
     }
@@ -106,6 +111,8 @@ const SETTINGS: &[Column] = &[
     ("host", |r| r.settings.host.clone()),
     ("channel", |r| r.settings.channel.clone()),
     ("durability", |r| r.settings.durability.clone()),
+    ("sli", |r| r.settings.sli.clone()),
+    ("escalation", |r| r.settings.escalation.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("counters", |r| r.settings.labels.counters.clone()),
     ("protection", |r| r.settings.labels.protection.clone()),
@@ -136,17 +143,60 @@ const RESULTS: &[Column] = &[
     ("consistent", |r| r.consistent.map(|c| if c { "yes" } else { "NO" }.into())),
 ];
 
+/// Of rows with a profile. The rest of what it says is in the JSON rows.
+const PROFILE: &[Column] = &[
+    ("µs", |r| r.profile.as_ref().map(|p| format!("{:.1}", p.elapsed_ns() / 1000.0))),
+    ("execution", |r| share(r, "execution")),
+    ("locking", |r| share(r, "locking")),
+    ("latching", |r| share(r, "latching")),
+    ("logging", |r| share(r, "logging")),
+    ("communication", |r| share(r, "communication")),
+    ("management", |r| share(r, "management")),
+    ("waiting", |r| share(r, "waiting")),
+    ("mostly for", |r| {
+        let waits = &r.profile.as_ref()?.waiting_ns_per_txn;
+        waits.iter().filter(|w| *w.1 > 0.0).max_by(|a, b| a.1.total_cmp(b.1)).map(|w| w.0.clone())
+    }),
+    ("idle workers", |r| {
+        let workers = &r.profile.as_ref()?.worker_ns_per_txn;
+        Some(format!("{:.0}", workers.get("idle")? / workers.values().sum::<f64>() * 100.0))
+    }),
+    ("sections", |r| {
+        let sections = &r.profile.as_ref()?.critical_sections_per_txn;
+        Some(format!("{:.1}", sections.values().flat_map(|kinds| kinds.values()).sum::<f64>()))
+    }),
+    ("latches", |r| Some(format!("{:.1}", r.profile.as_ref()?.latches_per_txn.values().sum::<f64>()))),
+    ("row locks", |r| Some(format!("{:.1}", r.profile.as_ref()?.accesses_per_txn.get("row_locks")?))),
+];
+
+/// A component's share of the time of a transaction, in per cent.
+fn share(row: &ResultRow, component: &str) -> Option<String> {
+    let profile = row.profile.as_ref()?;
+    let part = profile.time_ns_per_txn.get(component)?;
+    Some(format!("{:.1}", part / profile.elapsed_ns().max(1e-9) * 100.0))
+}
+
+/// `None` when no row has a profile.
+fn profile_table(rows: &[ResultRow]) -> Option<Table> {
+    rows.iter().any(|r| r.profile.is_some()).then(|| table_of(rows, PROFILE))
+}
+
 /// Below this many rows nothing is left out: there is nothing to compare.
 const FEW: usize = 2;
 
 pub fn table(rows: &[ResultRow]) -> Table {
+    table_of(rows, RESULTS)
+}
+
+/// What differs between the rows, and then `results`.
+fn table_of(rows: &[ResultRow], results: &'static [Column]) -> Table {
     let values = |column: &Column| rows.iter().map(column.1).collect::<Vec<_>>();
     let varies = |column: &&Column| {
         let all = values(column);
         all.iter().any(Option::is_some) && (rows.len() < FEW || all.windows(2).any(|w| w[0] != w[1]))
     };
     let settings: Vec<&Column> = SETTINGS.iter().filter(varies).collect();
-    let results: Vec<&Column> = RESULTS.iter().filter(|c| values(c).iter().any(Option::is_some)).collect();
+    let results: Vec<&Column> = results.iter().filter(|c| values(c).iter().any(Option::is_some)).collect();
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_header(settings.iter().chain(&results).map(|c| c.0));
@@ -185,6 +235,21 @@ mod tests {
         for (value, text) in [(0.0, "0"), (999.4, "999"), (1000.0, "1,000"), (1234567.8, "1,234,568")] {
             assert_eq!(thousands(value), text);
         }
+    }
+
+    #[test]
+    fn the_breakdown_is_shown_for_rows_that_have_one() {
+        let mut row = ResultRow::default();
+        assert!(profile_table(&[row.clone()]).is_none());
+        let profile = driver::PerTransaction {
+            time_ns_per_txn: [("execution".to_string(), 1500.0), ("waiting".to_string(), 500.0)].into(),
+            waiting_ns_per_txn: [("log".to_string(), 400.0), ("turn".to_string(), 100.0)].into(),
+            ..driver::PerTransaction::default()
+        };
+        row.profile = Some(profile);
+        let text = profile_table(&[row]).unwrap().to_string();
+        assert!(["75.0", "25.0", "2.0", "log"].iter().all(|part| text.contains(part)), "{text}");
+        assert!(!text.contains("turn") && !text.contains("latching"), "{text}");
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, Workload};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg, Workload};
 use crate::failure::Failure;
-use deploy::engine::{DesignKind, Durability};
+use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
 use deploy::{ChannelKind, Deployment, Host, Interrupt};
-use driver::{Schedule, Subject};
+use driver::{Profiling, Schedule, Subject};
 use std::path::{Path, PathBuf};
 use topology::{IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
@@ -73,6 +73,7 @@ impl Default for Choice {
             channel: ChannelKind::Shm,
             host: Host::Process,
             durability: Durability::Async,
+            locks: LockTuning::default(),
             placement: Placement::Island,
             workers: None,
             dataset: None,
@@ -96,6 +97,7 @@ struct Choice {
     channel: ChannelKind,
     host: Host,
     durability: Durability,
+    locks: LockTuning,
     placement: Placement,
     /// `None`: the default.
     workers: Option<u32>,
@@ -148,6 +150,8 @@ impl Planner<'_> {
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
+        let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
+        let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
         let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
@@ -198,6 +202,7 @@ impl Planner<'_> {
             data_bytes: subject.data_bytes(),
             pool_bytes: self.pool_bytes(subject, islands)?,
             listen: d.listen,
+            locks: c.locks,
             lock_timeout_ms: d.lock_timeout,
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
@@ -213,6 +218,9 @@ impl Planner<'_> {
             () if self.args.workload != Workload::Tpcb => {
                 refuse("only tpcb keeps a ledger; expected bench tpcb")
             }
+            () if self.args.measuring.profile => refuse(
+                "its clients are outside the instances, and a killed one takes its profile along; run --profile without it",
+            ),
             () if c.host == Host::Thread => refuse("a thread cannot be killed; expected --host process"),
             () if c.durability == Durability::Memory => {
                 refuse("with --durability memory a killed instance loses its data; expected sync or async")
@@ -227,7 +235,7 @@ impl Planner<'_> {
         let spec = WorkloadSpec {
             scale: c.scale,
             dataset: c.dataset,
-            ..WorkloadSpec::new(self.workload_name(), self.machine.cores() as u32)
+            ..WorkloadSpec::new(workload_name(self.args.workload), self.machine.cores() as u32)
         };
         let schedule = Schedule {
             warmup: m.warmup,
@@ -235,6 +243,7 @@ impl Planner<'_> {
             repeat: m.repeat,
             clients_per_worker: 1,
             seed: m.seed,
+            profiling: if m.profile { Profiling::ON } else { Profiling::Off },
         };
         let all = times(vec![(spec, schedule)], &optional(&r.op), |(spec, _), v| spec.op = v.map(op_of));
         let all = times(all, &optional(&r.rows), |(spec, _), v| spec.rows = v);
@@ -243,13 +252,6 @@ impl Planner<'_> {
         let all = times(all, &optional(&r.multisite), |(spec, _), v| spec.multisite = v);
         let checked = |(spec, schedule)| Ok((Subject::new(spec).map_err(Failure::usage)?, schedule));
         all.into_iter().map(checked).collect()
-    }
-
-    fn workload_name(&self) -> &'static str {
-        match self.args.workload {
-            Workload::Tpcb => "tpcb",
-            _ => "micro",
-        }
     }
 
     /// What the data needs, but no more than half of what the machine has left.
@@ -281,6 +283,14 @@ impl Planner<'_> {
     }
 }
 
+/// As a specification spells it.
+pub fn workload_name(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Tpcb => "tpcb",
+        _ => "micro",
+    }
+}
+
 fn design_of(arg: DesignArg) -> DesignKind {
     match arg {
         DesignArg::Conventional => DesignKind::Conventional,
@@ -293,6 +303,13 @@ fn durability_of(arg: DurabilityArg) -> Durability {
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Async => Durability::Async,
         DurabilityArg::Memory => Durability::Memory,
+    }
+}
+
+fn inheritance_of(arg: SliArg) -> Inheritance {
+    match arg {
+        SliArg::On => Inheritance::On,
+        SliArg::Off => Inheritance::Off,
     }
 }
 
@@ -401,6 +418,7 @@ mod tests {
         assert!(refusal(&["tpcb", "--rows", "3"]).contains("--rows"));
         assert!(refusal(&["micro", "--kill", "3"]).contains("tpcb"));
         assert!(refusal(&["tpcb", "--kill", "3", "--durability", "memory"]).contains("memory"));
+        assert!(refusal(&["tpcb", "--kill", "3", "--profile"]).contains("--profile"));
         assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
     }
 

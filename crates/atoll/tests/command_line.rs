@@ -3,6 +3,9 @@
 //! Every run gets a temporary directory of its own as TMPDIR. It is empty afterwards, and no process that inherited it is
 //! alive.
 
+#[path = "command_line/databases.rs"]
+mod databases;
+
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::Path;
@@ -86,7 +89,14 @@ const BRIEF: &[&str] = &["--duration", "100ms", "--warmup", "50ms", "--repeat", 
 
 #[test]
 fn help_says_everything_and_succeeds() {
-    for args in [&["--help"][..], &["bench", "--help"], &["topology", "--help"], &["--version"]] {
+    for args in [
+        &["--help"][..],
+        &["bench", "--help"],
+        &["topology", "--help"],
+        &["load", "--help"],
+        &["check", "--help"],
+        &["--version"],
+    ] {
         let output = Sandbox::new().run(args);
         assert_eq!(output.status.code(), Some(0));
         assert!(!output.stdout.is_empty());
@@ -117,6 +127,7 @@ fn help_says_everything_and_succeeds() {
         "--out",
         "--json",
         "--kill",
+        "--profile",
         "Examples",
     ] {
         assert!(help.contains(option), "{option}");
@@ -146,6 +157,8 @@ fn wrong_usage_exits_with_2_and_one_line() {
         2,
         &["--kill", "memory", "sync"],
     );
+    assert_refused(&["bench", "tpcb", "--kill", "2", "--profile"], 2, &["--kill", "--profile"]);
+    assert_refused(&["bench", "counter", "--profile"], 2, &["--profile", "micro", "tpcb"]);
     assert_refused(&["instance", "--number", "0"], 2, &["atoll bench"]);
 }
 
@@ -202,7 +215,7 @@ fn a_directory_of_something_else_or_of_another_version_is_left_alone() {
 
     std::fs::write(dir.path().join("lock"), "").unwrap();
     std::fs::write(dir.path().join("deployment.json"), r#"{"format": 77}"#).unwrap();
-    assert_refused(&args, 2, &[&data, "format 77", "format 1"]);
+    assert_refused(&args, 2, &[&data, "format 77", "format 2"]);
     std::fs::write(dir.path().join("deployment.json"), "{").unwrap();
     assert_refused(&args, 1, &["deployment.json", "damaged"]);
 }
@@ -254,6 +267,61 @@ fn both_hosts_measure_every_combination() {
             assert!(row["rss_mib"].as_f64().unwrap() > 1.0, "{row}");
         }
     }
+}
+
+/// Two processes: what their workers timed comes home and adds up to what the clients saw.
+#[test]
+fn a_profile_adds_up_to_the_latency() {
+    let args = [
+        "bench",
+        "tpcb",
+        "--islands",
+        "2",
+        "--workers",
+        "2",
+        "--scale",
+        "2",
+        "--design",
+        "conventional,serial",
+    ];
+    let more = [
+        "--multisite",
+        "50",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "50ms",
+        "--repeat",
+        "1",
+        "--json",
+        "--profile",
+    ];
+    let output = Sandbox::new().run(&[&args[..], &more[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 2);
+    let sum = |object: &Value| object.as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum::<f64>();
+    for row in &rows {
+        let mean_ns = row["latency_us"]["mean"].as_f64().unwrap() * 1000.0;
+        let of = |name: &str| sum(&row[name]);
+        assert!((of("time_ns_per_txn") / mean_ns - 1.0).abs() < 0.05, "{row}");
+        let waiting = row["time_ns_per_txn"]["waiting"].as_f64().unwrap();
+        assert!((of("waiting_ns_per_txn") - waiting).abs() < 1.0, "{row}");
+        let workers_ns = row["seconds"].as_f64().unwrap() * 2e9 / row["committed"].as_f64().unwrap();
+        assert!((of("worker_ns_per_txn") / workers_ns - 1.0).abs() < 0.05, "{row}");
+        let records = row["accesses_per_txn"]["records"].as_f64().unwrap();
+        assert!((3.9..6.0).contains(&records), "four, and what was tried in vain: {row}");
+        for component in ["execution", "locking", "latching", "logging", "communication", "management"] {
+            let kinds = row["critical_sections_per_txn"][component].as_object().unwrap();
+            assert_eq!(kinds.len(), 3, "{row}");
+            assert!(row["time_ns_per_txn"][component].is_number(), "{row}");
+        }
+        for field in ["latches_per_txn", "lock_calls_per_txn", "log_per_txn", "traffic_per_txn"] {
+            assert!(row[field].is_object(), "{field}: {row}");
+        }
+    }
+    let latches = |row: &Value| row["latches_per_txn"]["index"].as_f64().unwrap();
+    assert!(latches(&rows[0]) > 3.5 && latches(&rows[1]) == 0.0, "{rows:?}");
 }
 
 #[test]

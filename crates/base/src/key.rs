@@ -133,6 +133,11 @@ impl<'a> KeyReader<'a> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
 }
 
 /// A fast, well-mixed 64-bit hash of a key (not keyed: collisions cost speed or a false lock conflict, never truth).

@@ -6,7 +6,7 @@
 
 use crate::engine::{Address, InstanceConfig};
 use base::InstanceId;
-use probe::Measured;
+use probe::{Measured, Profiling};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,6 +24,7 @@ pub(crate) enum Order {
     Drive {
         clients_per_worker: u32,
         seed: u64,
+        profiling: Profiling,
     },
     Measure,
     Halt,
@@ -107,8 +108,11 @@ mod tests {
     #[test]
     fn orders_arrive_and_wrong_lengths_are_refused() {
         let (mut a, mut b) = UnixStream::pair().unwrap();
-        send(&mut a, &Order::Drive { clients_per_worker: 3, seed: 9 }).unwrap();
-        assert!(matches!(receive(&mut b), Ok(Some(Order::Drive { clients_per_worker: 3, seed: 9 }))));
+        send(&mut a, &Order::Drive { clients_per_worker: 3, seed: 9, profiling: Profiling::ON }).unwrap();
+        assert!(matches!(
+            receive(&mut b),
+            Ok(Some(Order::Drive { clients_per_worker: 3, seed: 9, profiling: Profiling::ON }))
+        ));
         a.write_all(&u32::MAX.to_le_bytes()).unwrap();
         let refused = receive::<Order>(&mut b).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);

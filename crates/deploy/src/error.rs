@@ -19,6 +19,11 @@ pub enum DeployError {
     #[error("data directory {} is not empty and has no {} in it: name an empty directory or one that atoll built",
             path.display(), crate::manifest::FILE)]
     Foreign { path: PathBuf },
+    #[error(
+        "data directory {} holds data whose loading has not ended: atoll load with the options of that load starts it \
+         anew", path.display()
+    )]
+    Unfinished { path: PathBuf },
     #[error("{} is damaged ({why}): restore it, or remove the directory and load again", path.display())]
     Manifest { path: PathBuf, why: String },
     #[error(

@@ -111,7 +111,10 @@ fn carry_out<W: Workload>(
         Order::Start(_) | Order::Stop => return Err("it runs already".into()),
         Order::Connect(peers) => instance.connect(&peers),
         Order::Load => load(instance, replies)?,
-        Order::Drive { clients_per_worker, seed } => instance.drive(clients_per_worker as usize, seed),
+        Order::Drive { clients_per_worker, seed, profiling } => {
+            instance.profile(profiling);
+            instance.drive(clients_per_worker as usize, seed);
+        }
         Order::Halt => instance.halt(),
         Order::Reconfigure(spec) => instance.reconfigure(rebuild(&spec)?),
         Order::Measure => return Ok(Reply::Measured(Box::new(instance.measure()))),

@@ -8,6 +8,8 @@
 //! through [`Running`], whose [`Running::tend`] is the supervisor. Leaving it, in order ([`Running::stop`]) or by any
 //! error, takes every child and every temporary file along.
 //!
+//! [`inspect`] looks at a deployment that does not run, and changes nothing.
+//!
 //! Who may do what: the directory of an instance belongs to its host alone; the deployment's own files (manifest, lock)
 //! to the parent alone; a child that loses its parent ends.
 
@@ -17,6 +19,7 @@ mod control;
 pub mod engine;
 mod error;
 mod host;
+mod inspect;
 mod manifest;
 mod member;
 mod plan;
@@ -24,6 +27,8 @@ mod running;
 
 pub use error::DeployError;
 pub use host::{cpu_ns, host_child};
-pub use manifest::{FORMAT, Home, Manifest};
+pub use inspect::{Inspected, inspect};
+pub use instance::offline::Examined;
+pub use manifest::{FORMAT, Home, Look, Manifest, look, manifest_in};
 pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name};
 pub use running::Running;

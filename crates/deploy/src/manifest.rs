@@ -13,14 +13,15 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use workload::WorkloadSpec;
 
 pub(crate) const FILE: &str = "deployment.json";
 const LOCK: &str = "lock";
 /// Counted up whenever anything in a data directory changes its shape.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
-/// What a data directory was built for: all of it must be equal for the directory to be opened again.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
     /// The data, in words ("micro, 240000 rows, 24 sites").
@@ -28,12 +29,25 @@ pub struct Manifest {
     pub islands: u16,
     /// Designs of one family share their files; others cannot read them.
     pub family: String,
+    /// A number that follows from the tables' definitions.
+    pub schema: u32,
+    /// The workload whose data it is, without what only shapes its requests.
+    pub workload: WorkloadSpec,
 }
 
 impl Manifest {
-    fn describe(&self) -> String {
+    fn fits(&self, other: &Manifest) -> bool {
+        let shape = |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.schema);
+        shape(self) == shape(other)
+    }
+
+    /// In one line, for people.
+    pub fn describe(&self) -> String {
         let islands = if self.islands == 1 { "island" } else { "islands" };
-        format!("{} on {} {islands} ({} format {})", self.data, self.islands, self.family, self.format)
+        format!(
+            "{} on {} {islands} ({} format {}, schema {:08x})",
+            self.data, self.islands, self.family, self.format, self.schema
+        )
     }
 }
 
@@ -124,7 +138,7 @@ impl Home {
         }
         let lock = lock(path)?;
         let (loaded, effects, streams) = match read(path)? {
-            Some(found) if found.manifest == manifest => (true, found.effects, found.streams),
+            Some(found) if found.manifest.fits(&manifest) => (true, found.effects, found.streams),
             Some(found) => {
                 return Err(DeployError::Mismatch {
                     path: path.into(),
@@ -232,6 +246,57 @@ impl Home {
     }
 }
 
+/// A data directory that is only looked at. Nobody can use it meanwhile.
+pub struct Look {
+    pub manifest: Manifest,
+    /// See [`Home::effects`].
+    pub effects: Option<u64>,
+    _lock: Option<File>,
+}
+
+/// What `path` holds, without changing it.
+///
+/// # Errors
+/// No directory of a deployment, one whose loading has not ended, or one that is in use.
+pub fn look(path: &Path) -> Result<Look, DeployError> {
+    if is_foreign(path)? || names(path)?.is_empty() {
+        return Err(DeployError::Foreign { path: path.into() });
+    }
+    let held = path.join(LOCK);
+    let lock = match File::open(&held) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        opened => Some(opened.map_err(DeployError::io("open", &held))?),
+    };
+    if let Some(mut file) = lock.as_ref() {
+        match flock(file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(DeployError::InUse { path: path.into(), holder: holder(&mut file) });
+            }
+            Err(e) => return Err(DeployError::io("lock", &held)(e.into())),
+        }
+    }
+    match read(path)? {
+        Some(Contents { manifest, effects, .. }) => Ok(Look { manifest, effects, _lock: lock }),
+        None => Err(DeployError::Unfinished { path: path.into() }),
+    }
+}
+
+/// What the directory at `path` says it holds; `None` if it is no deployment's, or its loading has not ended.
+///
+/// # Errors
+/// A description that cannot be read, or of another version.
+pub fn manifest_in(path: &Path) -> Result<Option<Manifest>, DeployError> {
+    Ok(read(path)?.map(|contents| contents.manifest))
+}
+
+/// Who holds a lock file, as far as it says.
+fn holder(file: &mut impl Read) -> String {
+    let mut pid = String::new();
+    let _ = file.read_to_string(&mut pid); // only for the message
+    pid.trim().parse::<u32>().map_or("another process".into(), |p| format!("process {p}"))
+}
+
 fn lock(dir: &Path) -> Result<File, DeployError> {
     let path = dir.join(LOCK);
     let mut file = OpenOptions::new()
@@ -245,11 +310,7 @@ fn lock(dir: &Path) -> Result<File, DeployError> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut pid = String::new();
-            let _ = file.read_to_string(&mut pid); // only for the message
-            let holder =
-                pid.trim().parse::<u32>().map_or("another process".into(), |p| format!("process {p}"));
-            return Err(DeployError::InUse { path: dir.into(), holder });
+            return Err(DeployError::InUse { path: dir.into(), holder: holder(&mut file) });
         }
         Err(e) => return Err(DeployError::io("lock", &path)(e.into())),
     }
@@ -314,7 +375,14 @@ mod tests {
     use super::*;
 
     fn manifest(islands: u16) -> Manifest {
-        Manifest { format: FORMAT, data: "micro, 10 rows".into(), islands, family: "disk".into() }
+        Manifest {
+            format: FORMAT,
+            data: "micro, 10 rows".into(),
+            islands,
+            family: "disk".into(),
+            schema: 7,
+            workload: WorkloadSpec::new("micro", 2),
+        }
     }
 
     #[test]
@@ -337,6 +405,42 @@ mod tests {
     }
 
     #[test]
+    fn requests_do_not_matter_and_the_schema_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        Home::at(&path, manifest(2)).unwrap().loaded().unwrap();
+        let mut other = manifest(2);
+        other.workload.skew = Some(0.9);
+        assert!(Home::at(&path, other.clone()).unwrap().is_loaded());
+        other.schema = 8;
+        let text = Home::at(&path, other).err().unwrap().to_string();
+        assert!(text.contains("schema 00000007") && text.contains("schema 00000008"), "{text}");
+    }
+
+    #[test]
+    fn looking_takes_no_lock_from_another_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        assert!(matches!(look(&path), Err(DeployError::Io { .. })));
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(look(&path), Err(DeployError::Foreign { .. })));
+        let mut home = Home::at(&path, manifest(2)).unwrap();
+        let text = look(&path).err().unwrap().to_string();
+        assert!(text.contains(&std::process::id().to_string()), "{text}");
+        drop(home);
+        assert!(matches!(look(&path), Err(DeployError::Unfinished { .. })));
+        home = Home::at(&path, manifest(2)).unwrap();
+        home.loaded().unwrap();
+        home.leave(Some(3)).unwrap();
+        drop(home);
+        let seen = look(&path).unwrap();
+        assert_eq!((seen.effects, &seen.manifest), (Some(3), &manifest(2)));
+        assert!(matches!(Home::at(&path, manifest(2)), Err(DeployError::InUse { .. })));
+        drop(seen);
+        assert_eq!(Home::at(&path, manifest(2)).unwrap().effects(), Some(3), "it was not touched");
+    }
+
+    #[test]
     fn what_does_not_fit_is_named_on_both_sides() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
@@ -345,7 +449,7 @@ mod tests {
         assert!(error.is_usage());
         let text = error.to_string();
         assert!(text.contains("2 islands") && text.contains("3 islands"), "{text}");
-        let old = fs::read_to_string(path.join(FILE)).unwrap().replace("\"format\": 1", "\"format\": 99");
+        let old = fs::read_to_string(path.join(FILE)).unwrap().replace("\"format\": 2", "\"format\": 99");
         fs::write(path.join(FILE), old).unwrap();
         let text = Home::at(&path, manifest(2)).err().unwrap().to_string();
         assert!(text.contains("format 99") && text.contains("format 1"), "{text}");

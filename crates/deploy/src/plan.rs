@@ -1,7 +1,7 @@
 //! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
 
 use crate::DeployError;
-use crate::engine::{Address, DesignKind, Durability, InstanceConfig};
+use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning};
 use base::InstanceId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -109,6 +109,8 @@ pub struct Deployment {
     pub pool_bytes: u64,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
+    /// What the lock managers inherit and when they escalate.
+    pub locks: LockTuning,
     /// How long a lock wait may take, in milliseconds: how distributed deadlocks end.
     pub lock_timeout_ms: u64,
     /// More workers than CPUs: idle ones then sleep instead of polling.
@@ -199,6 +201,7 @@ impl Deployment {
                     cpus,
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
+                    locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }

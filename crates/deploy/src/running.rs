@@ -11,9 +11,10 @@ use crate::manifest::{FORMAT, Home, Manifest, RunDir};
 use crate::member::Member;
 use crate::{DeployError, Deployment, Host};
 use base::InstanceId;
-use probe::Measured;
+use probe::{Measured, Profiling};
 use std::time::Duration;
-use workload::WorkloadSpec;
+use txn::Workload;
+use workload::{Visitor, WorkloadSpec};
 
 /// How long each order may take without a sign of life.
 mod patience {
@@ -38,8 +39,8 @@ pub struct Running {
     members: Vec<Member>,
     home: Home,
     _run_dir: RunDir,
-    /// Clients per worker and seed while clients run inside the instances.
-    driving: Option<(u32, u64)>,
+    /// Clients per worker, seed and profile while clients run inside the instances.
+    driving: Option<(u32, u64, Profiling)>,
     restarts: u64,
 }
 
@@ -57,6 +58,8 @@ impl Deployment {
             islands: self.islands,
             // Every design so far keeps its data in the same pages and logs.
             family: "disk".into(),
+            schema: schema_number(&self.spec)?,
+            workload: self.spec.data_only(),
         };
         let run_dir = RunDir::new()?;
         let home = match &self.data {
@@ -134,14 +137,20 @@ impl Running {
     }
 
     /// Starts `clients_per_worker` closed-loop clients inside every worker.
-    pub fn drive(&mut self, clients_per_worker: u32, seed: u64) -> Result<(), DeployError> {
+    /// What is measured from then on carries a profile if `profiling` says so.
+    pub fn drive(
+        &mut self,
+        clients_per_worker: u32,
+        seed: u64,
+        profiling: Profiling,
+    ) -> Result<(), DeployError> {
         let streams = self.deployment.workers_of(0) as u64 * u64::from(clients_per_worker);
         if streams > STREAMS_PER_SEED {
             return Err(DeployError::Impossible(format!(
                 "--clients {clients_per_worker}: {streams} clients in one instance; expected at most {STREAMS_PER_SEED}"
             )));
         }
-        self.driving = Some((clients_per_worker, seed));
+        self.driving = Some((clients_per_worker, seed, profiling));
         self.order_drive(&(0..self.members.len()).collect::<Vec<_>>())
     }
 
@@ -277,10 +286,10 @@ impl Running {
 
     /// Sets the clients of these instances going, if clients run at all.
     fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
-        let Some((clients_per_worker, seed)) = self.driving else { return Ok(()) };
+        let Some((clients_per_worker, seed, profiling)) = self.driving else { return Ok(()) };
         for &i in which {
             let seed = stream_seed(seed, self.home.next_stream()?);
-            self.members[i].order(&Order::Drive { clients_per_worker, seed })?;
+            self.members[i].order(&Order::Drive { clients_per_worker, seed, profiling })?;
         }
         for &i in which {
             self.members[i].reply("drive", patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
@@ -300,6 +309,19 @@ impl Running {
             self.members.iter_mut().map(|m| m.reply(order, patience, &interrupt, &mut |_, _| {})).collect();
         replies.into_iter().collect()
     }
+}
+
+/// A number that follows from the workload's schema: data of another one is not taken for this one's.
+fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
+    struct Number;
+    impl Visitor for Number {
+        type Output = Result<u32, DeployError>;
+        fn visit<W: Workload>(self, workload: W) -> Self::Output {
+            let bytes = postcard::to_stdvec(&workload.schema());
+            bytes.map(|bytes| base::crc32c(&bytes)).map_err(|e| DeployError::Impossible(e.to_string()))
+        }
+    }
+    workload::with_workload(spec, Number).map_err(|e| DeployError::Impossible(e.to_string()))?
 }
 
 /// Streams of one instance: its workers times their clients at most.

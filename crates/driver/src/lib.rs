@@ -16,6 +16,7 @@ pub mod subject;
 pub mod window;
 
 pub use kill::{KillSchedule, torment};
+pub use probe::{PerTransaction, Profiling};
 pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, Settings};
 pub use session::{Ping, Schedule, Session, Watcher};
 pub use subject::Subject;

@@ -3,6 +3,7 @@
 //! Field names and units are a promise to scripts outside this repository. A field that does not apply to what was
 //! measured is absent.
 
+use probe::PerTransaction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,6 +47,15 @@ pub struct ResultRow {
     /// Syncs of the log in the window, all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsyncs: Option<u64>,
+    /// Table locks that transactions needed, and how often the lock manager was called to take or give one back: with
+    /// inheritance few times per lock, without it twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_locks_per_txn: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_lock_calls_per_txn: Option<f64>,
+    /// Table locks taken in place of many rows' in the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escalations: Option<u64>,
     /// Resident memory of all instances' processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,
@@ -73,6 +83,9 @@ pub struct ResultRow {
     /// From the kill until every instance was up and connected again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_restart_ms: Option<u64>,
+    /// With `--profile`: where the time went and what was counted.
+    #[serde(flatten)]
+    pub profile: Option<PerTransaction>,
     pub machine: MachineStamp,
     pub commit: String,
     pub version: String,
@@ -100,6 +113,12 @@ pub struct Settings {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Speculative lock inheritance: `on` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sli: Option<String>,
+    /// Keys read, or read:written, before a table lock replaces them; `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escalation: Option<String>,
     /// Closed-loop clients of each worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
@@ -157,6 +176,8 @@ pub struct LatencyUs {
     pub p999: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
 }
 
 /// The machine, and how far apart its cores were before and after the run: a neighbour that came or went shows here.
@@ -183,6 +204,7 @@ impl LatencyUs {
             p99: at(0.99),
             p999: Some(at(0.999)),
             max: Some(latency.max() as f64 / 1000.0),
+            mean: Some(latency.mean() / 1000.0),
         })
     }
 }
@@ -216,6 +238,12 @@ mod tests {
         let mut latency = probe::Latency::default();
         latency.record(1500);
         row.latency_us = LatencyUs::of(&latency);
+        let profiled = ResultRow { profile: Some(PerTransaction::default()), ..row.clone() };
+        let json = serde_json::to_value(&profiled).unwrap();
+        for name in ["time_ns_per_txn", "critical_sections_per_txn", "latches_per_txn", "accesses_per_txn"] {
+            assert!(json.get(name).is_some(), "{name} in {json}");
+        }
+        assert_eq!(serde_json::from_value::<ResultRow>(json).unwrap(), profiled);
         let json = serde_json::to_value(&row).unwrap();
         for name in [
             "workload",

@@ -12,6 +12,7 @@ use crate::row::{MachineStamp, ResultRow, Settings};
 use crate::subject::Subject;
 use crate::window::Window;
 use deploy::{DeployError, Deployment, Host, Running};
+use probe::Profiling;
 use std::time::{Duration, Instant};
 
 /// How to measure.
@@ -23,6 +24,7 @@ pub struct Schedule {
     pub repeat: u32,
     pub clients_per_worker: u32,
     pub seed: u64,
+    pub profiling: Profiling,
 }
 
 /// Told how far things are; all of it is for people.
@@ -67,7 +69,7 @@ impl Session {
     ) -> Result<ResultRow, DeployError> {
         let mut row = self.begin(subject, schedule, ping)?;
         let restarts = self.running.restarts();
-        self.running.drive(schedule.clients_per_worker, schedule.seed)?;
+        self.running.drive(schedule.clients_per_worker, schedule.seed, schedule.profiling)?;
         self.wait(schedule.warmup, "warming up", watcher)?;
         self.measure(subject)?;
         let mut windows = Vec::new();
@@ -119,6 +121,8 @@ impl Session {
             host: Some(d.host.name().into()),
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
+            sli: Some(d.locks.inheritance.to_string()),
+            escalation: Some(d.locks.escalation.to_string()),
             clients: Some(schedule.clients_per_worker),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             labels: subject.labels(),

@@ -43,7 +43,12 @@ impl Window {
         row.seconds = self.seconds;
         row.log_bytes_per_txn = Some(self.per_txn(self.all.log.bytes));
         row.messages_per_txn = Some(self.per_txn(self.all.messages));
+        row.profile = self.all.profile.as_ref().map(|p| p.per_transaction(row.committed));
         row.fsyncs = Some(self.all.log.fsyncs);
+        let locks = &self.all.locks;
+        row.table_locks_per_txn = Some(self.per_txn(locks.table_requests));
+        row.table_lock_calls_per_txn = Some(self.per_txn(locks.table_calls));
+        row.escalations = Some(locks.escalations);
         row.rss_mib = Some(self.all.rss_bytes as f64 / f64::from(1 << 20));
         row.page_reads = Some(self.all.page_reads);
         row.page_writes = Some(self.all.page_writes);

@@ -1,7 +1,7 @@
 //! A design is two policies: who may touch a record, and what protects it.
 
 use crate::local::Locking;
-use latch::{Coupled, LatchPolicy, Owned, RawMutex, SpinRaw, ThreadBound};
+use latch::{LatchPolicy, Optimistic, Owned, RawMutex, SpinRaw, ThreadBound};
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,14 +15,15 @@ pub trait Design: Sized + Send + Sync + 'static {
     type Mutex: RawMutex + Send + Sync;
 }
 
-/// Latched pages and a central lock table: the transaction's own worker runs every step.
+/// Latched pages, which readers look at without latches, and a central lock table: the transaction's own worker runs
+/// every step.
 #[derive(Debug)]
 pub enum Conventional {}
 
 impl Design for Conventional {
     const KIND: DesignKind = DesignKind::Conventional;
     const LOCKING: Locking = Locking::Always;
-    type Latch = Coupled;
+    type Latch = Optimistic;
     type Mutex = SpinRaw;
 }
 

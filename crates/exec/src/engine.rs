@@ -15,8 +15,9 @@ use crate::executor::Executor;
 use crate::local::{Locking, Part, Protection};
 use base::{Lsn, hash64};
 use latch::LatchPolicy;
-use locks::{Acquired, LockAbort, LockName, LockTable, Mode};
+use locks::{Acquired, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
 use pages::{PageFault, Progress, Stop, Tending};
+use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{CheckpointRun, NoteId, Store, StoreFault, Touched, Txn};
@@ -24,8 +25,7 @@ use txn::Abort;
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Buckets of the lock table.
-    pub lock_buckets: usize,
+    pub locks: LockOptions,
     /// How long a part waits for one lock before its transaction aborts (breaks deadlocks over several instances).
     pub lock_timeout_ns: u64,
     /// Whether a reply waits for the log device.
@@ -63,12 +63,17 @@ impl<D: Design> Engine<D> {
     pub fn new(store: Store, options: EngineOptions) -> Engine<D> {
         Engine {
             store,
-            locks: LockTable::new(options.lock_buckets),
+            locks: LockTable::with(options.locks),
             options,
             locking: AtomicUsize::new(0),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
         }
+    }
+
+    /// What the locks did since the start.
+    pub fn lock_stats(&self) -> LockStats {
+        self.locks.stats()
     }
 
     pub fn store(&self) -> &Store {
@@ -106,10 +111,14 @@ impl<D: Design> Engine<D> {
     }
 
     pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
+        probe::part_begins();
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         if protection == Protection::Locks {
             self.count_locking(1);
+            if self.options.locks.tuning.victim == Victim::Youngest {
+                part.locker.begun_ns = world::now_ns();
+            }
         }
     }
 
@@ -122,8 +131,9 @@ impl<D: Design> Engine<D> {
     }
 
     fn end(&self, part: &mut Part) {
+        probe::part_ends();
         if part.protection == Protection::Locks {
-            self.locks.release_all(&mut part.locker);
+            probe::within(Component::Locking, || self.locks.release_all(&mut part.locker));
             self.count_locking(-1);
         }
         part.protection = Protection::Alone;
@@ -168,9 +178,12 @@ impl<D: Design> Engine<D> {
     /// Prepares a part that wrote something: it can go either way from now on. Its read locks go only if the whole
     /// transaction holds all its locks already. The vote may be given once the returned LSN is durable.
     pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
-        let lsn = self.store.prepare(&mut part.txn, note).map_err(|_| Abort::Fault)?;
+        let lsn = self.store.prepare(&mut part.txn, note).map_err(|fault| match fault {
+            StoreFault::Schema(_) => Abort::BadRequest,
+            _ => Abort::Fault,
+        })?;
         if lock_point == LockPoint::Reached {
-            self.locks.release_shared(&mut part.locker);
+            probe::within(Component::Locking, || self.locks.release_shared(&mut part.locker));
         }
         Ok(lsn)
     }
@@ -274,7 +287,9 @@ impl<D: Design> Engine<D> {
         if !self.options.waits_for_log || lsn == Lsn(0) {
             return if log.poisoned().is_none() { Ok(()) } else { Err(Abort::Fault) };
         }
-        std::future::poll_fn(|cx| log.poll_durable(lsn, cx)).await.map_err(|_| Abort::Fault)
+        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, cx)))
+            .await
+            .map_err(|_| Abort::Fault)
     }
 
     /// Whether the log up to `lsn` is safe now; asks for it if not.
@@ -376,22 +391,28 @@ impl<D: Design> Engine<D> {
         assert!(matches!(granted, Acquired::Granted), "two transactions in doubt claim {name:?}");
     }
 
-    /// Takes a lock for `part`, waiting for it if need be.
+    /// Takes a lock for `part` on what lies beneath `path`, waiting for it if need be.
     #[inline]
     pub(crate) async fn lock(
         &self,
         executor: &Executor,
         part: &mut Part,
+        path: &[LockName],
         name: LockName,
         mode: Mode,
     ) -> Result<(), Abort> {
         if part.protection != Protection::Locks {
             return Ok(());
         }
-        match self.locks.acquire(&mut part.locker, name, mode) {
-            Acquired::Granted => Ok(()),
-            Acquired::Deadlock => Err(Abort::Deadlock),
-            Acquired::Waiting => self.wait(executor, part).await,
+        loop {
+            match probe::within(Component::Locking, || {
+                self.locks.acquire_below(&mut part.locker, path, name, mode)
+            }) {
+                Acquired::Granted => return Ok(()),
+                Acquired::Deadlock => return Err(Abort::Deadlock),
+                // Perhaps for the table: what lies beneath it is asked for next.
+                Acquired::Waiting => self.wait(executor, part).await?,
+            }
         }
     }
 
@@ -405,7 +426,7 @@ impl<D: Design> Engine<D> {
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
             }
-            polled.map_err(|abort| match abort {
+            probe::parks(Wait::Lock, polled).map_err(|abort| match abort {
                 LockAbort::Deadlock => Abort::Deadlock,
                 LockAbort::Timeout => Abort::LockTimeout,
             })

@@ -11,12 +11,14 @@
 //! | insert k below n | row X + gap X on k; gap Insert on n for the moment of the insertion |
 //! | delete k below n | row X + gap X on k; gap X on n |
 //! | scan | row S + gap S on every key met, gap S on the key that ends it |
-//! | scan of everything, or through a secondary index | S on the table |
+//! | scan through a secondary index | row S + gap S on every entry met, gap S on the entry that ends it, row S on each row |
+//! | scan of everything | S on the table |
 //! | append to a keyless table | none more: its readers lock the table |
 //!
 //! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms cannot appear. A
 //! neighbour is found first, then locked, then the access method is told to act only if that key still is the neighbour
-//! (`Expect::Next`); it answers with the new one if not. Nothing waits for a lock while it holds a latch.
+//! (`Expect::Next`); it answers with the new one if not. Nothing waits for a lock while it holds a latch. A table's
+//! secondary indexes are locked alike, entry by entry (`entries`).
 
 use crate::design::Design;
 use crate::engine::Engine;
@@ -25,8 +27,9 @@ use crate::local::{Part, Protection};
 use access::Expect;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
+use probe::{Component, Counter};
 use std::ops::Bound;
-use store::{ChunkEnd, DeleteOutcome, InsertOutcome, Table};
+use store::{ChunkEnd, DeleteOutcome, InsertOutcome, StoreFault, Table};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
@@ -48,22 +51,82 @@ macro_rules! retry {
     };
 }
 
+mod entries;
+
+/// One record was worked on.
+fn counted<T>(outcome: T) -> T {
+    probe::count(Counter::Records);
+    outcome
+}
+
 fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
     next.map_or(LockName::end(index), |key| LockName::key(index, hash64(key)))
 }
 
 impl<'a, D: Design> Here<'a, D> {
+    /// Locks a key of `table` or of one of its indexes.
     #[inline]
-    async fn lock(&mut self, name: LockName, mode: Mode) -> Result<(), Abort> {
-        self.engine.lock(self.executor, self.part, name, mode).await
+    pub(crate) async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
+        self.engine.lock(self.executor, self.part, &[LockName::table(table)], name, mode).await
     }
 
+    pub(crate) async fn lock_table(&mut self, table: TableId, mode: Mode) -> Result<(), Abort> {
+        self.engine.lock(self.executor, self.part, &[], LockName::table(table), mode).await
+    }
+
+    /// The table, to be looked up **after** its lock was waited for: it may have been dropped meanwhile, or have got
+    /// another index.
     fn table(&self, id: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
 
     fn locks(&self) -> bool {
         self.part.protection == Protection::Locks
+    }
+
+    /// As [`Access::read`], by one who will perhaps update the row: shares it with readers, excludes others who read it so
+    /// or update it. The update then waits for the readers only, and two of them never wait for each other's read lock.
+    ///
+    /// # Errors
+    /// As [`Access::read`].
+    pub async fn read_for_update<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        self.read_under(Mode::ROW_U, table, key, f).await
+    }
+
+    #[inline]
+    async fn read_under<R>(
+        &mut self,
+        mode: Mode,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        if self.locks() {
+            self.lock(table, LockName::key(table, hash64(key)), mode).await?;
+        }
+        let t = self.table(table)?;
+        let mut f = Some(f);
+        let read = retry!(
+            self,
+            self.engine
+                .store
+                .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
+        );
+        probe::add(Counter::Records, u64::from(read.is_some()));
+        Ok(read.flatten())
+    }
+
+    /// An index and its rows disagree although nobody else may be changing them.
+    #[cold]
+    fn lost_row(&self, table: &Table) -> Abort {
+        let what = "an index entry has no row".to_owned();
+        self.engine.store.poison(StoreFault::Broken { table: table.def.id, what });
+        Abort::Fault
     }
 
     /// Visits everything under a lock on the whole table.
@@ -75,11 +138,16 @@ impl<'a, D: Design> Here<'a, D> {
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock(LockName::table(table.def.id), Mode::S).await?;
+        self.lock_table(table.def.id, Mode::S).await?;
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         loop {
             let chunk = self.collect(index, &cursor, usize::MAX).await?;
             for (key, row) in chunk.rows() {
+                if row.is_empty() {
+                    return Err(self.lost_row(table));
+                }
+                probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -100,14 +168,15 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let table = self.table(index)?;
-        self.lock(LockName::table(index), Mode::IS).await?;
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        self.lock_table(table.def.id, Mode::IS).await?;
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         let mut limit = 4;
         loop {
             let mut chunk = self.collect_some(index, &cursor, limit).await?;
             while self.locks() {
-                self.lock_chunk(index, &cursor, &chunk).await?;
+                self.lock_chunk(table, index, &cursor, &chunk).await?;
                 let again = self.collect_some(index, &cursor, limit).await?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
@@ -115,8 +184,12 @@ impl<'a, D: Design> Here<'a, D> {
                     break;
                 }
             }
+            if chunk.rows().any(|(_, row)| row.is_empty()) {
+                return Err(self.lost_row(table));
+            }
             let mut last = None;
             for (key, row) in chunk.rows() {
+                probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -141,30 +214,41 @@ impl<'a, D: Design> Here<'a, D> {
         Ok(chunk)
     }
 
-    async fn lock_chunk(&mut self, index: TableId, cursor: &Cursor, chunk: &Chunk) -> Result<(), Abort> {
+    async fn lock_chunk(
+        &mut self,
+        table: &Table,
+        index: TableId,
+        cursor: &Cursor,
+        chunk: &Chunk,
+    ) -> Result<(), Abort> {
+        let id = table.def.id;
         if cursor.direction == Direction::Backward {
-            self.lock_above(index, cursor).await?;
+            self.lock_above(id, index, cursor).await?;
         }
         for (key, _) in chunk.rows() {
-            self.lock(LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
+            self.lock(id, LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
+            if index != id {
+                let row = entries::row_name(table, index, key).ok_or_else(|| self.lost_row(table))?;
+                self.lock(id, row, Mode::ROW_S).await?;
+            }
         }
         if let (Direction::Forward, ChunkEnd::Done(next)) = (cursor.direction, &chunk.end) {
-            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
+            self.lock(id, gap_name(index, next.as_deref()), Mode::GAP_S).await?;
         }
         Ok(())
     }
 
     /// A backward scan also covers the gap above the first key it meets: that gap belongs to the key at or beyond the
     /// upper bound.
-    async fn lock_above(&mut self, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
+    async fn lock_above(&mut self, table: TableId, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
         let from = match &cursor.from {
-            Bound::Unbounded => return self.lock(LockName::end(index), Mode::GAP_S).await,
+            Bound::Unbounded => return self.lock(table, LockName::end(index), Mode::GAP_S).await,
             Bound::Excluded(key) => Bound::Included(key.as_slice()),
             Bound::Included(key) => Bound::Excluded(key.as_slice()),
         };
         loop {
             let next = retry!(self, self.engine.store.successor::<D::Latch>(index, from));
-            self.lock(gap_name(index, next.as_deref()), Mode::GAP_S).await?;
+            self.lock(table, gap_name(index, next.as_deref()), Mode::GAP_S).await?;
             if next == retry!(self, self.engine.store.successor::<D::Latch>(index, from)) {
                 return Ok(());
             }
@@ -198,19 +282,7 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let t = self.table(table)?;
-        if self.locks() {
-            self.lock(LockName::table(table), Mode::IS).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::ROW_S).await?;
-        }
-        let mut f = Some(f);
-        let read = retry!(
-            self,
-            self.engine
-                .store
-                .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
-        );
-        Ok(read.flatten())
+        self.read_under(Mode::ROW_S, table, key, f).await
     }
 
     #[inline]
@@ -220,10 +292,12 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let t = self.table(table)?;
         if self.locks() {
-            self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::ROW_X).await?;
+            self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X).await?;
+        }
+        let t = self.table(table)?;
+        if self.locks() && !t.def.indexes.is_empty() {
+            return self.update_with_entries(t, key, f).await;
         }
         let mut f = Some(f);
         let updated = retry!(
@@ -232,36 +306,46 @@ impl<D: Design> Access for Here<'_, D> {
                 .store
                 .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
         );
+        probe::add(Counter::Records, u64::from(updated.is_some()));
         Ok(updated.flatten())
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        let t = self.table(table)?;
         if !self.locks() {
+            let t = self.table(table)?;
             let done = retry!(
                 self,
                 self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
             );
             return match done {
-                InsertOutcome::Done => Ok(Inserted::Done),
+                InsertOutcome::Done => Ok(counted(Inserted::Done)),
                 InsertOutcome::Exists => Ok(Inserted::Exists),
                 InsertOutcome::Next(_) => unreachable!("any neighbour was accepted"),
                 InsertOutcome::TooLong => Err(Abort::BadRequest),
             };
         }
-        self.lock(LockName::table(table), Mode::IX).await?;
-        self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        let t = self.table(table)?;
+        let mut entries = self.lock_new(t, entries::of_row(t, row)).await?;
         let mut next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         loop {
             let gap = gap_name(table, next.as_deref());
-            self.lock(gap, Mode::GAP_INSERT).await?;
+            self.lock(table, gap, Mode::GAP_INSERT).await?;
             let expect = Expect::Next(next.as_deref());
             let done =
                 retry!(self, self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect));
-            self.engine.locks.release_instant(&mut self.part.locker, gap);
+            probe::within(Component::Locking, || {
+                self.engine.locks.release_instant(&mut self.part.locker, gap)
+            });
             match done {
-                InsertOutcome::Done => return Ok(Inserted::Done),
-                InsertOutcome::Exists => return Ok(Inserted::Exists),
+                InsertOutcome::Done => {
+                    self.settle_new(table, &mut entries).await?;
+                    return Ok(counted(Inserted::Done));
+                }
+                InsertOutcome::Exists => {
+                    self.release_gaps(&entries);
+                    return Ok(Inserted::Exists);
+                }
                 InsertOutcome::Next(actual) => next = actual,
                 InsertOutcome::TooLong => return Err(Abort::BadRequest),
             }
@@ -269,17 +353,20 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        self.lock_table(table, Mode::IX).await?;
         let t = self.table(table)?;
-        self.lock(LockName::table(table), Mode::IX).await?;
         let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
+        probe::add(Counter::Records, u64::from(fits));
         if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        if self.locks() {
+            self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        }
         let t = self.table(table)?;
         if self.locks() {
-            self.lock(LockName::table(table), Mode::IX).await?;
-            self.lock(LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+            self.lock_entries_of(t, key).await?;
         }
         let mut next = None;
         if self.locks() {
@@ -288,12 +375,12 @@ impl<D: Design> Access for Here<'_, D> {
         loop {
             let mut expect = Expect::Any;
             if self.locks() {
-                self.lock(gap_name(table, next.as_deref()), Mode::GAP_X).await?;
+                self.lock(table, gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }
             let done = retry!(self, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
             match done {
-                DeleteOutcome::Done => return Ok(true),
+                DeleteOutcome::Done => return Ok(counted(true)),
                 DeleteOutcome::Missing => return Ok(false),
                 DeleteOutcome::Next(actual) => next = actual,
             }
@@ -307,8 +394,8 @@ impl<D: Design> Access for Here<'_, D> {
         direction: Direction,
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, secondary) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        if range == Range::ALL || secondary || table.def.key.is_empty() {
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        if range == Range::ALL || table.def.key.is_empty() {
             return self.scan_table(index, range, direction, &mut f).await;
         }
         self.scan_keys(index, range, direction, &mut f).await

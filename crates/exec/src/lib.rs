@@ -18,9 +18,11 @@ pub mod engine;
 pub mod executor;
 mod here;
 pub mod local;
+mod schema;
 
 pub use design::{Conventional, Design, DesignKind, Serial};
 pub use engine::{Engine, EngineOptions, LockPoint};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
 pub use local::{Locking, Part, Protection};
+pub use schema::Refused;

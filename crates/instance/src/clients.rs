@@ -106,7 +106,8 @@ impl<W: Workload, D: Design> Local<W, D> {
             self.calls.abandon(slot);
             return Err(Abort::InstanceDown);
         }
-        let reply = std::future::poll_fn(|cx| self.calls.poll(slot, cx)).await;
+        // Its time is that of the transaction's home.
+        let reply = std::future::poll_fn(|cx| probe::parks_untimed(self.calls.poll(slot, cx))).await;
         let outcome = reply.outcome.map(|_| ());
         self.calls.recycle(reply);
         outcome

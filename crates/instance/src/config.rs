@@ -3,6 +3,7 @@
 use base::InstanceId;
 use channel::Address;
 use exec::DesignKind;
+use locks::LockTuning;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use txn::Placement;
@@ -28,6 +29,7 @@ pub struct InstanceConfig {
     pub node: Option<usize>,
     /// Where peers and clients connect; `None` for an instance that stays alone.
     pub listen: Option<Address>,
+    pub locks: LockTuning,
     pub lock_timeout_ms: u64,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
     pub spin_us: u64,

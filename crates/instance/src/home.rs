@@ -13,6 +13,7 @@ use crate::local::Local;
 use crate::state::Home;
 use base::{Gtid, InstanceId};
 use exec::{Design, Part, Protection};
+use probe::{Component, Wait};
 use smallvec::SmallVec;
 use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
@@ -33,7 +34,9 @@ pub(crate) async fn run<W: Workload, D: Design>(
     loop {
         engine.begin(part, local.worker, protection);
         let mut run = Run { local, part, gtid: None };
+        let span = probe::span(Component::Execution);
         let outcome = workload.run(request, &mut run).await;
+        drop(span);
         let gtid = run.gtid;
         match (outcome, gtid) {
             (Ok(reply), None) => {
@@ -80,7 +83,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
             return Poll::Ready(Some(participants));
         }
         home.waker = Some(cx.waker().clone());
-        Poll::Pending
+        probe::parks(Wait::Decision, Poll::Pending)
     })
     .await;
     let Some(participants) = participants else {
@@ -134,7 +137,7 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
             return Err(Abort::NeedsLocks);
         }
         let mut partial = steps.partial();
-        let mut groups = self.group(&steps);
+        let mut groups = probe::within(Component::Communication, || self.group(&steps));
         let outcome = match steps.effect() {
             StepEffect::Writes => self.in_turn(&mut groups, &steps, &mut partial, last).await,
             StepEffect::Reads => self.at_once(&mut groups, &steps, &mut partial, last).await,
@@ -233,6 +236,7 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
     }
 
     fn send(&mut self, group: &mut Group, last: Last, lock_point: LockPoint) -> Result<(), Abort> {
+        let _span = probe::span(Component::Management);
         let local = self.local;
         let gtid = *self.gtid.get_or_insert_with(|| local.open_home());
         let (ride, request) = match last {
@@ -261,7 +265,9 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
     ) -> Result<(), Abort> {
         let local = self.local;
         let gtid = self.gtid.expect("a call was sent");
-        let reply = std::future::poll_fn(|cx| local.calls.poll(group.call, cx)).await;
+        let reply =
+            std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(group.call, cx))).await;
+        let _span = probe::span(Component::Communication);
         let taken = match &reply.outcome {
             Err(abort) => {
                 if *abort != Abort::InstanceDown {
@@ -318,6 +324,7 @@ impl<W: Workload, D: Design> Local<W, D> {
 
     /// Tells a coordinator what happened and does what it asks for. Unknown transactions are over.
     pub(crate) fn feed_home(&self, gtid: Gtid, event: Event) {
+        let _span = probe::span(Component::Management);
         let effects = match self.homes.borrow_mut().get_mut(&gtid) {
             Some(home) => home.machine.on(event),
             None => return,

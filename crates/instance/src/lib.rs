@@ -15,6 +15,7 @@
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: closed loops of requests inside the workers. `load`: loading and auditing.
+//! - [`offline`]: looking at instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
@@ -28,6 +29,7 @@ mod home;
 mod links;
 mod load;
 mod local;
+pub mod offline;
 mod participant;
 mod plan;
 mod running;
@@ -41,7 +43,7 @@ pub use running::Recovery;
 use base::InstanceId;
 use channel::Address;
 use exec::{Conventional, DesignKind, Serial};
-use probe::Measured;
+use probe::{Measured, Profiling};
 use running::Running;
 use txn::Workload;
 
@@ -108,6 +110,11 @@ impl<W: Workload> Instance<W> {
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         each!(&self.0, r => r.drive(clients_per_worker, seed))
+    }
+
+    /// Turns the workers' profile on or off; measuring carries it from then on.
+    pub fn profile(&self, profiling: Profiling) {
+        each!(&self.0, r => r.profile(profiling))
     }
 
     /// What happened since the last call.

@@ -5,6 +5,7 @@
 
 use base::InstanceId;
 use channel::Link;
+use probe::Section;
 use std::cell::{Cell, RefCell};
 
 /// Names a link of this worker.
@@ -94,6 +95,7 @@ impl Links {
         let Some(slot) = slots[id.slot as usize].as_mut().filter(|s| s.generation == id.generation) else {
             return false;
         };
+        probe::enter(Section::Link);
         if slot.link.send(&[frame]).is_err() {
             return false;
         }
@@ -126,6 +128,7 @@ impl Links {
                 match slot.link.receive() {
                     Ok(Some(message)) => {
                         any = true;
+                        probe::enter(Section::Link);
                         take(id, peer, message);
                     }
                     Ok(None) => break,

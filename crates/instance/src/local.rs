@@ -165,9 +165,11 @@ impl<W: Workload, D: Design> Local<W, D> {
     }
 
     pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> bool {
-        let mut buffer = self.frame.borrow_mut();
-        frame.encode(&mut buffer);
-        self.links.send(link, &buffer)
+        probe::within(probe::Component::Communication, || {
+            let mut buffer = self.frame.borrow_mut();
+            frame.encode(&mut buffer);
+            self.links.send(link, &buffer)
+        })
     }
 
     /// Sends a message of the commit protocol on this worker's own link. A lost message is sent again by whoever
@@ -189,7 +191,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             if !std::mem::replace(&mut armed, true) {
                 self.executor.timer(at, cx.waker().clone());
             }
-            Poll::Pending
+            probe::parks(probe::Wait::Retry, Poll::Pending)
         })
         .await;
     }

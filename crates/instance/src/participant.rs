@@ -11,6 +11,7 @@ use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
 use exec::{Design, Part, Protection};
+use probe::{Component, Role};
 use std::rc::Rc;
 use std::task::Poll;
 use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
@@ -26,7 +27,7 @@ impl<W: Workload, D: Design> Local<W, D> {
         match idle {
             Some(waker) => waker.wake(),
             // With every slot taken the request waits until a task is free.
-            None => drop(self.executor.spawn(serve(Rc::clone(self)))),
+            None => drop(self.executor.spawn(probe::charged(Role::Served, serve(Rc::clone(self))))),
         }
     }
 
@@ -54,6 +55,10 @@ impl<W: Workload, D: Design> Local<W, D> {
 
     /// Does what a participant asks for, except sending votes, which ride on replies.
     pub(crate) fn perform_session(&self, gtid: Gtid, effects: Effects) {
+        probe::charge(Role::Served, || self.perform(gtid, effects));
+    }
+
+    fn perform(&self, gtid: Gtid, effects: Effects) {
         let engine = &self.shared.engine;
         for effect in effects {
             let taken = |local: &Self| {
@@ -177,6 +182,7 @@ impl<W: Workload, D: Design> Local<W, D> {
     }
 
     async fn run_batch(&self, part: &mut Part, steps: &[u8], outputs: &mut Batch) -> Result<(), Abort> {
+        let _span = probe::span(Component::Execution);
         let workload = self.workload();
         let mut reader = BatchReader::new(steps);
         for (id, args) in reader.by_ref() {
@@ -289,7 +295,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             }
             Job::Submit { link, call, request } => {
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {
-                    Ok(request) => self.submit(&request).await,
+                    Ok(request) => probe::charged(Role::Home, self.submit(&request)).await,
                     Err(_) => Err(Abort::BadRequest),
                 };
                 let (outcome, reply) = match outcome {

@@ -9,7 +9,8 @@ use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
 use exec::{Design, Engine, EngineOptions, Locking};
-use probe::{LogCounts, Measured};
+use locks::LockOptions;
+use probe::{Counter, LockWork, LogCounts, Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -21,8 +22,9 @@ use twophase::{CommitNote, PrepareNote};
 use txn::Workload;
 use wal::Durability;
 
-/// Buckets of an instance's lock table: enough that a bucket rarely holds two hot names.
-const LOCK_BUCKETS: usize = 1 << 16;
+/// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions hold rows (escalation bounds
+/// what each holds), and no more than a core's own cache takes; with 2^16 a lock costs a quarter more.
+const LOCK_BUCKETS: usize = 1 << 14;
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
 const CONNECT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(20);
@@ -54,6 +56,7 @@ pub(crate) struct Running<W: Workload, D: Design> {
 #[derive(Default)]
 struct Window {
     log: LogCounts,
+    locks: LockWork,
     cpu_ns: u64,
     page_reads: u64,
     page_writes: u64,
@@ -77,7 +80,7 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
         let options = EngineOptions {
-            lock_buckets: LOCK_BUCKETS,
+            locks: LockOptions { buckets: LOCK_BUCKETS, tuning: config.locks },
             lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
             waits_for_log: config.durability == Durability::Sync,
         };
@@ -178,6 +181,10 @@ impl<W: Workload, D: Design> Running<W, D> {
         self.shared.order_all(|| Order::Drive { clients, seed });
     }
 
+    pub fn profile(&self, profiling: Profiling) {
+        self.ask(|done| Order::Profile(profiling, done)).iter().for_each(drop);
+    }
+
     pub fn measure(&self) -> Measured {
         let mut measured = Measured::default();
         self.ask(Order::Measure).iter().for_each(|worker| measured.merge(&worker));
@@ -189,6 +196,13 @@ impl<W: Workload, D: Design> Running<W, D> {
             flushes: stats.flushes,
             fsyncs: stats.fsyncs,
         };
+        let stats = self.shared.engine.lock_stats();
+        let locks = LockWork {
+            table_requests: stats.granule_requests,
+            inherited: stats.inherited,
+            table_calls: stats.granule_calls,
+            escalations: stats.escalations,
+        };
         let usage = world::usage();
         let mut window = self.window.lock().expect("not poisoned");
         measured.log = LogCounts {
@@ -197,13 +211,23 @@ impl<W: Workload, D: Design> Running<W, D> {
             flushes: log.flushes - window.log.flushes,
             fsyncs: log.fsyncs - window.log.fsyncs,
         };
+        measured.locks = locks.since(&window.locks);
         measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
         measured.rss_bytes = usage.rss_bytes;
         let pool = store.pool().stats();
         measured.pages = u64::from(pool.allocated);
         measured.page_reads = pool.loaded - window.page_reads;
         measured.page_writes = pool.written - window.page_writes;
-        *window = Window { log, cpu_ns: usage.cpu_ns, page_reads: pool.loaded, page_writes: pool.written };
+        *window =
+            Window { log, locks, cpu_ns: usage.cpu_ns, page_reads: pool.loaded, page_writes: pool.written };
+        if let Some(profile) = &mut measured.profile {
+            profile.set(Counter::LogRecords, measured.log.records);
+            profile.set(Counter::LogBytes, measured.log.bytes);
+            profile.set(Counter::LogFlushes, measured.log.flushes);
+            profile.set(Counter::LogSyncs, measured.log.fsyncs);
+            profile.set(Counter::MessagesSent, measured.messages);
+            profile.set(Counter::MessageBytes, measured.message_bytes);
+        }
         measured
     }
 

@@ -6,7 +6,7 @@ use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};
 use exec::{Design, Engine};
-use probe::Measured;
+use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -36,6 +36,8 @@ pub(crate) enum Order<W> {
     Halt(Sender<()>),
     /// Tell when no part of a distributed transaction is left here.
     Settle(Sender<()>),
+    /// Turn the profile on or off.
+    Profile(Profiling, Sender<()>),
     Measure(Sender<Measured>),
     Reconfigure(W, Sender<()>),
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),

@@ -12,7 +12,7 @@ use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::{Design, Executor};
-use probe::Measured;
+use probe::{Measured, Profiling, Role, Round};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -121,7 +121,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
-            self.local.links.flush();
+            probe::communicating(|| self.local.links.flush());
             self.report();
             if busy {
                 idle_since = None;
@@ -131,7 +131,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
             } else {
                 std::hint::spin_loop();
             }
+            probe::round(if busy { Round::Worked } else { Round::Idle });
         }
+        probe::profile(Profiling::Off);
         self.local.executor.clear();
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {
@@ -170,28 +172,24 @@ impl<W: Workload, D: Design> Worker<W, D> {
         let mut nonsense = Vec::new();
         let mut messages = Vec::new();
         let mut broken = std::mem::take(&mut self.broken);
-        let any = local.links.poll(
-            ask,
-            BUDGET,
-            |link, peer, bytes| match Frame::decode(bytes) {
-                Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
-                    local.calls.reply(call, gtid, outcome, outputs)
-                }
-                Ok(Frame::Steps { call, gtid, ride, steps }) => {
-                    let steps = local.take_buffer(steps);
-                    local.push_job(Job::Steps { link, call, gtid, ride, steps });
-                }
-                Ok(Frame::Submit { call, request }) => {
-                    let request = local.take_buffer(request);
-                    local.push_job(Job::Submit { link, call, request });
-                }
-                // These may be answered on a link, so they wait until no link is borrowed.
-                Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
-                Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
-                Err(_) => nonsense.push(link),
-            },
-            &mut broken,
-        );
+        let take = |link, peer, bytes: &[u8]| match Frame::decode(bytes) {
+            Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
+                local.calls.reply(call, gtid, outcome, outputs)
+            }
+            Ok(Frame::Steps { call, gtid, ride, steps }) => {
+                let steps = local.take_buffer(steps);
+                local.push_job(Job::Steps { link, call, gtid, ride, steps });
+            }
+            Ok(Frame::Submit { call, request }) => {
+                let request = local.take_buffer(request);
+                local.push_job(Job::Submit { link, call, request });
+            }
+            // These may be answered on a link, so they wait until no link is borrowed.
+            Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
+            Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
+            Err(_) => nonsense.push(link),
+        };
+        let any = probe::communicating(|| local.links.poll(ask, BUDGET, take, &mut broken));
         for (link, peer, message) in messages {
             let (Peer::Callee(from) | Peer::Caller(from)) = peer else { continue };
             self.two_phase(link, from, message);
@@ -290,6 +288,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 self.halts.push(done);
             }
             Order::Settle(done) => self.settles.push(done),
+            Order::Profile(profiling, done) => {
+                probe::profile(profiling);
+                let _ = done.send(());
+            }
             Order::Measure(reply) => drop(reply.send(self.measure())),
             Order::Reconfigure(workload, done) => {
                 local.reconfigure(workload);
@@ -325,7 +327,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             // apart, by instance and by call, and leaves room for one instance's clients.
             let stream = seed.wrapping_add((local.worker * clients + number) as u64);
             let requests = local.workload().generator(stream, sites.clone());
-            if !local.executor.spawn(client(Rc::clone(local), requests)) {
+            if !local.executor.spawn(probe::charged(Role::Home, client(Rc::clone(local), requests))) {
                 break;
             }
             local.clients.set(local.clients.get() + 1);
@@ -352,6 +354,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
         measured.messages = messages.replace(0);
         measured.message_bytes = bytes.replace(0);
         measured.in_doubt = self.local.in_doubt();
+        measured.profile = probe::window().map(Box::new);
         measured
     }
 }

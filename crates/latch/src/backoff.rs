@@ -37,6 +37,9 @@ impl Backoff {
     /// should let go of what it holds itself and start over.
     pub fn wait_bounded(&mut self) -> Result<(), GaveUp> {
         let round = self.round;
+        if round == 0 {
+            probe::contended();
+        }
         self.round = round.saturating_add(1);
         if round < SPIN_ROUNDS {
             (0..1u32 << round).for_each(|_| spin_loop());

@@ -31,6 +31,7 @@ impl Default for SpinRaw {
 
 impl RawMutex for SpinRaw {
     const NEW: SpinRaw = SpinRaw::new();
+    const SHARED: bool = true;
     #[inline]
     fn lock(&self) {
         self.acquire();

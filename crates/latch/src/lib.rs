@@ -1,8 +1,9 @@
 //! Latches: short physical protection of memory, as opposed to locks, which isolate transactions.
 //!
 //! - [`PageLatch`] is one 64-bit word per page: version, exclusive and shared latch, and where the page is.
-//! - [`LatchPolicy`] is how a design touches pages: [`Coupled`] latches them, [`Owned`] relies on one thread
-//!   owning them all and pays no atomic read-modify-write.
+//! - [`LatchPolicy`] is how a design touches pages: [`Coupled`] latches them, [`Optimistic`] lets readers read without
+//!   a latch and validate a version, [`Owned`] relies on one thread owning them all and pays no atomic
+//!   read-modify-write.
 //! - [`SpinMutex`] protects small structures for tens of nanoseconds; [`RawMutex`] is the same choice as a type
 //!   parameter, [`SpinRaw`] or [`NoMutex`].
 //! - [`CachePadded`] keeps two hot words off one cache line.
@@ -22,8 +23,8 @@ mod sync;
 pub use backoff::{Backoff, GaveUp};
 pub use owner::Owner;
 pub use padded::CachePadded;
-pub use page_latch::{Change, PageLatch, Refused, Seen};
-pub use policy::{Coupled, LatchPolicy, Owned};
+pub use page_latch::{Change, Glimpse, PageLatch, Refused, Seen};
+pub use policy::{Coupled, LatchPolicy, Optimistic, Owned};
 pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};
 
 #[cfg(test)]

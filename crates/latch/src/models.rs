@@ -2,7 +2,7 @@
 //! of the crate are compiled a second time here against loom's atomics, so what is explored is what runs.
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     pub(crate) use loom::thread::yield_now;
 }
 /// A waiter of the model yields at once: loom then runs the others until something changed.
@@ -132,6 +132,103 @@ fn one_thread_loads_a_page() {
         load(&g);
         other.join().unwrap();
         assert_eq!(read(&g), Some(1));
+    });
+}
+
+/// A page of two words as an optimistic reader meets it: the words are atomics because reading beside a writer is
+/// the point, and Relaxed because the page's bytes have no order of their own.
+struct Pair {
+    latch: PageLatch,
+    words: [sync::AtomicU64; 2],
+}
+
+impl Pair {
+    fn resident() -> Arc<Pair> {
+        let pair = Pair {
+            latch: PageLatch::from_word(sync::AtomicU64::new(0)),
+            words: [sync::AtomicU64::new(0), sync::AtomicU64::new(0)],
+        };
+        assert!(pair.latch.begin_load());
+        pair.latch.end_load();
+        Arc::new(pair)
+    }
+
+    fn set(&self, to: u64) {
+        self.words.iter().for_each(|w| w.store(to, sync::Ordering::Relaxed));
+    }
+
+    /// What a reader that validates believes.
+    fn believed(&self) -> Option<[u64; 2]> {
+        let began = self.latch.glimpse().ok()?;
+        let read = [0, 1].map(|i: usize| self.words[i].load(sync::Ordering::Relaxed));
+        self.latch.unchanged(began).then_some(read)
+    }
+}
+
+#[test]
+fn an_optimistic_reader_believes_no_half_change() {
+    loom::model(|| {
+        let pair = Pair::resident();
+        let writer = spawn({
+            let pair = pair.clone();
+            move || {
+                pair.latch.exclusive().ok().unwrap();
+                pair.set(1);
+                pair.latch.unlock_exclusive(Change::Bytes);
+            }
+        });
+        if let Some([a, b]) = pair.believed() {
+            assert_eq!(a, b, "half a change was believed");
+        }
+        writer.join().unwrap();
+        assert_eq!(pair.believed(), Some([1, 1]));
+    });
+}
+
+#[test]
+fn an_optimistic_reader_believes_nothing_of_a_page_that_left_or_came_back() {
+    loom::model(|| {
+        let pair = Pair::resident();
+        pair.set(7);
+        let clock = spawn({
+            let pair = pair.clone();
+            move || {
+                assert!(pair.latch.begin_evict());
+                // What giving the memory back does to whoever still looks.
+                pair.set(0);
+                pair.latch.end_evict();
+                assert!(pair.latch.begin_load());
+                pair.set(7);
+                pair.latch.end_load();
+            }
+        });
+        if let Some(read) = pair.believed() {
+            assert_eq!(read, [7, 7], "zeros of a page that left were believed");
+        }
+        clock.join().unwrap();
+        assert_eq!(pair.believed(), Some([7, 7]));
+    });
+}
+
+#[test]
+fn an_optimistic_reader_takes_the_mark_off() {
+    loom::model(|| {
+        let pair = Pair::resident();
+        pair.latch.mark(pair.latch.look());
+        let reader = spawn({
+            let pair = pair.clone();
+            move || pair.believed()
+        });
+        let evicted = pair.latch.look().marked() && pair.latch.begin_evict();
+        if evicted {
+            pair.set(9);
+            pair.latch.end_evict();
+        }
+        match reader.join().unwrap() {
+            Some(read) => assert_eq!(read, [0, 0]),
+            None => assert!(evicted, "nobody changed the page"),
+        }
+        assert!(evicted || !pair.latch.look().marked(), "the page was used, and does not look it");
     });
 }
 

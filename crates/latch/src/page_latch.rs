@@ -21,11 +21,17 @@
 //!   *writing* in the same step and clears that when the bytes are in the file.
 //! - *marked* (second chance: evict me next time) is set by the clock and cleared by whoever latches the page.
 //! - A page is evicted only when it is unlatched, not dirty and not being written.
+//! - *optimistic readers* hold nothing: they note the word ([`PageLatch::glimpse`]), read, and believe what they read
+//!   only if [`PageLatch::unchanged`] says that no exclusive holder came meanwhile. So **whoever changes a page's bytes
+//!   or takes its memory away holds it exclusively and leaves another version behind**: a write, an eviction and a load
+//!   alike. (An owner under `Owned` does so too; its only reader is itself.)
 //!
 //! Orderings: taking is Acquire, letting go is Release, so what was written under the latch is seen by the next holder.
+//! Against optimistic readers, taking exclusively is also followed by a Release fence, which pairs with the Acquire
+//! fence before their second look: a reader that saw one byte of a change sees the claim, or what came after it.
 
 use super::backoff::Backoff;
-use super::sync::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering, fence};
 
 const SHARED_ONE: u64 = 1;
 const SHARED: u64 = 0xffff;
@@ -36,6 +42,8 @@ const DIRTY: u64 = 1 << 19;
 const WRITING: u64 = 1 << 20;
 const VERSION_SHIFT: u32 = 24;
 const VERSION_ONE: u64 = 1 << VERSION_SHIFT;
+/// The part of the word that stays the same while nobody changes the page's bytes.
+const STABLE: u64 = u64::MAX << VERSION_SHIFT | EXCLUSIVE | RESIDENT;
 
 /// Why a latch was not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +89,17 @@ impl Seen {
     }
     fn free(self) -> bool {
         self.0 & (SHARED | EXCLUSIVE) == 0
+    }
+}
+
+/// The word as an optimistic reader found it when it began: resident, not held exclusively.
+#[derive(Clone, Copy, Debug)]
+pub struct Glimpse(u64);
+
+impl Glimpse {
+    #[inline]
+    pub fn version(self) -> u64 {
+        self.0 >> VERSION_SHIFT
     }
 }
 
@@ -141,6 +160,53 @@ impl PageLatch {
         debug_assert!(before & SHARED != 0, "a shared latch was let go that nobody held");
     }
 
+    /// Begins a read without a latch, waiting for an exclusive holder. Writes to the word only when the page is
+    /// about to be thrown out, to say that it is in use.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    #[inline]
+    pub fn glimpse(&self) -> Result<Glimpse, Refused> {
+        let word = self.0.load(Ordering::Acquire);
+        if word & (RESIDENT | EXCLUSIVE | MARKED) == RESIDENT {
+            Ok(Glimpse(word))
+        } else {
+            self.glimpse_slow()
+        }
+    }
+
+    #[cold]
+    fn glimpse_slow(&self) -> Result<Glimpse, Refused> {
+        let mut backoff = Backoff::new();
+        loop {
+            let word = self.0.load(Ordering::Acquire);
+            if word & RESIDENT == 0 {
+                return Err(Refused::Absent);
+            }
+            if word & EXCLUSIVE == 0 {
+                if word & MARKED != 0 {
+                    self.0.fetch_and(!MARKED, Ordering::Relaxed);
+                }
+                return Ok(Glimpse(word));
+            }
+            backoff.wait_bounded().map_err(|_| Refused::Busy)?;
+        }
+    }
+
+    /// Whether what was read since the glimpse was the page at that version, whole.
+    #[inline]
+    pub fn unchanged(&self, since: Glimpse) -> bool {
+        fence(Ordering::Acquire);
+        (self.0.load(Ordering::Relaxed) ^ since.0) & STABLE == 0
+    }
+
+    /// The claim is made: no byte of what follows is seen before it.
+    #[inline]
+    fn claimed(word: u64) -> u64 {
+        fence(Ordering::Release);
+        word >> VERSION_SHIFT
+    }
+
     /// Takes the exclusive latch, waiting for others; gives the page's version.
     ///
     /// # Errors
@@ -150,7 +216,7 @@ impl PageLatch {
         let word = self.0.load(Ordering::Relaxed);
         if word & (RESIDENT | EXCLUSIVE | SHARED) == RESIDENT && self.swap(word, (word | EXCLUSIVE) & !MARKED)
         {
-            return Ok(word >> VERSION_SHIFT);
+            return Ok(Self::claimed(word));
         }
         self.exclusive_slow()
     }
@@ -175,7 +241,7 @@ impl PageLatch {
         loop {
             let word = self.0.load(Ordering::Acquire);
             if word & SHARED == 0 {
-                return Ok(word >> VERSION_SHIFT);
+                return Ok(Self::claimed(word));
             }
             if backoff.wait_bounded().is_err() {
                 self.0.fetch_and(!EXCLUSIVE, Ordering::Release);
@@ -198,8 +264,10 @@ impl PageLatch {
     /// Absent to loading. False when the page is resident or someone else loads it.
     pub fn begin_load(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        word & (RESIDENT | EXCLUSIVE) == 0
-            && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let taken = word & (RESIDENT | EXCLUSIVE) == 0
+            && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        fence(Ordering::Release);
+        taken
     }
 
     /// Loading to resident and unlatched.
@@ -227,8 +295,10 @@ impl PageLatch {
     /// Takes the exclusive latch of a resident, unlatched, clean page without waiting, to throw it out.
     pub fn begin_evict(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        word & (RESIDENT | EXCLUSIVE | SHARED | DIRTY | WRITING) == RESIDENT
-            && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let taken = word & (RESIDENT | EXCLUSIVE | SHARED | DIRTY | WRITING) == RESIDENT
+            && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        fence(Ordering::Release);
+        taken
     }
 
     /// The page's memory is given back: absent and unlatched. The version grows, so no stale copy passes for new.

@@ -10,6 +10,9 @@ pub trait LatchPolicy: Copy + Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether other threads may touch the same pages.
     const LATCHED: bool;
+    /// Whether a reader may look at pages it does not hold: with `LATCHED` it validates the version afterwards, without
+    /// it is the only thread there is.
+    const VIEWS: bool;
 
     /// # Errors
     /// See [`Refused`].
@@ -28,6 +31,36 @@ pub struct Coupled;
 impl LatchPolicy for Coupled {
     const NAME: &'static str = "coupled";
     const LATCHED: bool = true;
+    const VIEWS: bool = false;
+
+    #[inline]
+    fn shared(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
+        latch.shared()
+    }
+    #[inline]
+    fn unlock_shared(latch: &PageLatch) {
+        latch.unlock_shared();
+    }
+    #[inline]
+    fn exclusive(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
+        latch.exclusive()
+    }
+    #[inline]
+    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+        latch.unlock_exclusive(change);
+    }
+}
+
+/// Readers take no latch where they can: they read, and look at the version before and after, so that reading writes
+/// to no shared memory. What changes a page, or must keep it from changing, latches it as [`Coupled`] does; the two
+/// may be mixed on the same pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Optimistic;
+
+impl LatchPolicy for Optimistic {
+    const NAME: &'static str = "optimistic";
+    const LATCHED: bool = true;
+    const VIEWS: bool = true;
 
     #[inline]
     fn shared(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
@@ -58,6 +91,7 @@ pub struct Owned;
 impl LatchPolicy for Owned {
     const NAME: &'static str = "owned";
     const LATCHED: bool = false;
+    const VIEWS: bool = true;
 
     #[inline]
     fn shared(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused> {

@@ -9,6 +9,8 @@ use std::ops::{Deref, DerefMut};
 pub trait RawMutex {
     /// An unlocked one.
     const NEW: Self;
+    /// Whether threads can meet here, so that what it protects is a critical section.
+    const SHARED: bool;
     fn lock(&self);
     /// To be called by the holder only.
     fn unlock(&self);
@@ -64,6 +66,7 @@ pub struct NoMutex(Cell<bool>);
 
 impl RawMutex for NoMutex {
     const NEW: NoMutex = NoMutex(Cell::new(false));
+    const SHARED: bool = false;
     #[inline]
     fn lock(&self) {
         debug_assert!(!self.0.replace(true), "an owned structure was entered twice");
@@ -81,6 +84,7 @@ pub struct ThreadBound(std::sync::atomic::AtomicU64);
 
 impl RawMutex for ThreadBound {
     const NEW: ThreadBound = ThreadBound(std::sync::atomic::AtomicU64::new(0));
+    const SHARED: bool = false;
 
     /// # Panics
     /// When another thread has locked it before: it is checked in every build, because soundness hangs on it.

@@ -2,7 +2,7 @@
 //! versions of these names (see `models.rs`).
 
 pub(crate) use std::hint::spin_loop;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
 /// Sleeps for `us` microseconds: the last resort of a waiter.

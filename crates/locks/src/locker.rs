@@ -1,11 +1,16 @@
 //! A transaction's own list of locks, so that a lock asked for again costs no visit to the table.
 //!
-//! Up to [`LINEAR`] locks are found by looking at each; beyond that by an open-addressing index over the list.
-//! A lock given back while the index is in use stays in the list with mode `NONE`.
+//! Granules (tables, prefixes) are few and looked at one by one. Keys: up to [`LINEAR`] by looking at each, and not
+//! even that when a 64-bit filter says that the key is new; beyond that by an open-addressing index over the list. A
+//! key given back while the index is in use stays in the list with mode `NONE`.
+//!
+//! Between transactions a locker keeps *parked* granules, inherited by its next transaction if that asks for them (see
+//! `inherit`). What is parked is held for nobody: [`Locker::holds`] does not tell of it.
 
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
 use crate::slot::Ids;
+use crate::table::LockAbort;
 use std::sync::Arc;
 
 /// Looking at 16 entries of 16 bytes costs about as much as one probe of an index that must be kept up.
@@ -13,14 +18,18 @@ const LINEAR: usize = 16;
 /// An index larger than this is dropped at the end of the transaction rather than cleared for each next one.
 const KEEP: usize = 1024;
 
+/// A lock on a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     key: u64,
     space: u32,
+    /// The table it was taken beneath, or [`NO_TABLE`].
+    pub(crate) table: u16,
     pub(crate) mode: Mode,
-    /// Was put into the slot's fast list; somebody may have moved it to its bucket since.
-    pub(crate) fast: bool,
 }
+
+/// For keys that were locked without saying what they lie beneath. No table has this number.
+pub(crate) const NO_TABLE: u16 = u16::MAX;
 
 impl Held {
     #[inline]
@@ -29,12 +38,48 @@ impl Held {
     }
 }
 
+/// Where the table knows of a granule's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// In the slot's fast list; somebody may have moved it to its bucket since.
+    Fast,
+    /// In its bucket.
+    Bucket,
+    /// In its bucket, with a note in the slot that it may be parked; somebody may have struck the note out since.
+    Kept,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Held by the transaction under way.
+    Held,
+    /// Left by an earlier transaction, and this many have ended since without asking for it.
+    Parked(u8),
+}
+
+/// A lock on a granule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granule {
+    pub(crate) name: LockName,
+    pub(crate) mode: Mode,
+    pub(crate) place: Place,
+    pub(crate) usage: Use,
+    /// Keys locked beneath it by this transaction to read and to write, and how many may be before it is escalated.
+    pub(crate) reads: u32,
+    pub(crate) writes: u32,
+    pub(crate) most_reads: u32,
+    pub(crate) most_writes: u32,
+    /// Holds more than was asked for.
+    pub(crate) escalated: bool,
+}
+
 /// The one request a locker may be waiting for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) name: LockName,
     pub(crate) before: Mode,
     pub(crate) wanted: Mode,
+    pub(crate) table: u16,
 }
 
 /// What a locker did since it was made; never reset.
@@ -48,6 +93,12 @@ pub struct LockCounts {
     pub fast: u64,
     /// Of these, not granted at once.
     pub waited: u64,
+    /// Of these, for granules that the transaction did not hold.
+    pub granule_requests: u64,
+    /// Of these, granules that the transaction before had left.
+    pub inherited: u64,
+    /// Times that a granule's lock was put into the table, changed there or taken out: what inheritance saves.
+    pub granule_calls: u64,
 }
 
 /// One transaction's locks in one [`LockTable`](crate::LockTable); reusable after
@@ -55,13 +106,21 @@ pub struct LockCounts {
 pub struct Locker {
     pub(crate) id: LockerId,
     pub(crate) ids: Arc<Ids>,
+    pub(crate) granules: Vec<Granule>,
     pub(crate) held: Vec<Held>,
     index: Vec<u32>,
+    /// A bit for each key in `held`, while that is short: a key whose bit is not set is not there.
+    filter: u64,
     pub(crate) pending: Option<Pending>,
-    pub(crate) cancelled: bool,
+    pub(crate) ended: Option<LockAbort>,
     pub(crate) counts: LockCounts,
+    /// What earlier lockers with this number have added to the slot's totals.
+    pub(crate) predecessors: LockCounts,
     /// When a wait is given up by [`poll_until`](crate::LockTable::poll_until), in ns of the caller's clock.
     pub deadline_ns: u64,
+    /// When the transaction began, in ns of the caller's clock; decides who dies with
+    /// [`Victim::Youngest`](crate::Victim::Youngest).
+    pub begun_ns: u64,
 }
 
 impl Locker {
@@ -69,24 +128,38 @@ impl Locker {
         Locker {
             id,
             ids,
+            granules: Vec::with_capacity(LINEAR),
             held: Vec::with_capacity(LINEAR),
             index: Vec::new(),
+            filter: 0,
             pending: None,
-            cancelled: false,
+            ended: None,
             counts: LockCounts::default(),
+            predecessors: LockCounts::default(),
             deadline_ns: u64::MAX,
+            begun_ns: 0,
         }
     }
 
     /// What is held on `name`; [`Mode::NONE`] if nothing.
     #[inline]
     pub fn holds(&self, name: LockName) -> Mode {
+        if name.is_granule() {
+            let held = self.granules.iter().find(|g| g.name == name && g.usage == Use::Held);
+            return held.map_or(Mode::NONE, |g| g.mode);
+        }
         self.find(name).map_or(Mode::NONE, |i| self.held[i].mode)
     }
 
-    /// Every lock held, in the order of the first request for each.
+    /// Every lock held: granules, then keys, in the order of the first request for each.
     pub fn held(&self) -> impl Iterator<Item = (LockName, Mode)> {
-        self.held.iter().filter(|h| h.mode != Mode::NONE).map(|h| (h.name(), h.mode))
+        let granules = self.granules.iter().filter(|g| g.usage == Use::Held).map(|g| (g.name, g.mode));
+        granules.chain(self.held.iter().filter(|h| h.mode != Mode::NONE).map(|h| (h.name(), h.mode)))
+    }
+
+    /// Granules left by earlier transactions, for the next one.
+    pub fn parked(&self) -> impl Iterator<Item = (LockName, Mode)> {
+        self.granules.iter().filter(|g| g.usage != Use::Held).map(|g| (g.name, g.mode))
     }
 
     /// The lock that is being waited for.
@@ -98,9 +171,19 @@ impl Locker {
         self.counts
     }
 
+    /// The position of a granule, held or parked.
+    #[inline]
+    pub(crate) fn granule(&self, name: LockName) -> Option<usize> {
+        self.granules.iter().position(|g| g.name == name)
+    }
+
+    /// The position of a key.
     #[inline]
     pub(crate) fn find(&self, name: LockName) -> Option<usize> {
         if self.index.is_empty() {
+            if self.filter & bit(name) == 0 {
+                return None;
+            }
             return self.held.iter().position(|h| h.key == name.key && h.space == name.space);
         }
         self.probe(name).ok()
@@ -120,8 +203,9 @@ impl Locker {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, name: LockName, mode: Mode, fast: bool) {
-        self.held.push(Held { key: name.key, space: name.space, mode, fast });
+    pub(crate) fn push(&mut self, name: LockName, mode: Mode, table: u16) {
+        self.held.push(Held { key: name.key, space: name.space, table, mode });
+        self.filter |= bit(name);
         if self.held.len() > LINEAR {
             self.enter_in_index(name);
         }
@@ -129,14 +213,18 @@ impl Locker {
 
     fn enter_in_index(&mut self, name: LockName) {
         if self.held.len() * 2 > self.index.len() {
-            let size = (self.held.len() * 4).next_power_of_two();
-            self.index.clear();
-            self.index.resize(size, 0);
-            for i in 0..self.held.len() {
-                self.place(self.held[i].name(), i);
-            }
+            self.build_index();
         } else {
             self.place(name, self.held.len() - 1);
+        }
+    }
+
+    fn build_index(&mut self) {
+        let size = (self.held.len() * 4).next_power_of_two();
+        self.index.clear();
+        self.index.resize(size, 0);
+        for i in 0..self.held.len() {
+            self.place(self.held[i].name(), i);
         }
     }
 
@@ -146,7 +234,7 @@ impl Locker {
         }
     }
 
-    /// Sets the mode of the lock at `position`; `NONE` takes it off the list.
+    /// Sets the mode of the key at `position`; `NONE` takes it off the list.
     pub(crate) fn set(&mut self, position: usize, mode: Mode) {
         if mode == Mode::NONE && self.index.is_empty() {
             self.held.remove(position);
@@ -155,8 +243,21 @@ impl Locker {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Takes the keys off the list of which `leave` says so.
+    pub(crate) fn leave(&mut self, mut leave: impl FnMut(&Held) -> bool) {
+        self.held.retain(|h| !leave(h));
+        self.index.clear();
+        self.filter = self.held.iter().fold(0, |bits, h| bits | bit(h.name()));
+        if self.held.len() > LINEAR {
+            self.build_index();
+        }
+    }
+
+    /// Forgets the keys.
+    #[inline]
+    pub(crate) fn clear_keys(&mut self) {
         self.held.clear();
+        self.filter = 0;
         if !self.index.is_empty() {
             if self.index.len() > KEEP {
                 self.index = Vec::new();
@@ -167,9 +268,15 @@ impl Locker {
     }
 }
 
+#[inline]
+fn bit(name: LockName) -> u64 {
+    1 << (name.mix() >> (u64::BITS - 6))
+}
+
 impl Drop for Locker {
     fn drop(&mut self) {
-        // The number of a locker that still stands in queues must never name another.
+        // The number of a locker that still stands in queues must never name another. What is parked is taken out
+        // when the number is handed out again.
         if self.held().next().is_none() && self.pending.is_none() {
             self.ids.give_back(self.id);
         } else {

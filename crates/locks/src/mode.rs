@@ -8,7 +8,8 @@
 use base::TableId;
 use std::fmt;
 
-/// The name of a lock: a table, a key of an index, or the gap after the last key of an index.
+/// The name of a lock: a *granule* (a table, or a range of keys with one prefix) or a single key of an index (or the
+/// gap after its last one). Granules take table modes; what lies beneath them is locked after an intention on them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LockName {
     pub(crate) space: u32,
@@ -17,6 +18,8 @@ pub struct LockName {
 
 const KEY_SPACE: u32 = 1 << 16;
 const END_SPACE: u32 = 2 << 16;
+/// And the seven spaces above it, one per length of the prefix.
+const PREFIX_SPACE: u32 = 3 << 16;
 
 impl LockName {
     /// The whole of a table; takes table modes.
@@ -38,10 +41,27 @@ impl LockName {
         LockName { space: END_SPACE | index.0 as u32, key: 0 }
     }
 
-    /// Whether this names a table, and so takes table modes.
+    /// All keys of `index` whose first `parts` columns hash to `hash`; takes table modes. It lies beneath the table and
+    /// the shorter prefixes, and above its keys: the paths that [`acquire_below`](crate::LockTable::acquire_below) takes.
+    ///
+    /// # Panics
+    /// Unless `1 <= parts <= 8`.
+    #[inline]
+    pub const fn prefix(index: TableId, parts: u8, hash: u64) -> LockName {
+        assert!(parts >= 1 && parts <= 8, "a prefix has one to eight columns");
+        LockName { space: (PREFIX_SPACE + ((parts as u32 - 1) << 16)) | index.0 as u32, key: hash }
+    }
+
+    /// Whether this names a whole table.
     #[inline]
     pub const fn is_table(self) -> bool {
         self.space < KEY_SPACE
+    }
+
+    /// Whether this names a table or a prefix, and so takes table modes.
+    #[inline]
+    pub const fn is_granule(self) -> bool {
+        self.space < KEY_SPACE || self.space >= PREFIX_SPACE
     }
 
     #[inline]
@@ -57,7 +77,11 @@ impl fmt::Debug for LockName {
         match self.space & !0xffff {
             0 => write!(f, "table {of}"),
             KEY_SPACE => write!(f, "key {:016x} of index {of}", self.key),
-            _ => write!(f, "end of index {of}"),
+            END_SPACE => write!(f, "end of index {of}"),
+            prefix => {
+                let parts = ((prefix - PREFIX_SPACE) >> 16) + 1;
+                write!(f, "prefix {:016x} of {parts} columns of index {of}", self.key)
+            }
         }
     }
 }
@@ -87,7 +111,7 @@ pub enum Gap {
 }
 
 /// A table mode or a key mode. [`Mode::NONE`] holds nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct Mode(pub(crate) u8);
 
@@ -124,6 +148,8 @@ impl Mode {
     pub const GAP_S: Mode = Mode::key(Row::None, Gap::S);
     /// A key met by a scan.
     pub const ROW_AND_GAP_S: Mode = Mode::key(Row::S, Gap::S);
+    /// Read of a row that will perhaps be written.
+    pub const ROW_U: Mode = Mode::key(Row::U, Gap::None);
     /// Write of a row that is there.
     pub const ROW_X: Mode = Mode::key(Row::X, Gap::None);
     /// Held on the next key while a key is put before it.
@@ -158,6 +184,31 @@ impl Mode {
             17 | 19 | 21 => false,
             key => key / 4 < Row::X as u8 && key % 4 < Gap::Insert as u8,
         }
+    }
+
+    /// The mode that the granules above must be held in, at least, before this one is taken beneath them.
+    #[inline]
+    pub const fn above(self) -> Mode {
+        match self.0 {
+            16 | 18 => Mode::IS,
+            17 | 19 | 20 | 21 => Mode::IX,
+            key if key / 4 <= Row::S as u8 && key % 4 <= Gap::S as u8 => Mode::IS,
+            _ => Mode::IX,
+        }
+    }
+
+    /// Whether a granule held in this table mode makes `beneath`, a mode of something inside it, unnecessary.
+    ///
+    /// `S` does not give a row's `U`: two holders of `S` would both believe they are the one that may go on to write.
+    #[inline]
+    pub const fn covers_beneath(self, beneath: Mode) -> bool {
+        BENEATH[self.0 as usize] & beneath.bit() != 0
+    }
+
+    /// Whether a transaction may leave this mode to the next one on the same locker.
+    #[inline]
+    pub(crate) const fn is_inheritable(self) -> bool {
+        self.0 == Mode::IS.0 || self.0 == Mode::IX.0 || self.0 == Mode::S.0
     }
 
     /// This key mode without an `Insert` on the gap. An `S` together with an `Insert` has become an `X` and stays.
@@ -243,6 +294,33 @@ const COMPATIBLE: [u32; 32] = {
             b += 1;
         }
         a += 1;
+    }
+    all
+};
+
+/// The modes that need not be asked for beneath a granule held in each mode.
+const BENEATH: [u32; 32] = {
+    const fn covered(granule: Mode, beneath: u8) -> bool {
+        let (row, intent) = match granule.0 {
+            21 => return true,
+            19 | 20 => (Row::U as u8, Mode::U.0),
+            18 => (Row::S as u8, Mode::S.0),
+            _ => return beneath == 0,
+        };
+        match beneath {
+            0..16 => beneath / 4 <= row && beneath % 4 <= Gap::S as u8,
+            _ => beneath == Mode::IS.0 || beneath == Mode::S.0 || beneath == intent,
+        }
+    }
+    let mut all = [0u32; 32];
+    let mut granule = 0;
+    while granule < MODES as u8 {
+        let mut beneath = 0;
+        while beneath < MODES as u8 {
+            all[granule as usize] |= (covered(Mode(granule), beneath) as u32) << beneath;
+            beneath += 1;
+        }
+        granule += 1;
     }
     all
 };

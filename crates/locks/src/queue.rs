@@ -4,16 +4,16 @@
 //! - a request holds `granted` and wants `wanted`; it waits while they differ;
 //! - a *conversion* (it holds something already) waits only for what others hold;
 //! - a *new* request waits for what others hold, for what waiting conversions want, and for what earlier new
-//!   requests want. So conversions come first, new requests are served in order, and a request overtakes a
+//!   requests want. So conversions come first, and among them the one that waits longest; new requests are served in order, and a request overtakes a
 //!   waiting one only if the two are compatible (it then delays nobody).
 
 use crate::mode::{LockName, Mode};
-use smallvec::SmallVec;
+use crate::requests::Requests;
 
 /// Names a locker within its table; also the index of its slot.
 pub(crate) type LockerId = u16;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
     key: u64,
     space: u32,
@@ -22,9 +22,8 @@ pub(crate) struct Request {
     wanted: Mode,
 }
 
-/// Three requests fit a cache line together with the bucket's mutex.
 #[derive(Default)]
-pub(crate) struct Queue(SmallVec<[Request; 3]>);
+pub(crate) struct Queue(Requests);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
@@ -33,6 +32,23 @@ pub(crate) enum Entry {
 }
 
 impl Request {
+    /// A granted one.
+    #[inline]
+    pub(crate) fn new(name: LockName, locker: LockerId, mode: Mode) -> Request {
+        Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn locker(&self) -> LockerId {
+        self.locker
+    }
+
+    /// Whether this is a request at all.
+    #[inline]
+    pub(crate) fn wants(&self) -> bool {
+        self.wanted != Mode::NONE
+    }
+
     #[inline]
     fn is_for(&self, name: LockName) -> bool {
         self.key == name.key && self.space == name.space
@@ -73,35 +89,71 @@ impl Queue {
     #[inline]
     pub(crate) fn enter(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
         debug_assert!(self.position(name, locker).is_none(), "{name:?} requested twice");
+        if self.0.push_first(Request::new(name, locker, mode)) {
+            return Entry::Granted;
+        }
         let free = self.ahead(name, self.0.len()) & mode.conflicts() == 0;
         let granted = if free { mode } else { Mode::NONE };
-        self.0.push(Request { key: name.key, space: name.space, locker, granted, wanted: mode });
+        self.0.push(Request { granted, ..Request::new(name, locker, mode) });
         if free { Entry::Granted } else { Entry::Waiting }
     }
 
     /// Puts a request that is known to conflict with nobody: one moved here from a fast path.
     pub(crate) fn place(&mut self, name: LockName, locker: LockerId, mode: Mode) {
-        self.0.push(Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode });
+        self.0.push(Request::new(name, locker, mode));
     }
 
     /// The holder of a request wants the stronger `mode`.
     pub(crate) fn convert(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
         let Some(own) = self.position(name, locker) else { return self.enter(name, locker, mode) };
         let free = self.held_by_others(name, own) & mode.conflicts() == 0;
-        let request = &mut self.0[own];
-        request.wanted = mode;
         if free {
-            request.granted = mode;
-            Entry::Granted
-        } else {
-            Entry::Waiting
+            (self.0[own].granted, self.0[own].wanted) = (mode, mode);
+            return Entry::Granted;
         }
+        // Behind the conversions that wait already.
+        let request = self.0.remove(own);
+        self.0.push(Request { wanted: mode, ..request });
+        Entry::Waiting
+    }
+
+    /// As [`Queue::convert`], but changes nothing and says false if that could not be granted at once, or if somebody
+    /// waits for the name (who would then wait longer).
+    pub(crate) fn convert_at_once(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
+        let Some(own) = self.position(name, locker) else { return false };
+        let free = !self.has_waiters(name) && self.held_by_others(name, own) & mode.conflicts() == 0;
+        if free {
+            (self.0[own].granted, self.0[own].wanted) = (mode, mode);
+        }
+        free
+    }
+
+    pub(crate) fn has_waiters(&self, name: LockName) -> bool {
+        self.0.iter().any(|r| r.is_for(name) && r.waits())
+    }
+
+    /// Takes out the requests of others that hold `name`, do not wait, conflict with `mode`, and of which `gone` says
+    /// that nobody uses them.
+    pub(crate) fn drop_unused(
+        &mut self,
+        name: LockName,
+        locker: LockerId,
+        mode: Mode,
+        mut gone: impl FnMut(LockerId, Mode) -> bool,
+    ) {
+        self.0.retain(|r| {
+            let obstacle = r.is_for(name) && r.locker != locker && !r.waits() && !r.granted.compatible(mode);
+            !(obstacle && gone(r.locker, r.granted))
+        });
     }
 
     /// Lowers a locker's request to `mode` (`NONE` removes it) and stops any wait of it. The caller then
     /// calls [`Queue::promote`] if this returns true: somebody waits for the name.
     #[inline]
     pub(crate) fn lower(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
+        if mode == Mode::NONE && self.0.remove_only(|r| r.locker == locker && r.is_for(name)) {
+            return false;
+        }
         let Some(own) = self.position(name, locker) else { return false };
         if mode == Mode::NONE {
             self.0.remove(own);
@@ -109,7 +161,7 @@ impl Queue {
             self.0[own].granted = mode;
             self.0[own].wanted = mode;
         }
-        self.0.iter().any(|r| r.is_for(name) && r.waits())
+        self.has_waiters(name)
     }
 
     /// Grants what can be granted now, conversions first; `woken` hears of each.

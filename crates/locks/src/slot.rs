@@ -1,30 +1,48 @@
 //! One slot per locker: what others may see and touch of it.
 //!
 //! Who may do what:
-//! - `fast` (intention locks that never reached the table) is written by its locker, and emptied entry by entry
+//! - `fast` (intentions on tables that never reached a bucket) is written by its locker, and emptied entry by entry
 //!   by whoever asks for a strong lock on that table. Locked before a bucket.
-//! - `wait` is set to `Waiting` by its locker while it holds the bucket of the awaited name, to `Granted` by
-//!   whoever grants it while holding the same bucket, to `Idle` by its locker. Locked after a bucket.
+//! - `wait` is set to `Waiting` by its locker while it holds the bucket of the awaited name, to `Granted` or `Denied`
+//!   by whoever decides that while holding the same bucket, to `Idle` by its locker. Locked after a bucket.
+//! - `kept` (which of the requests in buckets may be parked, and which are) is added to by its locker, holding the
+//!   bucket, and marked by it without; struck out by whoever holds the bucket of the name, or by its locker. Locked
+//!   after a bucket, or alone.
+//! - `totals` are written by the locker and read by anyone.
 
 use crate::guarded::Guarded;
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
+use crate::tuning::Inheritance;
 use base::TableId;
 use latch::RawMutex;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
-/// Tables whose intention locks fit a slot; transactions over more tables use the buckets for the rest.
-const FAST: usize = 8;
+/// Tables whose intention locks fit a slot (TPC-C has nine); transactions over more use the buckets for the rest.
+const FAST: usize = 16;
+/// Requests in buckets that one locker may leave parked. More are given back.
+const KEPT: usize = 8;
 
 /// Intention locks held by one locker that the table's buckets know nothing of.
 #[derive(Default)]
 pub(crate) struct Fast {
     len: u8,
+    /// Somebody moved an entry in use to its bucket since the last [`Fast::leave`].
+    moved: bool,
+    /// Which entries the transaction under way uses; the others are parked.
+    used: u16,
     tables: [u16; FAST],
     modes: [u8; FAST],
+}
+
+/// What became of an entry that somebody else wanted out of the way.
+pub(crate) enum Taken {
+    InUse(Mode),
+    Parked,
 }
 
 impl Fast {
@@ -33,6 +51,7 @@ impl Fast {
         self.tables[..self.len as usize].iter().position(|&t| t == table.0)
     }
 
+    /// Enters or changes a lock of the transaction under way.
     #[inline]
     pub(crate) fn put(&mut self, table: TableId, mode: Mode) -> bool {
         let at = self.find(table).unwrap_or(self.len as usize);
@@ -42,6 +61,7 @@ impl Fast {
         self.len = self.len.max(at as u8 + 1);
         self.tables[at] = table.0;
         self.modes[at] = mode.0;
+        self.used |= 1 << at;
         true
     }
 
@@ -50,14 +70,111 @@ impl Fast {
         self.find(table).is_some()
     }
 
+    /// The mode of an entry in use.
+    pub(crate) fn in_use(&self, table: TableId) -> Option<Mode> {
+        self.find(table).filter(|at| self.used & 1 << at != 0).map(|at| Mode(self.modes[at]))
+    }
+
     #[inline]
-    pub(crate) fn take(&mut self, table: TableId) -> Option<Mode> {
+    pub(crate) fn take(&mut self, table: TableId) -> Option<Taken> {
         let at = self.find(table)?;
-        let mode = Mode(self.modes[at]);
+        let (mode, last) = (Mode(self.modes[at]), self.len as usize - 1);
+        let used = self.used & 1 << at != 0;
+        let last_used = self.used >> last & 1;
         self.len -= 1;
-        self.tables[at] = self.tables[self.len as usize];
-        self.modes[at] = self.modes[self.len as usize];
-        Some(mode)
+        self.tables[at] = self.tables[last];
+        self.modes[at] = self.modes[last];
+        self.used = (self.used & !(1 << at) | last_used << at) & !(1 << last);
+        Some(if used { Taken::InUse(mode) } else { Taken::Parked })
+    }
+
+    /// As [`Fast::take`], by somebody else.
+    pub(crate) fn rob(&mut self, table: TableId) -> Option<Taken> {
+        let taken = self.take(table);
+        self.moved |= matches!(taken, Some(Taken::InUse(_)));
+        taken
+    }
+
+    /// A parked entry goes into use again, with just the mode that is asked for.
+    #[inline]
+    pub(crate) fn reuse(&mut self, table: TableId, mode: Mode) -> bool {
+        let Some(at) = self.find(table) else { return false };
+        self.modes[at] = mode.0;
+        self.used |= 1 << at;
+        true
+    }
+
+    /// The end of a transaction: parks all that it used, or takes it out. Changes nothing and says false if some of
+    /// it is in its bucket by now.
+    #[inline]
+    pub(crate) fn leave(&mut self, inheritance: Inheritance) -> bool {
+        if std::mem::take(&mut self.moved) {
+            return false;
+        }
+        self.used = 0;
+        if inheritance == Inheritance::Off {
+            self.len = 0;
+        }
+        true
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Fast::default();
+    }
+}
+
+/// Requests of one locker that lie in buckets and may be parked.
+#[derive(Default)]
+pub(crate) struct Kept {
+    len: u8,
+    used: u8,
+    names: [Option<LockName>; KEPT],
+}
+
+impl Kept {
+    fn find(&self, name: LockName) -> Option<usize> {
+        self.names[..self.len as usize].iter().position(|&n| n == Some(name))
+    }
+
+    /// Notes a granted request, parked from now on. The caller holds its bucket.
+    pub(crate) fn note(&mut self, name: LockName) -> bool {
+        let at = self.len as usize;
+        if at == KEPT {
+            return false;
+        }
+        self.names[at] = Some(name);
+        self.used &= !(1 << at);
+        self.len += 1;
+        true
+    }
+
+    /// Takes it into use, or parks it. False if the note was struck out.
+    #[inline]
+    pub(crate) fn mark(&mut self, name: LockName, used: bool) -> bool {
+        let Some(at) = self.find(name) else { return false };
+        self.used = self.used & !(1 << at) | u8::from(used) << at;
+        true
+    }
+
+    /// Strikes the note out. The caller holds the bucket; the request must go with it if it was parked.
+    pub(crate) fn strike(&mut self, name: LockName) -> Option<Taken> {
+        let at = self.find(name)?;
+        let last = self.len as usize - 1;
+        let used = self.used & 1 << at != 0;
+        let last_used = self.used >> last & 1;
+        self.names[at] = self.names[last].take();
+        self.used = (self.used & !(1 << at) | last_used << at) & !(1 << last);
+        self.len -= 1;
+        // Which mode the request has, the queue knows.
+        Some(if used { Taken::InUse(Mode::NONE) } else { Taken::Parked })
+    }
+
+    pub(crate) fn is_parked(&self, name: LockName) -> bool {
+        self.find(name).is_some_and(|at| self.used & 1 << at == 0)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = LockName> {
+        self.names[..self.len as usize].iter().filter_map(|&n| n)
     }
 }
 
@@ -67,6 +184,16 @@ enum State {
     Idle,
     Waiting(LockName),
     Granted,
+    /// Chosen to break a cycle.
+    Denied,
+}
+
+/// How a wait stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    Waits,
+    Granted,
+    Denied,
 }
 
 /// A locker's one wait.
@@ -74,15 +201,27 @@ enum State {
 pub(crate) struct Wait {
     state: State,
     waker: Option<Waker>,
+    /// When the transaction began.
+    begun_ns: u64,
+    /// Counts the waits of this slot.
+    turn: u64,
+}
+
+/// One wait of one locker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) name: LockName,
+    pub(crate) begun_ns: u64,
+    turn: u64,
 }
 
 impl Wait {
-    pub(crate) fn begin(&mut self, name: LockName) {
-        *self = Wait { state: State::Waiting(name), waker: None };
+    pub(crate) fn begin(&mut self, name: LockName, begun_ns: u64) {
+        *self = Wait { state: State::Waiting(name), waker: None, begun_ns, turn: self.turn + 1 };
     }
 
     pub(crate) fn end(&mut self) {
-        *self = Wait::default();
+        *self = Wait { turn: self.turn, ..Wait::default() };
     }
 
     pub(crate) fn grant(&mut self) -> Option<Waker> {
@@ -90,13 +229,31 @@ impl Wait {
         self.waker.take()
     }
 
-    pub(crate) fn name(&self) -> Option<LockName> {
-        if let State::Waiting(name) = self.state { Some(name) } else { None }
+    pub(crate) fn deny(&mut self) -> Option<Waker> {
+        self.state = State::Denied;
+        self.waker.take()
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if matches!(self.state, State::Granted) {
-            return Poll::Ready(());
+    /// What is awaited.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        match self.state {
+            State::Waiting(name) => Some(Awaited { name, begun_ns: self.begun_ns, turn: self.turn }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match self.state {
+            State::Granted => Standing::Granted,
+            State::Denied => Standing::Denied,
+            State::Idle | State::Waiting(_) => Standing::Waits,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Standing> {
+        match self.standing() {
+            Standing::Waits => {}
+            decided => return Poll::Ready(decided),
         }
         match &mut self.waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -106,11 +263,21 @@ impl Wait {
     }
 }
 
+/// Counts that every locker keeps for itself, so that none of them is a line all workers write.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) granule_requests: AtomicU64,
+    pub(crate) granule_calls: AtomicU64,
+    pub(crate) inherited: AtomicU64,
+}
+
 /// Aligned to two cache lines, because the prefetcher fetches pairs of them.
 #[repr(align(128))]
 pub(crate) struct Slot<M> {
     pub(crate) fast: Guarded<M, Fast>,
     pub(crate) wait: Guarded<M, Wait>,
+    pub(crate) kept: Guarded<M, Kept>,
+    pub(crate) totals: Totals,
 }
 
 /// Numbers of lockers: handed out, given back.
@@ -167,7 +334,12 @@ impl<M: RawMutex> Slots<M> {
     #[inline]
     pub(crate) fn get(&self, id: LockerId) -> &Slot<M> {
         let chunk = self.chunks[id as usize / CHUNK].get_or_init(|| {
-            let slot = |_| Slot { fast: Guarded::new(Fast::default()), wait: Guarded::new(Wait::default()) };
+            let slot = |_| Slot {
+                fast: Guarded::new(Fast::default()),
+                wait: Guarded::new(Wait::default()),
+                kept: Guarded::new(Kept::default()),
+                totals: Totals::default(),
+            };
             (0..CHUNK).map(slot).collect()
         });
         &chunk[id as usize % CHUNK]

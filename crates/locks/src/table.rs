@@ -1,20 +1,22 @@
-//! The lock table: acquire, wait, release.
+//! The lock table: acquire and release.
 //!
-//! Latch order: a slot's `fast`, then one bucket, then a slot's `wait`. The detector's mutex is taken before any
-//! of them and only by a request that has just been put to wait. No two buckets and no two slots' same part are
+//! Latch order: a slot's `fast`, then one bucket, then a slot's `wait` or `kept`. The detector's mutex is taken before
+//! any of them and only by a request that has just been put to wait. No two buckets and no two slots' same part are
 //! ever locked together.
 
+use crate::detect::Walk;
 use crate::guarded::Guarded;
-use crate::locker::{Held, Locker, Pending};
+use crate::locker::{Granule, Held, LockCounts, Locker, NO_TABLE, Pending, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::Slots;
-use base::TableId;
+use crate::tuning::{Escalation, LockOptions, LockTuning};
 use latch::RawMutex;
+use probe::{Counter, Section};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,16 +38,7 @@ pub enum LockAbort {
     Timeout,
 }
 
-/// How a wait that was to be given up ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cancelled {
-    /// The lock had just been granted: it is held.
-    Granted,
-    /// The request is gone; what was held before is still held. Also when nothing was awaited.
-    Gone,
-}
-
-/// Rare events since the table was made.
+/// What happened since the table was made.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct LockStats {
     pub waits: u64,
@@ -54,14 +47,30 @@ pub struct LockStats {
     pub cancelled: u64,
     /// Intention locks moved from fast lists to buckets because somebody wanted the table itself.
     pub migrated: u64,
+    /// Parked locks thrown out because somebody wanted what conflicts with them.
+    pub invalidated: u64,
+    /// Table locks taken in place of many keys'.
+    pub escalations: u64,
+    /// Escalations that would have had to wait and were put off.
+    pub escalations_put_off: u64,
+    /// Locks asked for on granules, by transactions that have ended.
+    pub granule_requests: u64,
+    /// Of these, left by the transaction before.
+    pub inherited: u64,
+    /// Times that a granule's lock was put into the table, changed there or taken out, by transactions that have ended.
+    pub granule_calls: u64,
 }
 
+/// Rare events only: each of these counters is one line for all workers.
 #[derive(Default)]
-struct Counters {
-    waits: AtomicU64,
-    deadlocks: AtomicU64,
-    cancelled: AtomicU64,
-    migrated: AtomicU64,
+pub(crate) struct Counters {
+    pub(crate) waits: AtomicU64,
+    pub(crate) deadlocks: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+    pub(crate) migrated: AtomicU64,
+    pub(crate) invalidated: AtomicU64,
+    pub(crate) escalations: AtomicU64,
+    pub(crate) escalations_put_off: AtomicU64,
 }
 
 /// A bucket fills one cache line: the mutex and up to three requests.
@@ -71,59 +80,42 @@ struct Bucket<M>(Guarded<M, Queue>);
 /// One counter per table (modulo), so that unrelated tables keep their fast path.
 const STRONG: usize = 256;
 
-/// Working memory of the detector.
-#[derive(Default)]
-pub(crate) struct Walk {
-    stack: Vec<LockerId>,
-    seen: Vec<LockerId>,
-    /// One bit per locker.
-    marks: Vec<u64>,
-}
-
-impl Walk {
-    fn start(&mut self, from: LockerId) {
-        for id in self.seen.drain(..) {
-            self.marks[id as usize / 64] = 0;
-        }
-        self.stack.clear();
-        self.visit(from);
-    }
-
-    fn visit(&mut self, id: LockerId) {
-        let (word, bit) = (id as usize / 64, 1 << (id % 64));
-        if self.marks.len() <= word {
-            self.marks.resize(word + 1, 0);
-        }
-        if self.marks[word] & bit == 0 {
-            self.marks[word] |= bit;
-            self.seen.push(id);
-            self.stack.push(id);
-        }
-    }
-}
-
 /// A lock table. `M` is what protects it: `SpinRaw` for a table shared by the workers of an instance (the
 /// central lock manager), `ThreadBound` for one that a single worker owns (a partition's, or a serial instance's).
 pub struct LockTable<M: RawMutex> {
     buckets: Box<[Bucket<M>]>,
     /// 64 minus the logarithm of the number of buckets.
     shift: u32,
-    /// Requests, granted or waiting, for more than an intention on a table. Raised before the fast lists are
-    /// searched, and read under a fast list's mutex: an intention lock is either found or sees the count.
-    strong: Box<[AtomicU32]>,
-    slots: Slots<M>,
-    detector: Guarded<M, Walk>,
-    counters: Counters,
+    pub(crate) tuning: LockTuning,
+    /// Requests, granted or waiting, for table modes stronger than an intention. While a table's counter is 0, its
+    /// intentions may be noted in slots. Changed before such a request enters its queue and after it has left; read
+    /// by a locker while it holds its slot's `fast`. A strong request visits every slot after it has announced
+    /// itself, so either it finds the intention in the slot, or the slot was visited first and the announcement is
+    /// seen (the slot's mutex orders the two).
+    pub(crate) strong: Box<[AtomicU32]>,
+    pub(crate) slots: Slots<M>,
+    pub(crate) detector: Guarded<M, Walk>,
+    pub(crate) counters: Counters,
 }
 
 impl<M: RawMutex> LockTable<M> {
-    /// A table of at least `buckets` buckets of 64 bytes. A few times the number of locks held at one moment
-    /// is enough; fewer that stay in the L2 cache are better than many that do not.
-    pub fn new(buckets: usize) -> LockTable<M> {
-        let buckets = buckets.max(2).next_power_of_two();
+    /// A table that does what it is asked and no more: no inheritance, no escalation.
+    ///
+    /// # Panics
+    /// If `buckets` is 0 or more than 2^30.
+    pub fn new(buckets: usize) -> Self {
+        LockTable::with(LockOptions { buckets, tuning: LockTuning::PLAIN })
+    }
+
+    /// # Panics
+    /// If there are to be no buckets or more than 2^30.
+    pub fn with(options: LockOptions) -> Self {
+        assert!((1..=1 << 30).contains(&options.buckets), "between 1 and 2^30 buckets");
+        let buckets = options.buckets.next_power_of_two().max(2);
         LockTable {
             buckets: (0..buckets).map(|_| Bucket(Guarded::new(Queue::default()))).collect(),
             shift: u64::BITS - buckets.trailing_zeros(),
+            tuning: options.tuning,
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             slots: Slots::new(),
             detector: Guarded::new(Walk::default()),
@@ -137,7 +129,17 @@ impl<M: RawMutex> LockTable<M> {
     /// If 65,536 lockers are alive already.
     pub fn locker(&self) -> Locker {
         let id = self.slots.register().expect("a lock table has at most 65,536 lockers");
-        Locker::new(id, Arc::clone(&self.slots.ids))
+        self.clear_estate(id);
+        let totals = &self.slots.get(id).totals;
+        let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        let mut locker = Locker::new(id, Arc::clone(&self.slots.ids));
+        locker.predecessors = LockCounts {
+            granule_requests: read(&totals.granule_requests),
+            granule_calls: read(&totals.granule_calls),
+            inherited: read(&totals.inherited),
+            ..LockCounts::default()
+        };
+        locker
     }
 
     /// Asks for `mode` on `name`, on top of what the locker holds there.
@@ -149,194 +151,218 @@ impl<M: RawMutex> LockTable<M> {
     pub fn acquire(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
         debug_assert!(Arc::ptr_eq(&locker.ids, &self.slots.ids), "a locker of another table");
         debug_assert!(locker.pending.is_none(), "a waiting locker asks for another lock");
-        debug_assert_eq!(name.is_table(), mode.0 >= Mode::IS.0, "{mode:?} does not apply to {name:?}");
-        locker.cancelled = false;
+        debug_assert_eq!(name.is_granule(), mode.0 >= Mode::IS.0, "{mode:?} does not apply to {name:?}");
+        locker.ended = None;
+        match name.is_granule() {
+            true => self.acquire_granule(locker, name, mode),
+            false => self.acquire_key(locker, name, mode, NO_TABLE),
+        }
+    }
+
+    /// Asks for `mode` on `name`, which lies beneath the granules `path`, the largest first: intentions on those come
+    /// first, nothing is asked for that a granule's own mode covers, and many keys beneath one table become a lock on
+    /// the table ([`Escalation`]). After a wait, ask again: the wait may have been for a granule.
+    ///
+    /// # Panics
+    /// As [`LockTable::acquire`].
+    #[inline]
+    pub fn acquire_below(
+        &self,
+        locker: &mut Locker,
+        path: &[LockName],
+        name: LockName,
+        mode: Mode,
+    ) -> Acquired {
+        let intention = mode.above();
+        let mut table = None;
+        for &granule in path {
+            let at = match locker.granule(granule) {
+                Some(at) if locker.granules[at].usage == Use::Held => at,
+                _ => match self.acquire(locker, granule, intention) {
+                    Acquired::Granted => locker.granule(granule).expect("granted"),
+                    other => return other,
+                },
+            };
+            let held = locker.granules[at].mode;
+            if held.covers_beneath(mode) {
+                locker.counts.requests += 1;
+                locker.counts.repeated += 1;
+                probe::count(Counter::LockRepeats);
+                return Acquired::Granted;
+            }
+            if !held.covers(intention) {
+                match self.acquire(locker, granule, intention) {
+                    Acquired::Granted => {}
+                    other => return other,
+                }
+            }
+            if granule.is_table() {
+                table = Some(at);
+            }
+        }
+        match table {
+            Some(_) if name.is_granule() => self.acquire(locker, name, mode),
+            // A prefix that was asked for after the table may have moved it in the list.
+            Some(_) if path.len() > 1 => {
+                let at = path.iter().find(|g| g.is_table()).and_then(|&g| locker.granule(g));
+                self.acquire_counted(locker, at.expect("held"), name, mode)
+            }
+            Some(at) => self.acquire_counted(locker, at, name, mode),
+            None => self.acquire(locker, name, mode),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn acquire_key(
+        &self,
+        locker: &mut Locker,
+        name: LockName,
+        mode: Mode,
+        table: u16,
+    ) -> Acquired {
         locker.counts.requests += 1;
-        let Some(at) = locker.find(name) else { return self.first(locker, name, mode) };
+        let Some(at) = locker.find(name) else { return self.first_key(locker, name, mode, table) };
         let before = locker.held[at].mode;
         if before.covers(mode) {
             locker.counts.repeated += 1;
+            probe::count(Counter::LockRepeats);
             return Acquired::Granted;
         }
-        self.raise(locker, at, before.with(mode))
+        self.raise_key(locker, at, before.with(mode))
     }
 
     #[inline]
-    fn first(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
-        if name.is_table() {
-            if mode.is_intention() && self.enter_fast(locker, name, mode) {
-                locker.push(name, mode, true);
-                locker.counts.fast += 1;
-                return Acquired::Granted;
-            }
-            self.announce(name, Mode::NONE, mode);
-        }
+    fn first_key(&self, locker: &mut Locker, name: LockName, mode: Mode, table: u16) -> Acquired {
+        probe::count(Counter::RowLocks);
         let entry = self.bucket(name).with(|q| {
             let entry = q.enter(name, locker.id, mode);
-            self.note_wait(locker.id, name, entry);
+            self.note_wait(locker, name, entry);
             entry
         });
         match entry {
             Entry::Granted => {
-                locker.push(name, mode, false);
+                locker.push(name, mode, table);
                 Acquired::Granted
             }
-            Entry::Waiting => self.wait(locker, Pending { name, before: Mode::NONE, wanted: mode }),
+            Entry::Waiting => self.wait(locker, Pending { name, before: Mode::NONE, wanted: mode, table }),
         }
     }
 
-    /// Strengthens the lock at position `at` of the locker's list to `wanted`. Also takes up again a lock that
-    /// was given back while the list was indexed (its mode is `NONE`).
+    /// Strengthens the key at position `at` of the locker's list to `wanted`. Also takes up again one that was given
+    /// back while the list was indexed (its mode is `NONE`).
     #[cold]
-    fn raise(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
-        let Held { mode: before, fast, .. } = locker.held[at];
+    fn raise_key(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
+        probe::count(Counter::RowLocks);
+        let Held { mode: before, table, .. } = locker.held[at];
         let name = locker.held[at].name();
-        if name.is_table() {
-            if fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
-                locker.set(at, wanted);
-                return Acquired::Granted;
-            }
-            self.migrate(locker.id, name);
-            locker.held[at].fast = false;
-            self.announce(name, before, wanted);
-        }
-        let entry = self.bucket(name).with(|q| {
-            let entry = q.convert(name, locker.id, wanted);
-            self.note_wait(locker.id, name, entry);
-            entry
-        });
-        match entry {
+        match self.convert(locker, name, wanted) {
             Entry::Granted => {
                 locker.set(at, wanted);
                 Acquired::Granted
             }
-            Entry::Waiting => self.wait(locker, Pending { name, before, wanted }),
+            Entry::Waiting => self.wait(locker, Pending { name, before, wanted, table }),
         }
     }
 
-    /// Publishes the wait while the bucket is still held, so that no grant comes before it.
-    #[inline]
-    fn note_wait(&self, locker: LockerId, name: LockName, entry: Entry) {
-        if entry == Entry::Waiting {
-            self.slots.get(locker).wait.with(|w| w.begin(name));
-        }
-    }
-
-    #[cold]
-    fn wait(&self, locker: &mut Locker, pending: Pending) -> Acquired {
-        locker.counts.waited += 1;
-        locker.pending = Some(pending);
-        self.counters.waits.fetch_add(1, Ordering::Relaxed);
-        if !self.closes_cycle(locker.id) {
-            return Acquired::Waiting;
-        }
-        match self.withdraw(locker) {
-            true => {
-                self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
-                Acquired::Deadlock
-            }
-            false => Acquired::Granted,
-        }
-    }
-
-    /// Whether `start`, which is in a queue and has published it, waits for itself.
-    ///
-    /// Complete, because walks are serial and every member of a cycle walks after it has published its wait: the
-    /// last one to walk sees all of the others. An edge that appears later leads to a locker that was just
-    /// granted something, and that one walks before it waits again. A stale publication is harmless: the queue
-    /// tells whether the request still waits.
-    fn closes_cycle(&self, start: LockerId) -> bool {
-        self.detector.with(|walk| {
-            walk.start(start);
-            while let Some(id) = walk.stack.pop() {
-                let Some(name) = self.slots.get(id).wait.with(|w| w.name()) else { continue };
-                let mut cycle = false;
-                self.bucket(name).with(|q| {
-                    q.blockers(name, id, |b| {
-                        cycle |= b == start;
-                        walk.visit(b);
-                    });
-                });
-                if cycle {
-                    return true;
-                }
-            }
-            false
+    fn convert(&self, locker: &Locker, name: LockName, wanted: Mode) -> Entry {
+        self.bucket(name).with(|q| {
+            self.clear_parked(q, name, locker.id, wanted);
+            let entry = q.convert(name, locker.id, wanted);
+            self.note_wait(locker, name, entry);
+            entry
         })
     }
 
-    /// Ready once the awaited lock is held; wakes `cx` when that may be so. Ready at once if nothing is awaited,
-    /// with [`LockAbort::Timeout`] if the wait was cancelled.
-    pub fn poll(&self, locker: &mut Locker, cx: &mut Context<'_>) -> Poll<Result<(), LockAbort>> {
-        if locker.pending.is_none() {
-            return Poll::Ready(if locker.cancelled { Err(LockAbort::Timeout) } else { Ok(()) });
-        }
-        match self.slots.get(locker.id).wait.with(|w| w.poll(cx)) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => {
-                self.settle(locker);
-                Poll::Ready(Ok(()))
+    fn acquire_granule(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
+        locker.counts.requests += 1;
+        match locker.granule(name) {
+            Some(at) if locker.granules[at].usage != Use::Held => {
+                locker.counts.granule_requests += 1;
+                if self.take_up(locker, at, mode) {
+                    probe::count(Counter::HigherLocks);
+                    probe::count(Counter::LockInherited);
+                    return Acquired::Granted;
+                }
             }
-        }
-    }
-
-    /// As [`poll`](Self::poll), and gives up when `now_ns` has reached the locker's deadline.
-    pub fn poll_until(
-        &self,
-        locker: &mut Locker,
-        now_ns: u64,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), LockAbort>> {
-        let polled = self.poll(locker, cx);
-        if polled.is_pending() && now_ns >= locker.deadline_ns {
-            self.cancel(locker);
-            return self.poll(locker, cx);
-        }
-        polled
-    }
-
-    /// Gives up the wait, if there is one; the next [`poll`](Self::poll) tells the same.
-    pub fn cancel(&self, locker: &mut Locker) -> Cancelled {
-        if locker.pending.is_none() {
-            return Cancelled::Gone;
-        }
-        if !self.withdraw(locker) {
-            return Cancelled::Granted;
-        }
-        locker.cancelled = true;
-        self.counters.cancelled.fetch_add(1, Ordering::Relaxed);
-        Cancelled::Gone
-    }
-
-    /// Ends a wait without the lock (true), or with it because it has just been granted (false).
-    fn withdraw(&self, locker: &mut Locker) -> bool {
-        let Some(Pending { name, before, wanted }) = locker.pending else { return false };
-        let mut wakers = Wakers::new();
-        let withdrawn = self.bucket(name).with(|q| {
-            let waits = q.state(name, locker.id).is_some_and(|(_, waits)| waits);
-            if waits && q.lower(name, locker.id, before) {
-                self.promote(q, name, &mut wakers);
+            Some(at) => {
+                let before = locker.granules[at].mode;
+                if before.covers(mode) {
+                    locker.counts.repeated += 1;
+                    probe::count(Counter::LockRepeats);
+                    return Acquired::Granted;
+                }
+                return self.raise_granule(locker, at, before.with(mode));
             }
-            waits
+            None => locker.counts.granule_requests += 1,
+        }
+        self.first_granule(locker, name, mode)
+    }
+
+    fn first_granule(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
+        probe::count(Counter::HigherLocks);
+        locker.counts.granule_calls += 1;
+        if mode.is_intention() && name.is_table() && self.enter_fast(locker, name, mode) {
+            self.hold(locker, name, mode, Place::Fast);
+            locker.counts.fast += 1;
+            probe::count(Counter::LockFast);
+            return Acquired::Granted;
+        }
+        self.announce(name, Mode::NONE, mode);
+        let entry = self.bucket(name).with(|q| {
+            self.clear_parked(q, name, locker.id, mode);
+            let entry = q.enter(name, locker.id, mode);
+            self.note_wait(locker, name, entry);
+            entry
         });
-        if withdrawn {
-            locker.pending = None;
-            self.slots.get(locker.id).wait.with(|w| w.end());
-            self.retract(name, wanted, before);
-        } else {
-            self.settle(locker);
+        match entry {
+            Entry::Granted => {
+                self.hold(locker, name, mode, Place::Bucket);
+                Acquired::Granted
+            }
+            Entry::Waiting => {
+                self.wait(locker, Pending { name, before: Mode::NONE, wanted: mode, table: NO_TABLE })
+            }
         }
-        wake(wakers);
-        withdrawn
     }
 
-    /// Takes a granted request into the locker's list.
-    fn settle(&self, locker: &mut Locker) {
-        let Some(Pending { name, wanted, .. }) = locker.pending.take() else { return };
-        self.slots.get(locker.id).wait.with(|w| w.end());
-        match locker.find(name) {
-            Some(at) => locker.set(at, wanted),
-            None => locker.push(name, wanted, false),
+    #[cold]
+    fn raise_granule(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
+        probe::count(Counter::HigherLocks);
+        locker.counts.granule_calls += 1;
+        let Granule { name, mode: before, place, .. } = locker.granules[at];
+        if place == Place::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
+            locker.granules[at].mode = wanted;
+            return Acquired::Granted;
+        }
+        self.settle_in_bucket(locker, at);
+        self.announce(name, before, wanted);
+        match self.convert(locker, name, wanted) {
+            Entry::Granted => {
+                locker.granules[at].mode = wanted;
+                Acquired::Granted
+            }
+            Entry::Waiting => self.wait(locker, Pending { name, before, wanted, table: NO_TABLE }),
+        }
+    }
+
+    pub(crate) fn hold(&self, locker: &mut Locker, name: LockName, mode: Mode, place: Place) {
+        locker.granules.push(self.fresh(name, mode, place));
+    }
+
+    /// A granule of a transaction that has locked nothing beneath it yet.
+    #[inline]
+    pub(crate) fn fresh(&self, name: LockName, mode: Mode, place: Place) -> Granule {
+        let Escalation { reads, writes } = self.tuning.escalation;
+        Granule {
+            name,
+            mode,
+            place,
+            usage: Use::Held,
+            reads: 0,
+            writes: 0,
+            most_reads: reads.unwrap_or(u32::MAX),
+            most_writes: writes.unwrap_or(u32::MAX),
+            escalated: false,
         }
     }
 
@@ -347,6 +373,7 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Gives back a [`Mode::GAP_INSERT`], wanted only while the key is put into the gap, and keeps whatever else
     /// is held on the name. To be called after the insertion: a scan that came between would miss the new key.
+    #[inline]
     pub fn release_instant(&self, locker: &mut Locker, name: LockName) {
         let held = locker.holds(name);
         self.restore(locker, name, held.without_insert());
@@ -354,14 +381,19 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Lowers the lock on `name` to `mode`, usually what [`Locker::holds`] said before it was acquired.
     pub fn restore(&self, locker: &mut Locker, name: LockName, mode: Mode) {
-        let Some(at) = locker.find(name) else { return };
-        let held = locker.held[at];
-        if held.mode == mode {
+        let held = locker.holds(name);
+        if held == mode {
             return;
         }
-        debug_assert!(held.mode.covers(mode), "{:?} cannot be lowered to {mode:?}", held.mode);
-        locker.set(at, mode);
-        self.lower(locker.id, held, mode);
+        debug_assert!(held.covers(mode), "{held:?} cannot be lowered to {mode:?}");
+        if name.is_granule() {
+            let at = locker.granule(name).expect("held");
+            self.lower_granule(locker, at, mode);
+        } else {
+            let at = locker.find(name).expect("held");
+            locker.set(at, mode);
+            self.lower(locker.id, name, mode);
+        }
     }
 
     /// Gives back what only protects reads. Sound once this transaction acquires no lock anywhere any more, on
@@ -371,138 +403,124 @@ impl<M: RawMutex> LockTable<M> {
             let held = locker.held[at];
             if held.mode != Mode::NONE && held.mode.is_shared() {
                 locker.set(at, Mode::NONE);
-                self.lower(locker.id, held, Mode::NONE);
+                self.lower(locker.id, held.name(), Mode::NONE);
+            }
+        }
+        for at in (0..locker.granules.len()).rev() {
+            if locker.granules[at].usage == Use::Held && locker.granules[at].mode.is_shared() {
+                self.lower_granule(locker, at, Mode::NONE);
             }
         }
     }
 
     /// Gives everything back, and any wait up: the end of the transaction. The locker may begin another one.
+    #[inline]
     pub fn release_all(&self, locker: &mut Locker) {
-        self.cancel(locker);
-        for i in (0..locker.held.len()).rev() {
-            let held = locker.held[i];
+        if locker.pending.is_some() {
+            self.cancel(locker);
+        }
+        for held in &locker.held {
             if held.mode != Mode::NONE {
-                self.lower(locker.id, held, Mode::NONE);
+                self.lower(locker.id, held.name(), Mode::NONE);
             }
         }
-        locker.clear();
-        locker.cancelled = false;
+        locker.clear_keys();
+        if !locker.granules.is_empty() {
+            self.leave_granules(locker);
+        }
+        locker.ended = None;
         locker.deadline_ns = u64::MAX;
     }
 
+    /// Lowers what is in a bucket.
     #[inline]
-    fn lower(&self, locker: LockerId, held: Held, mode: Mode) {
-        let name = held.name();
-        if held.fast && self.lower_fast(locker, name, mode) {
-            return;
+    pub(crate) fn lower(&self, locker: LockerId, name: LockName, mode: Mode) {
+        if self.bucket(name).with(|q| q.lower(name, locker, mode)) {
+            self.let_others_by(name);
         }
+    }
+
+    /// Grants what can be granted now. Nobody comes between: who asks meanwhile queues behind those who wait.
+    #[cold]
+    fn let_others_by(&self, name: LockName) {
         let mut wakers = Wakers::new();
-        self.bucket(name).with(|q| {
-            if q.lower(name, locker, mode) {
-                self.promote(q, name, &mut wakers);
-            }
-        });
-        if name.is_table() {
-            self.retract(name, held.mode, mode);
-        }
+        self.bucket(name).with(|q| self.promote(q, name, &mut wakers));
         wake(wakers);
     }
 
+    /// Lowers a granule in use, wherever it is.
+    pub(crate) fn lower_granule(&self, locker: &mut Locker, at: usize, mode: Mode) {
+        locker.counts.granule_calls += 1;
+        let Granule { name, mode: held, place, .. } = locker.granules[at];
+        if place == Place::Kept {
+            self.settle_in_bucket(locker, at);
+        }
+        if place != Place::Fast || !self.lower_fast(locker.id, name, mode) {
+            self.lower(locker.id, name, mode);
+            self.retract(name, held, mode);
+        }
+        match mode {
+            Mode::NONE => {
+                locker.granules.remove(at);
+            }
+            _ => locker.granules[at].mode = mode,
+        }
+    }
+
     #[cold]
-    fn promote(&self, queue: &mut Queue, name: LockName, wakers: &mut Wakers) {
+    pub(crate) fn promote(&self, queue: &mut Queue, name: LockName, wakers: &mut Wakers) {
         queue.promote(name, |id| wakers.extend(self.slots.get(id).wait.with(|w| w.grant())));
     }
 
     #[inline]
-    fn bucket(&self, name: LockName) -> &Guarded<M, Queue> {
+    pub(crate) fn bucket(&self, name: LockName) -> &Guarded<M, Queue> {
+        enter::<M>(Section::LockBucket);
         &self.buckets[(name.mix() >> self.shift) as usize].0
     }
 
     pub fn stats(&self) -> LockStats {
         let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
-        let Counters { waits, deadlocks, cancelled, migrated } = &self.counters;
+        let c = &self.counters;
+        let sum = |of: fn(&crate::slot::Totals) -> &AtomicU64| {
+            self.slots.all().map(|(_, slot)| read(of(&slot.totals))).sum()
+        };
         LockStats {
-            waits: read(waits),
-            deadlocks: read(deadlocks),
-            cancelled: read(cancelled),
-            migrated: read(migrated),
+            waits: read(&c.waits),
+            deadlocks: read(&c.deadlocks),
+            cancelled: read(&c.cancelled),
+            migrated: read(&c.migrated),
+            invalidated: read(&c.invalidated),
+            escalations: read(&c.escalations),
+            escalations_put_off: read(&c.escalations_put_off),
+            granule_requests: sum(|t| &t.granule_requests),
+            inherited: sum(|t| &t.inherited),
+            granule_calls: sum(|t| &t.granule_calls),
         }
     }
 
-    /// How many requests, granted or waiting, lie in the buckets: 0 when all transactions have ended.
+    /// How many requests, granted or waiting, lie in the buckets, without what is parked: 0 when all transactions
+    /// have ended.
     pub fn requests(&self) -> usize {
-        self.buckets.iter().map(|b| b.0.with(|q| q.requests().count())).sum()
+        let parked = |name: LockName, id: LockerId| {
+            name.is_granule() && self.slots.get(id).kept.with(|k| k.is_parked(name))
+        };
+        let in_bucket = |q: &mut Queue| q.requests().filter(|&(name, id, ..)| !parked(name, id)).count();
+        self.buckets.iter().map(|b| b.0.with(in_bucket)).sum()
     }
 }
 
-/// The fast path of intention locks: a locker notes `IS` and `IX` in its own slot while nobody holds or wants
-/// more than an intention on the table, so that the table's bucket is not a line all workers fight for.
-impl<M: RawMutex> LockTable<M> {
-    fn strong(&self, name: LockName) -> &AtomicU32 {
-        &self.strong[name.space as usize % STRONG]
-    }
-
-    #[inline]
-    fn enter_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
-        // Relaxed: the slot's mutex orders this against a strong request that searches the slot (see `strong`).
-        let free = |_: &_| self.strong(name).load(Ordering::Relaxed) == 0;
-        self.slots.get(locker.id).fast.with(|f| free(f) && f.put(table_of(name), mode))
-    }
-
-    fn raise_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
-        let table = table_of(name);
-        // An entry that is still there conflicts with nobody: a strong request would have moved it first.
-        self.slots.get(locker.id).fast.with(|f| f.has(table) && f.put(table, mode))
-    }
-
-    fn lower_fast(&self, locker: LockerId, name: LockName, mode: Mode) -> bool {
-        let table = table_of(name);
-        self.slots.get(locker).fast.with(|f| match mode {
-            Mode::NONE => f.take(table).is_some(),
-            weaker => f.has(table) && f.put(table, weaker),
-        })
-    }
-
-    /// Before a strong request on a table enters its queue: from now on intentions on it go to the bucket, and
-    /// those that did not are moved there.
-    #[inline]
-    fn announce(&self, name: LockName, before: Mode, wanted: Mode) {
-        if wanted.is_strong() && !before.is_strong() {
-            self.strong(name).fetch_add(1, Ordering::Relaxed);
-            for (id, _) in self.slots.all() {
-                self.migrate(id, name);
-            }
-        }
-    }
-
-    /// After a strong request has left its queue or was lowered to an intention.
-    #[inline]
-    fn retract(&self, name: LockName, from: Mode, to: Mode) {
-        if name.is_table() && from.is_strong() && !to.is_strong() {
-            self.strong(name).fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Moves one locker's intention lock to the bucket. Both are locked meanwhile, so that nobody misses it.
-    fn migrate(&self, id: LockerId, name: LockName) {
-        self.slots.get(id).fast.with(|f| {
-            if let Some(mode) = f.take(table_of(name)) {
-                self.bucket(name).with(|q| q.place(name, id, mode));
-                self.counters.migrated.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+/// Counts a visit to data that other workers may visit at the same time.
+#[inline(always)]
+pub(crate) fn enter<M: RawMutex>(section: Section) {
+    if M::SHARED {
+        probe::enter(section);
     }
 }
 
-#[inline]
-fn table_of(name: LockName) -> TableId {
-    TableId(name.space as u16)
-}
-
-type Wakers = SmallVec<[Waker; 4]>;
+pub(crate) type Wakers = SmallVec<[Waker; 4]>;
 
 /// After every latch is released: a waker may run anything.
 #[inline]
-fn wake(wakers: Wakers) {
+pub(crate) fn wake(wakers: Wakers) {
     wakers.into_iter().for_each(Waker::wake);
 }

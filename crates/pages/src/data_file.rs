@@ -98,6 +98,10 @@ impl DataFile {
         self.file.sync()
     }
 
+    pub fn bytes(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
     /// Pages that the file has room for now.
     pub fn pages(&self) -> std::io::Result<u64> {
         Ok(self.file.len()? / PAGE_SIZE as u64)

@@ -31,6 +31,17 @@ pub(crate) struct Doublewrite {
 impl Doublewrite {
     pub fn open(files: &dyn Files, path: &Path) -> Result<Doublewrite, PageFault> {
         let (file, _) = files.open_direct(path, Open::Create)?;
+        let mut head = Aligned::new(HEADER);
+        let read = file.read_at(head.bytes_mut(), 0)?;
+        let found = u32::from_le_bytes(head.bytes()[8..12].try_into().expect("four bytes"));
+        if read == HEADER && head.bytes()[..8] == *MAGIC && found != FORMAT {
+            return Err(PageFault::File {
+                file: path.to_owned(),
+                what: format!(
+                    "a doublewrite area of format {found}, expected {FORMAT}; use the version of Atoll that wrote it"
+                ),
+            });
+        }
         // Room for a whole batch from the start: a full disk then meets the data file, not this one.
         file.allocate((HEADER + BATCH * PAGE_SIZE) as u64)?;
         Ok(Doublewrite { file })

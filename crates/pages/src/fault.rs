@@ -46,6 +46,9 @@ pub enum PageFault {
     /// The request's fault, not the page's: nothing was changed and nothing is wrong with the data.
     #[error("{what} of {bytes} bytes: at most {most} fit")]
     TooLong { what: &'static str, bytes: usize, most: usize },
+    /// The request's fault too: a bulk load needs an empty tree and a stream in ascending order.
+    #[error("a bulk load was refused: {what}; sort the stream and load into a new index")]
+    Disordered { what: &'static str },
     /// A log record that does not fit the pages it is about.
     #[error("a log record of kind {kind} {why}; restore the database from a backup")]
     Record { kind: u8, why: &'static str },

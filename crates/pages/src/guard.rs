@@ -1,6 +1,7 @@
 //! The right to read or change a page, as a value: taking it is latching, dropping it is letting go.
 
 use crate::page::Page;
+use crate::pool::latching;
 use base::{Lsn, PageId};
 use latch::{Change, LatchPolicy, PageLatch};
 use std::marker::PhantomData;
@@ -49,7 +50,7 @@ impl<L: LatchPolicy> Deref for PageRef<'_, L> {
 impl<L: LatchPolicy> Drop for PageRef<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        L::unlock_shared(self.latch);
+        latching::<L, _>(|| L::unlock_shared(self.latch));
     }
 }
 
@@ -110,6 +111,6 @@ impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
 impl<L: LatchPolicy> Drop for PageMut<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        L::unlock_exclusive(self.latch, self.change);
+        latching::<L, _>(|| L::unlock_exclusive(self.latch, self.change));
     }
 }

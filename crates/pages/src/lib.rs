@@ -4,7 +4,8 @@
 //! in memory or not, and P's latch and state are one word in an array beside it. So reaching a page is arithmetic,
 //! and giving its memory back is one `madvise` (the idea is vmcache's: Leis et al., SIGMOD 2023).
 //!
-//! A request enters by [`Pool::shared`], [`Pool::exclusive`] or [`Pool::fresh`], generic over the latch policy. It
+//! A request enters by [`Pool::view`] (look without holding, validate afterwards), [`Pool::shared`],
+//! [`Pool::exclusive`] or [`Pool::fresh`], generic over the latch policy. It
 //! never waits for I/O: an absent page is `Err(Stop::Page(pid))`, the caller leaves everything as it was, waits for
 //! the page ([`Pool::wait_for`], a future; [`Pool::load`] blocks), and comes again. Whoever runs such futures calls
 //! [`Pool::turn`] now and then, which takes the reads that have ended. Loading may evict: unused pages leave, dirty ones
@@ -30,17 +31,21 @@ mod page;
 mod pool;
 mod region;
 mod replacement;
+mod scan;
 mod slots;
+mod view;
 mod write;
 
 pub use allocator::AllocatorState;
 pub use evict::Tending;
 pub use fault::{PageFault, Stop};
 pub use guard::{PageMut, PageRef};
-pub use latch::{Coupled, LatchPolicy, Owned};
+pub use latch::{Coupled, LatchPolicy, Optimistic, Owned};
 pub use load::PageWait;
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
+pub use scan::{Found, scan};
+pub use view::{PageView, Racing};
 pub use write::{Progress, WriteBack};
 
 #[cfg(test)]

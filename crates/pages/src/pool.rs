@@ -5,6 +5,9 @@
 //! - resident: read under a shared latch, changed under the exclusive one;
 //! - thrown out by whoever takes the exclusive latch of a clean, unused page.
 //!
+//! - looked at without a latch ([`crate::PageView`]), and believed only if its version is what it was before: so an
+//!   eviction and a load leave another version behind, exactly like a change.
+//!
 //! Whatever happens to a page's bytes counts as a change: a page's version grows when it is loaded and when it leaves, as
 //! it does when a writer lets go. So who read a page without a latch and finds its version unchanged, the page resident
 //! and not exclusive (absent pages are neither), has read what was there all the while.
@@ -25,6 +28,7 @@ use crate::slots::Slots;
 use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
+use probe::{Latched, Section};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -206,9 +210,13 @@ impl Pool {
     pub fn shared<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
-        match L::shared(latch, &self.owner) {
-            // SAFETY: the latch was taken just now, under this policy.
-            Ok(version) => Ok(unsafe { PageRef::new(latch, self.page(id), id, version) }),
+        match latching::<L, _>(|| L::shared(latch, &self.owner)) {
+            Ok(version) => {
+                // SAFETY: the latch was taken just now, under this policy.
+                let page = unsafe { PageRef::new(latch, self.page(id), id, version) };
+                visited::<L>(&page, id);
+                Ok(page)
+            }
             Err(refused) => Err(stop(refused, id)),
         }
     }
@@ -221,9 +229,13 @@ impl Pool {
     pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
-        match L::exclusive(latch, &self.owner) {
-            // SAFETY: the latch was taken just now, under this policy.
-            Ok(version) => Ok(unsafe { PageMut::new(latch, self.page(id), id, version) }),
+        match latching::<L, _>(|| L::exclusive(latch, &self.owner)) {
+            Ok(version) => {
+                // SAFETY: the latch was taken just now, under this policy.
+                let page = unsafe { PageMut::new(latch, self.page(id), id, version) };
+                visited::<L>(&page, id);
+                Ok(page)
+            }
             Err(refused) => Err(stop(refused, id)),
         }
     }
@@ -284,17 +296,37 @@ impl Pool {
         seen.resident() && !seen.exclusive() && seen.version() == version
     }
 
-    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`].
+    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`]. Whoever writes the log says
+    /// [`Pool::claimed`] once it has the record that gives the page its content.
     ///
     /// # Errors
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
     pub fn allocate(&self) -> Result<PageId, Stop> {
+        probe::enter(Section::PageSpace);
         self.allocator.lock().take().ok_or(Stop::NoSpace)
     }
 
     /// Page `id` is not in use any more.
     pub fn free(&self, id: PageId) {
+        probe::enter(Section::PageSpace);
         self.allocator.lock().give(id);
+    }
+
+    /// The log has the record that gives page `id`, which was allocated, its first content: from now on
+    /// [`Pool::logged_allocator`] counts it as used. Called while the page is held.
+    pub fn claimed(&self, id: PageId) {
+        self.allocator.lock().claimed(id);
+    }
+
+    /// The log has the record that frees page `id`: from now on [`Pool::logged_allocator`] counts it as free, though nobody
+    /// gets it before [`Pool::free`]. Called while the page is held.
+    pub fn released(&self, id: PageId) {
+        self.allocator.lock().released(id);
+    }
+
+    /// Whether the log says that page `id` is in use.
+    pub fn uses(&self, id: PageId) -> bool {
+        self.allocator.lock().uses(id)
     }
 
     /// Page `id` is in use, whatever the allocator thought: for replaying the log.
@@ -307,6 +339,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Which pages the log says are in use, for a checkpoint.
+    pub fn logged_allocator(&self) -> AllocatorState {
+        self.allocator.lock().logged()
+    }
+
+    /// Which pages can be had.
     pub fn allocator(&self) -> AllocatorState {
         self.allocator.lock().state()
     }
@@ -322,6 +360,14 @@ impl Pool {
 
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// Length of the data file in bytes.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn file_bytes(&self) -> Result<u64, PageFault> {
+        Ok(self.writer.data.bytes()?)
     }
 
     /// Pages that can be in memory at the same time.
@@ -356,8 +402,19 @@ impl Pool {
     }
 }
 
+/// Takes or leaves a page's latch. What an owned page has instead is none.
+#[inline(always)]
+pub(crate) fn latching<L: LatchPolicy, R>(f: impl FnOnce() -> R) -> R {
+    if L::LATCHED { probe::latching(f) } else { f() }
+}
+
+#[inline(always)]
+fn visited<L: LatchPolicy>(page: &Page, id: PageId) {
+    probe::visited(page.kind(), id.0, if L::LATCHED { Latched::Yes } else { Latched::No });
+}
+
 #[cold]
-fn stop(refused: Refused, id: PageId) -> Stop {
+pub(crate) fn stop(refused: Refused, id: PageId) -> Stop {
     match refused {
         Refused::Absent => Stop::Page(id),
         Refused::Busy => Stop::Again,

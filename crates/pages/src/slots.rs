@@ -38,6 +38,7 @@ impl Slots {
     }
 
     pub fn take(&self) -> Option<Slot> {
+        probe::enter(probe::Section::PageSpace);
         let mut free = self.free.lock();
         let slot = free.pop().map(Slot);
         self.count.store(free.len(), Ordering::Relaxed);
@@ -45,6 +46,7 @@ impl Slots {
     }
 
     pub fn give(&self, slot: Slot) {
+        probe::enter(probe::Section::PageSpace);
         let mut free = self.free.lock();
         free.push(slot.0);
         self.count.store(free.len(), Ordering::Relaxed);

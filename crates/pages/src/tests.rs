@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::scope;
-use wal::{Durability, Log, LogOptions, RecordHeader};
+use wal::{Durability, Log, LogOptions, Order, RecordHeader};
 use world::{Deed, Files, Open, Verdict, memory, watched};
 
 pub(crate) const DATA: &str = "db/data";
@@ -23,6 +23,16 @@ pub(crate) fn log(files: &Arc<dyn Files>, durability: Durability) -> Arc<Log> {
 pub(crate) fn open(files: &Arc<dyn Files>, durability: Durability) -> Pool {
     let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
     Pool::open(files.clone(), Path::new(DATA), options, log(files, durability)).unwrap()
+}
+
+/// A pool in memory of `FRAMES` frames with that many zeroed pages.
+pub(crate) fn pool_of(pages: u32) -> Pool {
+    let pool = open(&memory(), Durability::Memory);
+    for _ in 0..pages {
+        let id = pool.allocate().unwrap();
+        drop(pool.fresh::<Coupled>(id).unwrap());
+    }
+    pool
 }
 
 /// Calls `f` until its pages are in memory, as the layer above does.
@@ -41,7 +51,7 @@ fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
 pub(crate) fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<L>(id)?;
-        let span = pool.log().append(&RecordHeader::default(), &[&id.0.to_le_bytes(), &[value]]);
+        let span = pool.log().append(&RecordHeader::default(), Order::ANY, &[&id.0.to_le_bytes(), &[value]]);
         page.bytes_mut()[PAGE_HEADER..].fill(value);
         page.logged(span.start);
         Ok(())
@@ -221,7 +231,7 @@ fn random_work_on_many_threads_loses_nothing() {
 fn increment(pool: &Pool, id: PageId) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<Coupled>(id)?;
-        let lsn = pool.log().append(&RecordHeader::default(), &[b"+1"]).end;
+        let lsn = pool.log().append(&RecordHeader::default(), Order::ANY, &[b"+1"]).end;
         page.bytes_mut()[PAGE_HEADER..].iter_mut().for_each(|b| *b = b.wrapping_add(1));
         page.logged(lsn);
         Ok(())

@@ -41,6 +41,7 @@ pub fn config<W: Workload>(
         cpus: cpus.iter().map(|cpu| cpu.map(|c| c.0 as usize)).collect(),
         node: None,
         listen: (of > 1).then(|| Address::Shm(dir.join(format!("{id}.sock")))),
+        locks: Default::default(),
         lock_timeout_ms: LOCK_TIMEOUT_MS,
         spin_us: SPIN_US,
     }

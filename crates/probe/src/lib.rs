@@ -1,12 +1,32 @@
-//! What is counted and timed. Nothing here measures by itself: rooms above fill these in, the driver adds them up.
+//! What is counted and timed: where the time of transactions and workers goes, how often they meet, how long they take.
 //!
 //! Counters belong to one worker each and are plain integers; they cross threads and processes only as values
-//! ([`Measured`]), merged at the end of a window.
+//! ([`Measured`], [`Profile`]), merged at the end of a window.
+//!
+//! - [`table`]: the one list of components, waits, critical sections and counters; names, columns and documents
+//!   follow from it.
+//! - [`hooks`]: what the rooms above call; off until [`profile`] turns it on for a worker.
+//! - `worker`: the cells of one thread, and how time is divided. `ticks`: cheap timestamps.
+//! - [`Profile`]: the profile as a value, and per transaction. [`Measured`]: a whole window. [`Latency`]: histograms.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+pub mod hooks;
+pub mod table;
 
 mod latency;
 mod measured;
+mod profile;
+mod ticks;
+mod worker;
 
+pub use hooks::*;
 pub use latency::Latency;
-pub use measured::{LogCounts, Measured};
+pub use measured::{LockWork, LogCounts, Measured};
+pub use profile::{PerTransaction, Profile};
+pub use table::{Component, Counter, Group, Kind, PageKind, Profiling, Section, Wait};
+pub use ticks::ticks;
+pub use worker::{Latched, Role, Round};
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! One window of one worker, one instance or one deployment: the same value, merged upwards.
 
-use crate::Latency;
+use crate::{Latency, Profile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -11,6 +11,40 @@ pub struct LogCounts {
     pub records: u64,
     pub flushes: u64,
     pub fsyncs: u64,
+}
+
+/// What the lock manager did since the instance started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LockWork {
+    /// Table locks asked for by transactions that did not hold them yet.
+    pub table_requests: u64,
+    /// Of these, left by the transaction before: no call of the lock manager.
+    pub inherited: u64,
+    /// Calls of the lock manager for table locks, acquiring and releasing.
+    pub table_calls: u64,
+    /// Tables locked in place of many rows.
+    pub escalations: u64,
+}
+
+impl LockWork {
+    /// Adds another instance's.
+    pub fn merge(&mut self, other: &LockWork) {
+        self.table_requests += other.table_requests;
+        self.inherited += other.inherited;
+        self.table_calls += other.table_calls;
+        self.escalations += other.escalations;
+    }
+
+    /// What was done since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &LockWork) -> LockWork {
+        LockWork {
+            table_requests: self.table_requests - before.table_requests,
+            inherited: self.inherited - before.inherited,
+            table_calls: self.table_calls - before.table_calls,
+            escalations: self.escalations - before.escalations,
+        }
+    }
 }
 
 /// Counts and latencies of a window.
@@ -32,12 +66,15 @@ pub struct Measured {
     /// Reply latency of committed transactions, from the request's start to its durable end.
     pub latency: Latency,
     pub log: LogCounts,
+    pub locks: LockWork,
     /// CPU time of the whole process in the window, ns.
     pub cpu_ns: u64,
     /// Resident memory of the process at the end of the window.
     pub rss_bytes: u64,
     /// Pages of the data file in use.
     pub pages: u64,
+    /// Where the time went; only while profiling is on.
+    pub profile: Option<Box<Profile>>,
     /// Pages read from the data file in the window, and written to it.
     pub page_reads: u64,
     pub page_writes: u64,
@@ -61,9 +98,13 @@ impl Measured {
         self.log.records += other.log.records;
         self.log.flushes += other.log.flushes;
         self.log.fsyncs += other.log.fsyncs;
+        self.locks.merge(&other.locks);
         self.cpu_ns += other.cpu_ns;
         self.rss_bytes += other.rss_bytes;
         self.pages += other.pages;
+        if let Some(profile) = &other.profile {
+            self.profile.get_or_insert_default().merge(profile);
+        }
         self.page_reads += other.page_reads;
         self.page_writes += other.page_writes;
     }

@@ -10,6 +10,7 @@
 
 use base::{Lsn, TxnId};
 use latch::CachePadded;
+use probe::Section;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +23,8 @@ struct Words {
     id: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
+    /// Odd while the transaction touches tables that it has no lock on any more.
+    visits: AtomicU64,
 }
 
 #[derive(Default)]
@@ -31,6 +34,7 @@ impl Slot {
     /// Runs `append`, which gives where the record starts, and accounts for it.
     #[inline]
     pub fn record(&self, id: TxnId, first: Lsn, append: impl FnOnce() -> Lsn) -> Lsn {
+        probe::enter(Section::TransactionSlot);
         self.0.last.store(BUSY, Ordering::Relaxed);
         // A checkpoint that sees the new `id` or `first` sees that `last` is busy, or newer.
         fence(Ordering::Release);
@@ -44,11 +48,31 @@ impl Slot {
     /// Runs `append`, which writes the transaction's last record, and forgets the transaction.
     #[inline]
     pub fn end(&self, append: impl FnOnce() -> Lsn) -> Lsn {
+        probe::enter(Section::TransactionSlot);
         self.0.last.store(BUSY, Ordering::Relaxed);
         fence(Ordering::Release);
         let end = append();
         self.0.last.store(0, Ordering::Release);
         end
+    }
+
+    /// Runs `visit`, which looks tables up and touches them without a lock. A table that is found stays until then:
+    /// whoever takes a table away makes it invisible first and then waits for visitors, and of the two fences
+    /// one comes first.
+    pub fn visiting<R>(&self, visit: impl FnOnce() -> R) -> R {
+        let before = self.0.visits.load(Ordering::Relaxed);
+        self.0.visits.store(before + 1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let done = visit();
+        self.0.visits.store(before + 2, Ordering::Release);
+        done
+    }
+
+    fn wait_for_visitor(&self) {
+        let seen = self.0.visits.load(Ordering::Acquire);
+        while seen % 2 == 1 && self.0.visits.load(Ordering::Acquire) == seen {
+            std::thread::yield_now();
+        }
     }
 
     fn running(&self) -> Option<Running> {
@@ -84,6 +108,7 @@ impl Active {
     }
 
     pub fn ids(&self) -> std::ops::Range<u64> {
+        probe::enter(Section::TransactionIds);
         let start = self.next_id.fetch_add(IDS, Ordering::Relaxed);
         start..start + IDS
     }
@@ -92,6 +117,13 @@ impl Active {
         let slot = Arc::<Slot>::default();
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
         slot
+    }
+
+    /// Waits until nobody is visiting who may have begun before this was called.
+    pub fn wait_for_visitors(&self) {
+        fence(Ordering::SeqCst);
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        slots.iter().for_each(|slot| slot.wait_for_visitor());
     }
 
     /// The transactions that have records and have not ended. Forgets slots whose transactions are gone.
@@ -117,6 +149,33 @@ mod tests {
         slot.end(|| Lsn(300));
         assert!(active.running().is_empty());
         assert!(active.ids().start > 2 << 40);
+    }
+
+    /// A table is in use as long as its word is set; a visitor must never see it taken away under its hands.
+    #[test]
+    fn what_a_visitor_found_stays_until_it_leaves() {
+        let active = Active::new(1);
+        let slot = active.slot();
+        let tables: Vec<(AtomicU64, AtomicU64)> =
+            (0..20_000).map(|_| (AtomicU64::new(1), AtomicU64::new(1))).collect();
+        std::thread::scope(|scope| {
+            let remover = scope.spawn(|| {
+                for (visible, there) in &tables {
+                    visible.store(0, Ordering::Release);
+                    active.wait_for_visitors();
+                    there.store(0, Ordering::Release);
+                }
+            });
+            while !remover.is_finished() {
+                for (visible, there) in &tables {
+                    slot.visiting(|| {
+                        if visible.load(Ordering::Acquire) == 1 {
+                            assert_eq!(there.load(Ordering::Acquire), 1);
+                        }
+                    });
+                }
+            }
+        });
     }
 
     #[test]

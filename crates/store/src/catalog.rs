@@ -1,17 +1,26 @@
-//! The tables there are, and where their trees and heaps begin.
+//! The tables there are: in memory for whoever runs transactions, in a heap of their own for restart.
 //!
-//! Who may do what: tables are only ever added, by whoever holds `adding`; a look-up is two loads and takes no
-//! latch. The catalog is durable as a log record and in every checkpoint.
+//! The heap has its root in page 1 and is logged, locked by nobody, undone and redone like any other; its rows are
+//! [`Definition`]s. Why rows, and not a value rewritten with each change: creating and dropping is then an update of a
+//! row by the transaction that does it, so atomicity, rollback to a savepoint and recovery are those of rows, and a
+//! checkpoint carries no schema.
+//!
+//! Who may do what, in memory: the holder of `known` changes what a [`TableId`] means, by publishing a new [`Entry`];
+//! anyone looks it up, with three loads and no latch. An entry once published stays until the store goes, so a
+//! reference to a table outlives its being dropped; whether it may still be used is for the table's lock to say, and
+//! **who waits for that lock looks the table up after it**.
 
-use crate::control::Roots;
-use crate::{StoreFault, kind};
-use access::{InsertPages, MAX_ROW};
-use base::{PageId, TableId};
+use crate::StoreFault;
+use crate::definition::{Definition, State, Structure};
+use access::InsertPages;
+use base::{PageId, Rid, TableId};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use txn::row::Layout;
-use txn::{IndexDef, Schema, TableDef, Type};
+use txn::{IndexDef, Schema, TableDef};
 
-/// A table, looked up once and used for many operations.
+/// A table, looked up once and used for many operations of one transaction.
 pub struct Table {
     pub def: TableDef,
     pub layout: Layout,
@@ -36,23 +45,66 @@ enum Entry {
     },
 }
 
+/// What an id means. The first meaning lies here, later ones in the catalog's `later`.
+#[derive(Default)]
+struct Meaning {
+    first: OnceLock<Entry>,
+    /// [`FIRST`], [`NOTHING`], or the position in `later` plus one.
+    now: AtomicU32,
+}
+
+const FIRST: u32 = 0;
+const NOTHING: u32 = u32::MAX;
+
 const CHUNK: usize = 256;
-type Chunk = Box<[OnceLock<Entry>]>;
+/// Meanings changed since the store was opened; beyond half of this no more changes are begun.
+const LATER: usize = CHUNK * CHUNK;
+
+type Chunks<T> = Box<[OnceLock<Box<[T]>>]>;
+
+fn chunks<T>() -> Chunks<T> {
+    (0..CHUNK).map(|_| OnceLock::new()).collect()
+}
+
+fn at<T: Default>(chunks: &Chunks<T>, n: usize) -> &T {
+    &chunks[n / CHUNK].get_or_init(|| (0..CHUNK).map(|_| T::default()).collect())[n % CHUNK]
+}
 
 pub(crate) struct Catalog {
-    chunks: Box<[OnceLock<Chunk>]>,
-    /// What is in `chunks`, as a value.
-    pub adding: Mutex<Roots>,
+    meanings: Chunks<Meaning>,
+    later: Chunks<OnceLock<Entry>>,
+    /// Entries in `later`.
+    changes: AtomicUsize,
+    /// The rows of the catalog's heap, by where they lie.
+    pub known: Mutex<BTreeMap<Rid, Definition>>,
+    /// Where the catalog's own rows are inserted.
+    pub insert_pages: InsertPages,
 }
 
 impl Catalog {
     pub fn new() -> Catalog {
-        Catalog { chunks: (0..CHUNK).map(|_| OnceLock::new()).collect(), adding: Mutex::default() }
+        Catalog {
+            meanings: chunks(),
+            later: chunks(),
+            changes: AtomicUsize::new(0),
+            known: Mutex::default(),
+            insert_pages: InsertPages::new(),
+        }
     }
 
     #[inline]
     fn entry(&self, id: TableId) -> Option<&Entry> {
-        self.chunks[id.0 as usize / CHUNK].get()?[id.0 as usize % CHUNK].get()
+        let meaning = &self.meanings[id.0 as usize / CHUNK].get()?[id.0 as usize % CHUNK];
+        match meaning.now.load(Ordering::Acquire) {
+            FIRST => meaning.first.get(),
+            now => self.later(now),
+        }
+    }
+
+    #[cold]
+    fn later(&self, now: u32) -> Option<&Entry> {
+        let n = now as usize - 1;
+        if now == NOTHING { None } else { self.later[n / CHUNK].get()?[n % CHUNK].get() }
     }
 
     #[inline]
@@ -79,109 +131,86 @@ impl Catalog {
         }
     }
 
-    /// What in `schema` is new. Tables that are there must be there alike.
-    pub fn additions(&self, there: &Roots, schema: &Schema) -> Result<Vec<TableDef>, StoreFault> {
-        let mut new: Vec<TableDef> = Vec::new();
-        for def in &schema.tables {
-            match there.schema.table(def.id) {
-                Some(old) if old == def => {}
-                Some(old) => {
-                    return Err(StoreFault::Schema(format!(
-                        "table '{}' cannot be created: its id {} belongs to table '{}', which is defined otherwise",
-                        def.name, def.id, old.name
-                    )));
-                }
-                None => new.push(def.clone()),
-            }
+    /// # Errors
+    /// [`StoreFault::Schema`] when so much was changed since the store was opened that its memory is full.
+    pub fn room_for_changes(&self) -> Result<(), StoreFault> {
+        if self.changes.load(Ordering::Relaxed) < LATER / 2 {
+            return Ok(());
         }
-        check(&new, &there.schema)?;
-        Ok(new)
+        let text =
+            "too many tables were created and dropped since the database was opened; close and open it";
+        Err(StoreFault::Schema(text.into()))
     }
 
-    /// Makes the tables of `roots` visible. `false` if the roots do not fit the schema or an id is taken.
-    #[must_use]
-    pub fn publish(&self, roots: &Roots) -> bool {
-        roots.schema.tables.iter().all(|def| {
-            let root = |id: TableId| roots.trees.iter().find(|t| t.0 == id).map(|t| t.1);
-            let heap = roots.heaps.iter().find(|h| h.0 == def.id).map(|h| h.1);
-            let indexes: Option<Vec<Index>> =
-                def.indexes.iter().map(|d| Some(Index { def: d.clone(), root: root(d.id)? })).collect();
-            let (Some(heap), Some(indexes)) = (heap, indexes) else { return false };
-            if !def.key.is_empty() && root(def.id).is_none() {
-                return false;
-            }
-            let places = def.indexes.iter().enumerate();
-            let mut links = places.map(|(position, i)| (i.id, Entry::Index { table: def.id, position }));
-            let table = Table {
-                layout: Layout::of(def),
-                tree: root(def.id),
-                heap,
-                insert_pages: InsertPages::new(),
-                indexes,
-                def: def.clone(),
-            };
-            links.all(|(id, entry)| self.put(id, entry)) && self.put(def.id, Entry::Table(Box::new(table)))
-        })
+    /// Makes the table with this id, and its indexes, what `known` says. `was` are the indexes it had.
+    pub fn publish(&self, known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<(), StoreFault> {
+        let before: Vec<TableId> =
+            self.table(id).map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
+        let table = assemble(known, id)?;
+        let now: Vec<TableId> =
+            table.as_ref().map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
+        for &gone in before.iter().filter(|b| !now.contains(b)) {
+            self.mean(gone, None)?;
+        }
+        self.mean(id, table.map(|t| Entry::Table(Box::new(t))))?;
+        for (position, &index) in now.iter().enumerate() {
+            self.mean(index, Some(Entry::Index { table: id, position }))?;
+        }
+        Ok(())
     }
 
-    fn put(&self, id: TableId, entry: Entry) -> bool {
-        let chunk =
-            self.chunks[id.0 as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
-        chunk[id.0 as usize % CHUNK].set(entry).is_ok()
+    fn mean(&self, id: TableId, entry: Option<Entry>) -> Result<(), StoreFault> {
+        let meaning = at(&self.meanings, id.0.into());
+        let Some(entry) = entry else {
+            meaning.now.store(NOTHING, Ordering::Release);
+            return Ok(());
+        };
+        let Err(entry) = meaning.first.set(entry) else {
+            meaning.now.store(FIRST, Ordering::Release);
+            return Ok(());
+        };
+        let n = self.changes.fetch_add(1, Ordering::Relaxed);
+        if n >= LATER || at(&self.later, n).set(entry).is_err() {
+            return Err(StoreFault::Schema(
+                "the catalog's memory is full; close and open the database".into(),
+            ));
+        }
+        meaning.now.store(n as u32 + 1, Ordering::Release);
+        Ok(())
     }
 }
 
-/// Ids must be unique, and columns named by keys and indexes must exist.
-fn check(new: &[TableDef], there: &Schema) -> Result<(), StoreFault> {
-    let mut ids: Vec<(TableId, &str)> = Vec::new();
-    for def in there.tables.iter().chain(new) {
-        ids.push((def.id, &def.name));
-        ids.extend(def.indexes.iter().map(|i| (i.id, i.name.as_str())));
-        let used = def.key.iter().chain(def.indexes.iter().flat_map(|i| &i.columns));
-        if let Some(c) = used.into_iter().find(|&&c| usize::from(c) >= def.columns.len()) {
-            let columns = def.columns.len();
-            return Err(StoreFault::Schema(format!(
-                "table '{}': a key names column {c}, but there are {columns} columns",
-                def.name
-            )));
-        }
-        if longest_row(def) > MAX_ROW {
-            return Err(StoreFault::Schema(format!(
-                "table '{}': its rows may be {} bytes long, a page takes {MAX_ROW}; shorten its columns",
-                def.name,
-                longest_row(def)
-            )));
-        }
-        if def.key.is_empty() && !def.indexes.is_empty() {
-            return Err(StoreFault::Schema(format!("table '{}' has an index but no primary key", def.name)));
-        }
-    }
+/// All tables, by their ids, each with its indexes.
+pub(crate) fn schema(known: &BTreeMap<Rid, Definition>) -> Schema {
+    let ids = known.values().filter(|d| d.state == State::Used).filter_map(|d| match &d.structure {
+        Structure::Table { def, .. } => Some(def.id),
+        Structure::Index { .. } => None,
+    });
+    let mut ids: Vec<TableId> = ids.collect();
     ids.sort_unstable();
-    match ids.windows(2).find(|w| w[0].0 == w[1].0) {
-        Some(w) => {
-            Err(StoreFault::Schema(format!("'{}' and '{}' have the same id {}", w[0].1, w[1].1, w[0].0)))
+    let tables = ids.into_iter().filter_map(|id| assemble(known, id).ok().flatten()).map(|t| t.def);
+    Schema { tables: tables.collect() }
+}
+
+/// The table that the used rows of `known` describe; `None` when none does.
+fn assemble(known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<Option<Table>, StoreFault> {
+    let mut found = None;
+    let mut indexes = Vec::new();
+    for row in known.values().filter(|d| d.state == State::Used && d.structure.table() == id) {
+        match &row.structure {
+            Structure::Table { def, tree, heap } if found.is_none() => {
+                found = Some((def.clone(), *tree, *heap));
+            }
+            Structure::Table { .. } => {
+                let what = format!("there are two tables with the id {id}");
+                return Err(StoreFault::Broken { table: crate::kind::CATALOG, what });
+            }
+            Structure::Index { def, root, .. } => indexes.push(Index { def: def.clone(), root: *root }),
         }
-        None => Ok(()),
     }
-}
-
-fn longest_row(def: &TableDef) -> usize {
-    let column = |c: &txn::Column| match c.ty {
-        Type::Text(most) => 2 + usize::from(most),
-        fixed => fixed.fixed_len().unwrap_or_default(),
-    };
-    def.columns.len().div_ceil(8) + def.columns.iter().map(column).sum::<usize>()
-}
-
-/// The body of a catalog record.
-pub(crate) fn record(new: &Roots) -> (u8, Vec<u8>) {
-    (kind::CATALOG, postcard::to_stdvec(new).expect("plain values serialise"))
-}
-
-impl Roots {
-    pub fn extend(&mut self, new: Roots) {
-        self.schema.tables.extend(new.schema.tables);
-        self.trees.extend(new.trees);
-        self.heaps.extend(new.heaps);
-    }
+    indexes.sort_unstable_by_key(|i| i.def.id);
+    Ok(found.map(|(mut def, tree, heap)| {
+        def.indexes = indexes.iter().map(|i| i.def.clone()).collect();
+        Table { layout: Layout::of(&def), tree, heap, insert_pages: InsertPages::new(), indexes, def }
+    }))
 }

@@ -1,19 +1,35 @@
-//! Checking a whole store: every tree, every heap, and that they agree.
+//! Checking a whole store: every page of the data file, the log, every tree and heap, that each row has its entry in
+//! each tree and each entry its row, and that the pages in use are those that tables are made of.
+//!
+//! Two doors. [`Store::check`] is for a store that is open. [`scan_files`] and [`Store::examine`] together are a check of a
+//! database that nobody has open: the first looks at the data file as it lies there, the second at what restart makes
+//! of it; given [`world::overlay`] files, neither changes anything.
 
-use crate::StoreFault;
 use crate::catalog::Table;
+use crate::finding::{Finding, offset_of};
 use crate::open::Store;
-use access::{BTree, HeapReport, TreeReport};
-use base::{Key, Rid, TableId};
+use crate::{DATA, StoreFault};
+use access::{BTree, HeapPlace, HeapReport, TreeReport};
+use base::{Key, PageId, Rid, TableId, hash64};
 use latch::Coupled;
-use std::collections::BTreeMap;
+use pages::Found;
+use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::path::Path;
 use txn::Row;
+use world::Files;
+
+/// Findings of one kind about one tree that are told; the rest is counted.
+const TOLD: usize = 5;
 
 /// What a sound store looks like.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckReport {
     pub tables: Vec<TableReport>,
+    /// Pages in use that no table leads to: what a crash between taking a page and logging it leaves.
+    pub lost_pages: u64,
+    /// Log records that could be read.
+    pub log_records: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,96 +41,283 @@ pub struct TableReport {
     pub trees: Vec<(TableId, TreeReport)>,
 }
 
+/// Told what is being looked at, how many units of it are done, and how many there are.
+pub type Watch<'a> = &'a mut dyn FnMut(&str, u64, u64);
+
+/// An entry of a tree without its key: where the row is, and a hash of the key.
+type Mark = (Rid, u64);
+
+/// Checks every page of the data file in `dir` by itself: its checksum, its kind and its format.
+///
+/// # Errors
+/// There is no data file, or it is none of this version.
+pub fn scan_files(files: &dyn Files, dir: &Path, watch: Watch<'_>) -> Result<Vec<Finding>, StoreFault> {
+    let path = dir.join(DATA);
+    let mut findings = Vec::new();
+    pages::scan(files, &path, |id, pages, found, page| {
+        let at = Some(offset_of(id));
+        match found {
+            Found::Blank => {}
+            Found::Intact => {
+                if let Err(what) = access::check_kind(page) {
+                    let what = format!("{id:?} is {what}");
+                    let remedy = "open it with the version of Atoll that wrote it";
+                    findings.push(Finding { remedy: remedy.into(), ..Finding::damage(&path, at, what) });
+                }
+            }
+            Found::Torn => findings.push(Finding::note(
+                &path,
+                at,
+                format!("{id:?} was torn by a crash and has a whole copy"),
+                "nothing: it is repaired when the database is opened",
+            )),
+            Found::Corrupt => {
+                let what = format!("{id:?} is corrupt: its checksum does not match");
+                findings.push(Finding::damage(&path, at, what));
+            }
+        }
+        if id.0 % 1024 == 0 || id.0 + 1 == pages {
+            watch("pages", u64::from(id.0) + 1, pages.into());
+        }
+    })?;
+    Ok(findings)
+}
+
 impl Store {
-    /// Walks all tables and verifies trees, heaps, and that each row has its entry in each tree and each entry its
-    /// row. No transaction may run meanwhile. Keeps all rows' keys of one table in memory.
+    /// Verifies all tables and that the pages in use are theirs. No transaction may run meanwhile.
     ///
     /// # Errors
     /// The first flaw met; the store is poisoned by it.
     pub fn check(&self) -> Result<CheckReport, StoreFault> {
-        let Some(schema) = self.schema() else { return Ok(CheckReport::default()) };
-        let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
-        let reports = tables.map(|t| self.check_table(t)).collect::<Result<_, _>>();
-        Ok(CheckReport { tables: reports.inspect_err(|fault: &StoreFault| self.poison(fault.clone()))? })
-    }
-
-    fn check_table(&self, table: &Table) -> Result<TableReport, StoreFault> {
-        let flaw = |what: String| StoreFault::Broken { table: table.def.id, what };
-        let heap = self.heap(table).verify::<Coupled>().map_err(|e| flaw(e.to_string()))?;
-        let rows = self.rows_of(table)?;
-        if rows.len() as u64 != heap.rows {
-            return Err(flaw(format!("{} rows were met, {} counted", rows.len(), heap.rows)));
-        }
-        let mut trees = Vec::new();
-        if table.tree.is_some() {
-            let tree = self.tree(table);
-            let keys = rows.iter().map(|(&rid, row)| (table.def.key_of(Row::new(&table.layout, row)), rid));
-            trees.push((table.def.id, self.check_tree(table, tree, keys.collect())?));
-        }
-        for index in &table.indexes {
-            let tree = self.secondary(index);
-            let entry = |row| table.def.entry_of(&index.def, Row::new(&table.layout, row));
-            let keys = rows.iter().map(|(&rid, row)| (entry(row), rid));
-            trees.push((index.def.id, self.check_tree(table, tree, keys.collect())?));
-        }
-        Ok(TableReport { id: table.def.id, name: table.def.name.clone(), heap, trees })
-    }
-
-    fn rows_of(&self, table: &Table) -> Result<BTreeMap<Rid, Vec<u8>>, StoreFault> {
-        let (mut rows, mut ordinal) = (BTreeMap::new(), 0);
-        let flaw = |what: String| StoreFault::Broken { table: table.def.id, what };
-        let heap = self.heap(table);
-        while self
-            .insist(|| heap.chunk::<Coupled>(ordinal, |rid, row| drop(rows.insert(rid, row.to_vec()))))
-            .map_err(|e| flaw(e.to_string()))?
-        {
-            ordinal += 1;
-        }
-        match rows.iter().find(|(_, row)| !table.layout.fits(row)) {
-            Some((rid, _)) => Err(flaw(format!("the row at {rid:?} does not have the table's layout"))),
-            None => Ok(rows),
+        let mut findings = Vec::new();
+        let report = self.check_tables(&mut findings, &mut |_, _, _| {});
+        match findings.into_iter().find(|f| f.weight == crate::Weight::Damage) {
+            None => Ok(report),
+            Some(Finding { table, what, .. }) => {
+                let fault = StoreFault::Broken { table: table.unwrap_or_default(), what };
+                self.poison(fault.clone());
+                Err(fault)
+            }
         }
     }
 
-    /// Verifies the tree and that it holds exactly these entries.
-    fn check_tree(
+    /// As [`Store::check`] with everything that is wrong, and reads all of the log.
+    pub fn examine(&self, watch: Watch<'_>) -> (CheckReport, Vec<Finding>) {
+        let mut findings = Vec::new();
+        let log_records = self.read_log(&mut findings, watch);
+        let report = self.check_tables(&mut findings, watch);
+        (CheckReport { log_records, ..report }, findings)
+    }
+
+    fn read_log(&self, findings: &mut Vec<Finding>, watch: Watch<'_>) -> u64 {
+        let (first, end, mut records) = (self.log.first(), self.log.end(), 0);
+        for record in self.log.read_from(first) {
+            match record {
+                Ok((span, ..)) => {
+                    records += 1;
+                    if records % 4096 == 0 {
+                        watch("log", span.end.0 - first.0, end.0 - first.0);
+                    }
+                }
+                Err(fault) => findings.push(Finding::of(&fault.into(), &self.dir)),
+            }
+        }
+        records
+    }
+
+    fn check_tables(&self, findings: &mut Vec<Finding>, watch: Watch<'_>) -> CheckReport {
+        let mut report = CheckReport::default();
+        let schema = self.schema().unwrap_or_default();
+        let (mut seen, total) = (BTreeSet::new(), schema.tables.len() as u64);
+        let mut whole = true;
+        if let Err(flaw) = self.catalog_heap().verify_into::<Coupled>(&mut seen) {
+            findings.push(self.flaw(flaw.page(), format!("the catalog: {flaw}")));
+            whole = false;
+        }
+        for (done, table) in schema.tables.iter().filter_map(|def| self.table(def.id)).enumerate() {
+            watch(&table.def.name, done as u64, total);
+            let before = findings.len();
+            report.tables.extend(self.check_table(table, &mut seen, findings));
+            for finding in &mut findings[before..] {
+                finding.what = format!("table '{}': {}", table.def.name, finding.what);
+                finding.table = Some(table.def.id);
+                whole = false;
+            }
+        }
+        // Where a table could not be walked, what belongs to it is not known.
+        if whole {
+            report.lost_pages = self.check_pages(&seen, findings);
+        }
+        report
+    }
+
+    /// Damage to `page`, or to the data file as a whole.
+    fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
+        Finding::damage(&self.dir.join(DATA), page.map(offset_of), what)
+    }
+
+    fn check_table(
         &self,
         table: &Table,
-        tree: BTree<'_>,
-        mut expected: Vec<(Key, Rid)>,
-    ) -> Result<TreeReport, StoreFault> {
-        let flaw = |what: String| StoreFault::Broken { table: table.def.id, what };
-        let report = tree.verify::<Coupled>().map_err(|e| flaw(e.to_string()))?;
+        seen: &mut BTreeSet<PageId>,
+        findings: &mut Vec<Finding>,
+    ) -> Option<TableReport> {
+        let heap = match self.heap(table).verify_into::<Coupled>(seen) {
+            Ok(heap) => heap,
+            Err(flaw) => {
+                findings.push(self.flaw(flaw.page(), flaw.to_string()));
+                return None;
+            }
+        };
+        let trees: Vec<(TableId, &str, BTree<'_>)> = table
+            .tree
+            .iter()
+            .map(|_| (table.def.id, table.def.name.as_str(), self.tree(table)))
+            .chain(table.indexes.iter().map(|i| (i.def.id, i.def.name.as_str(), self.secondary(i))))
+            .collect();
+        let expected = self.marks_of_rows(table, heap.rows, findings)?;
+        let mut report =
+            TableReport { id: table.def.id, name: table.def.name.clone(), heap, trees: Vec::new() };
+        for ((id, name, tree), expected) in trees.into_iter().zip(expected) {
+            match tree.verify_into::<Coupled>(seen) {
+                Err(flaw) => findings.push(self.flaw(flaw.page(), format!("index '{name}': {flaw}"))),
+                Ok(walked) => {
+                    report.trees.push((id, walked));
+                    self.compare(name, &tree, expected, findings);
+                }
+            }
+        }
+        Some(report)
+    }
+
+    /// What each tree of the table must hold, by its rows.
+    fn marks_of_rows(
+        &self,
+        table: &Table,
+        counted: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Option<Vec<Vec<Mark>>> {
+        let mut marks = vec![Vec::new(); usize::from(table.tree.is_some()) + table.indexes.len()];
+        let (mut place, mut met) = (HeapPlace::default(), 0);
+        let heap = self.heap(table);
+        loop {
+            let mut part: Vec<(Rid, Option<Vec<u64>>)> = Vec::new();
+            let next = self.insist(|| {
+                part.clear();
+                heap.chunk::<Coupled>(place, |rid, row| part.push((rid, hashes(table, row))))
+            });
+            for (rid, hashes) in part {
+                met += 1;
+                match hashes {
+                    Some(hashes) => marks.iter_mut().zip(hashes).for_each(|(m, hash)| m.push((rid, hash))),
+                    None => findings.push(self.flaw(
+                        Some(rid.page),
+                        format!("the row in slot {} of {:?} has another layout", rid.slot, rid.page),
+                    )),
+                }
+            }
+            match next {
+                Ok(Some(next)) => place = next,
+                Ok(None) => break,
+                Err(stop) => {
+                    findings.push(self.flaw(None, stop.to_string()));
+                    return None;
+                }
+            }
+        }
+        if met != counted {
+            findings.push(self.flaw(None, format!("{met} rows were met, {counted} counted")));
+        }
+        Some(marks)
+    }
+
+    /// Compares a tree's entries with what its table's rows say, both ways.
+    fn compare(&self, name: &str, tree: &BTree<'_>, mut expected: Vec<Mark>, findings: &mut Vec<Finding>) {
+        let mut found = match self.marks_of_tree(tree) {
+            Ok(found) => found,
+            Err(what) => return findings.push(self.flaw(None, format!("index '{name}': {what}"))),
+        };
         expected.sort_unstable();
-        let mut found = Vec::new();
-        let mut from = Bound::Unbounded;
+        found.sort_unstable();
+        let missing = difference(&expected, &found);
+        let surplus = difference(&found, &expected);
+        for (marks, what) in [
+            (missing, "has no entry for the row"),
+            (surplus, "has an entry that does not fit a row, for the place"),
+        ] {
+            for (rid, _) in marks.iter().take(TOLD) {
+                let what = format!("index '{name}' {what} in slot {} of {:?}", rid.slot, rid.page);
+                findings.push(self.flaw(Some(rid.page), what));
+            }
+            if let Some(more) = marks.len().checked_sub(TOLD).filter(|more| *more > 0) {
+                findings.push(self.flaw(None, format!("index '{name}' {what}: {more} more of these")));
+            }
+        }
+    }
+
+    fn marks_of_tree(&self, tree: &BTree<'_>) -> Result<Vec<Mark>, String> {
+        let (mut found, mut from, mut bad) = (Vec::new(), Bound::Unbounded, 0);
         loop {
             let mut part = Vec::new();
             let read = || {
                 part.clear();
-                let entry = |key: &[u8], value: &[u8]| part.push((Key::from_bytes(key), Rid::decode(value)));
                 tree.chunk::<Coupled>(
                     from.as_ref().map(Key::as_slice),
                     None,
                     access::Direction::Forward,
-                    entry,
+                    |key, value| part.push((Rid::decode(value), hash64(key))),
                 )
             };
-            let chunk = self.insist(read).map_err(|e| flaw(e.to_string()))?;
-            found.append(&mut part);
+            let chunk = self.insist(read).map_err(|stop| stop.to_string())?;
+            bad += part.iter().filter(|(rid, _)| rid.is_none()).count();
+            found.extend(part.into_iter().filter_map(|(rid, hash)| Some((rid?, hash))));
             match chunk.end {
                 access::ChunkEnd::Continue(fence) => from = Bound::Included(fence),
-                _ => break,
+                _ if bad > 0 => return Err(format!("{bad} entries are no row addresses")),
+                _ => return Ok(found),
             }
         }
-        let differs = expected.iter().map(|(k, r)| (k, Some(*r))).zip(found.iter().map(|(k, r)| (k, *r)));
-        if let Some((want, is)) = differs.clone().find(|(want, is)| want != is) {
-            return Err(flaw(format!("index {} has {is:?} where the rows have {want:?}", tree.id())));
-        }
-        if expected.len() != found.len() {
-            let counts = (found.len(), expected.len());
-            return Err(flaw(format!("index {} has {} entries for {} rows", tree.id(), counts.0, counts.1)));
-        }
-        Ok(report)
     }
+
+    /// Compares the pages that tables are made of with those in use; gives how many are nobody's.
+    fn check_pages(&self, seen: &BTreeSet<PageId>, findings: &mut Vec<Finding>) -> u64 {
+        let allocator = self.pool.allocator();
+        let free: BTreeSet<PageId> = allocator.free.into_iter().collect();
+        let loose = seen.iter().filter(|id| free.contains(id) || **id >= allocator.next);
+        for id in loose.take(TOLD) {
+            findings.push(self.flaw(Some(*id), format!("{id:?} belongs to a table and is listed as free")));
+        }
+        let used = (1..allocator.next.0).map(PageId).filter(|id| !free.contains(id));
+        let lost: Vec<PageId> = used.filter(|id| !seen.contains(id)).collect();
+        if let Some(first) = lost.first() {
+            findings.push(Finding::note(
+                &self.dir.join(DATA),
+                Some(offset_of(*first)),
+                format!("{} pages belong to no table, the first is {first:?}", lost.len()),
+                "nothing: they cost room only; loading the data into a new folder gives it back",
+            ));
+        }
+        lost.len() as u64
+    }
+}
+
+/// The hash of the row's key in each of its table's trees; `None` if it is no row of the table.
+fn hashes(table: &Table, row: &[u8]) -> Option<Vec<u64>> {
+    if !table.layout.fits(row) {
+        return None;
+    }
+    let row = Row::new(&table.layout, row);
+    let primary = table.tree.iter().map(|_| hash64(&table.def.key_of(row)));
+    let secondary = table.indexes.iter().map(|i| hash64(&table.def.entry_of(&i.def, row)));
+    Some(primary.chain(secondary).collect())
+}
+
+/// What is in `a` and not in `b`, both sorted.
+fn difference(a: &[Mark], b: &[Mark]) -> Vec<Mark> {
+    let mut rest = b;
+    let missing = |mark: &&Mark| {
+        rest = &rest[rest.partition_point(|other| other < *mark)..];
+        rest.first() != Some(*mark)
+    };
+    a.iter().filter(missing).copied().collect()
 }

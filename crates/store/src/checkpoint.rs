@@ -8,9 +8,9 @@
 //!    In particular a transaction that is not listed has ended, and its end is never lost.
 //! 5. Write the control file; then log segments before the oldest record still needed may go.
 //!
-//! One value may be late: a page allocated or freed whose record comes later (or came before `begin`) may be
-//! counted as used after a crash and be lost to the allocator. It costs room, never truth.
-
+//! Why the allocator's value fits `begin`: it counts a page as the records so far do, and a record before `begin` has
+//! been counted, since its writer held the page from before it was appended until it was counted, and step 2 waited for
+//! it to let go. So a crash loses no page to a change that was never logged.
 //!
 //! Steps 1 and 2 touch pages, so when those have an owner it does them, a batch at a time between transactions
 //! ([`Store::begin_checkpoint`], [`Store::step_checkpoint`]); the rest is any thread's ([`Store::finish_checkpoint`]).
@@ -93,14 +93,17 @@ impl Store {
             // Taken in pieces, and overtaken: the log it would start from may be gone already.
             return Ok(());
         }
-        let allocator = self.pool.allocator();
+        // Others may have made the file longer since it was synced: what is relied on is synced first.
+        let data_bytes = self.pool.file_bytes()?;
+        self.pool.sync_written()?;
+        let allocator = self.pool.logged_allocator();
         let checkpoint = Checkpoint {
             redo_start,
             running: self.active.running(),
             notes: held(&self.notes).iter().map(|(&lsn, note)| (lsn, note.clone())).collect(),
+            data_bytes,
             next_page: allocator.next,
             free_pages: allocator.free,
-            catalog: held(&self.catalog.adding).clone(),
         };
         self.log.wait_stable(self.log.end())?;
         let keep = checkpoint.scan_start();

@@ -10,14 +10,13 @@
 //! `postcard`. Little-endian.
 
 use crate::StoreFault;
-use base::{Lsn, PageId, TableId, TxnId, crc32c};
+use base::{Lsn, PageId, TxnId, crc32c};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use txn::Schema;
 use world::{Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLCTL";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEAD: usize = 36;
 const NAMES: [&str; 2] = ["control-0", "control-1"];
 /// No checkpoint is larger: a length beyond this is damage, and nothing is allocated for it.
@@ -29,15 +28,6 @@ pub(crate) enum Keeping {
     Log,
     /// Durability `memory`: a run is, or was, here, and nothing else.
     Nothing,
-}
-
-/// Tables and where their trees and heaps begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Roots {
-    pub schema: Schema,
-    /// Root pages: of a table's primary tree or a secondary index, by its id.
-    pub trees: Vec<(TableId, PageId)>,
-    pub heaps: Vec<(TableId, PageId)>,
 }
 
 /// A transaction that was running.
@@ -56,9 +46,10 @@ pub(crate) struct Checkpoint {
     /// Transactions with records before `redo_start` that may not have ended before it.
     pub running: Vec<Running>,
     pub notes: Vec<(Lsn, Vec<u8>)>,
+    /// Bytes that the data file surely has: pages written by then are below.
+    pub data_bytes: u64,
     pub next_page: PageId,
     pub free_pages: Vec<PageId>,
-    pub catalog: Roots,
 }
 
 impl Checkpoint {
@@ -206,9 +197,9 @@ mod tests {
                 Running { id: TxnId(8), first: Lsn(600) },
             ],
             notes: vec![(Lsn(3), b"note".to_vec())],
+            data_bytes: 8192,
             next_page: PageId(7),
             free_pages: vec![PageId(2)],
-            catalog: Roots::default(),
         };
         Control { keeping: Keeping::Log, sequence, life: 3, checkpoint }
     }

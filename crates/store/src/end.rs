@@ -8,16 +8,21 @@
 //!                        |                  prepared --------------------+
 //!                        +--- commit or rollback of a reader: no record -+
 //! ```
+//!
+//! A running transaction may go back to a [`Savepoint`]: the same undo, not all the way. The compensation records name
+//! what comes before the savepoint as next to undo, so a later rollback or restart skips what was undone (ARIES,
+//! Mohan et al. 1992, section 5.2).
 
 use crate::StoreFault;
 use crate::kind;
 use crate::open::{Store, held};
-use crate::txn::{Home, Mark, State, SystemJournal, Txn, system_record};
+use crate::touched::row_of;
+use crate::txn::{Home, Mark, Savepoint, State, Txn, system_record};
 use base::{Lsn, PageId};
 use latch::LatchPolicy;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
-use wal::RecordHeader;
+use wal::{Order, RecordHeader};
 
 /// A live note. A note given with a commit is named by the position that [`Store::commit`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,6 +35,7 @@ impl Store {
         debug_assert_eq!(txn.state, State::Idle, "a transaction begins twice");
         self.attach(txn);
         txn.chain.worker = worker;
+        txn.begun += 1;
         txn.state = State::Running;
     }
 
@@ -63,18 +69,31 @@ impl Store {
                 end
             }
         };
+        txn.committed = lsn;
         txn.finish();
         Ok(lsn)
     }
 
-    /// Work after a commit that no other transaction needs: purges the rows it deleted. Blocks for absent pages.
+    /// Work after a commit that no other transaction needs: purges the rows it deleted, and takes away what it
+    /// dropped. Blocks for absent pages.
     pub fn committed<L: LatchPolicy>(&self, txn: &mut Txn) {
+        if !txn.ghosts.is_empty() {
+            let slot = txn.chain.home.as_ref().map(|home| home.slot.clone());
+            slot.unwrap_or_default().visiting(|| self.purge_ghosts::<L>(txn));
+        }
+        if !txn.defined.is_empty() {
+            self.clear_away::<L>(txn);
+        }
+    }
+
+    fn purge_ghosts<L: LatchPolicy>(&self, txn: &mut Txn) {
         while let Some((table, rid)) = txn.ghosts.pop() {
+            // The locks are gone: the table may be, too.
             let Some(table) = self.table(table) else { continue };
             let heap = self.heap(table);
             // A ghost that cannot be purged now (no frame free) stays one: it costs room, not truth. A fault
             // has poisoned the store already.
-            let _ = self.insist(|| heap.purge::<L>(&mut SystemJournal(&self.log), rid));
+            let _ = self.insist(|| heap.purge::<L>(&mut self.system(txn.committed), rid));
         }
     }
 
@@ -83,14 +102,19 @@ impl Store {
     /// by [`Store::commit`] or [`Store::rollback`].
     ///
     /// # Errors
-    /// What poisoned the store: nothing was prepared.
+    /// What poisoned the store, or [`StoreFault::Schema`] for a transaction that changed the schema: nothing was
+    /// prepared.
     ///
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
         debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
         self.fault().map_or(Ok(()), Err)?;
-        let span = txn.chain.append(&self.log, kind::PREPARE, &[note]);
+        if !txn.defined.is_empty() {
+            let text = "a transaction that changes the schema cannot be prepared; commit it alone";
+            return Err(StoreFault::Schema(text.into()));
+        }
+        let span = txn.chain.append(&self.log, kind::PREPARE, Order::Last, &[note]);
         txn.state = State::Prepared;
         Ok(span.end)
     }
@@ -102,36 +126,85 @@ impl Store {
     /// [`Stop`]: part is undone; call again once the page is there.
     pub fn rollback<L: LatchPolicy>(&self, txn: &mut Txn) -> Result<(), Stop> {
         if self.fault().is_none() {
-            self.undo_to::<L>(txn, Mark { undo: 0, ghosts: 0 })?;
+            self.undo_to::<L>(txn, Mark::default())?;
             if txn.wrote() {
                 txn.chain.append_last(&self.log, kind::END, &[]);
             }
         }
         txn.ghosts.clear();
         txn.finish();
+        if !txn.defined.is_empty() && self.fault().is_none() {
+            self.clear_away::<L>(txn);
+        }
+        txn.defined.clear();
         Ok(())
+    }
+
+    /// Where the transaction stands, to come back to with [`Store::rollback_to`].
+    pub fn savepoint(&self, txn: &Txn) -> Savepoint {
+        debug_assert_eq!(txn.state, State::Running, "a savepoint belongs to a running transaction");
+        txn.savepoint()
+    }
+
+    /// Undoes what the transaction did since `savepoint`, by compensation records; it goes on from there. Locks
+    /// are the caller's, and kept: what was undone was visible to nobody, and may be done again.
+    ///
+    /// # Errors
+    /// [`Stop`]: part is undone; call again once the page is there. On a poisoned store nothing is undone: all
+    /// that is left is [`Store::rollback`].
+    ///
+    /// # Panics
+    /// If the savepoint belongs to another transaction, or was rolled back over.
+    pub fn rollback_to<L: LatchPolicy>(&self, txn: &mut Txn, savepoint: &Savepoint) -> Result<(), Stop> {
+        assert!(
+            txn.reaches(savepoint),
+            "a savepoint of another transaction, or one that was rolled back over"
+        );
+        debug_assert_eq!(txn.state, State::Running, "a prepared transaction is kept or undone whole");
+        self.undo_to::<L>(txn, savepoint.mark)
     }
 
     /// Undoes down to where the transaction stood at `mark`. After an error it may be repeated.
     pub(crate) fn undo_to<L: LatchPolicy>(&self, txn: &mut Txn, mark: Mark) -> Result<(), Stop> {
         while txn.chain.undo.len() > mark.undo {
-            // The list is taken out while the chain writes; compensation records never add to it.
-            let mut undo = std::mem::take(&mut txn.chain.undo);
-            let done = undo.last().map_or(Ok(()), |(entry, body)| {
-                txn.chain.compensating = Some(entry.prev);
-                let roots = |id| self.catalog.root(id);
-                let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
-                access::undo::<L>(&self.pool, &mut self.writer(&mut txn.chain), &roots, &header, body)
-            });
-            txn.chain.compensating = None;
-            if done.is_ok() {
-                undo.pop();
-            }
-            txn.chain.undo = undo;
-            done?;
+            self.undo_last::<L>(txn)?;
         }
         txn.ghosts.truncate(mark.ghosts);
         Ok(())
+    }
+
+    /// Undoes the youngest record that is not undone yet, if any. After an error nothing has happened.
+    pub(crate) fn undo_last<L: LatchPolicy>(&self, txn: &mut Txn) -> Result<(), Stop> {
+        // The list is taken out while the chain writes; compensation records never add to it.
+        let mut undo = std::mem::take(&mut txn.chain.undo);
+        let undone = undo.last().map(|(entry, body)| {
+            txn.chain.compensating = Some(entry.prev);
+            let trees = |id| Some(self.tree_at(self.catalog.root(id)?, id));
+            let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
+            access::undo::<L>(&self.pool, &mut self.writer(&mut txn.chain), &trees, &header, body)?;
+            Ok::<_, Stop>(row_of(entry.kind, body).filter(|(table, _)| *table == kind::CATALOG))
+        });
+        txn.chain.compensating = None;
+        let undone = undone.transpose().inspect(|_| undo.pop());
+        txn.chain.undo = undo;
+        // Undone is undone: what fails from here on is no reason to do it again.
+        undone?.flatten().map_or(Ok(()), |(_, rid)| self.relearn::<L>(rid))
+    }
+
+    /// Runs one operation of several parts so that it happens whole or not at all: what it had done when it
+    /// failed is undone. On a store that meets a fault on the way back nothing more can be done here; restart
+    /// undoes the transaction.
+    pub(crate) fn whole<L: LatchPolicy, R>(
+        &self,
+        txn: &mut Txn,
+        operation: impl FnOnce(&Store, &mut Txn) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        let mark = txn.mark();
+        let done = operation(self, txn);
+        if done.is_err() && self.fault().is_none() {
+            self.insist(|| self.undo_to::<L>(txn, mark))?;
+        }
+        done
     }
 
     /// Logs a note of no transaction. It is safe once the log is durable up to the returned position.
@@ -144,7 +217,7 @@ impl Store {
     pub fn note(&self, note: &[u8]) -> Result<(NoteId, Lsn), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         let mut notes = held(&self.notes);
-        let end = system_record(&self.log, kind::NOTE, &[note]).end;
+        let end = system_record(&self.log, kind::NOTE, Order::Last, &[note]).end;
         notes.insert(end, note.to_vec());
         Ok((NoteId(end), end))
     }
@@ -153,7 +226,7 @@ impl Store {
     pub fn forget(&self, note: NoteId) {
         let mut notes = held(&self.notes);
         if notes.remove(&note.0).is_some() {
-            system_record(&self.log, kind::FORGET, &[&note.0.0.to_le_bytes()]);
+            system_record(&self.log, kind::FORGET, Order::Last, &[&note.0.0.to_le_bytes()]);
         }
     }
 

@@ -44,6 +44,27 @@ pub enum StoreFault {
         dir.display()
     )]
     HasLog { dir: PathBuf },
+    /// A file that the last checkpoint relies on is gone.
+    #[error(
+        "{}: this file is missing, and the last checkpoint relies on it; put it back, or restore the folder from a \
+         backup (`atoll check` says what else is wrong)",
+        file.display()
+    )]
+    Missing { file: PathBuf },
+    /// The data file is shorter than the last checkpoint left it.
+    #[error(
+        "{}: the file ends at byte {found}, the last checkpoint left {expected} bytes in it; restore the folder from a \
+         backup (`atoll check` says what else is wrong)",
+        file.display()
+    )]
+    Short { file: PathBuf, found: u64, expected: u64 },
+    /// Opening met a page that is not what it should be, or of another version.
+    #[error(
+        "{}: the page at byte {offset} is not what it should be here, or of an unknown version; `atoll check` says which \
+         and what else is wrong; open it with the version of Atoll that wrote it, or restore the folder from a backup",
+        file.display()
+    )]
+    Unfit { file: PathBuf, offset: u64 },
     /// The log ends before the point that the last checkpoint relies on.
     #[error(
         "{}: the log ends at {}, but the checkpoint needs it from {}; put the missing segments back, \

@@ -8,14 +8,19 @@
 //! | prepare | from here on only a decision ends it | the note |
 //! | note | none | the note |
 //! | forget | none | u64: the lsn where the note's record ends, which is its name |
-//! | catalog | none | the new tables and their root pages (`postcard`) |
+//!
+//! 37 was a catalog record in a format before this one.
+
+use base::TableId;
 
 pub(crate) const COMMIT: u8 = 32;
 pub(crate) const END: u8 = 33;
 pub(crate) const PREPARE: u8 = 34;
 pub(crate) const NOTE: u8 = 35;
 pub(crate) const FORGET: u8 = 36;
-pub(crate) const CATALOG: u8 = 37;
 pub(crate) const NOTED_COMMIT: u8 = 38;
+
+/// The table of tables: whose name the pages and records of the catalog's heap bear.
+pub(crate) const CATALOG: TableId = TableId(u16::MAX);
 
 const _: () = assert!(COMMIT > access::Kind::LAST);

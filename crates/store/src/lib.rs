@@ -9,6 +9,9 @@
 //! to wait for. Nothing here waits for pages on the way in: an operation that meets an absent page has changed
 //! nothing and says which ([`pages::Stop`]); await [`Store::page`] (or have [`Store::load_page`] block for it) and call again.
 //!
+//! A transaction goes back part of the way with [`Store::rollback_to`], and changes the schema with
+//! [`Store::create_table`], [`Store::create_index`] and their opposites.
+//!
 //! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
 //! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
 //! survives until it is forgotten.
@@ -19,14 +22,19 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod analysis;
 mod catalog;
 mod check;
 mod checkpoint;
 mod control;
+mod ddl;
+mod definition;
 mod end;
 mod fault;
+mod finding;
 mod kind;
 mod open;
+mod redo;
 mod restart;
 mod rows;
 mod scan;
@@ -34,16 +42,17 @@ mod touched;
 mod txn;
 
 pub use catalog::Table;
-pub use check::{CheckReport, TableReport};
+pub use check::{CheckReport, TableReport, Watch, scan_files};
 pub use checkpoint::CheckpointRun;
 pub use end::NoteId;
 pub use fault::StoreFault;
+pub use finding::{Finding, Weight};
 pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};
 pub use rows::{DeleteOutcome, InsertOutcome};
-pub use scan::{Chunk, ChunkEnd, Stamp};
+pub use scan::{Chunk, ChunkEnd};
 pub use touched::Touched;
-pub use txn::Txn;
+pub use txn::{Savepoint, Txn};
 
 /// The data file's name within a data folder.
 pub(crate) const DATA: &str = "data";

@@ -1,23 +1,19 @@
 //! Opening and closing: the folder's lock, its version, and whether there is something to restart from.
 
 use crate::active::Active;
-use crate::catalog::{self, Catalog, Table};
-use crate::control::{Checkpoint, Control, Keeping, Roots};
+use crate::catalog::{Catalog, Table};
+use crate::control::{Checkpoint, Control, Keeping};
 use crate::restart::{Recovered, restart};
-use crate::txn::{SystemJournal, system_record};
-use crate::{DATA, StoreFault, kind};
-use access::{BTree, Heap};
+use crate::{DATA, StoreFault};
 use base::{Lsn, PageId, TableId};
-use latch::Coupled;
 use pages::{PageFault, Pool, PoolOptions, Stop};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use txn::{Schema, TableDef};
 use wal::{Durability, Log, LogOptions};
-use world::{Files, FolderLock};
+use world::{Files, FolderLock, Open};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -25,6 +21,9 @@ pub struct StoreOptions {
     pub pool: PoolOptions,
     /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint.
     pub checkpoint_bytes: u64,
+    /// Bytes of a tree's node that may be used. All of them (`usize::MAX`), but in tests that want small nodes; always
+    /// the same for one database.
+    pub node_bytes: usize,
 }
 
 impl StoreOptions {
@@ -34,6 +33,7 @@ impl StoreOptions {
             log: LogOptions::new(durability),
             pool: PoolOptions::new(frames),
             checkpoint_bytes: 64 << 20,
+            node_bytes: usize::MAX,
         }
     }
 }
@@ -57,6 +57,7 @@ pub struct Store {
     /// Where the last checkpoint's redo begins.
     pub(crate) checkpointed: AtomicU64,
     checkpoint_bytes: u64,
+    pub(crate) node_bytes: usize,
     fault: OnceLock<StoreFault>,
     _lock: FolderLock,
 }
@@ -83,10 +84,12 @@ impl Store {
         })?;
         let keeping =
             if options.log.durability == Durability::Memory { Keeping::Nothing } else { Keeping::Log };
-        let mut control = Self::begin_life(&*files, dir, keeping)?;
+        let control = Self::begin_life(&*files, dir, keeping)?;
+        if keeping == Keeping::Log {
+            expect_files(&*files, dir, &control.checkpoint)?;
+        }
         let log = Arc::new(Log::open(files.clone(), &dir.join("log"), options.log)?);
         let pool = Pool::open(files.clone(), &dir.join(DATA), options.pool, log.clone())?;
-        control.life += 1;
         let store = Store {
             files,
             dir: dir.to_owned(),
@@ -95,31 +98,53 @@ impl Store {
             catalog: Catalog::new(),
             active: Arc::new(Active::new(control.life)),
             notes: Mutex::default(),
-            checkpointed: AtomicU64::new(0),
+            checkpointed: AtomicU64::new(control.checkpoint.redo_start.0),
             checkpoint_bytes: options.checkpoint_bytes,
+            node_bytes: options.node_bytes,
             control: Mutex::new(control.clone()),
             fault: OnceLock::new(),
             _lock: lock,
         };
-        let recovered = restart(&store, &control)?;
-        store.checkpoint()?;
+        let recovered = restart(&store, &control).map_err(|fault| store.placed(fault))?;
+        if control.checkpoint.data_bytes == 0 {
+            // From now on the control file knows of data and log, so that they are missed when they are gone.
+            store.checkpoint()?;
+        }
         Ok((store, recovered))
     }
 
-    /// The control file to start from. A new database gets its first one before anything else exists, so that a
-    /// crash while it is being made leaves nothing that looks like a database without control.
+    /// A fault met while opening, with the file and the place in it.
+    fn placed(&self, fault: StoreFault) -> StoreFault {
+        match &fault {
+            StoreFault::Page(page) => match **page {
+                PageFault::Malformed { page } => {
+                    StoreFault::Unfit { file: self.dir.join(DATA), offset: crate::finding::offset_of(page) }
+                }
+                _ => fault,
+            },
+            _ => fault,
+        }
+    }
+
+    /// The control file to start from, with this life's number: it is written before anything else happens, so that
+    /// no two lives number their transactions alike, and a crash while a database is being made leaves nothing that
+    /// looks like one without control. The checkpoint in it is the last one, whenever that was.
     fn begin_life(files: &dyn Files, dir: &Path, keeping: Keeping) -> Result<Control, StoreFault> {
-        match Control::read(files, dir)? {
-            Some(Control { keeping: Keeping::Nothing, .. }) => Err(StoreFault::Gone { dir: dir.to_owned() }),
-            Some(_) if keeping == Keeping::Nothing => Err(StoreFault::HasLog { dir: dir.to_owned() }),
-            Some(control) => Ok(control),
+        let control = match Control::read(files, dir)? {
+            Some(Control { keeping: Keeping::Nothing, .. }) => {
+                return Err(StoreFault::Gone { dir: dir.to_owned() });
+            }
+            Some(_) if keeping == Keeping::Nothing => {
+                return Err(StoreFault::HasLog { dir: dir.to_owned() });
+            }
+            Some(last) => Control { sequence: last.sequence + 1, life: last.life + 1, ..last },
             None => {
                 let checkpoint = Checkpoint { next_page: PageId(1), ..Checkpoint::default() };
-                let control = Control { keeping, sequence: 0, life: 0, checkpoint };
-                control.write(files, dir)?;
-                Ok(control)
+                Control { keeping, sequence: 0, life: 1, checkpoint }
             }
-        }
+        };
+        control.write(files, dir)?;
+        Ok(control)
     }
 
     /// Ends the store cleanly: with a checkpoint, so that the next opening has next to nothing to do. With
@@ -133,63 +158,6 @@ impl Store {
             return Control::remove(&*self.files, &self.dir);
         }
         self.checkpoint()
-    }
-
-    /// Creates the tables of `schema` that do not exist yet, with their indexes; those that exist must be alike.
-    /// Durable when it returns. No transaction may use the new tables before.
-    ///
-    /// # Errors
-    /// A schema that contradicts itself or what is there; no room; I/O.
-    pub fn create(&self, schema: &Schema) -> Result<(), StoreFault> {
-        let mut there = held(&self.catalog.adding);
-        let mut new = Roots::default();
-        for def in self.catalog.additions(&there, schema)? {
-            self.create_table(def, &mut new)?;
-        }
-        if new.schema.tables.is_empty() {
-            return Ok(());
-        }
-        let (kind, body) = catalog::record(&new);
-        debug_assert_eq!(kind, kind::CATALOG);
-        if body.len() > self.log.max_body() {
-            return Err(StoreFault::Schema(format!(
-                "a schema of {} bytes: a log record takes {}; create the tables in several calls",
-                body.len(),
-                self.log.max_body()
-            )));
-        }
-        let span = system_record(&self.log, kind, &[&body]);
-        self.log.wait_durable(span.end)?;
-        let published = self.catalog.publish(&new);
-        debug_assert!(published, "the schema was checked before");
-        there.extend(new);
-        Ok(())
-    }
-
-    /// Makes the pages of a table. A crash before the catalog record loses them, nothing else.
-    fn create_table(&self, def: TableDef, new: &mut Roots) -> Result<(), StoreFault> {
-        let mut journal = SystemJournal(&self.log);
-        let mut tree = |id: TableId| -> Result<(TableId, PageId), StoreFault> {
-            Ok((id, self.insist(|| BTree::create::<Coupled>(&self.pool, &mut journal, id)).map_err(no_room)?))
-        };
-        if !def.key.is_empty() {
-            new.trees.push(tree(def.id)?);
-        }
-        for index in &def.indexes {
-            new.trees.push(tree(index.id)?);
-        }
-        let mut journal = SystemJournal(&self.log);
-        let heap =
-            self.insist(|| Heap::create::<Coupled>(&self.pool, &mut journal, def.id)).map_err(no_room)?;
-        new.heaps.push((def.id, heap));
-        new.schema.tables.push(def);
-        Ok(())
-    }
-
-    /// All tables; `None` before the first [`Store::create`].
-    pub fn schema(&self) -> Option<Schema> {
-        let schema = held(&self.catalog.adding).schema.clone();
-        (!schema.tables.is_empty()).then_some(schema)
     }
 
     /// The table with this id; `None` also for the id of a secondary index.
@@ -255,7 +223,10 @@ impl Store {
                 Err(Stop::Page(page)) => self.pool.load(page)?,
                 Err(Stop::Again) => std::thread::yield_now(),
                 Err(Stop::Fault(fault)) => {
-                    self.poison(StoreFault::Page(fault.clone()));
+                    // A request that is too long is the request's fault, and nothing was changed.
+                    if !matches!(*fault, PageFault::TooLong { .. }) {
+                        self.poison(StoreFault::Page(fault.clone()));
+                    }
                     return Err(Stop::Fault(fault));
                 }
                 done => return done,
@@ -284,10 +255,23 @@ impl Store {
     }
 }
 
-/// Outside of a transaction there is nobody to say "no space" to but the fault.
-fn no_room(stop: Stop) -> StoreFault {
-    match stop {
-        Stop::Fault(fault) => StoreFault::Page(fault),
-        stop => StoreFault::Schema(format!("the tables cannot be created: {stop}")),
+/// Files that a checkpoint rests on: without them, or with less in them, other files would be made in their place, and
+/// rows be lost without a word.
+fn expect_files(files: &dyn Files, dir: &Path, checkpoint: &Checkpoint) -> Result<(), StoreFault> {
+    if checkpoint.data_bytes == 0 {
+        // Nobody got so far as to take a checkpoint: the log has everything.
+        return Ok(());
     }
+    let there = files.list(dir)?;
+    for name in [DATA, "doublewrite", "log"] {
+        if !there.iter().any(|n| n == name) {
+            return Err(StoreFault::Missing { file: dir.join(name) });
+        }
+    }
+    let file = dir.join(DATA);
+    let found = files.open(&file, Open::Read)?.len()?;
+    if found < checkpoint.data_bytes {
+        return Err(StoreFault::Short { file, found, expected: checkpoint.data_bytes });
+    }
+    Ok(())
 }

@@ -2,14 +2,14 @@
 //!
 //! Errors by phase. *Looking* (finding the row, before anything changed): [`Stop`] goes to the caller, who has the
 //! page loaded and comes again. *Changing*: what a later part of the operation lacks is waited for here, since the
-//! earlier parts are done. If that fails for good (no space, a fault), the transaction holds a part of the
-//! operation and must be rolled back; its undo list says how.
+//! earlier parts are done. If that fails for good (no space), the parts are undone (see `whole`): the operation has
+//! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
 
 use crate::catalog::{Index, Table};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
-use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, TreeDelete, TreeInsert};
-use base::{Key, Rid};
+use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, TreeDelete, TreeInsert};
+use base::{Key, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
 use std::mem;
@@ -22,7 +22,7 @@ pub enum InsertOutcome {
     Exists,
     /// The key that follows is this one, not the expected one; nothing was changed.
     Next(Option<Key>),
-    /// Key or row are longer than a page takes; nothing was changed.
+    /// Key or row are longer than an entry or a row may be; nothing was changed.
     TooLong,
 }
 
@@ -41,11 +41,16 @@ impl Store {
     /// If the table has none: the caller has the definition.
     #[inline]
     pub(crate) fn tree(&self, table: &Table) -> BTree<'_> {
-        BTree::open(&self.pool, table.tree.expect("this table has no key"), table.def.id)
+        self.tree_at(table.tree.expect("this table has no key"), table.def.id)
+    }
+
+    #[inline]
+    pub(crate) fn tree_at(&self, root: PageId, id: TableId) -> BTree<'_> {
+        BTree::open(&self.pool, root, id).with_fill_limit(self.node_bytes)
     }
 
     pub(crate) fn secondary(&self, index: &Index) -> BTree<'_> {
-        BTree::open(&self.pool, index.root, index.def.id)
+        self.tree_at(index.root, index.def.id)
     }
 
     #[inline]
@@ -55,7 +60,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn writer<'a>(&'a self, chain: &'a mut Chain) -> Writer<'a> {
-        Writer { log: &self.log, chain }
+        Writer { log: &self.log, pool: &self.pool, chain }
     }
 
     #[inline]
@@ -102,7 +107,7 @@ impl Store {
     /// row. `f` must leave the key columns alone.
     ///
     /// # Errors
-    /// [`Stop::Page`] and [`Stop::Again`] only before `f` was called. Others may come after: roll back.
+    /// [`Stop`]; the row is as it was. [`Stop::Page`] and [`Stop::Again`] only before `f` was called.
     ///
     /// # Panics
     /// If the table has no key.
@@ -116,7 +121,8 @@ impl Store {
     ) -> Result<Option<R>, Stop> {
         let Some(rid) = self.find::<L>(table, key)? else { return Ok(None) };
         let mut row = mem::take(&mut txn.row);
-        let done = self.update_at::<L, R>(txn, table, key, rid, &mut row, f);
+        let done =
+            self.whole::<L, _>(txn, |store, txn| store.update_at::<L, R>(txn, table, key, rid, &mut row, f));
         txn.row = row;
         done
     }
@@ -149,50 +155,52 @@ impl Store {
             );
             Some(result)
         };
-        let (result, to) = match heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)? {
-            HeapModify::Missing => return Ok(None),
-            HeapModify::Done(result) => (result, rid),
-            HeapModify::Outgrown(result) => (result, self.relocate::<L>(txn, table, key, rid, row)?),
-        };
-        let Some(result) = result else {
+        let done = heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
+        let (HeapModify::Done(result) | HeapModify::Outgrown(result)) = &done else { return Ok(None) };
+        if result.is_none() {
             return Err(self.broken(table, "a row does not have the table's layout"));
+        }
+        let result = match done {
+            HeapModify::Outgrown(result) => {
+                self.rewrite::<L>(txn, table, rid, row)?;
+                result
+            }
+            HeapModify::Done(result) => result,
+            HeapModify::Missing => None,
         };
         if !table.indexes.is_empty() {
-            self.reindex::<L>(txn, table, row, rid, to)?;
+            self.reindex::<L>(txn, table, row, rid)?;
         }
-        Ok(Some(result))
+        Ok(result)
     }
 
-    /// Writes a row that does not fit its page any more; gives where it is now.
-    fn relocate<L: LatchPolicy>(
+    /// Writes a row that does not fit where it lies. Its address stays, so indexes need not know.
+    fn rewrite<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,
-        key: &[u8],
         rid: Rid,
         row: &[u8],
-    ) -> Result<Rid, Stop> {
-        match self.insist(|| self.heap(table).update::<L>(&mut self.writer(&mut txn.chain), rid, row))? {
-            HeapUpdate::Done => Ok(rid),
-            HeapUpdate::Relocated(to) => {
-                txn.ghosts.push((table.def.id, rid));
-                self.insist(|| {
-                    self.tree(table).replace::<L>(&mut self.writer(&mut txn.chain), key, &to.encode())
-                })?;
-                Ok(to)
+    ) -> Result<(), Stop> {
+        let heap = self.heap(table);
+        let write = || heap.update::<L>(&mut self.writer(&mut txn.chain), rid, row, Moves::Forward);
+        match self.insist(write)? {
+            HeapUpdate::Done(left) => {
+                txn.ghosts.extend(left.map(|left| (table.def.id, left)));
+                Ok(())
             }
+            HeapUpdate::Relocated(_) => unreachable!("only reported moves change the address"),
             HeapUpdate::Missing => Err(self.broken(table, "a row vanished while it was updated")),
         }
     }
 
-    /// Brings the secondary trees from `txn.old_row` at `from` to `row` at `to`.
+    /// Brings the secondary trees from `txn.old_row` to `row`.
     fn reindex<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,
         row: &[u8],
-        from: Rid,
-        to: Rid,
+        rid: Rid,
     ) -> Result<(), Stop> {
         for index in &table.indexes {
             let tree = self.secondary(index);
@@ -201,10 +209,8 @@ impl Store {
             if old != new {
                 self.insist(|| tree.delete::<L>(&mut self.writer(&mut txn.chain), &old, Expect::Any))?;
                 self.insist(|| {
-                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, &to.encode(), Expect::Any)
+                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, &rid.encode(), Expect::Any)
                 })?;
-            } else if from != to {
-                self.insist(|| tree.replace::<L>(&mut self.writer(&mut txn.chain), &old, &to.encode()))?;
             }
         }
         Ok(())
@@ -214,11 +220,22 @@ impl Store {
     /// primary tree.
     ///
     /// # Errors
-    /// [`Stop::Page`] and [`Stop::Again`] only before anything was changed. After others: roll back.
+    /// [`Stop`]; nothing is changed, unless the store met a fault, which only leaves [`Store::rollback`].
     ///
     /// # Panics
     /// If the table has no key.
     pub fn insert<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        row: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<InsertOutcome, Stop> {
+        self.whole::<L, _>(txn, |store, txn| store.insert_parts::<L>(txn, table, key, row, expect))
+    }
+
+    fn insert_parts<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -265,7 +282,7 @@ impl Store {
         Ok(InsertOutcome::Done)
     }
 
-    /// Adds a row to a table without a key; `false` if it is longer than a page takes.
+    /// Adds a row to a table without a key; `false` if it is longer than [`MAX_ROW`].
     ///
     /// # Errors
     /// [`Stop`]; nothing was changed.
@@ -274,7 +291,9 @@ impl Store {
             return Ok(false);
         }
         debug_assert!(table.layout.fits(row), "a row of another table");
-        self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row).map(|_| true)
+        self.whole::<L, _>(txn, |store, txn| {
+            store.heap(table).insert::<L>(&mut store.writer(&mut txn.chain), row).map(|_| true)
+        })
     }
 
     /// Removes the row with this key. It stays as a ghost until [`Store::committed`].
@@ -285,6 +304,16 @@ impl Store {
     /// # Panics
     /// If the table has no key.
     pub fn delete<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<DeleteOutcome, Stop> {
+        self.whole::<L, _>(txn, |store, txn| store.delete_parts::<L>(txn, table, key, expect))
+    }
+
+    fn delete_parts<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         table: &Table,

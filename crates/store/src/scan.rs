@@ -1,25 +1,23 @@
 //! Reading many rows: a chunk at a time, from a primary key, a secondary index, or a heap in storage order.
 //!
 //! A chunk is one leaf's (or heap page's) worth. Its entries are read under one latch, the rows they point to
-//! after it: a caller that isolates by locks locks what it met and asks [`Store::still`] before it believes it.
+//! after it: a caller that isolates by locks locks what it met and looks again before it believes it.
 
 use crate::catalog::Table;
 use crate::open::Store;
-use access::BTree;
+use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
 use std::ops::Bound;
 use txn::Direction;
 
-/// A leaf at a moment; the default is a heap page, which nobody has to ask about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stamp(Option<access::Stamp>);
+/// A chunk ends behind the row that brings it beyond this many bytes: rows may be long.
+const CHUNK_BYTES: usize = 1 << 18;
 
 /// What [`Store::chunk`] found besides the rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    pub stamp: Stamp,
     pub end: ChunkEnd,
 }
 
@@ -78,7 +76,8 @@ impl Store {
 
     /// Calls `visit` with key and row of at most `limit` entries of one leaf, in the direction of the scan. The
     /// range begins at `from` and ends at `until`: forwards exclusive, backwards inclusive. A table without a key is
-    /// read in storage order, forwards and whole, with empty keys; begin with [`Bound::Unbounded`].
+    /// read in storage order, forwards and whole, with empty keys; begin with [`Bound::Unbounded`]. A row that is being
+    /// moved or was removed after its entry was read is visited empty: lock it and look again.
     ///
     /// # Errors
     /// [`Stop`]; rows may have been visited before.
@@ -93,7 +92,7 @@ impl Store {
     ) -> Result<Chunk, Stop> {
         let Some((table, tree)) = self.tree_of(index) else {
             let end = self.heap_chunk::<L>(index, from, |row| visit(&[], row))?;
-            return Ok(Chunk { stamp: Stamp::default(), end });
+            return Ok(Chunk { end });
         };
         let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
         let mut cut = false;
@@ -108,27 +107,36 @@ impl Store {
                 cut = true;
             }
         })?;
-        for (key, rid) in &entries {
+        let mut bytes = 0;
+        for (i, (key, rid)) in entries.iter().enumerate() {
+            if bytes > CHUNK_BYTES {
+                entries.truncate(i);
+                cut = true;
+                break;
+            }
             let rid = rid.ok_or_else(|| self.broken(table, "an index entry is no row address"))?;
             let fits = self.heap(table).read::<L, _>(rid, |row| {
                 let fits = table.layout.fits(row);
                 if fits {
+                    bytes += row.len();
                     visit(key, row);
                 }
                 fits
             })?;
-            if fits == Some(false) {
-                return Err(self.broken(table, "a row does not have the table's layout"));
+            match fits {
+                Some(true) => {}
+                Some(false) => return Err(self.broken(table, "a row does not have the table's layout")),
+                None => visit(key, &[]),
             }
         }
         let end = match (cut, entries.last()) {
             (true, Some((last, _))) => ChunkEnd::More(Bound::Excluded(last.clone())),
             _ => onward(read.end, direction),
         };
-        Ok(Chunk { stamp: Stamp(Some(read.stamp)), end })
+        Ok(Chunk { end })
     }
 
-    /// One page of a keyless table's heap; the cursor is the page's ordinal, big-endian.
+    /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.
     fn heap_chunk<L: LatchPolicy>(
         &self,
         id: TableId,
@@ -136,36 +144,32 @@ impl Store {
         mut visit: impl FnMut(&[u8]),
     ) -> Result<ChunkEnd, Stop> {
         let Some(table) = self.table(id) else { return Ok(ChunkEnd::Done(None)) };
-        let ordinal = match from {
-            Bound::Included(key) | Bound::Excluded(key) => {
-                key.try_into().map_or(u32::MAX, u32::from_be_bytes)
-            }
-            Bound::Unbounded => 0,
+        let place = match from {
+            Bound::Included(key) | Bound::Excluded(key) => place_of(key),
+            Bound::Unbounded => HeapPlace::default(),
         };
         let mut bad = false;
-        let more = self.heap(table).chunk::<L>(ordinal, |_, row| match table.layout.fits(row) {
+        let next = self.heap(table).chunk::<L>(place, |_, row| match table.layout.fits(row) {
             true => visit(row),
             false => bad = true,
         })?;
         if bad {
             return Err(self.broken(table, "a row does not have the table's layout"));
         }
-        Ok(match more {
-            true => ChunkEnd::More(Bound::Included(Key::new().u32(ordinal + 1))),
-            false => ChunkEnd::Done(None),
+        Ok(match next {
+            Some(HeapPlace { ordinal, slot }) => {
+                ChunkEnd::More(Bound::Included(Key::new().u32(ordinal).u32(slot.into())))
+            }
+            None => ChunkEnd::Done(None),
         })
     }
+}
 
-    /// Whether the leaf a chunk came from is as it was. Never says yes wrongly.
-    ///
-    /// # Errors
-    /// [`Stop`].
-    pub fn still<L: LatchPolicy>(&self, index: TableId, stamp: Stamp) -> Result<bool, Stop> {
-        match (stamp.0, self.tree_of(index)) {
-            (Some(stamp), Some((_, tree))) => tree.still::<L>(stamp),
-            (stamp, _) => Ok(stamp.is_none()),
-        }
-    }
+/// Where a cursor of [`Store::chunk`] stands in a heap; behind everything if it is none.
+fn place_of(key: &[u8]) -> HeapPlace {
+    let Ok(bytes) = <[u8; 8]>::try_from(key) else { return HeapPlace { ordinal: u32::MAX, slot: 0 } };
+    let number = u64::from_be_bytes(bytes);
+    HeapPlace { ordinal: (number >> 32) as u32, slot: number as u16 }
 }
 
 fn onward(end: access::ChunkEnd, direction: Direction) -> ChunkEnd {

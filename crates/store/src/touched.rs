@@ -85,7 +85,7 @@ impl Store {
                 }
                 // A row that is gone by now had its key taken out of the tree, by a record of its own.
                 let key = self.insist(|| {
-                    self.heap(table).read::<Coupled, _>(rid, |row| {
+                    self.heap(table).read_at::<Coupled, _>(rid, |row| {
                         let fits = table.layout.fits(row);
                         fits.then(|| table.def.key_of(Row::new(&table.layout, row)))
                     })

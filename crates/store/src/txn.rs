@@ -4,11 +4,13 @@
 //! transaction that only reads never touches the log.
 
 use crate::active::{Active, Slot};
-use access::Journal;
+use crate::open::Store;
+use access::{Journal, Kind, PageUse, each_page};
 use base::{Lsn, Rid, TableId, TxnId};
+use pages::Pool;
 use std::ops::Range;
 use std::sync::Arc;
-use wal::{CLR, Log, RecordHeader, Span};
+use wal::{CLR, Log, Order, RecordHeader, Span};
 
 /// An undoable record, kept for rollback without reading the log.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,11 @@ impl UndoList {
         self.entries.iter().map(|&e| (e, self.body(e)))
     }
 
+    /// Where the record at `len - 1` starts; 0 when there is none.
+    pub fn lsn_before(&self, len: usize) -> Lsn {
+        len.checked_sub(1).and_then(|at| self.entries.get(at)).map_or(Lsn(0), |e| e.lsn)
+    }
+
     /// Drops what a compensation record says is undone: everything younger than `undo_next`.
     pub fn undone_down_to(&mut self, undo_next: Lsn) {
         while self.entries.last().is_some_and(|e| e.lsn > undo_next) {
@@ -68,7 +75,7 @@ impl UndoList {
         }
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.arena.clear();
         // One bulk load must not keep its undo information in memory for ever.
@@ -86,10 +93,22 @@ pub(crate) enum State {
 }
 
 /// Where a transaction stands, to go back to it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mark {
     pub undo: usize,
     pub ghosts: usize,
+}
+
+/// A moment of one transaction that [`Store::rollback_to`](crate::Store::rollback_to) can go back to, any number of
+/// times. It ends with its transaction, and with a rollback to an earlier savepoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint {
+    pub(crate) mark: Mark,
+    /// Which of the transactions that used the same [`Txn`] it belongs to.
+    pub(crate) begun: u64,
+    /// The record that was the last to be undone then. Positions are never used twice, so it tells whether
+    /// that record is still there.
+    pub(crate) last: Lsn,
 }
 
 /// Where a transaction is accounted for. Not the log itself: a transaction that outlives its store must not keep
@@ -118,8 +137,14 @@ pub(crate) struct Chain {
 pub struct Txn {
     pub(crate) chain: Chain,
     pub(crate) state: State,
+    /// How many transactions began here.
+    pub(crate) begun: u64,
     /// Rows deleted, to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
+    /// Rows of the catalog it is at work on, to be looked after at its end.
+    pub(crate) defined: Vec<Rid>,
+    /// Where the last commit's record ends: purges come behind it.
+    pub(crate) committed: Lsn,
     pub(crate) row: Vec<u8>,
     pub(crate) old_row: Vec<u8>,
 }
@@ -141,9 +166,9 @@ impl Chain {
         self.id
     }
 
-    /// Appends a record of this transaction.
+    /// Appends a record of this transaction, behind the one before it.
     #[inline]
-    pub fn append(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
+    pub fn append(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
             kind,
@@ -152,9 +177,11 @@ impl Chain {
             prev: self.last,
             undo_next: self.compensating.unwrap_or_default(),
         };
+        // Records are longer than a byte, so behind the start of the last one is behind it.
+        let order = order.not_before(Lsn(self.last.0 + 1));
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
         self.home().slot.record(id, self.first, || {
-            span = log.append(&header, body);
+            span = log.append(&header, order, body);
             span.start
         });
         if self.first == Lsn(0) {
@@ -164,12 +191,13 @@ impl Chain {
         span
     }
 
-    /// Appends the transaction's last record; the checkpoint does not see it any more.
+    /// Appends the transaction's last record; the checkpoint does not see it any more. It comes after everything: what
+    /// this transaction has seen of others must have ended in the log before.
     pub fn append_last(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
         let mut span = Span { start: Lsn(0), end: Lsn(0) };
         self.home().slot.end(|| {
-            span = log.append(&header, body);
+            span = log.append(&header, Order::Last, body);
             span.end
         });
         span
@@ -190,22 +218,26 @@ impl Chain {
 /// How the access methods log on behalf of a transaction.
 pub(crate) struct Writer<'a> {
     pub log: &'a Log,
+    pub pool: &'a Pool,
     pub chain: &'a mut Chain,
 }
 
 impl Journal for Writer<'_> {
     #[inline]
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
         let prev = self.chain.last;
-        let span = self.chain.append(self.log, kind, body);
+        let span = self.chain.append(self.log, kind, Order::After(after), body);
         if self.chain.compensating.is_none() {
             self.chain.undo.push(kind, span.start, prev, body);
         }
+        account(self.pool, kind, body);
         span.end
     }
 
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.log, kind, body).end
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        let lsn = system_record(self.log, kind, order, body).end;
+        account(self.pool, kind, body);
+        lsn
     }
 
     fn worker(&self) -> usize {
@@ -214,20 +246,52 @@ impl Journal for Writer<'_> {
 }
 
 /// Appends a record of the system: redo only, of no transaction.
-pub(crate) fn system_record(log: &Log, kind: u8, body: &[&[u8]]) -> Span {
-    log.append(&RecordHeader { kind, ..RecordHeader::default() }, body)
+pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+    log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
+}
+
+/// Tells the allocator what a record that was just appended says of pages; its writer still holds them.
+#[inline]
+fn account(pool: &Pool, kind: u8, body: &[&[u8]]) {
+    const PAGES_COME_AND_GO: [u8; 3] = [Kind::System as u8, Kind::HeapRemove as u8, Kind::LargeMake as u8];
+    if PAGES_COME_AND_GO.contains(&kind) {
+        account_for(pool, kind, &body.concat());
+    }
+}
+
+#[cold]
+fn account_for(pool: &Pool, kind: u8, body: &[u8]) {
+    each_page(kind, body, |page, how| match how {
+        PageUse::Changed => {}
+        PageUse::Formatted => pool.claimed(page),
+        PageUse::Freed => pool.released(page),
+    });
 }
 
 /// The journal of work that stays whatever becomes of any transaction.
-pub(crate) struct SystemJournal<'a>(pub &'a Log);
+pub(crate) struct SystemJournal<'a> {
+    log: &'a Log,
+    pool: &'a Pool,
+    /// None of it comes before this: a purge must not outlive the commit that allowed it.
+    after: Lsn,
+}
+
+impl Store {
+    /// The journal of work that belongs to no transaction and comes after `after`.
+    pub(crate) fn system(&self, after: Lsn) -> SystemJournal<'_> {
+        SystemJournal { log: &self.log, pool: &self.pool, after }
+    }
+}
 
 impl Journal for SystemJournal<'_> {
-    fn undoable(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.0, kind, body).end
+    fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        self.system(kind, Order::After(after), body)
     }
 
-    fn system(&mut self, kind: u8, body: &[&[u8]]) -> Lsn {
-        system_record(self.0, kind, body).end
+    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+        let lsn = system_record(self.log, kind, order.not_before(self.after), body).end;
+        account(self.pool, kind, body);
+        lsn
     }
 
     fn worker(&self) -> usize {
@@ -254,6 +318,19 @@ impl Txn {
 
     pub(crate) fn mark(&self) -> Mark {
         Mark { undo: self.chain.undo.len(), ghosts: self.ghosts.len() }
+    }
+
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        let mark = self.mark();
+        Savepoint { mark, begun: self.begun, last: self.chain.undo.lsn_before(mark.undo) }
+    }
+
+    /// Whether `savepoint` is of this transaction and was not rolled back over.
+    pub(crate) fn reaches(&self, savepoint: &Savepoint) -> bool {
+        let len = savepoint.mark.undo;
+        self.begun == savepoint.begun
+            && len <= self.chain.undo.len()
+            && self.chain.undo.lsn_before(len) == savepoint.last
     }
 
     pub(crate) fn finish(&mut self) {

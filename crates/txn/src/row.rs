@@ -1,9 +1,10 @@
-//! Rows as bytes: `[null bits][fixed columns][ends of the varying columns: u16 each][varying columns]`.
+//! Rows as bytes: `[null bits][fixed columns][ends of the varying columns][varying columns]`; an end is a u16, or a u32
+//! in tables whose rows may be longer than 65,535 bytes.
 //!
 //! Fixed columns lie at offsets that follow from the schema alone, so reading an integer is one load.
 //! A [`Layout`] is computed once per table; [`Row`] reads, [`RowMut`] changes in a scratch copy, [`RowBuf`] builds.
 
-use crate::schema::{TableDef, Type};
+use crate::schema::{Column, TableDef, Type};
 
 /// Where the columns of a table's rows lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Layout {
     /// Offset of the table of ends.
     ends: usize,
     varying: usize,
+    /// Bytes of an end.
+    width: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +46,36 @@ impl Layout {
             .iter()
             .map(|c| Place { ty: c.ty, nullable: c.nullable, at: place(c.ty.fixed_len()) })
             .collect();
-        Layout { columns, nulls, ends: offset, varying }
+        let most = |c: &Column| if let Type::Text(most) = c.ty { most as usize } else { 0 };
+        let texts = table.columns.iter().map(most).sum::<usize>();
+        let width = if offset + 2 * varying + texts > usize::from(u16::MAX) { 4 } else { 2 };
+        Layout { columns, nulls, ends: offset, varying, width }
+    }
+
+    /// Bytes of the longest row that `table` allows.
+    pub fn longest(table: &TableDef) -> usize {
+        let most = |c: &Column| if let Type::Text(most) = c.ty { most as usize } else { 0 };
+        Layout::of(table).head() + table.columns.iter().map(most).sum::<usize>()
+    }
+
+    /// Where the `i`-th varying column ends.
+    #[inline]
+    fn end(&self, bytes: &[u8], i: usize) -> usize {
+        let at = self.ends + self.width * i;
+        match self.width {
+            2 => u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize,
+            _ => u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize,
+        }
+    }
+
+    fn set_end(&self, bytes: &mut [u8], i: usize, end: usize) {
+        let at = self.ends + self.width * i;
+        bytes[at..at + self.width].copy_from_slice(&(end as u32).to_le_bytes()[..self.width]);
     }
 
     /// Bytes before the first varying column.
     fn head(&self) -> usize {
-        self.ends + 2 * self.varying
+        self.ends + self.width * self.varying
     }
 
     /// Whether `bytes` can be a row of this table: every offset in it stays inside.
@@ -56,10 +83,10 @@ impl Layout {
         if bytes.len() < self.head() {
             return false;
         }
-        let ends =
-            bytes[self.ends..self.head()].chunks_exact(2).map(|e| u16::from_le_bytes([e[0], e[1]]) as usize);
         let mut last = self.head();
-        ends.into_iter().all(|e| std::mem::replace(&mut last, e) <= e && e <= bytes.len())
+        (0..self.varying)
+            .map(|i| self.end(bytes, i))
+            .all(|e| std::mem::replace(&mut last, e) <= e && e <= bytes.len())
             && last == bytes.len()
     }
 
@@ -68,10 +95,8 @@ impl Layout {
         match place.ty.fixed_len() {
             Some(n) => (place.at, place.at + n),
             None => {
-                let end = |i: usize| {
-                    u16::from_le_bytes([bytes[self.ends + 2 * i], bytes[self.ends + 2 * i + 1]]) as usize
-                };
-                (if place.at == 0 { self.head() } else { end(place.at - 1) }, end(place.at))
+                let start = if place.at == 0 { self.head() } else { self.end(bytes, place.at - 1) };
+                (start, self.end(bytes, place.at))
             }
         }
     }
@@ -141,6 +166,13 @@ impl<'a> RowMut<'a> {
         Row { layout: self.layout, bytes: self.bytes }
     }
 
+    /// Makes it the row `bytes`, of the same table.
+    pub fn replace(&mut self, bytes: &[u8]) {
+        debug_assert!(self.layout.fits(bytes), "a row of another table");
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+    }
+
     pub fn int(&self, column: u16) -> i64 {
         self.layout.int(self.bytes, column)
     }
@@ -168,10 +200,8 @@ impl<'a> RowMut<'a> {
                 assert!(value.len() <= max as usize, "{} bytes in a column of {max}", value.len());
                 self.bytes.splice(at..end, value.iter().copied());
                 for i in place.at..self.layout.varying {
-                    let o = self.layout.ends + 2 * i;
-                    let old = u16::from_le_bytes([self.bytes[o], self.bytes[o + 1]]) as usize;
-                    let new = (old + value.len() - (end - at)) as u16;
-                    self.bytes[o..o + 2].copy_from_slice(&new.to_le_bytes());
+                    let old = self.layout.end(self.bytes, i);
+                    self.layout.set_end(self.bytes, i, old + value.len() - (end - at));
                 }
             }
             _ => self.bytes[at..end].copy_from_slice(value),
@@ -222,9 +252,8 @@ impl RowBuf {
             }
         }
         debug_assert!(nulls <= ends);
-        let head = (self.layout.head() as u16).to_le_bytes();
-        for e in self.bytes[*ends..].chunks_exact_mut(2) {
-            e.copy_from_slice(&head);
+        for i in 0..self.layout.varying {
+            self.layout.set_end(&mut self.bytes, i, self.layout.head());
         }
         RowMut { layout: &self.layout, bytes: &mut self.bytes }
     }
@@ -279,6 +308,23 @@ mod tests {
         assert!(!row.is_null(3));
         assert!(Layout::of(&table()).fits(buf.bytes()));
         assert!(!Layout::of(&table()).fits(&buf.bytes()[1..]));
+    }
+
+    #[test]
+    fn texts_of_a_mebibyte_read_back() {
+        let mut def = table();
+        def.columns[1].ty = Type::Text(1 << 20);
+        assert_eq!(Layout::longest(&def), 1 + 8 + 3 + 4 + 2 * 4 + (1 << 20) + 20);
+        assert_eq!(Layout::longest(&table()), 1 + 8 + 3 + 4 + 2 * 2 + 10 + 20);
+        let mut buf = RowBuf::new(&def);
+        let mut r = buf.start();
+        r.set_text(3, "behind it");
+        r.set_text(1, &"x".repeat(70_000));
+        r.set_text(1, &"y".repeat(1 << 20));
+        let row = buf.row();
+        assert_eq!((row.text(1).len(), &row.text(1)[..2], row.text(3)), (1 << 20, "yy", "behind it"));
+        assert!(Layout::of(&def).fits(buf.bytes()));
+        assert!(!Layout::of(&def).fits(&buf.bytes()[1..]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tables as values: what a SQL layer can read and a catalog can store.
 
-use base::{Key, TableId};
+use base::{Key, KeyReader, TableId};
 use serde::{Deserialize, Serialize};
 
 /// A column's type. Integers of every width are handled as `i64`; money is an integer number of cents.
@@ -13,7 +13,7 @@ pub enum Type {
     /// Exactly `0` bytes, padded with spaces by whoever writes it.
     Char(u16),
     /// At most `0` bytes of UTF-8.
-    Text(u16),
+    Text(u32),
 }
 
 impl Type {
@@ -89,6 +89,18 @@ impl TableDef {
     pub fn entry_of(&self, index: &IndexDef, row: crate::Row<'_>) -> Key {
         let k = index.columns.iter().fold(Key::new(), |k, &c| self.key_part(k, row, c));
         self.key.iter().fold(k, |k, &c| self.key_part(k, row, c))
+    }
+
+    /// The primary key in an entry of secondary index `index`; `None` if the bytes are no such entry.
+    pub fn key_in_entry<'a>(&self, index: &IndexDef, entry: &'a [u8]) -> Option<&'a [u8]> {
+        let mut reader = KeyReader::new(entry);
+        for &column in &index.columns {
+            match self.columns[column as usize].ty {
+                Type::I32 | Type::I64 => drop(reader.i64()?),
+                Type::Char(_) | Type::Text(_) => drop(reader.bytes()?),
+            }
+        }
+        Some(reader.rest())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use base::TxnId;
 use std::time::Instant;
-use wal::{Durability, Log, LogOptions, RecordHeader};
+use wal::{Durability, Log, LogOptions, Order, RecordHeader};
 
 const RECORDS: u64 = 1_000_000;
 
@@ -38,7 +38,7 @@ fn round(log: &Log, threads: u64) -> f64 {
                 let header = RecordHeader { kind: 1, txn: TxnId(t), ..Default::default() };
                 let body = [t as u8; 120];
                 for _ in 0..RECORDS / threads {
-                    log.append(&header, &[&body[..20], &body[20..]]);
+                    log.append(&header, Order::ANY, &[&body[..20], &body[20..]]);
                 }
             });
         }

@@ -4,7 +4,7 @@
 
 use base::TxnId;
 use std::time::{Duration, Instant};
-use wal::{Durability, Log, LogOptions, RecordHeader};
+use wal::{Durability, Log, LogOptions, Order, RecordHeader};
 use world::Open;
 
 const TIME: Duration = Duration::from_secs(2);
@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn commit(log: &Log, thread: u64) {
     let start = Instant::now();
     while start.elapsed() < TIME {
-        let span = log.append(&RecordHeader { txn: TxnId(thread), ..Default::default() }, &[&[1; 120]]);
+        let span =
+            log.append(&RecordHeader { txn: TxnId(thread), ..Default::default() }, Order::Last, &[&[1; 120]]);
         if let Err(fault) = log.wait_durable(span.end) {
             return eprintln!("{fault}");
         }

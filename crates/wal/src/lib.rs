@@ -20,6 +20,7 @@ mod flusher;
 mod frame;
 mod log;
 mod options;
+mod order;
 mod reader;
 mod recover;
 mod ring;
@@ -30,6 +31,7 @@ pub use fault::LogFault;
 pub use frame::{CLR, RecordHeader, Span};
 pub use log::Log;
 pub use options::{Durability, LogOptions, LogStats};
+pub use order::Order;
 pub use reader::{LogReader, Record};
 
 #[cfg(test)]

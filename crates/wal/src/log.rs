@@ -16,12 +16,14 @@ use crate::files::LogFiles;
 use crate::flusher::Flusher;
 use crate::frame::{self, RecordHeader, Span};
 use crate::options::{Durability, LogOptions, LogStats};
+use crate::order::Order;
 use crate::reader::LogReader;
 use crate::recover;
 use crate::ring::Ring;
 use crate::waiters::Waiters;
 use base::Lsn;
 use latch::{CachePadded, SpinMutex};
+use probe::{Component, Section};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,22 +161,25 @@ impl Log {
         self.shared.options.durability
     }
 
-    /// Appends a record whose body is the concatenation of `body`. Blocks only while the ring is full.
+    /// Appends a record whose body is the concatenation of `body`, at a place that `order` allows: positions grow
+    /// with time only where it says so. Blocks only while the ring is full.
     ///
     /// # Panics
     /// When the body is larger than [`Log::max_body`].
-    pub fn append(&self, header: &RecordHeader, body: &[&[u8]]) -> Span {
-        SCRATCH.with_borrow_mut(|scratch| {
+    pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
+        let build = |scratch: &mut Vec<u8>| {
             let sum = frame::build(scratch, header, body, self.shared.life);
             assert!(scratch.len() <= self.shared.ring.bytes() / 2, "a log record of {} bytes", scratch.len());
-            self.place(scratch, sum)
-        })
+            self.place(scratch, sum, order)
+        };
+        probe::within(Component::Logging, || SCRATCH.with_borrow_mut(build))
     }
 
     #[inline]
-    fn place(&self, frame: &mut [u8], sum: u32) -> Span {
+    fn place(&self, frame: &mut [u8], sum: u32, order: Order) -> Span {
         let shared = &*self.shared;
         let bytes = frame.len() as u64;
+        probe::enter(Section::LogReserve);
         let mut tail = shared.tail.lock();
         while shared.crowded(tail.next, frame.len()) {
             let next = tail.next;
@@ -183,6 +188,7 @@ impl Log {
             tail = shared.tail.lock();
         }
         let start = tail.next;
+        debug_assert!(order.allows(start), "a record after {order:?} at {start}");
         let end = start + bytes;
         frame::seal(frame, sum, start, start - shared.stable.load(Ordering::Relaxed), shared.life);
         // On a poisoned log what is acknowledged but not written stays in the ring, for the next opening to find;
@@ -246,6 +252,7 @@ impl Log {
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));
         }
+        probe::enter(Section::LogWaiters);
         shared.waiters.enter(upto.0, cx.waker());
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));

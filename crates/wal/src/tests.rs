@@ -1,7 +1,7 @@
 //! The log against crashes, damage and failing devices. Segments and rings are tiny, so that every edge comes early.
 
 use crate::segment::HEADER;
-use crate::{CLR, Durability, Log, LogFault, LogOptions, RecordHeader, Span};
+use crate::{CLR, Durability, Log, LogFault, LogOptions, Order, RecordHeader, Span};
 use base::{Lsn, TxnId};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
 /// Appends record `n`, whose body says so, of a length that varies with it.
 fn add(log: &Log, n: u64) -> Span {
     let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
-    log.append(&header, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
+    log.append(&header, Order::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
 }
 
 fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
@@ -89,7 +89,7 @@ fn records_come_back_in_order_over_segments_and_openings() {
 fn compensation_records_keep_where_to_undo_next() {
     let files = memory();
     let header = RecordHeader { kind: 3, flags: CLR, txn: TxnId(1), prev: Lsn(5), undo_next: Lsn(4) };
-    open(&files).unwrap().append(&header, &[b"x"]);
+    open(&files).unwrap().append(&header, Order::ANY, &[b"x"]);
     let log = open(&files).unwrap();
     let (_, found, body) = log.read_from(Lsn(0)).next().unwrap().unwrap();
     assert_eq!((found, &body[..]), (header, &b"x"[..]));
@@ -455,7 +455,7 @@ fn a_record_may_be_larger_than_a_segment() {
     let log = Log::open(files.clone(), Path::new(DIR), options.clone()).unwrap();
     let sizes: Vec<usize> = (0..12).map(|n| if n % 3 == 1 { log.max_body() - n } else { 50 * n }).collect();
     for size in &sizes {
-        log.append(&RecordHeader::default(), &[&vec![*size as u8; *size]]);
+        log.append(&RecordHeader::default(), Order::ANY, &[&vec![*size as u8; *size]]);
     }
     drop(log);
     let log = Log::open(files, Path::new(DIR), options).unwrap();

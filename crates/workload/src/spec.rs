@@ -91,6 +91,13 @@ impl WorkloadSpec {
         WorkloadSpec { name: name.into(), cores, ..WorkloadSpec::default() }
     }
 
+    /// Without the options that shape requests: the same for all runs over the same data.
+    #[must_use]
+    pub fn data_only(&self) -> WorkloadSpec {
+        let all = self.clone();
+        WorkloadSpec { multisite: None, rows: None, op: None, skew: None, remote: None, ..all }
+    }
+
     /// Checks every option.
     ///
     /// # Errors

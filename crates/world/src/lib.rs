@@ -1,22 +1,26 @@
 //! The only door to the operating system: files, queues of reads and writes, the clock, entropy.
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
-//! the real file system ([`real`]), in memory for tests ([`memory`]), and on a simulated disk that tears, loses
-//! and fails. Who must not wait for a device asks an [`IoQueue`]. Every error names the file it is about.
+//! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and
+//! on a simulated disk that tears, loses and fails ([`sim`]). Who must not wait for a device asks an [`IoQueue`]. Every
+//! error names the file it is about.
 //!
 //! What it does not know: what is in the files, who waits for them.
 
 mod clock;
 mod files;
 mod memory;
+mod overlay;
 mod queue;
 mod real;
+pub mod sim;
 mod usage;
 mod watched;
 
 pub use clock::{entropy, now_ns, wall_ns};
 pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 pub use memory::memory;
+pub use overlay::overlay;
 pub use queue::{Done, IoQueue, Means};
 pub use real::real;
 pub use usage::{Usage, huge_bytes, usage};

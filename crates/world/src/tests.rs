@@ -1,6 +1,6 @@
 //! The same script on the real file system and on the one in memory: they must not differ to their users.
 
-use crate::{Files, Open, entropy, memory, now_ns, real};
+use crate::{Files, Open, entropy, memory, now_ns, real, sim};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -8,6 +8,7 @@ fn on_both(script: impl Fn(&dyn Files, &Path)) {
     let folder = tempfile::tempdir().unwrap();
     script(&*real(), folder.path());
     script(&*memory(), Path::new("somewhere"));
+    script(&sim::Disk::new(), Path::new("somewhere"));
 }
 
 #[test]

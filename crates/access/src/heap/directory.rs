@@ -24,37 +24,37 @@ const CLASSES: usize = HEADER + 4;
 const PAGES: usize = CLASSES + PER_DIRECTORY;
 
 #[derive(Clone, Copy)]
-pub(super) struct Root<'a>(&'a Bytes);
+pub(crate) struct Root<'a>(&'a Bytes);
 
 impl<'a> Root<'a> {
-    pub(super) fn new(bytes: &'a Bytes) -> Root<'a> {
+    pub(crate) fn new(bytes: &'a Bytes) -> Root<'a> {
         Root(bytes)
     }
 
-    pub(super) fn directories(self) -> usize {
+    pub(crate) fn directories(self) -> usize {
         u32_at(self.0, HEADER) as usize
     }
 
     /// `None` behind the last one.
-    pub(super) fn directory(self, i: usize) -> Option<PageId> {
+    pub(crate) fn directory(self, i: usize) -> Option<PageId> {
         (i < self.directories().min(DIRECTORIES)).then(|| PageId(u32_at(self.0, LIST + 4 * i)))
     }
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Directory<'a>(&'a Bytes);
+pub(crate) struct Directory<'a>(&'a Bytes);
 
 impl<'a> Directory<'a> {
-    pub(super) fn new(bytes: &'a Bytes) -> Directory<'a> {
+    pub(crate) fn new(bytes: &'a Bytes) -> Directory<'a> {
         Directory(bytes)
     }
 
-    pub(super) fn pages(self) -> usize {
+    pub(crate) fn pages(self) -> usize {
         usize::from(u16_at(self.0, HEADER)).min(PER_DIRECTORY)
     }
 
     /// `None` behind the last one.
-    pub(super) fn page(self, i: usize) -> Option<PageId> {
+    pub(crate) fn page(self, i: usize) -> Option<PageId> {
         (i < self.pages()).then(|| PageId(u32_at(self.0, PAGES + 4 * i)))
     }
 

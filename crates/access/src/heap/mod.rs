@@ -8,34 +8,49 @@
 //! **Reading** goes straight to the page a [`Rid`] names: one latch. **Inserting** goes to the worker's own current page
 //! ([`InsertPages`]), so that workers do not meet; when that is full, to a page that the directory promises to have
 //! room, else to a new page. **Deleting** makes a ghost, which [`Heap::purge`] takes away once the deletion is
-//! committed; until then bringing it back needs no room. A row that outgrows its page moves, and the caller is told
-//! where to.
+//! committed; until then bringing it back needs no room.
 //!
-//! **Latch order.** Root, then directory, then nothing else but a page no one has seen. Two heap pages are only held
-//! together by a move, in the order of their numbers.
+//! **A row keeps its address.** One that outgrows its page moves and leaves a *forward*, which always leads to the row
+//! itself, never to another forward; when it moves again the forward is changed. A row longer than a page lies in
+//! pages of its own (`large`), with a stub at its address. Whoever would rather have a row found without the detour
+//! asks for moves to be reported ([`Moves::Report`]) and changes the indexes.
+//!
+//! **Latch order.** Root, then directory, then nothing else but a page no one has seen. Several heap pages are held
+//! together only to move or delete a moved row, in the order of their numbers; behind them the pages of large rows.
 
+mod change;
 mod directory;
+mod large;
 mod rows;
 mod space;
 mod verify;
 
 #[cfg(test)]
+mod housing_tests;
+#[cfg(test)]
 mod tests;
 
-pub(crate) use directory::{DirectoryMut, RootMut};
-pub use rows::MAX_ROW;
-pub(crate) use rows::RowsMut;
+pub use change::{HeapModify, HeapUpdate, Moves};
+pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
+pub use large::MAX_ROW;
+pub(crate) use large::{LargeMut, LargeView};
+pub(crate) use rows::{Cell, Form, Rows, RowsMut};
 pub use space::InsertPages;
 pub use verify::{HeapFlaw, HeapReport};
 
 use crate::Journal;
-use crate::bytes::{Garbled, common_prefix, common_suffix};
-use crate::page::{KIND_ROWS, bytes_mut, corrupt, is, too_long};
-use crate::record::{Change, Kind, range_front, slot_front};
+use crate::bytes::Garbled;
+use crate::page::{KIND_LARGE_ROOT, KIND_ROWS, ROWS_MARK, bytes_mut, corrupt, is, too_long};
+use crate::record::{Change, Kind, Record, range_front, replace_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
+use large::State;
 use latch::LatchPolicy;
-use pages::{Page, PageMut, Pool, Stop};
-use rows::Rows;
+use pages::{Page, PageMut, PageRef, PageView, Pool, Stop};
+use rows::{INLINE, LEAST_ROOM, plain_at};
+use wal::Order;
+
+/// How often a reader without a latch looks again before it takes one: the page is being changed at each look.
+const TRIES: usize = 16;
 
 /// A heap in a pool: a handle of a few words, made for each use.
 #[derive(Clone, Copy)]
@@ -46,25 +61,12 @@ pub struct Heap<'p> {
     hints: &'p InsertPages,
 }
 
-/// What [`Heap::update`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeapUpdate {
-    Done,
-    /// The row did not fit its page any more and is here now; the old place is a ghost, to be purged after commit.
-    Relocated(Rid),
-    /// There is no row at this place.
-    Missing,
-}
-
-/// What [`Heap::modify`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeapModify<R> {
-    Done(R),
-    /// The closure has run, but the row has become too long for its page and nothing was changed: call
-    /// [`Heap::update`] with the buffer's content.
-    Outgrown(R),
-    /// There is no row at this place; the closure was not called.
-    Missing,
+/// Where a walk through a heap stands; the default is its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeapPlace {
+    /// Which page of the heap.
+    pub ordinal: u32,
+    pub slot: u16,
 }
 
 impl<'p> Heap<'p> {
@@ -82,7 +84,22 @@ impl<'p> Heap<'p> {
         journal: &mut impl Journal,
         id: TableId,
     ) -> Result<PageId, Stop> {
-        space::create::<L>(pool, journal, id)
+        let page = pool.allocate()?;
+        Self::create_at::<L>(pool, journal, id, page).inspect_err(|_| pool.free(page))?;
+        Ok(page)
+    }
+
+    /// As [`Heap::create`], with its root in a page that the caller has allocated.
+    ///
+    /// # Errors
+    /// What the pool says when no frame is free; nothing was changed.
+    pub fn create_at<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+        page: PageId,
+    ) -> Result<(), Stop> {
+        space::create_at::<L>(pool, journal, id, page)
     }
 
     pub fn root(&self) -> PageId {
@@ -101,26 +118,34 @@ impl<'p> Heap<'p> {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`Stop`]: no row was added; [`Stop::Fault`] also when it is longer than [`MAX_ROW`].
+    /// [`Stop`]: no row was added; [`Stop::Fault`] also when it is longer than [`MAX_ROW`]. When a row longer than a
+    /// page meets [`Stop::NoSpace`] or a fault, pages may have been taken for it, which only undoing gives back.
     pub fn insert<L: LatchPolicy>(&self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
+        if row.len() > INLINE {
+            let mut page = self.page_with_room::<L>(journal, LEAST_ROOM)?;
+            let large = self.make_large::<L>(journal, row)?;
+            return self.place(journal, &mut page, Cell::Large(large));
+        }
         let mut page = self.page_with_room::<L>(journal, row.len())?;
-        self.put(journal, &mut page, row)
+        self.place(journal, &mut page, Cell::Row(row))
     }
 
-    /// Adds a row to a page that has room.
-    fn put<L: LatchPolicy>(
+    /// Puts a cell into a page that has room.
+    fn place<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
         page: &mut PageMut<'p, L>,
-        row: &[u8],
+        cell: Cell<'_>,
     ) -> Result<Rid, Stop> {
         let rid = Rid {
             page: page.page_id(),
             slot: Rows::new(page.bytes()).next_slot().map_err(|Garbled| corrupt(page))?,
         };
-        let lsn = journal.undoable(Kind::HeapInsert as u8, &[&self.front(rid), row]);
-        change(page, lsn, |rows| rows.insert(rid.slot, row))?;
+        let (form, (tag, rest)) = (cell.form(), cell.parts());
+        let kind = if form == Form::Plain { Kind::HeapInsert } else { Kind::HeapPlace };
+        let lsn = journal.undoable(kind as u8, page.lsn(), &[&self.front(rid), tag.as_slice(), rest]);
+        change(page, lsn, |rows| rows.insert(rid.slot, form, tag.as_slice(), rest))?;
         Ok(rid)
     }
 
@@ -128,123 +153,94 @@ impl<'p> Heap<'p> {
         slot_front(rid.page, self.id, rid.slot)
     }
 
-    /// Calls `f` on the row at `rid`, under the page's latch; `None` if there is none.
+    /// Calls `f` on the row at `rid`: under its page's latch, or on a validated copy where readers take none; `None` if
+    /// there is none.
     ///
     /// # Errors
     /// [`Stop`]; `f` was not called.
     #[inline]
     pub fn read<L: LatchPolicy, R>(&self, rid: Rid, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
-        let page = self.pool.shared::<L>(rid.page)?;
-        let row = self.rows(&page, rid.page)?.row(rid.slot);
-        Ok(row.map_err(|Garbled| corrupt(&page))?.map(f))
+        if !(L::VIEWS && L::LATCHED) {
+            return self.read_held::<L, R>(rid, f);
+        }
+        let mut f = Some(f);
+        for _ in 0..TRIES {
+            let view = self.pool.view::<L>(rid.page)?;
+            // What is not just a row in its page is for the latch: it may take a look at other pages.
+            let Some((at, len)) = self.plain_in(view, rid.slot) else { break };
+            if let Some(done) = view.copied::<L, _>(at, len, |row| f.take().map(|f| f(row))) {
+                return Ok(done);
+            }
+        }
+        f.map_or(Ok(None), |f| self.read_held::<L, R>(rid, f))
     }
 
-    /// Makes the row at `rid` these bytes. Logs the range that changes; no change logs nothing.
-    ///
-    /// # Errors
-    /// [`Stop`]: nothing was changed; [`Stop::Fault`] also when the row is longer than [`MAX_ROW`].
-    pub fn update<L: LatchPolicy>(
+    /// Where the row lies, if the page is one of this heap's and the row is just there.
+    #[inline]
+    fn plain_in(&self, view: PageView<'_>, slot: u16) -> Option<(usize, usize)> {
+        let page = view.bytes();
+        let ours =
+            (page.word(0) >> 32) as u16 == ROWS_MARK && (page.word(2) >> 32) as u32 == u32::from(self.id.0);
+        plain_at(page, slot).ok().flatten().filter(|_| ours)
+    }
+
+    #[inline]
+    fn read_held<L: LatchPolicy, R>(&self, rid: Rid, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
+        let page = self.pool.shared::<L>(rid.page)?;
+        if is(&page, KIND_ROWS, self.id)
+            && let Some(row) = Rows::new(page.bytes()).plain(rid.slot).map_err(|Garbled| corrupt(&page))?
+        {
+            return Ok(Some(f(row)));
+        }
+        self.read_special(page, rid, f)
+    }
+
+    /// As [`Heap::read`], for what is not just a row in its page.
+    #[cold]
+    fn read_special<L: LatchPolicy, R>(
         &self,
-        journal: &mut impl Journal,
+        page: PageRef<'p, L>,
         rid: Rid,
-        row: &[u8],
-    ) -> Result<HeapUpdate, Stop> {
-        check_length(row)?;
-        let mut page = self.pool.exclusive::<L>(rid.page)?;
-        let rows = self.rows(&page, rid.page)?;
-        let find = || Ok((rows.row(rid.slot)?.is_some(), rows.fits_grown(rid.slot, row.len())?));
-        match find().map_err(|Garbled| corrupt(&page))? {
-            (false, _) => Ok(HeapUpdate::Missing),
-            (true, true) => self.overwrite(journal, &mut page, rid, row).map(|()| HeapUpdate::Done),
-            (true, false) => {
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        // Restart names a large row by its root; that is no row's address.
+        if is(&page, KIND_LARGE_ROOT, self.id) {
+            return Ok(None);
+        }
+        match self.rows(&page, rid.page)?.cell(rid.slot).map_err(|Garbled| corrupt(&page))? {
+            None | Some(Cell::Moved { .. }) => Ok(None),
+            Some(Cell::Row(row)) => Ok(Some(f(row))),
+            Some(Cell::Large(large)) => self.read_large::<L>(large).map(|row| Some(f(&row))),
+            Some(Cell::Forward(to)) => {
+                // Not both pages at once: their order may be the wrong one.
                 drop(page);
-                self.relocate::<L>(journal, rid, row)
+                let page = self.pool.shared::<L>(to.page)?;
+                match self.rows(&page, to.page)?.cell(to.slot).map_err(|Garbled| corrupt(&page))? {
+                    Some(Cell::Moved { home, row }) if home == rid => Ok(Some(f(row))),
+                    // It moved between the two looks.
+                    _ => Err(Stop::Again),
+                }
             }
         }
     }
 
-    /// Lets `f` change a copy of the row in `buffer` and writes back what changed, in one hold of the page.
+    /// As [`Heap::read`], also for a row that moved to `rid` from its address: for whoever has the place from a log
+    /// record and not from an index.
     ///
     /// # Errors
-    /// [`Stop`]: `f` was not called and nothing was changed; but [`Stop::Fault`] because `f` made the row longer than
-    /// [`MAX_ROW`] comes after the call.
-    pub fn modify<L: LatchPolicy, R>(
+    /// [`Stop`]; `f` was not called.
+    pub fn read_at<L: LatchPolicy, R>(
         &self,
-        journal: &mut impl Journal,
         rid: Rid,
-        buffer: &mut Vec<u8>,
-        f: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> Result<HeapModify<R>, Stop> {
-        let mut page = self.pool.exclusive::<L>(rid.page)?;
-        let row = self.rows(&page, rid.page)?.row(rid.slot).map_err(|Garbled| corrupt(&page))?;
-        let Some(row) = row else { return Ok(HeapModify::Missing) };
-        buffer.clear();
-        buffer.extend_from_slice(row);
-        let result = f(buffer);
-        check_length(buffer)?;
-        let fits = Rows::new(page.bytes()).fits_grown(rid.slot, buffer.len());
-        if !fits.map_err(|Garbled| corrupt(&page))? {
-            return Ok(HeapModify::Outgrown(result));
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let page = self.pool.shared::<L>(rid.page)?;
+        if is(&page, KIND_ROWS, self.id)
+            && let Ok(Some(Cell::Moved { row, .. })) = Rows::new(page.bytes()).cell(rid.slot)
+        {
+            return Ok(Some(f(row)));
         }
-        self.overwrite(journal, &mut page, rid, buffer)?;
-        Ok(HeapModify::Done(result))
-    }
-
-    /// Logs and writes the bytes in which `row` differs from the row at `rid`, which is there.
-    fn overwrite<L: LatchPolicy>(
-        &self,
-        journal: &mut impl Journal,
-        page: &mut PageMut<'p, L>,
-        rid: Rid,
-        row: &[u8],
-    ) -> Result<(), Stop> {
-        let old = Rows::new(page.bytes()).row(rid.slot).map_err(|Garbled| corrupt(page))?.unwrap_or_default();
-        if old == row {
-            return Ok(());
-        }
-        let at = common_prefix(old, row);
-        let tail = common_suffix(&old[at..], &row[at..]);
-        let (old, new) = (&old[at..old.len() - tail], &row[at..row.len() - tail]);
-        let range = range_front(at, old.len());
-        let lsn = journal.undoable(Kind::HeapUpdate as u8, &[&self.front(rid), &range, old, new]);
-        let old = old.len();
-        change(page, lsn, |rows| rows.splice(rid.slot, at, old, new))
-    }
-
-    /// Moves the row at `rid` to a page where its new form fits.
-    fn relocate<L: LatchPolicy>(
-        &self,
-        journal: &mut impl Journal,
-        rid: Rid,
-        row: &[u8],
-    ) -> Result<HeapUpdate, Stop> {
-        let mut page = self.page_with_room::<L>(journal, row.len())?;
-        let target = page.page_id();
-        if target == rid.page {
-            // Room came up just there.
-            let rows = self.rows(&page, target)?;
-            let find = || Ok((rows.row(rid.slot)?.is_some(), rows.fits_grown(rid.slot, row.len())?));
-            return match find().map_err(|Garbled| corrupt(&page))? {
-                (false, _) => Ok(HeapUpdate::Missing),
-                (true, true) => self.overwrite(journal, &mut page, rid, row).map(|()| HeapUpdate::Done),
-                (true, false) => Err(corrupt(&page)),
-            };
-        }
-        drop(page);
-        let low = self.pool.exclusive::<L>(target.min(rid.page))?;
-        let high = self.pool.exclusive::<L>(target.max(rid.page))?;
-        let (mut old, mut new) = if target < rid.page { (high, low) } else { (low, high) };
-        let there = self.rows(&old, rid.page)?.row(rid.slot).map_err(|Garbled| corrupt(&old))?;
-        if there.is_none() {
-            return Ok(HeapUpdate::Missing);
-        }
-        if !self.rows(&new, target)?.fits(row.len()) {
-            return Err(Stop::Again);
-        }
-        let to = self.put(journal, &mut new, row)?;
-        let lsn = journal.undoable(Kind::HeapDelete as u8, &[&self.front(rid)]);
-        change(&mut old, lsn, |rows| rows.bury(rid.slot))?;
-        Ok(HeapUpdate::Relocated(to))
+        self.read_special(page, rid, f)
     }
 
     /// Makes the row at `rid` a ghost: gone for readers, its place kept until [`Heap::purge`]. `false` if there is
@@ -254,31 +250,102 @@ impl<'p> Heap<'p> {
     /// [`Stop`]: nothing was changed.
     pub fn delete<L: LatchPolicy>(&self, journal: &mut impl Journal, rid: Rid) -> Result<bool, Stop> {
         let mut page = self.pool.exclusive::<L>(rid.page)?;
-        let row = self.rows(&page, rid.page)?.row(rid.slot).map_err(|Garbled| corrupt(&page))?;
-        if row.is_none() {
-            return Ok(false);
+        let to = match self.rows(&page, rid.page)?.cell(rid.slot).map_err(|Garbled| corrupt(&page))? {
+            None | Some(Cell::Moved { .. }) => return Ok(false),
+            Some(Cell::Row(_) | Cell::Large(_)) => {
+                self.bury(journal, &mut page, rid.slot)?;
+                return Ok(true);
+            }
+            Some(Cell::Forward(to)) => to,
+        };
+        drop(page);
+        let mut held = self.hold::<L>([rid.page, to.page])?;
+        let found = Rows::new(held.page(rid.page).bytes()).cell(rid.slot);
+        if found != Ok(Some(Cell::Forward(to))) {
+            return Err(Stop::Again);
         }
-        let lsn = journal.undoable(Kind::HeapDelete as u8, &[&self.front(rid)]);
-        change(&mut page, lsn, |rows| rows.bury(rid.slot))?;
+        self.bury(journal, held.page(to.page), to.slot)?;
+        self.bury(journal, held.page(rid.page), rid.slot)?;
         Ok(true)
     }
 
-    /// Takes away the ghost that a committed delete (or move) left, once. `false` if there is no ghost.
+    fn bury<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        page: &mut PageMut<'p, L>,
+        slot: u16,
+    ) -> Result<(), Stop> {
+        let front = self.front(Rid { page: page.page_id(), slot });
+        let lsn = journal.undoable(Kind::HeapDelete as u8, page.lsn(), &[&front]);
+        change(page, lsn, |rows| rows.bury(slot))
+    }
+
+    /// Takes away what a committed delete or update left at `rid`, once: a ghost, with the row that moved away from
+    /// it or the large row it leads to; or a large row that was replaced. `false` if there is nothing of the kind.
     ///
     /// # Errors
-    /// [`Stop`]: nothing was changed.
+    /// [`Stop`]: call again, for part may have been done.
     pub fn purge<L: LatchPolicy>(&self, journal: &mut impl Journal, rid: Rid) -> Result<bool, Stop> {
-        let mut page = self.pool.exclusive::<L>(rid.page)?;
-        let rows = self.rows(&page, rid.page)?;
-        if !rows.slot(rid.slot).map_err(|Garbled| corrupt(&page))?.is_ghost() {
-            return Ok(false);
+        let page = self.pool.exclusive::<L>(rid.page)?;
+        if is(&page, KIND_LARGE_ROOT, self.id) {
+            return self.purge_large(journal, page);
         }
-        let before = rows.class();
-        let lsn = journal.system(Kind::HeapRemove as u8, &[&self.front(rid)]);
-        change(&mut page, lsn, |rows| rows.remove(rid.slot))?;
+        match self.ghost_in(&page, rid)? {
+            None => Ok(false),
+            Some(Cell::Row(_) | Cell::Moved { .. }) => self.remove(journal, page, rid.slot, &[]),
+            Some(Cell::Large(large)) => {
+                let freed = self.pages_of_large::<L>(large.root)?;
+                self.remove(journal, page, rid.slot, &freed)
+            }
+            Some(Cell::Forward(to)) => {
+                drop(page);
+                let there = self.pool.exclusive::<L>(to.page)?;
+                // Restart may have purged it already, and the slot may be another row's by now.
+                if matches!(self.ghost_in(&there, to)?, Some(Cell::Moved { home, .. }) if home == rid) {
+                    self.remove(journal, there, to.slot, &[])?;
+                } else {
+                    drop(there);
+                }
+                let page = self.pool.exclusive::<L>(rid.page)?;
+                match self.ghost_in(&page, rid)? {
+                    Some(Cell::Forward(again)) if again == to => self.remove(journal, page, rid.slot, &[]),
+                    _ => Ok(false),
+                }
+            }
+        }
+    }
+
+    fn ghost_in<'a, L: LatchPolicy>(
+        &self,
+        page: &'a PageMut<'p, L>,
+        rid: Rid,
+    ) -> Result<Option<Cell<'a>>, Stop> {
+        let rows = self.rows(page, rid.page)?;
+        let find = || {
+            let ghost = rows.slot(rid.slot)?.is_ghost();
+            if ghost { rows.any_cell(rid.slot) } else { Ok(None) }
+        };
+        find().map_err(|Garbled| corrupt(page))
+    }
+
+    /// Frees a slot and, by the same record, the pages that only it led to.
+    fn remove<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        mut page: PageMut<'p, L>,
+        slot: u16,
+        freed: &[PageId],
+    ) -> Result<bool, Stop> {
+        let before = Rows::new(page.bytes()).class();
+        let front = self.front(Rid { page: page.page_id(), slot });
+        // Pages that become free may be another's at once, whose records must come behind this one and all before.
+        let order = if freed.is_empty() { Order::After(page.lsn()) } else { Order::Last };
+        let lsn = journal.system(Kind::HeapRemove as u8, order, &[&front, &large::listed(freed)]);
+        change(&mut page, lsn, |rows| rows.remove(slot))?;
         let rows = Rows::new(page.bytes());
         let (ordinal, class) = (rows.ordinal(), rows.class());
         drop(page);
+        freed.iter().for_each(|id| self.pool.free(*id));
         if class > before {
             // A courtesy: the directory's promise may lag behind.
             let _ = self.note_class::<L>(journal, ordinal, class);
@@ -286,25 +353,43 @@ impl<'p> Heap<'p> {
         Ok(true)
     }
 
-    /// Calls `visit` with the rows of the heap's `ordinal`-th page; `false` behind the last page.
+    /// Calls `visit` with rows and their addresses, from `place` to the end of its page or the first large row; gives
+    /// where to go on, `None` behind the last page.
     ///
     /// # Errors
-    /// [`Stop`]; on a malformed page some rows may have been visited before [`Stop::Fault`].
+    /// [`Stop`]; some rows may have been visited before.
     pub fn chunk<L: LatchPolicy>(
         &self,
-        ordinal: u32,
+        place: HeapPlace,
         mut visit: impl FnMut(Rid, &[u8]),
-    ) -> Result<bool, Stop> {
-        let Some(id) = self.page_at::<L>(ordinal)? else { return Ok(false) };
+    ) -> Result<Option<HeapPlace>, Stop> {
+        let Some(id) = self.page_at::<L>(place.ordinal)? else { return Ok(None) };
         let page = self.pool.shared::<L>(id)?;
         let rows = self.rows(&page, id)?;
-        for slot in 0..rows.slots() {
-            if let Some(row) = rows.row(slot).map_err(|Garbled| corrupt(&page))? {
-                visit(Rid { page: id, slot }, row);
+        for slot in place.slot..rows.slots() {
+            let rid = Rid { page: id, slot };
+            match rows.cell(slot).map_err(|Garbled| corrupt(&page))? {
+                None | Some(Cell::Forward(_)) => {}
+                Some(Cell::Row(row)) => visit(rid, row),
+                Some(Cell::Moved { home, row }) => visit(home, row),
+                Some(Cell::Large(large)) => {
+                    visit(rid, &self.read_large::<L>(large)?);
+                    return Ok(Some(HeapPlace { slot: slot + 1, ..place }));
+                }
             }
         }
-        Ok(true)
+        Ok(Some(HeapPlace { ordinal: place.ordinal + 1, slot: 0 }))
     }
+}
+
+/// Whether a row of `bytes` lies in a heap page wherever it has to go, never in pages of its own.
+pub fn fits_page(bytes: usize) -> bool {
+    bytes + rows::MOVED <= INLINE
+}
+
+/// How records name a large row.
+fn slot_zero(page: PageId) -> Rid {
+    Rid { page, slot: 0 }
 }
 
 /// The heap page in `page`, if it is one of heap `owner`.
@@ -328,6 +413,42 @@ fn change<L: LatchPolicy>(
     Ok(())
 }
 
+/// Does to a page what a record about a heap says, the first time or again.
+pub(crate) fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garbled> {
+    if let Change::LargeMake { length, pages } = change {
+        return large::format_root(page, owner, length, pages.iter());
+    }
+    if is(page, KIND_LARGE_ROOT, owner) {
+        return apply_to_root(&mut LargeMut::new(page.bytes_mut()), change);
+    }
+    if !is(page, KIND_ROWS, owner) {
+        return Err(Garbled);
+    }
+    let rows = &mut RowsMut::new(page.bytes_mut());
+    match change {
+        Change::HeapInsert { slot, row } => rows.insert(slot, Form::Plain, &[], row),
+        Change::HeapPlace { slot, content } => rows.insert(slot, Form::Special, &[], content),
+        Change::HeapUpdate { slot, at, old, new } => rows.splice(slot, at, old.len(), new),
+        Change::HeapReplace { slot, new: (form, content), .. } => rows.replace(slot, form, content),
+        Change::HeapDelete { slot } => rows.bury(slot),
+        Change::HeapRestore { slot } => rows.restore(slot),
+        Change::HeapRemove { slot, .. } => rows.remove(slot),
+        _ => Err(Garbled),
+    }
+}
+
+fn apply_to_root(root: &mut LargeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
+    match change {
+        Change::HeapDelete { .. } => root.turn(State::Live, State::Ghost),
+        Change::HeapRestore { .. } => root.turn(State::Ghost, State::Live),
+        Change::HeapRemove { .. } => {
+            root.end_as(State::Gone);
+            Ok(())
+        }
+        _ => Err(Garbled),
+    }
+}
+
 /// Takes back one change to a heap page, by another one that the journal writes as compensation.
 pub(crate) fn compensate<L: LatchPolicy>(
     pool: &Pool,
@@ -337,22 +458,35 @@ pub(crate) fn compensate<L: LatchPolicy>(
     undone: Change<'_>,
 ) -> Result<(), Stop> {
     let mut page = pool.exclusive::<L>(page)?;
-    rows_of(&page, page.page_id(), owner)?;
-    let front = |slot| slot_front(page.page_id(), owner, slot);
-    match undone {
-        Change::HeapInsert { slot, .. } => {
-            let lsn = journal.undoable(Kind::HeapRemove as u8, &[&front(slot)]);
-            change(&mut page, lsn, |rows| rows.remove(slot))
+    let id = page.page_id();
+    let front = |slot| slot_front(id, owner, slot);
+    let mut freed = Vec::new();
+    let (kind, body) = match undone {
+        Change::HeapInsert { slot, .. } | Change::HeapPlace { slot, .. } => {
+            (Kind::HeapRemove, [&front(slot)[..]].concat())
         }
         Change::HeapUpdate { slot, at, old, new } => {
-            let range = range_front(at, new.len());
-            let lsn = journal.undoable(Kind::HeapUpdate as u8, &[&front(slot), &range, new, old]);
-            change(&mut page, lsn, |rows| rows.splice(slot, at, new.len(), old))
+            (Kind::HeapUpdate, [&front(slot)[..], &range_front(at, new.len()), new, old].concat())
         }
-        Change::HeapDelete { slot } => {
-            let lsn = journal.undoable(Kind::HeapRestore as u8, &[&front(slot)]);
-            change(&mut page, lsn, |rows| rows.restore(slot))
+        Change::HeapReplace { slot, old, new } => {
+            let forms = replace_front((new.0, new.1.len()), old.0);
+            (Kind::HeapReplace, [&front(slot)[..], &forms, new.1, old.1].concat())
         }
-        _ => Ok(()),
-    }
+        Change::HeapDelete { slot } => (Kind::HeapRestore, front(slot).to_vec()),
+        Change::LargeMake { pages, .. } => {
+            freed = [id].into_iter().chain(pages.iter()).collect();
+            (Kind::HeapRemove, [&front(0)[..], &large::listed(&freed)].concat())
+        }
+        _ => return Ok(()),
+    };
+    let after = if freed.is_empty() { page.lsn() } else { pool.log().end() };
+    let lsn = journal.undoable(kind as u8, after, &[&body]);
+    let Ok(Record::One { change, .. }) = Record::decode(kind as u8, &body) else {
+        unreachable!("a body that was built here")
+    };
+    apply(&mut page, owner, change).map_err(|Garbled| corrupt(&page))?;
+    page.logged(lsn);
+    drop(page);
+    freed.into_iter().for_each(|id| pool.free(id));
+    Ok(())
 }

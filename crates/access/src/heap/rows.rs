@@ -4,16 +4,21 @@
 //! 0        pages' own header                                                        HEADER
 //! +0       slots u16 | heap u16 | dead u16 | free slots u16 | ordinal u32 | ghosts u16 | 0 u16
 //! SLOTS    slot 0 | slot 1 | ...            |      free      | rows, growing down            PAGE_SIZE
-//! slot     offset u16 (0: free; top bit: ghost) | length u16 | room u16
+//! slot     offset u16 (0: free; bit 15: ghost; bit 14: special) | length u16 | room u16
+//! special  1 u8 | rid                        forward: the row lies there
+//!          2 u8 | rid | row                  moved: the row whose address is that rid
+//!          3 u8 | root page u32 | length u32 large: the row lies in overflow pages
 //! ```
 //!
 //! `room >= length` is what the row holds reserved: a row that shrinks keeps its room, so that undoing the change
-//! always fits; a deleted row stays as a *ghost* with slot and bytes until it is purged after the commit. Slots
-//! at the end that become free are given up; others are used again by later inserts.
+//! always fits; a deleted row stays as a *ghost* with slot and bytes until it is purged after the commit. No room is
+//! smaller than [`LEAST_ROOM`], so that every row can become a forward or a large one where it is. Slots at the end that
+//! become free are given up; others are used again by later inserts.
 //!
 //! Like the tree's nodes, changes are deterministic in the bytes found, and readers take any garbage.
 
-use crate::bytes::{Bytes, Garbled, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{Bytes, Cursor, Garbled, Source, put_u16, put_u32, u16_at, u32_at};
+use base::{PageId, Rid};
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
 
 const COUNT: usize = HEADER;
@@ -21,21 +26,126 @@ const HEAP: usize = HEADER + 2;
 const DEAD: usize = HEADER + 4;
 const FREE_SLOTS: usize = HEADER + 6;
 const ORDINAL: usize = HEADER + 8;
+const _: () = assert!(COUNT.is_multiple_of(8), "the count is the low end of a word");
 const GHOSTS: usize = HEADER + 12;
 const SLOTS: usize = HEADER + 16;
 const SLOT: usize = 6;
 const GHOST: u16 = 1 << 15;
+const SPECIAL: u16 = 1 << 14;
+const FLAGS: u16 = GHOST | SPECIAL;
 
-/// The longest row: what fits a page that holds nothing else.
-pub const MAX_ROW: usize = PAGE_SIZE - SLOTS - SLOT;
+/// The longest content of a slot: what fits a page that holds nothing else.
+pub(super) const INLINE: usize = PAGE_SIZE - SLOTS - SLOT;
+/// The bytes of a forward, or of a large row's stub: the most that an existing row may have to become.
+pub(super) const LEAST_ROOM: usize = 9;
+/// The bytes in front of a moved row.
+pub(super) const MOVED: usize = 1 + Rid::BYTES;
+
+const TAG_FORWARD: u8 = 1;
+const TAG_MOVED: u8 = 2;
+const TAG_LARGE: u8 = 3;
+
+/// Whether a slot's content is the row itself or begins with a tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    Plain,
+    Special,
+}
+
+/// A row in overflow pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Large {
+    pub root: PageId,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cell<'a> {
+    Row(&'a [u8]),
+    /// The row lies there, in a [`Cell::Moved`].
+    Forward(Rid),
+    /// The row whose address is `home`, where a [`Cell::Forward`] leads here.
+    Moved {
+        home: Rid,
+        row: &'a [u8],
+    },
+    Large(Large),
+}
+
+impl<'a> Cell<'a> {
+    pub(crate) fn decode(form: Form, content: &'a [u8]) -> Result<Cell<'a>, Garbled> {
+        if form == Form::Plain {
+            return Ok(Cell::Row(content));
+        }
+        let mut from = Cursor(content);
+        match from.u8()? {
+            TAG_FORWARD => Ok(Cell::Forward(Rid::decode(from.rest()).ok_or(Garbled)?)),
+            TAG_MOVED => {
+                let home = Rid::decode(from.take(Rid::BYTES)?).ok_or(Garbled)?;
+                Ok(Cell::Moved { home, row: from.rest() })
+            }
+            TAG_LARGE => {
+                let large = Large { root: PageId(from.u32()?), length: from.u32()? };
+                if from.is_empty() { Ok(Cell::Large(large)) } else { Err(Garbled) }
+            }
+            _ => Err(Garbled),
+        }
+    }
+
+    pub(crate) fn form(self) -> Form {
+        if matches!(self, Cell::Row(_)) { Form::Plain } else { Form::Special }
+    }
+
+    /// The slot's content, in two parts.
+    pub(crate) fn parts(self) -> (Front, &'a [u8]) {
+        match self {
+            Cell::Row(row) => (Front::EMPTY, row),
+            Cell::Forward(to) => (Front::tagged(TAG_FORWARD, &to.encode()), &[]),
+            Cell::Moved { home, row } => (Front::tagged(TAG_MOVED, &home.encode()), row),
+            Cell::Large(Large { root, length }) => {
+                let number = u64::from(length) << 32 | u64::from(root.0);
+                (Front::tagged(TAG_LARGE, &number.to_le_bytes()), &[])
+            }
+        }
+    }
+}
+
+/// The tag and what belongs to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Front {
+    bytes: [u8; LEAST_ROOM],
+    length: usize,
+}
+
+impl Front {
+    const EMPTY: Front = Front { bytes: [0; LEAST_ROOM], length: 0 };
+
+    fn tagged(tag: u8, rest: &[u8]) -> Front {
+        let mut front = Front { length: 1 + rest.len(), ..Front::EMPTY };
+        front.bytes[0] = tag;
+        front.bytes[1..=rest.len()].copy_from_slice(rest);
+        front
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// What a content of `len` bytes takes.
+fn room_for(len: usize) -> usize {
+    len.max(LEAST_ROOM)
+}
 
 /// Free-space classes: class `c` promises `c` KiB; [`EMPTY`] a page without rows.
 const CLASS_BYTES: usize = 1024;
 pub(super) const EMPTY: u8 = 8;
 
-/// The class a page must have to take a row of `len` bytes for certain.
+/// The class a page must have to take a content of `len` bytes for certain.
 pub(super) fn class_needed(len: usize) -> u8 {
-    match (len + SLOT).div_ceil(CLASS_BYTES) {
+    match (room_for(len) + SLOT).div_ceil(CLASS_BYTES) {
         class @ 0..8 => class as u8,
         _ => EMPTY,
     }
@@ -62,8 +172,22 @@ impl Slot {
         self.offset & GHOST != 0
     }
 
+    /// A row that is just there: neither free nor a ghost nor special.
+    #[inline]
+    fn is_plain(self) -> bool {
+        self.offset.wrapping_sub(1) < SPECIAL - 1
+    }
+
+    pub(super) fn form(self) -> Form {
+        if self.offset & SPECIAL == 0 { Form::Plain } else { Form::Special }
+    }
+
+    pub(super) fn len(self) -> usize {
+        self.length.into()
+    }
+
     fn at(self) -> usize {
-        usize::from(self.offset & !GHOST)
+        usize::from(self.offset & !FLAGS)
     }
 
     pub(super) fn extent(self) -> std::ops::Range<usize> {
@@ -82,7 +206,7 @@ impl<'a> Rows<'a> {
 
     /// Slots, free ones included.
     #[inline]
-    pub(super) fn slots(self) -> u16 {
+    pub(crate) fn slots(self) -> u16 {
         u16_at(self.0, COUNT)
     }
 
@@ -134,14 +258,35 @@ impl<'a> Rows<'a> {
         self.0.get(slot.at()..slot.at() + usize::from(slot.length)).ok_or(Garbled)
     }
 
-    /// The row in slot `i`; `None` if the slot is free or holds a ghost.
+    /// The row in slot `i` if it is just there; see [`Rows::cell`] for all else.
     #[inline]
-    pub(super) fn row(self, i: u16) -> Result<Option<&'a [u8]>, Garbled> {
+    pub(super) fn plain(self, i: u16) -> Result<Option<&'a [u8]>, Garbled> {
         let slot = self.slot(i)?;
-        if slot.is_free() || slot.is_ghost() {
+        if slot.is_plain() { self.bytes_of(slot).map(Some) } else { Ok(None) }
+    }
+
+    /// What slot `i` holds; `None` if it is free or a ghost.
+    #[inline]
+    pub(super) fn cell(self, i: u16) -> Result<Option<Cell<'a>>, Garbled> {
+        let slot = self.slot(i)?;
+        if slot.is_plain() {
+            return self.bytes_of(slot).map(|row| Some(Cell::Row(row)));
+        }
+        if slot.is_free() || slot.is_ghost() { Ok(None) } else { self.any_cell(i) }
+    }
+
+    /// What slot `i` holds or, if it is a ghost, held; `None` if it is free.
+    pub(crate) fn any_cell(self, i: u16) -> Result<Option<Cell<'a>>, Garbled> {
+        let slot = self.slot(i)?;
+        if slot.is_free() {
             return Ok(None);
         }
-        self.bytes_of(slot).map(Some)
+        Cell::decode(slot.form(), self.bytes_of(slot)?).map(Some)
+    }
+
+    /// The bytes in slot `i`, tag included; empty if it is free.
+    pub(super) fn content_of(self, i: u16) -> Result<&'a [u8], Garbled> {
+        self.bytes_of(self.slot(i)?)
     }
 
     /// Bytes that a new row and its slot may take.
@@ -151,12 +296,12 @@ impl<'a> Rows<'a> {
         (PAGE_SIZE + self.dead() + reuse).saturating_sub(taken)
     }
 
-    /// Whether a new row of `len` bytes fits.
+    /// Whether a new content of `len` bytes fits.
     pub(super) fn fits(self, len: usize) -> bool {
-        len + SLOT <= self.free()
+        room_for(len) + SLOT <= self.free()
     }
 
-    /// Whether the row in slot `i` can become `len` bytes long and stay in this page.
+    /// Whether the content of slot `i` can become `len` bytes long and stay in this page.
     pub(super) fn fits_grown(self, i: u16, len: usize) -> Result<bool, Garbled> {
         let room = usize::from(self.slot(i)?.room);
         let reuse = if self.free_slots() > 0 { SLOT } else { 0 };
@@ -183,6 +328,19 @@ impl<'a> Rows<'a> {
         }
         Err(Garbled)
     }
+}
+
+/// Where the row in slot `i` lies in the page, and its length, if it is just there: as [`Rows::plain`], in a page that
+/// may be changing.
+#[inline]
+pub(super) fn plain_at(page: impl Source, i: u16) -> Result<Option<(usize, usize)>, Garbled> {
+    if i >= page.word(COUNT / 8) as u16 {
+        return Ok(None);
+    }
+    let both = page.u32(SLOTS + SLOT * usize::from(i))?;
+    let slot = Slot { offset: both as u16, length: (both >> 16) as u16, room: 0 };
+    let (at, len) = (slot.at(), usize::from(slot.length));
+    if slot.is_plain() && at + len <= PAGE_SIZE { Ok(Some((at, len))) } else { Ok(None) }
 }
 
 /// A heap page, to be changed.
@@ -227,20 +385,31 @@ impl<'a> RowsMut<'a> {
         Ok(at)
     }
 
-    /// Puts a row into slot `i`, which must be free.
-    pub(crate) fn insert(&mut self, i: u16, row: &[u8]) -> Result<(), Garbled> {
-        let slots = self.rows().slots();
-        if i > slots || !self.rows().slot(i)?.is_free() || row.len() > MAX_ROW {
+    /// Puts a content, given in two parts, into slot `i`, which must be free.
+    pub(crate) fn insert(&mut self, i: u16, form: Form, front: &[u8], rest: &[u8]) -> Result<(), Garbled> {
+        let (slots, length) = (self.rows().slots(), front.len() + rest.len());
+        if i > slots || !self.rows().slot(i)?.is_free() || length > INLINE {
             return Err(Garbled);
         }
-        let at = self.reserve(row.len(), slots.max(i + 1))?;
-        self.0[at..at + row.len()].copy_from_slice(row);
+        let room = room_for(length);
+        let at = self.reserve(room, slots.max(i + 1))?;
+        self.0[at..at + front.len()].copy_from_slice(front);
+        self.0[at + front.len()..at + length].copy_from_slice(rest);
+        self.0[at + length..at + room].fill(0);
         match i == slots {
             true => put_u16(self.0, COUNT, usize::from(slots) + 1),
             false => self.count_up(FREE_SLOTS, -1)?,
         }
-        self.put_slot(i, Slot { offset: at as u16, length: row.len() as u16, room: row.len() as u16 });
+        let flag = if form == Form::Special { SPECIAL } else { 0 };
+        self.put_slot(i, Slot { offset: at as u16 | flag, length: length as u16, room: room as u16 });
         Ok(())
+    }
+
+    /// The content of slot `i` becomes this one, in this form.
+    pub(crate) fn replace(&mut self, i: u16, form: Form, content: &[u8]) -> Result<(), Garbled> {
+        let slot = self.taken(i)?;
+        let flag = if form == Form::Special { SPECIAL } else { 0 };
+        self.resize(i, Slot { offset: slot.offset & !SPECIAL | flag, ..slot }, content)
     }
 
     /// Frees slot `i`, row or ghost.
@@ -288,7 +457,7 @@ impl<'a> RowsMut<'a> {
         Ok(())
     }
 
-    /// Replaces `old` bytes of row `i` from `at` on by `new`.
+    /// Replaces `old` bytes of the content of slot `i` from `at` on by `new`.
     pub(crate) fn splice(&mut self, i: u16, at: usize, old: usize, new: &[u8]) -> Result<(), Garbled> {
         let slot = self.taken(i)?;
         let length = usize::from(slot.length);
@@ -304,10 +473,10 @@ impl<'a> RowsMut<'a> {
     }
 
     fn resize(&mut self, i: u16, slot: Slot, row: &[u8]) -> Result<(), Garbled> {
-        if row.len() > MAX_ROW {
+        if row.len() > INLINE {
             return Err(Garbled);
         }
-        let ghost = slot.offset & GHOST;
+        let flags = slot.offset & FLAGS;
         let mut next = Slot { length: row.len() as u16, ..slot };
         if row.len() > usize::from(slot.room) {
             if !self.rows().fits_grown(i, row.len())? {
@@ -315,8 +484,9 @@ impl<'a> RowsMut<'a> {
             }
             self.count_up(DEAD, slot.room as isize)?;
             self.put_slot(i, Slot { length: 0, room: 0, ..slot });
-            let at = self.reserve(row.len(), self.rows().slots())?;
-            next = Slot { offset: at as u16 | ghost, room: row.len() as u16, ..next };
+            let room = room_for(row.len());
+            let at = self.reserve(room, self.rows().slots())?;
+            next = Slot { offset: at as u16 | flags, room: room as u16, ..next };
         }
         let at = next.at();
         self.0.get_mut(at..at + row.len()).ok_or(Garbled)?.copy_from_slice(row);
@@ -339,7 +509,7 @@ impl<'a> RowsMut<'a> {
             let bytes = old.get(slot.extent()).ok_or(Garbled)?;
             heap = heap.checked_sub(bytes.len()).filter(|at| *at >= floor).ok_or(Garbled)?;
             self.0[heap..heap + bytes.len()].copy_from_slice(bytes);
-            self.put_slot(i, Slot { offset: heap as u16 | slot.offset & GHOST, ..slot });
+            self.put_slot(i, Slot { offset: heap as u16 | slot.offset & FLAGS, ..slot });
         }
         put_u16(self.0, HEAP, heap);
         put_u16(self.0, DEAD, 0);

@@ -2,6 +2,7 @@
 
 use super::Heap;
 use super::directory::{DIRECTORIES, Directory, PER_DIRECTORY, Root};
+use super::large::Parts;
 use super::rows::{CLASS_OF_NEW, Rows, class_needed};
 use crate::Journal;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, corrupt, is, new_page};
@@ -26,6 +27,8 @@ pub struct InsertPages {
     current: [CachePadded<AtomicU32>; CURRENT],
     /// The directory where the last search ended.
     rover: AtomicU32,
+    /// Large rows that are being read.
+    pub(super) parts: Parts,
 }
 
 impl InsertPages {
@@ -33,6 +36,7 @@ impl InsertPages {
         InsertPages {
             current: [const { CachePadded::new(AtomicU32::new(0)) }; CURRENT],
             rover: AtomicU32::new(0),
+            parts: Parts::new(),
         }
     }
 
@@ -62,16 +66,15 @@ struct Promise {
     ordinal: u32,
 }
 
-pub(super) fn create<L: LatchPolicy>(
+pub(super) fn create_at<L: LatchPolicy>(
     pool: &Pool,
     journal: &mut impl Journal,
     id: TableId,
-) -> Result<PageId, Stop> {
-    let mut root = new_page::<L>(pool)?;
-    let page = root.page_id();
+    page: PageId,
+) -> Result<(), Stop> {
+    let mut root = crate::page::fresh::<L>(pool, page)?;
     let body = SystemBody::new(id).with(page, Action::HeapRoot);
-    perform(journal, id, &body, &mut [&mut root])?;
-    Ok(page)
+    perform(journal, id, &body, &mut [&mut root])
 }
 
 impl<'p> Heap<'p> {

@@ -9,29 +9,32 @@ use crate::testing::{
 use latch::{Coupled, Owned};
 use pages::PAGE_SIZE;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-type Model = BTreeMap<Rid, Vec<u8>>;
+pub(super) type Model = BTreeMap<Rid, Vec<u8>>;
 
-fn heap<'p>(pool: &'p Pool, journal: &mut Recorder, hints: &'p InsertPages) -> Heap<'p> {
+pub(super) fn heap<'p>(pool: &'p Pool, journal: &mut Recorder, hints: &'p InsertPages) -> Heap<'p> {
     let root = settle(pool, || Heap::create::<Coupled>(pool, journal, TABLE));
     Heap::open(pool, root, TABLE, hints)
 }
 
-fn content<L: LatchPolicy>(heap: &Heap<'_>) -> Model {
-    let mut all = Model::new();
-    for ordinal in 0.. {
-        let (more, some) = settle(heap.pool, || {
+pub(super) fn content<L: LatchPolicy>(heap: &Heap<'_>) -> Model {
+    let (mut all, mut place) = (Model::new(), HeapPlace::default());
+    loop {
+        let (next, some) = settle(heap.pool, || {
             let mut some = Vec::new();
-            Ok((heap.chunk::<L>(ordinal, |rid, row| some.push((rid, row.to_vec())))?, some))
+            Ok((heap.chunk::<L>(place, |rid, row| some.push((rid, row.to_vec())))?, some))
         });
-        all.extend(some);
-        if !more {
-            assert_eq!(settle(heap.pool, || heap.pages::<L>()), ordinal);
-            return all;
+        for (rid, row) in some {
+            assert_eq!(all.insert(rid, row), None, "{rid:?} was visited twice");
+        }
+        match next {
+            Some(next) => place = next,
+            None => break,
         }
     }
-    unreachable!()
+    assert_eq!(settle(heap.pool, || heap.pages::<L>()), place.ordinal);
+    all
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +47,7 @@ enum Op {
 }
 
 fn length() -> impl Strategy<Value = usize> {
-    prop_oneof![8 => 0..300usize, 2 => 300..3000usize, 1 => 3000..=MAX_ROW]
+    prop_oneof![8 => 0..300usize, 2 => 300..3000usize, 1 => 3000..=INLINE, 1 => INLINE - 10..30_000]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -78,11 +81,14 @@ fn run<L: LatchPolicy>(
         Op::Update(i, len) => {
             let Some(rid) = pick(model, i) else { return };
             let row = random.bytes(len);
-            match settle(pool, || heap.update::<L>(journal, rid, &row)) {
-                HeapUpdate::Done => {
+            let moves = if i % 3 == 0 { Moves::Report } else { Moves::Forward };
+            match settle(pool, || heap.update::<L>(journal, rid, &row, moves)) {
+                HeapUpdate::Done(left) => {
                     model.insert(rid, row);
+                    ghosts.extend(left);
                 }
                 HeapUpdate::Relocated(to) => {
+                    assert_eq!(moves, Moves::Report);
                     model.remove(&rid);
                     ghosts.push(rid);
                     assert_eq!(model.insert(to, row), None);
@@ -90,7 +96,7 @@ fn run<L: LatchPolicy>(
                 HeapUpdate::Missing => panic!("the row at {rid:?} is missing"),
             }
         }
-        Op::Poke(i, n) => poke::<L>(heap, journal, model, pick(model, i), n),
+        Op::Poke(i, n) => poke::<L>(heap, journal, model, ghosts, pick(model, i), n),
         Op::Delete(i) => {
             let Some(rid) = pick(model, i) else { return };
             assert!(settle(pool, || heap.delete::<L>(journal, rid)));
@@ -111,6 +117,7 @@ fn poke<L: LatchPolicy>(
     heap: &Heap<'_>,
     journal: &mut Recorder,
     model: &mut Model,
+    ghosts: &mut Vec<Rid>,
     rid: Option<Rid>,
     n: usize,
 ) {
@@ -125,11 +132,31 @@ fn poke<L: LatchPolicy>(
             row.len()
         })
     });
+    // A row that moved when it was this long became a large one.
+    if row.len() > INLINE || row.len() + rows::MOVED > INLINE && done == HeapModify::Outgrown(row.len()) {
+        assert_eq!((done, &buffer), (HeapModify::Outgrown(row.len()), &*row));
+        match settle(heap.pool, || heap.update::<L>(journal, rid, row, Moves::Forward)) {
+            HeapUpdate::Done(Some(left)) => ghosts.push(left),
+            HeapUpdate::Done(None) if row.len() <= INLINE => {}
+            other => panic!("a large row is written anew, not {other:?}"),
+        }
+        return;
+    }
     assert_eq!(done, HeapModify::Done(row.len()));
     assert_eq!(journal.kept.last().expect("logged").body.len(), 8 + 4 + 2, "one old and one new byte");
 }
 
-fn purge_all<L: LatchPolicy>(heap: &Heap<'_>, journal: &mut Recorder, ghosts: &mut Vec<Rid>) {
+/// Once nothing is left to be purged, the heap's pages are those in use.
+pub(super) fn assert_every_page_is_reached<L: LatchPolicy>(heap: &Heap<'_>) {
+    let mut seen = BTreeSet::new();
+    assert_eq!(heap.verify_into::<L>(&mut seen).expect("sound").ghosts, 0);
+    let state = heap.pool.allocator();
+    let free: BTreeSet<_> = state.free.into_iter().collect();
+    let used: BTreeSet<_> = (1..state.next.0).map(PageId).filter(|id| !free.contains(id)).collect();
+    assert_eq!(seen, used);
+}
+
+pub(super) fn purge_all<L: LatchPolicy>(heap: &Heap<'_>, journal: &mut Recorder, ghosts: &mut Vec<Rid>) {
     for rid in ghosts.drain(..) {
         assert!(settle(heap.pool, || heap.purge::<L>(journal, rid)));
         assert!(!settle(heap.pool, || heap.purge::<L>(journal, rid)), "only once");
@@ -150,8 +177,10 @@ fn model_run<L: LatchPolicy>(ops: &[Op], frames: usize) {
         }
     }
     let report = heap.verify::<L>().expect("sound");
-    assert_eq!((report.rows as usize, report.ghosts as usize), (model.len(), ghosts.len()));
+    assert_eq!(report.rows as usize, model.len());
     assert_eq!(content::<L>(&heap), model);
+    purge_all::<L>(&heap, &mut journal, &mut ghosts);
+    assert_every_page_is_reached::<L>(&heap);
 }
 
 proptest! {
@@ -178,7 +207,8 @@ fn churn(
 ) {
     let mut random = Random(seed);
     for _ in 0..steps {
-        let (i, len) = (random.below(1 << 20), [random.below(200), random.below(2000)][random.below(2)]);
+        let (i, kind) = (random.below(1 << 20), random.below(10));
+        let len = random.below([200, 2000, 20_000][usize::from(kind > 4) + usize::from(kind > 8)]);
         let op = match random.below(10) {
             0..4 => Op::Insert(len),
             4..6 => Op::Update(i, len),
@@ -223,6 +253,7 @@ fn undoing_everything_gives_the_rows_before() {
     let report = heap.verify::<Coupled>().expect("sound");
     assert_eq!(report.ghosts, 0, "what was deleted is back");
     assert_eq!(content::<Coupled>(&heap), before);
+    assert_every_page_is_reached::<Coupled>(&heap);
     assert_same_pages(&pool, &replay(&journal.kept), pool.allocator().next.0 - 1);
 }
 
@@ -234,7 +265,7 @@ fn undo_finds_its_room_in_a_page_that_others_have_filled() {
     let heap = heap(&pool, &mut journal, &hints);
     let rids: Vec<_> = (0..4u8).map(|n| heap.insert::<Coupled>(&mut journal, &[n; 1500]).unwrap()).collect();
     let from = journal.kept.len();
-    heap.update::<Coupled>(&mut journal, rids[0], &[9; 10]).unwrap();
+    heap.update::<Coupled>(&mut journal, rids[0], &[9; 10], Moves::Forward).unwrap();
     heap.delete::<Coupled>(&mut journal, rids[1]).unwrap();
     let mine = journal.kept.len();
     let mut others = Recorder::new(&pool);
@@ -253,7 +284,8 @@ fn rows_of_every_length_up_to_the_longest() {
     let mut journal = Recorder::new(&pool);
     let heap = heap(&pool, &mut journal, &hints);
     let mut buffer = Vec::new();
-    for len in (0..=MAX_ROW).step_by(997).chain([1, MAX_ROW - 1, MAX_ROW]) {
+    let near = INLINE - 12..INLINE + 12;
+    for len in (0..40_000).step_by(997).chain(near).chain([1, 1 << 20, MAX_ROW - 1, MAX_ROW]) {
         let rid = heap.insert::<Coupled>(&mut journal, &vec![1; len]).unwrap();
         assert_eq!(heap.read::<Coupled, _>(rid, <[u8]>::len).unwrap(), Some(len));
     }
@@ -262,7 +294,7 @@ fn rows_of_every_length_up_to_the_longest() {
     let rid = Rid { page: PageId(heap.page_at::<Coupled>(0).unwrap().unwrap().0), slot: 0 };
     let stops = [
         heap.insert::<Coupled>(&mut journal, &long).unwrap_err(),
-        heap.update::<Coupled>(&mut journal, rid, &long).unwrap_err(),
+        heap.update::<Coupled>(&mut journal, rid, &long, Moves::Forward).unwrap_err(),
         heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| row.resize(MAX_ROW + 1, 0))
             .unwrap_err(),
     ];
@@ -307,7 +339,7 @@ fn workers_insert_into_pages_of_their_own() {
                 Some(page) => *page = rid.page,
             }
         }
-        let distinct: std::collections::BTreeSet<_> = last.iter().collect();
+        let distinct: BTreeSet<_> = last.iter().collect();
         assert_eq!(distinct.len(), 4, "round {round}");
     }
 }
@@ -328,8 +360,8 @@ fn threads_insert_move_and_delete() {
             assert_eq!(all.len(), expected, "no place was given to two");
         }
     });
-    heap.verify::<Coupled>().expect("sound");
     assert_eq!(content::<Coupled>(&heap), all);
+    assert_every_page_is_reached::<Coupled>(&heap);
 }
 
 fn disturb(heap: &Heap<'_>, thread: usize) -> Model {
@@ -338,18 +370,29 @@ fn disturb(heap: &Heap<'_>, thread: usize) -> Model {
     let mut own = Model::new();
     for _ in 0..4000 {
         let pick = own.keys().nth(random.below(own.len().max(1))).copied();
-        let len = random.below(700);
+        let most = if random.below(200) == 0 { 20_000 } else { 700 };
+        let len = random.below(most);
         let row = random.bytes(len);
         match (random.below(4), pick) {
-            (0, Some(rid)) => match settle(heap.pool, || heap.update::<Coupled>(&mut journal, rid, &row)) {
-                HeapUpdate::Done => drop(own.insert(rid, row)),
-                HeapUpdate::Relocated(to) => {
-                    own.remove(&rid);
-                    assert_eq!(own.insert(to, row), None);
-                    assert!(settle(heap.pool, || heap.purge::<Coupled>(&mut journal, rid)));
+            (0, Some(rid)) => {
+                let moves = [Moves::Forward, Moves::Report][random.below(2)];
+                let left = match settle(heap.pool, || heap.update::<Coupled>(&mut journal, rid, &row, moves))
+                {
+                    HeapUpdate::Done(left) => {
+                        own.insert(rid, row);
+                        left
+                    }
+                    HeapUpdate::Relocated(to) => {
+                        own.remove(&rid);
+                        assert_eq!(own.insert(to, row), None);
+                        Some(rid)
+                    }
+                    HeapUpdate::Missing => panic!("{rid:?} is missing"),
+                };
+                if let Some(left) = left {
+                    assert!(settle(heap.pool, || heap.purge::<Coupled>(&mut journal, left)));
                 }
-                HeapUpdate::Missing => panic!("{rid:?} is missing"),
-            },
+            }
             (1, Some(rid)) => {
                 let read = settle(heap.pool, || heap.read::<Coupled, _>(rid, <[u8]>::to_vec));
                 assert_eq!(read.as_ref(), own.get(&rid));
@@ -424,16 +467,18 @@ fn garbage_is_an_error_never_a_panic() {
         let mut journal = Forgetful::new(&pool, 0);
         let mut buffer = Vec::new();
         for &rid in &rids {
-            let _ = try_settle(&pool, || heap.read::<Coupled, _>(rid, <[u8]>::len));
-            let _ = try_settle(&pool, || {
+            let _ = try_settle_twice(&pool, || heap.read::<Coupled, _>(rid, <[u8]>::len));
+            let _ = try_settle_twice(&pool, || {
                 heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| row.push(1))
             });
-            let _ = try_settle_twice(&pool, || heap.update::<Coupled>(&mut journal, rid, &[2; 3000]));
-            let _ = try_settle(&pool, || heap.delete::<Coupled>(&mut journal, rid));
+            let _ = try_settle_twice(&pool, || {
+                heap.update::<Coupled>(&mut journal, rid, &[2; 3000], Moves::Forward)
+            });
+            let _ = try_settle_twice(&pool, || heap.delete::<Coupled>(&mut journal, rid));
             let _ = try_settle(&pool, || heap.purge::<Coupled>(&mut journal, rid));
             let _ = try_settle(&pool, || heap.insert::<Coupled>(&mut journal, &[1; 500]));
         }
-        let _ = try_settle(&pool, || heap.chunk::<Coupled>(9, |_, _| {}));
+        let _ = try_settle(&pool, || heap.chunk::<Coupled>(HeapPlace { ordinal: 9, slot: 0 }, |_, _| {}));
         let _ = heap.verify::<Coupled>();
     }
 }

@@ -2,13 +2,14 @@
 
 use super::Heap;
 use super::directory::{Directory, PER_DIRECTORY, Root};
-use super::rows::Rows;
+use super::large::{LargeView, State, bytes_in};
+use super::rows::{Cell, Large, Rows};
 use crate::bytes::Garbled;
-use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_ROWS, is};
-use base::PageId;
+use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_ROWS, is};
+use base::{PageId, Rid};
 use latch::LatchPolicy;
 use pages::{PAGE_SIZE, PageRef, Stop};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a sound heap looks like.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -16,10 +17,15 @@ pub struct HeapReport {
     pub directories: u64,
     pub pages: u64,
     pub rows: u64,
-    /// Deleted rows that were not purged.
+    /// Deleted rows that were not purged, and places that rows have moved away from.
     pub ghosts: u64,
     /// Bytes of all rows.
     pub row_bytes: u64,
+    /// Rows that lie elsewhere than their address says.
+    pub moved_rows: u64,
+    /// Rows longer than a page, and the pages they lie in.
+    pub large_rows: u64,
+    pub large_pages: u64,
 }
 
 /// What is wrong with a heap, and where.
@@ -41,34 +47,109 @@ pub enum HeapFlaw {
     Overlap { page: PageId, at: usize },
     #[error("{page:?} counts {counted} {what}, it has {found}")]
     Count { page: PageId, what: &'static str, counted: usize, found: usize },
+    #[error("the row at {at:?} shall lie at {to:?}, where no row of that address is")]
+    Forward { at: Rid, to: Rid },
+    #[error("the row at {at:?} has moved away from {home:?}, which does not lead to it")]
+    Moved { at: Rid, home: Rid },
+    #[error("the row at {at:?} lies in {page:?}, which is not what it should be: {why}")]
+    Large { at: Rid, page: PageId, why: &'static str },
+}
+
+impl HeapFlaw {
+    /// The page that is not as it should be, where it is one.
+    pub fn page(&self) -> Option<PageId> {
+        match self {
+            HeapFlaw::Stop(_) => None,
+            HeapFlaw::Foreign(page)
+            | HeapFlaw::Twice(page)
+            | HeapFlaw::List(page)
+            | HeapFlaw::Garbled(page)
+            | HeapFlaw::Ordinal { page, .. }
+            | HeapFlaw::Overlap { page, .. }
+            | HeapFlaw::Count { page, .. }
+            | HeapFlaw::Large { page, .. } => Some(*page),
+            HeapFlaw::Forward { at, .. } | HeapFlaw::Moved { at, .. } => Some(at.page),
+        }
+    }
+}
+
+/// What a walk has met.
+struct Walk<'s> {
+    report: HeapReport,
+    seen: &'s mut BTreeSet<PageId>,
+    /// From a row's address to where it lies, and back.
+    forwards: BTreeMap<Rid, Rid>,
+    moved: BTreeMap<Rid, Rid>,
+    large: Vec<(Rid, Large)>,
 }
 
 impl<'p> Heap<'p> {
-    /// Checks the directory and every page of it. Reads absent pages in, blocking.
+    /// Checks the directory and every page of it, that forwards and moved rows fit each other, and the pages of large
+    /// rows. Reads absent pages in, blocking. No transaction may change the heap meanwhile.
     ///
     /// # Errors
     /// The first flaw met.
     pub fn verify<L: LatchPolicy>(&self) -> Result<HeapReport, HeapFlaw> {
-        let mut report = HeapReport::default();
-        let mut seen = BTreeSet::from([self.root]);
-        for (i, id) in self.listed_directories::<L>()?.into_iter().enumerate() {
-            if !seen.insert(id) {
-                return Err(HeapFlaw::Twice(id));
-            }
-            report.directories += 1;
-            for (index, page) in self.listed_pages::<L>(id)?.into_iter().enumerate() {
-                if !seen.insert(page) {
-                    return Err(HeapFlaw::Twice(page));
+        self.verify_into::<L>(&mut BTreeSet::new())
+    }
+
+    /// As [`Heap::verify`], adding every page of the heap to `seen`; a page that is there already is a flaw.
+    ///
+    /// # Errors
+    /// The first flaw met.
+    pub fn verify_into<L: LatchPolicy>(&self, seen: &mut BTreeSet<PageId>) -> Result<HeapReport, HeapFlaw> {
+        let (forwards, moved) = (BTreeMap::new(), BTreeMap::new());
+        let mut walk = Walk { report: HeapReport::default(), seen, forwards, moved, large: Vec::new() };
+        walk.meet(self.root)?;
+        let directories = self.listed_directories::<L>()?;
+        for (i, id) in directories.iter().enumerate() {
+            walk.meet(*id)?;
+            walk.report.directories += 1;
+            for (index, page) in self.listed_pages::<L>(*id)?.into_iter().enumerate() {
+                walk.meet(page)?;
+                self.check_page::<L>(page, (i * PER_DIRECTORY + index) as u32, &mut walk)?;
+                for (at, large) in std::mem::take(&mut walk.large) {
+                    self.check_large::<L>(at, large, &mut walk)?;
                 }
-                self.check_page::<L>(page, (i * PER_DIRECTORY + index) as u32, &mut report)?;
             }
-            if (report.directories as usize) * PER_DIRECTORY != report.pages as usize
-                && i + 1 < self.listed_directories::<L>()?.len()
-            {
-                return Err(HeapFlaw::List(id));
+            let full = (i + 1) * PER_DIRECTORY == walk.report.pages as usize;
+            if !full && i + 1 < directories.len() {
+                return Err(HeapFlaw::List(*id));
             }
         }
-        Ok(report)
+        walk.check_moves()?;
+        Ok(walk.report)
+    }
+
+    fn check_large<L: LatchPolicy>(
+        &self,
+        at: Rid,
+        large: Large,
+        walk: &mut Walk<'_>,
+    ) -> Result<(), HeapFlaw> {
+        let flaw = |page, why| HeapFlaw::Large { at, page, why };
+        let garbled = |page| move |Garbled| flaw(page, "it contradicts itself");
+        walk.meet(large.root)?;
+        let root = self.read_in::<L>(large.root, KIND_LARGE_ROOT)?;
+        let view = LargeView::new(root.bytes());
+        let pages: Vec<PageId> = view.pages().map_err(garbled(large.root))?.collect();
+        if view.length() != large.length {
+            return Err(flaw(large.root, "it is as long as another row"));
+        }
+        if view.state() != Ok(State::Live) {
+            return Err(flaw(large.root, "it was replaced"));
+        }
+        let mut bytes = bytes_in(&root, None).map_err(garbled(large.root))?;
+        for (index, &id) in pages.iter().enumerate() {
+            walk.meet(id)?;
+            let page = self.read_in::<L>(id, KIND_LARGE_DATA)?;
+            bytes += bytes_in(&page, Some((large.root, index))).map_err(garbled(id))?;
+        }
+        if bytes != large.length as usize {
+            return Err(flaw(large.root, "its pages hold more or less than the row"));
+        }
+        walk.report.large_pages += 1 + pages.len() as u64;
+        Ok(())
     }
 
     fn read_in<L: LatchPolicy>(&self, id: PageId, kind: u8) -> Result<PageRef<'p, L>, HeapFlaw> {
@@ -100,20 +181,56 @@ impl<'p> Heap<'p> {
         &self,
         id: PageId,
         listed: u32,
-        report: &mut HeapReport,
+        walk: &mut Walk<'_>,
     ) -> Result<(), HeapFlaw> {
         let page = self.read_in::<L>(id, KIND_ROWS)?;
         let rows = Rows::new(page.bytes());
         if rows.ordinal() != listed {
             return Err(HeapFlaw::Ordinal { page: id, found: rows.ordinal(), listed });
         }
-        report.pages += 1;
-        check_rows(rows, id, report)
+        walk.report.pages += 1;
+        check_rows(rows, id, walk)
+    }
+}
+
+impl Walk<'_> {
+    fn meet(&mut self, page: PageId) -> Result<(), HeapFlaw> {
+        if self.seen.insert(page) { Ok(()) } else { Err(HeapFlaw::Twice(page)) }
+    }
+
+    fn note(&mut self, at: Rid, cell: Cell<'_>) {
+        self.report.rows += u64::from(!matches!(cell, Cell::Forward(_)));
+        match cell {
+            Cell::Row(row) => self.report.row_bytes += row.len() as u64,
+            Cell::Forward(to) => drop(self.forwards.insert(at, to)),
+            Cell::Moved { home, row } => {
+                self.report.moved_rows += 1;
+                self.report.row_bytes += row.len() as u64;
+                self.moved.insert(at, home);
+            }
+            Cell::Large(large) => {
+                self.report.large_rows += 1;
+                self.report.row_bytes += u64::from(large.length);
+                self.large.push((at, large));
+            }
+        }
+    }
+
+    /// Each forward leads to a row that came from there, and each such row has its forward.
+    fn check_moves(&self) -> Result<(), HeapFlaw> {
+        let stray = self.forwards.iter().find(|(home, to)| self.moved.get(to) != Some(home));
+        if let Some((&at, &to)) = stray {
+            return Err(HeapFlaw::Forward { at, to });
+        }
+        match self.moved.iter().find(|(at, home)| self.forwards.get(home) != Some(at)) {
+            Some((&at, &home)) => Err(HeapFlaw::Moved { at, home }),
+            None => Ok(()),
+        }
     }
 }
 
 /// Rows inside the page, apart from each other, and as many as the counters say.
-fn check_rows(rows: Rows<'_>, page: PageId, report: &mut HeapReport) -> Result<(), HeapFlaw> {
+fn check_rows(rows: Rows<'_>, page: PageId, walk: &mut Walk<'_>) -> Result<(), HeapFlaw> {
     let garbled = |Garbled| HeapFlaw::Garbled(page);
     let mut taken = Vec::new();
     let (mut free, mut ghosts) = (0, 0);
@@ -123,17 +240,22 @@ fn check_rows(rows: Rows<'_>, page: PageId, report: &mut HeapReport) -> Result<(
             free += 1;
             continue;
         }
-        ghosts += usize::from(slot.is_ghost());
         taken.push(slot.extent());
-        if let Some(row) = rows.row(i).map_err(garbled)? {
-            if row.len() > slot.extent().len() {
-                return Err(HeapFlaw::Garbled(page));
+        if slot.len() > slot.extent().len() {
+            return Err(HeapFlaw::Garbled(page));
+        }
+        let at = Rid { page, slot: i };
+        match rows.any_cell(i).map_err(garbled)? {
+            Some(cell) if !slot.is_ghost() => walk.note(at, cell),
+            // A ghost still has its large row: both come back, or go, together.
+            Some(Cell::Large(large)) => {
+                walk.large.push((at, large));
+                ghosts += 1;
             }
-            report.rows += 1;
-            report.row_bytes += row.len() as u64;
+            _ => ghosts += 1,
         }
     }
-    report.ghosts += ghosts as u64;
+    walk.report.ghosts += ghosts as u64;
     let used: usize = taken.iter().map(|t| t.len()).sum();
     check_overlap(rows, page, taken)?;
     let counts = [

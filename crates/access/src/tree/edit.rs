@@ -5,13 +5,15 @@
 //! fit physically, or meets a malformed page, is [`Garbled`] and leaves the entries as they were.
 
 use super::node::{
-    CAPACITY, COUNT, DEAD, FIRST, HEAP, HIGH, HOLE, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node, PREFIX, RUN, SKIP,
-    SLOT, SLOTS, Slot, entry_size, head_of,
+    CAPACITY, COUNT, DEAD, FIRST, HEAD, HEAP, HIGH, HOLE, KeyBuf, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node,
+    PREFIX, PREFIX_MAX, Probe, RUN, SKIP, SLOT, SLOTS, Slot, best_prefix, entry_size, head_of,
 };
-use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at, word};
+use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at};
 use base::PageId;
 use pages::{PAGE_HEADER, PAGE_SIZE};
 
+/// A slot has ten bits for the length of a key behind the prefix.
+const LONGEST_REST: usize = (1 << 10) - 1;
 /// A hole must hold its link and its length.
 const HOLE_MIN: usize = 4;
 /// Holes looked at before a compaction is the better way.
@@ -20,30 +22,43 @@ const HOLES_TRIED: usize = 8;
 /// A node, to be changed.
 pub(crate) struct NodeMut<'a>(&'a mut Bytes);
 
-/// All a node contains, as the log carries it: what splits, merges and root changes build.
-pub(crate) struct Image(Vec<u8>);
+/// All a node contains, as the log carries it: what splits, merges and root changes build. Keys come without the
+/// prefix, which is written once.
+pub(crate) struct Image {
+    out: Vec<u8>,
+    skip: usize,
+}
 
 impl Image {
-    /// `first` is the leftmost child, 0 in a leaf.
-    pub(crate) fn new(level: u8, first: PageId, low: &[u8], high: Option<&[u8]>) -> Image {
+    /// `first` is the leftmost child, 0 in a leaf; `prefix` is what all keys to come begin with.
+    pub(crate) fn new(level: u8, first: PageId, low: &[u8], high: Option<&[u8]>, prefix: &[u8]) -> Image {
         let mut out = Vec::with_capacity(256);
         out.push(level);
         out.extend_from_slice(&first.0.to_le_bytes());
         push_sized(&mut out, low);
         out.push(u8::from(high.is_some()));
         push_sized(&mut out, high.unwrap_or_default());
-        Image(out)
+        push_sized(&mut out, prefix);
+        Image { out, skip: prefix.len() }
     }
 
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
-        push_sized(&mut self.0, key);
-        self.0.push(value.len() as u8);
-        self.0.extend_from_slice(value);
+        push_sized(&mut self.out, &key[self.skip..]);
+        self.out.push(value.len() as u8);
+        self.out.extend_from_slice(value);
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.0
+        &self.out
     }
+}
+
+/// Which prefix a node laid out afresh gets.
+enum Prefix {
+    /// The longest.
+    Best,
+    /// The first bytes of the one it has.
+    Of(usize),
 }
 
 impl<'a> NodeMut<'a> {
@@ -51,7 +66,8 @@ impl<'a> NodeMut<'a> {
         NodeMut(bytes)
     }
 
-    pub(crate) fn node(&self) -> Node<'_> {
+    #[inline]
+    pub(crate) fn node(&self) -> Node<&Bytes> {
         Node(self.0)
     }
 
@@ -62,21 +78,27 @@ impl<'a> NodeMut<'a> {
         let low = from.sized()?;
         let bounded = from.u8()? != 0;
         let high = from.sized()?;
-        self.clear(level, PageId(first), low, bounded.then_some(high))?;
+        let prefix = from.sized()?;
+        self.clear(level, PageId(first), low, bounded.then_some(high), prefix)?;
         while !from.is_empty() {
-            let key = from.sized()?;
+            let rest = from.sized()?;
             let value = usize::from(from.u8()?);
             let value = from.take(value)?;
-            self.push(key, value)?;
+            self.push(rest, value)?;
         }
-        self.rehead()?;
-        self.0[RUN] = 0;
         Ok(())
     }
 
-    /// An empty node with these fences.
-    fn clear(&mut self, level: u8, first: PageId, low: &[u8], high: Option<&[u8]>) -> Result<(), Garbled> {
-        if low.len() + high.map_or(0, <[u8]>::len) > CAPACITY {
+    /// An empty node with these fences and prefix.
+    fn clear(
+        &mut self,
+        level: u8,
+        first: PageId,
+        low: &[u8],
+        high: Option<&[u8]>,
+        prefix: &[u8],
+    ) -> Result<(), Garbled> {
+        if low.len() + high.map_or(0, <[u8]>::len) > CAPACITY || prefix.len() > PREFIX_MAX {
             return Err(Garbled);
         }
         self.0[PAGE_HEADER..].fill(0);
@@ -85,7 +107,14 @@ impl<'a> NodeMut<'a> {
         put_u16(self.0, HEAP, PAGE_SIZE);
         self.put_fence(LOW, Some(low));
         self.put_fence(HIGH, high);
+        self.put_prefix(prefix);
         Ok(())
+    }
+
+    fn put_prefix(&mut self, prefix: &[u8]) {
+        put_u16(self.0, SKIP, prefix.len());
+        self.0[PREFIX..PREFIX + PREFIX_MAX].fill(0);
+        self.0[PREFIX..PREFIX + prefix.len()].copy_from_slice(prefix);
     }
 
     fn put_fence(&mut self, field: usize, fence: Option<&[u8]>) {
@@ -110,11 +139,32 @@ impl<'a> NodeMut<'a> {
         if pos > self.node().count() || value.len() > MAX_VALUE {
             return Err(Garbled);
         }
-        let at = self.reserve(key.len() + value.len())?;
+        let skip = self.make_common(key)?;
+        let rest = &key[skip..];
+        if rest.len() > LONGEST_REST {
+            return Err(Garbled);
+        }
+        let at = self.reserve(entry_size(rest.len(), value.len()) - SLOT)?;
         self.0[RUN] = if pos == self.node().count() { self.0[RUN].saturating_add(1) } else { 0 };
-        self.make_common(key)?;
-        self.place(at, pos, key, value);
+        self.place(at, pos, rest, value);
         Ok(())
+    }
+
+    /// Shortens the prefix until `key` has it too; gives its length.
+    #[inline]
+    fn make_common(&mut self, key: &[u8]) -> Result<usize, Garbled> {
+        if self.node().count() == 0 {
+            let skip = key.len().min(PREFIX_MAX);
+            self.put_prefix(&key[..skip]);
+            return Ok(skip);
+        }
+        let (prefix, skip) = self.node().prefix()?;
+        if key.starts_with(&prefix[..skip]) {
+            return Ok(skip);
+        }
+        let shared = common_prefix(&prefix[..skip], key);
+        self.rebuild(self.node().count(), None, Prefix::Of(shared))?;
+        Ok(shared)
     }
 
     /// Takes `len` bytes of content, with room for one more slot: from the gap, else from a hole, else after a
@@ -175,82 +225,36 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// Behind the last entry, heads left for [`NodeMut::rehead`].
-    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Garbled> {
-        if self.gap()? < entry_size(key.len(), value.len()) {
+    /// Behind the last entry; `rest` is the key behind the prefix.
+    fn push(&mut self, rest: &[u8], value: &[u8]) -> Result<(), Garbled> {
+        let size = entry_size(rest.len(), value.len());
+        if self.gap()? < size || rest.len() > LONGEST_REST {
             return Err(Garbled);
         }
-        let at = self.node().heap() - key.len() - value.len();
+        let at = self.node().heap() + SLOT - size;
         put_u16(self.0, HEAP, at);
-        self.place(at, self.node().count(), key, value);
+        self.place(at, self.node().count(), rest, value);
         Ok(())
     }
 
     /// Copies the content in and opens a slot. The caller has checked the room.
     #[inline]
-    fn place(&mut self, at: usize, pos: usize, key: &[u8], value: &[u8]) {
+    fn place(&mut self, at: usize, pos: usize, rest: &[u8], value: &[u8]) {
         let count = self.node().count();
-        self.0[at..at + key.len()].copy_from_slice(key);
-        self.0[at + key.len()..at + key.len() + value.len()].copy_from_slice(value);
+        let tail = rest.get(HEAD..).unwrap_or_default();
+        self.0[at..at + tail.len()].copy_from_slice(tail);
+        self.0[at + tail.len()..at + tail.len() + value.len()].copy_from_slice(value);
         let slot = SLOTS + SLOT * pos;
         self.0.copy_within(slot..SLOTS + SLOT * count, slot + SLOT);
-        let head = head_of(key, self.node().skip());
-        // An entry without a byte lies nowhere: the end of an empty page is no offset that a slot can hold.
-        let at = if key.len() + value.len() == 0 { 0 } else { at };
-        self.put_slot(pos, Slot::new(head, at, key.len(), value.len()));
+        // An entry without content lies nowhere: the end of an empty page is no offset that a slot can hold.
+        let at = if tail.len() + value.len() == 0 { 0 } else { at };
+        self.put_slot(pos, Slot::new(head_of(rest), at, rest.len(), value.len()));
         put_u16(self.0, COUNT, count + 1);
     }
 
     fn put_slot(&mut self, pos: usize, slot: Slot) {
         let at = SLOTS + SLOT * pos;
         self.0[at..at + SLOT].copy_from_slice(&slot.0.to_le_bytes());
-    }
-
-    /// Shortens `skip` until `key` has that prefix too.
-    #[inline]
-    fn make_common(&mut self, key: &[u8]) -> Result<(), Garbled> {
-        let node = self.node();
-        if node.count() == 0 {
-            self.put_skip(key, key.len());
-            return Ok(());
-        }
-        let skip = node.skip();
-        let common = node.key(0)?.get(..skip).ok_or(Garbled)?;
-        if key.get(..skip) == Some(common) {
-            return Ok(());
-        }
-        let skip = common_prefix(common, key);
-        self.set_skip(skip)
-    }
-
-    /// Notes that all keys share the first `skip` bytes of `key`.
-    fn put_skip(&mut self, key: &[u8], skip: usize) {
-        put_u16(self.0, SKIP, skip);
-        let prefix = word(&key[..skip.min(8).min(key.len())]);
-        self.0[PREFIX..PREFIX + 8].copy_from_slice(&prefix.to_le_bytes());
-    }
-
-    fn set_skip(&mut self, skip: usize) -> Result<(), Garbled> {
-        if self.node().count() > 0 {
-            let key = self.node().key(0)?.to_vec();
-            self.put_skip(&key, skip);
-        }
-        for i in 0..self.node().count() {
-            let slot = self.node().slot(i)?;
-            let head = head_of(self.node().key(i)?, skip);
-            self.put_slot(i, Slot::new(head, slot.offset(), slot.key_len(), slot.value_len()));
-        }
-        Ok(())
-    }
-
-    /// The best `skip` and heads for the keys that are here: sorted, so the first and the last tell.
-    fn rehead(&mut self) -> Result<(), Garbled> {
-        let node = self.node();
-        let skip = match node.count() {
-            0 => 0,
-            n => common_prefix(node.key(0)?, node.key(n - 1)?),
-        };
-        self.set_skip(skip)
     }
 
     pub(crate) fn remove(&mut self, pos: usize) -> Result<(), Garbled> {
@@ -272,11 +276,11 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn set_value(&mut self, pos: usize, value: &[u8]) -> Result<(), Garbled> {
         let slot = self.node().slot(pos)?;
         if slot.value_len() == value.len() {
-            let at = slot.offset() + slot.key_len();
+            let at = slot.value_at();
             self.0.get_mut(at..at + value.len()).ok_or(Garbled)?.copy_from_slice(value);
             return Ok(());
         }
-        let key = self.node().key(pos)?.to_vec();
+        let key = self.node().key(pos)?;
         let run = self.0[RUN];
         self.remove(pos)?;
         self.insert(pos, &key, value)?;
@@ -286,34 +290,44 @@ impl<'a> NodeMut<'a> {
 
     /// Keeps the keys below `fence`, which becomes the high fence: the left half of a split.
     pub(crate) fn cut(&mut self, fence: &[u8]) -> Result<(), Garbled> {
-        let keep = self.node().at_or_behind(fence)?;
+        let keep = self.node().at_or_behind(Probe::new(fence))?;
         let run = if keep == self.node().count() { self.0[RUN] } else { 0 };
-        self.rebuild(keep, Some(fence))?;
+        self.rebuild(keep, Some(fence), Prefix::Best)?;
         self.0[RUN] = run;
         Ok(())
     }
 
-    /// Gathers the free space into one run.
+    /// Gathers the free space into one run. The prefix stays: the entry that needs the room was measured by it.
     pub(crate) fn compact(&mut self) -> Result<(), Garbled> {
-        let run = self.0[RUN];
-        self.rebuild(self.node().count(), None)?;
-        self.0[RUN] = run;
-        Ok(())
+        self.rebuild(self.node().count(), None, Prefix::Of(self.node().skip()))
     }
 
     /// Lays the first `keep` entries out afresh, under another high fence if one is given.
-    fn rebuild(&mut self, keep: usize, fence: Option<&[u8]>) -> Result<(), Garbled> {
+    fn rebuild(&mut self, keep: usize, fence: Option<&[u8]>, prefix: Prefix) -> Result<(), Garbled> {
         let old = Box::new(*self.0);
-        let node = Node(&old);
+        let node = Node::new(&old);
         let high = match fence {
             Some(fence) => Some(fence),
             None => node.high()?,
         };
-        self.clear(node.level(), node.child(0)?, node.low()?, high)?;
+        let mut buf = KeyBuf::new();
+        let (now, skip) = node.prefix()?;
+        let best;
+        let prefix = match prefix {
+            Prefix::Of(len) => now[..skip].get(..len).ok_or(Garbled)?,
+            Prefix::Best if keep == 0 => &[],
+            Prefix::Best => {
+                best = node.key(0)?;
+                best_prefix(&best, node.key_in(keep - 1, &mut buf)?)
+            }
+        };
+        self.clear(node.level(), node.child(0)?, node.low()?, high, prefix)?;
+        self.0[RUN] = node.run();
+        let mut buf = KeyBuf::new();
         for i in 0..keep {
-            let (key, value) = node.entry(i)?;
-            self.push(key, value)?;
+            let rest = node.key_in(i, &mut buf)?.get(prefix.len()..).ok_or(Garbled)?;
+            self.push(rest, node.value(i)?)?;
         }
-        self.rehead()
+        Ok(())
     }
 }

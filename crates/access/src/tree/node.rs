@@ -4,18 +4,18 @@
 //! 0        pages' own header                                                        HEADER
 //! +0       level u8 | run u8 | count u16 | heap u16 | dead u16 | first child u32
 //! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none) | skip u16 | hole u16
-//! +24      prefix u64
+//! +24      prefix, 16 bytes
 //! SLOTS    slot 0 | slot 1 | ... | slot count-1 |      free      | content, growing down      PAGE_SIZE
 //! ```
 //!
-//! A slot is one `u64`: the key's head (its four bytes after the first `skip`, big-endian, zero padded) above
-//! 13 bits of offset, 10 bits of key length and 8 bits of value length; the content there is key, then value. So
-//! comparing slots as numbers compares heads, and a search reads few cache lines before it meets the one key it has
-//! to compare in full.
+//! **Keys are stored once.** All keys of a node begin with the same `skip` bytes (at most 16), which only `prefix` holds,
+//! zero padded. A slot is one `u64`: the *head*, the key's next four bytes (big-endian, zero padded), above 13 bits of
+//! offset, 10 bits for the length of the key behind the prefix and 8 bits of value length; the content there is what
+//! of the key is left, its *tail*, then the value. So a key of the usual few bytes has no content but its value, slots
+//! compared as numbers compare heads, and a search reads few cache lines before it meets the one key that may be its own.
 //!
-//! `skip` is a number of leading bytes that all keys of the node have in common: heads tell keys apart even
-//! where they are counters that share seven bytes of eight. `prefix` holds the first eight of those bytes as a number
-//! (big-endian, zero padded), so that a probe is compared with them without looking at a key.
+//! A key that does not share the prefix shortens it, which takes room: [`Node::room_for`] tells how much. The prefix
+//! becomes as long as it can be whenever the node is laid out anew by a split or a merge.
 //!
 //! Keys lie between the fences: `low <= key < high`; an absent high fence is infinity. A leaf (level 0) maps keys to
 //! values. An inner node has children `first, value(0), value(1), ...` of four bytes each; `key(i)` is the low
@@ -25,15 +25,18 @@
 //! `dead` counts bytes of content that no slot refers to any more; compaction gets them back. Until then, those of
 //! at least four bytes form a list that starts at `hole` (0: none), each holding where the next one is and its own
 //! length, so that a full node in which entries come and go is not compacted at every insert.
+//!
+//! Reading is generic over [`Source`], because optimistic readers read nodes that change meanwhile: any bytes give a
+//! value or [`Garbled`], and every loop ends.
 
-use crate::bytes::{Bytes, Garbled, order, u16_at, u32_at, u64_at, word};
-use base::PageId;
+use crate::bytes::{Bytes, Garbled, Source, common_prefix, copy_at, order, order_at, word};
+use base::{Key, PageId, TableId};
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
 pub(super) const LEVEL: usize = HEADER;
-pub(super) const RUN: usize = HEADER + 1;
+pub(super) const RUN: usize = LEVEL + 1;
 pub(super) const COUNT: usize = HEADER + 2;
 pub(super) const HEAP: usize = HEADER + 4;
 pub(super) const DEAD: usize = HEADER + 6;
@@ -43,8 +46,12 @@ pub(super) const HIGH: usize = HEADER + 16;
 pub(super) const SKIP: usize = HEADER + 20;
 pub(super) const HOLE: usize = HEADER + 22;
 pub(super) const PREFIX: usize = HEADER + 24;
-pub(super) const SLOTS: usize = HEADER + 32;
+pub(super) const SLOTS: usize = HEADER + 40;
 pub(super) const SLOT: usize = 8;
+/// Bytes of the key in a slot.
+pub(super) const HEAD: usize = 4;
+/// Longest prefix a node leaves out of its keys: with it the header fills one cache line.
+pub(super) const PREFIX_MAX: usize = SLOTS - PREFIX;
 /// The length that means "no fence".
 pub(super) const NO_FENCE: u16 = u16::MAX;
 
@@ -52,9 +59,14 @@ pub(super) const NO_FENCE: u16 = u16::MAX;
 pub(crate) const CAPACITY: usize = PAGE_SIZE - SLOTS;
 /// Longest value a leaf holds: the slot has eight bits for its length.
 pub(crate) const MAX_VALUE: usize = 255;
+/// Slots that fit a page which holds nothing else.
+const MAX_SLOTS: usize = CAPACITY / SLOT;
 /// More levels than any tree of 2^32 pages can have; a deeper one is corrupt.
 pub(crate) const MAX_LEVEL: u8 = 32;
+/// Longest key the layout can express; trees take less, an eighth of a page.
+const MAX_KEY: usize = PREFIX_MAX + (1 << 10) - 1;
 
+const _: () = assert!(SLOTS == 64, "the header is one cache line");
 const _: () = assert!(PAGE_SIZE <= 1 << 13, "13 bits of offset");
 const _: () = assert!(CAPACITY / 8 < 1 << 10, "10 bits of key length");
 
@@ -70,11 +82,6 @@ impl Slot {
     }
 
     #[inline]
-    pub(super) fn read(bytes: &[u8; SLOT]) -> Slot {
-        Slot(u64::from_le_bytes(*bytes))
-    }
-
-    #[inline]
     pub(super) fn head(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -82,76 +89,149 @@ impl Slot {
     pub(super) fn offset(self) -> usize {
         (self.0 >> 18) as usize & 0x1fff
     }
+    /// Length of the key behind the prefix.
     #[inline]
     pub(super) fn key_len(self) -> usize {
         (self.0 >> 8) as usize & 0x3ff
     }
     #[inline]
+    pub(super) fn tail_len(self) -> usize {
+        tail(self.key_len())
+    }
+    #[inline]
     pub(super) fn value_len(self) -> usize {
         self.0 as usize & 0xff
     }
+    /// Where the value begins.
+    #[inline]
+    pub(super) fn value_at(self) -> usize {
+        self.offset() + self.tail_len()
+    }
     /// Bytes of content the slot refers to.
+    #[inline]
     pub(super) fn content(self) -> usize {
-        self.key_len() + self.value_len()
+        self.tail_len() + self.value_len()
     }
 }
 
-/// Bytes an entry takes out of [`CAPACITY`].
+/// Bytes of a key that its slot does not hold, if `rest` are left behind the prefix.
 #[inline]
-pub(crate) fn entry_size(key: usize, value: usize) -> usize {
-    SLOT + key + value
+fn tail(rest: usize) -> usize {
+    rest.saturating_sub(HEAD)
 }
 
-/// The four bytes of `key` behind its first `skip`, as a number that sorts like them.
+/// Bytes an entry takes out of [`CAPACITY`], if `rest` bytes of its key are behind the prefix.
 #[inline]
-pub(super) fn head_of(key: &[u8], skip: usize) -> u32 {
-    let tail = key.get(skip..).unwrap_or_default();
-    if let Some(four) = tail.first_chunk::<4>() {
-        return u32::from_be_bytes(*four);
+pub(crate) fn entry_size(rest: usize, value: usize) -> usize {
+    SLOT + tail(rest) + value
+}
+
+/// The prefix that keys from `first` to `last` leave to the node.
+#[inline]
+pub(crate) fn best_prefix<'a>(first: &'a [u8], last: &[u8]) -> &'a [u8] {
+    let shared = &first[..first.len().min(PREFIX_MAX)];
+    &shared[..common_prefix(shared, last)]
+}
+
+/// The first four bytes, zero padded, as a number that sorts like them.
+#[inline]
+pub(super) fn head_of(rest: &[u8]) -> u32 {
+    match rest.first_chunk::<HEAD>() {
+        Some(four) => u32::from_be_bytes(*four),
+        None => (word(rest) >> 32) as u32,
     }
-    // Fewer than four: out of the last eight bytes of the key in one load, where there are as many.
-    match key.last_chunk::<8>() {
-        Some(eight) => (u64::from_be_bytes(*eight).unbounded_shl(64 - 8 * tail.len() as u32) >> 32) as u32,
-        None => (word(tail) >> 32) as u32,
+}
+
+/// A key to be looked for, with its first eight bytes at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe<'a> {
+    key: &'a [u8],
+    first: u64,
+}
+
+impl<'a> Probe<'a> {
+    #[inline]
+    pub(crate) fn new(key: &'a [u8]) -> Probe<'a> {
+        Probe { key, first: word(key) }
+    }
+
+    #[inline]
+    pub(crate) fn key(self) -> &'a [u8] {
+        self.key
+    }
+
+    #[inline]
+    fn head(self, skip: usize) -> u32 {
+        if skip <= HEAD || self.key.len() <= 8 {
+            return (self.first.unbounded_shl(8 * skip as u32) >> 32) as u32;
+        }
+        self.far_head(skip)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far_head(self, skip: usize) -> u32 {
+        head_of(self.key.get(skip..).unwrap_or_default())
+    }
+}
+
+/// Room to put a key together.
+pub(crate) struct KeyBuf([u8; MAX_KEY]);
+
+impl KeyBuf {
+    #[inline]
+    pub(crate) fn new() -> KeyBuf {
+        KeyBuf([0; MAX_KEY])
     }
 }
 
 /// A node, to be read.
 #[derive(Clone, Copy)]
-pub(crate) struct Node<'a>(pub(super) &'a Bytes);
+pub(crate) struct Node<S>(pub(crate) S);
 
-impl<'a> Node<'a> {
-    pub(crate) fn new(bytes: &'a Bytes) -> Node<'a> {
-        Node(bytes)
+impl<S: Source> Node<S> {
+    /// Whether the page says that it is a node of this format and tree; `mark` is what its bytes 4 and 5 must be.
+    #[inline]
+    pub(crate) fn belongs(self, mark: u16, owner: TableId) -> bool {
+        self.field(4) == usize::from(mark)
+            && (self.0.word(2) >> 32) as u32 == u32::from(owner.0)
+            && self.level() <= MAX_LEVEL
+    }
+
+    /// The two bytes at a fixed, even place.
+    #[inline]
+    fn field(self, at: usize) -> usize {
+        usize::from((self.0.word(at / 8) >> (8 * (at % 8))) as u16)
     }
 
     /// 0 for a leaf.
     #[inline]
     pub(crate) fn level(self) -> u8 {
-        self.0[LEVEL]
+        self.field(LEVEL) as u8
     }
 
     /// Inserts in a row that went to the end, up to 255.
     pub(crate) fn run(self) -> u8 {
-        self.0[RUN]
+        (self.field(LEVEL) >> 8) as u8
     }
 
     #[inline]
     pub(crate) fn count(self) -> usize {
-        usize::from(u16_at(self.0, COUNT))
+        self.field(COUNT)
     }
 
+    #[inline]
     pub(super) fn heap(self) -> usize {
-        usize::from(u16_at(self.0, HEAP))
+        self.field(HEAP)
     }
 
     pub(super) fn dead(self) -> usize {
-        usize::from(u16_at(self.0, DEAD))
+        self.field(DEAD)
     }
 
     #[inline]
     pub(super) fn skip(self) -> usize {
-        usize::from(u16_at(self.0, SKIP))
+        self.field(SKIP)
     }
 
     /// Bytes in use out of [`CAPACITY`], after a compaction if need be.
@@ -160,134 +240,187 @@ impl<'a> Node<'a> {
         (SLOT * self.count() + PAGE_SIZE).saturating_sub(self.heap() + self.dead())
     }
 
+    /// The first eight bytes of the prefix, as a number that sorts like them.
     #[inline]
-    pub(super) fn slots(self) -> Result<&'a [[u8; SLOT]], Garbled> {
-        let bytes = self.0.get(SLOTS..SLOTS + SLOT * self.count()).ok_or(Garbled)?;
-        Ok(bytes.as_chunks().0)
+    fn prefix_word(self) -> u64 {
+        self.0.word(PREFIX / 8).swap_bytes()
+    }
+
+    /// The bytes that all keys here begin with, and how many they are.
+    #[inline]
+    pub(super) fn prefix(self) -> Result<([u8; PREFIX_MAX], usize), Garbled> {
+        let mut bytes = [0; PREFIX_MAX];
+        copy_at(self.0, PREFIX, &mut bytes)?;
+        Ok((bytes, Some(self.skip()).filter(|skip| *skip <= PREFIX_MAX).ok_or(Garbled)?))
+    }
+
+    #[inline]
+    fn raw(self, i: usize) -> u64 {
+        self.0.word(SLOTS / SLOT + i)
     }
 
     #[inline]
     pub(super) fn slot(self, i: usize) -> Result<Slot, Garbled> {
-        let slot = self.slots()?.get(i).ok_or(Garbled)?;
-        Ok(Slot::read(slot))
+        if i < self.count() { Ok(Slot(self.raw(i))) } else { Err(Garbled) }
     }
 
+    /// Key number `i`, put together in `buf`.
     #[inline]
-    fn key_of(self, slot: Slot) -> Result<&'a [u8], Garbled> {
-        let at = slot.offset();
-        self.0.get(at..at + slot.key_len()).ok_or(Garbled)
-    }
-
-    #[inline]
-    pub(crate) fn key(self, i: usize) -> Result<&'a [u8], Garbled> {
-        self.key_of(self.slot(i)?)
-    }
-
-    #[inline]
-    pub(crate) fn entry(self, i: usize) -> Result<(&'a [u8], &'a [u8]), Garbled> {
+    pub(crate) fn key_in(self, i: usize, buf: &mut KeyBuf) -> Result<&[u8], Garbled> {
         let slot = self.slot(i)?;
-        let at = slot.offset();
-        let both = self.0.get(at..at + slot.content()).ok_or(Garbled)?;
-        Ok(both.split_at(slot.key_len()))
-    }
-
-    #[inline]
-    pub(crate) fn value(self, i: usize) -> Result<&'a [u8], Garbled> {
-        self.entry(i).map(|(_, value)| value)
-    }
-
-    fn fence(self, field: usize) -> Result<Option<&'a [u8]>, Garbled> {
-        let (at, len) = (usize::from(u16_at(self.0, field)), u16_at(self.0, field + 2));
-        match len {
-            NO_FENCE => Ok(None),
-            len => self.0.get(at..at + usize::from(len)).map(Some).ok_or(Garbled),
+        let (prefix, skip) = self.prefix()?;
+        buf.0[..PREFIX_MAX].copy_from_slice(&prefix);
+        buf.0[skip..skip + HEAD].copy_from_slice(&slot.head().to_be_bytes());
+        let end = skip + slot.key_len();
+        if slot.tail_len() > 0 {
+            copy_at(self.0, slot.offset(), &mut buf.0[skip + HEAD..end])?;
         }
+        Ok(&buf.0[..end])
+    }
+
+    /// Where value number `i` lies in the page, and its length; all of it is inside.
+    #[inline]
+    pub(crate) fn value_at(self, i: usize) -> Result<(usize, usize), Garbled> {
+        let slot = self.slot(i)?;
+        let (at, len) = (slot.value_at(), slot.value_len());
+        if at + len <= PAGE_SIZE { Ok((at, len)) } else { Err(Garbled) }
+    }
+
+    pub(crate) fn key(self, i: usize) -> Result<Key, Garbled> {
+        self.key_in(i, &mut KeyBuf::new()).map(Key::from_bytes)
+    }
+
+    /// Where the fence in this header field lies, and its length.
+    #[inline]
+    fn fence_at(self, field: usize) -> Option<(usize, usize)> {
+        let (at, len) = (self.field(field), self.field(field + 2));
+        (len != usize::from(NO_FENCE)).then_some((at, len))
     }
 
     /// Where the fences lie, as byte ranges.
     pub(super) fn fences(self) -> impl Iterator<Item = (usize, usize)> {
-        [LOW, HIGH].into_iter().filter_map(move |field| {
-            let (at, len) = (u16_at(self.0, field), u16_at(self.0, field + 2));
-            (len != NO_FENCE).then_some((usize::from(at), usize::from(at) + usize::from(len)))
-        })
+        [LOW, HIGH].into_iter().filter_map(move |field| self.fence_at(field).map(|(at, len)| (at, at + len)))
     }
 
-    /// Smallest key that may lie here.
-    pub(crate) fn low(self) -> Result<&'a [u8], Garbled> {
+    fn fence(self, field: usize) -> Result<Option<Key>, Garbled> {
+        let Some((at, len)) = self.fence_at(field) else { return Ok(None) };
+        if at + len > PAGE_SIZE {
+            return Err(Garbled);
+        }
+        let mut bytes = vec![0; len];
+        copy_at(self.0, at, &mut bytes)?;
+        Ok(Some(Key::from_bytes(&bytes)))
+    }
+
+    pub(crate) fn low_key(self) -> Result<Key, Garbled> {
         self.fence(LOW)?.ok_or(Garbled)
     }
 
-    /// All keys here are less than this.
-    pub(crate) fn high(self) -> Result<Option<&'a [u8]>, Garbled> {
+    pub(crate) fn high_key(self) -> Result<Option<Key>, Garbled> {
         self.fence(HIGH)
     }
 
+    #[inline]
+    pub(crate) fn is_last(self) -> bool {
+        self.fence_at(HIGH).is_none()
+    }
+
+    /// How the low fence compares with `key`.
+    #[inline]
+    pub(crate) fn low_to(self, key: &[u8]) -> Result<Ordering, Garbled> {
+        let (at, len) = self.fence_at(LOW).ok_or(Garbled)?;
+        order_at(self.0, at, len, key)
+    }
+
+    /// How the high fence compares with `key`.
+    #[inline]
+    pub(crate) fn high_to(self, key: &[u8]) -> Result<Ordering, Garbled> {
+        self.fence_at(HIGH).map_or(Ok(Ordering::Greater), |(at, len)| order_at(self.0, at, len, key))
+    }
+
+    #[inline]
     pub(crate) fn covers(self, key: &[u8]) -> Result<bool, Garbled> {
-        Ok(self.low()? <= key && self.high()?.is_none_or(|high| key < high))
+        Ok(self.low_to(key)? != Ordering::Greater && self.high_to(key)? == Ordering::Greater)
     }
 
-    /// How the first `skip` bytes of `probe` compare with what all keys here begin with.
+    /// Whether the probe begins with what all keys here begin with; a no may be a yes that takes a closer look.
+    #[inline(always)]
+    fn begins_alike(self, probe: Probe<'_>, skip: usize) -> bool {
+        let differ = self.prefix_word() ^ probe.first;
+        skip <= probe.key.len().min(8) && differ.unbounded_shr(64 - 8 * skip as u32) == 0
+    }
+
+    /// How the first `skip` bytes of the probe compare with what all keys here begin with.
+    #[cold]
+    #[inline(never)]
+    fn against_prefix(self, probe: Probe<'_>, skip: usize) -> Result<Ordering, Garbled> {
+        // Not `prefix()`: under an optimistic reader `skip` may be another one by now, and the caller goes on with this.
+        let mut prefix = [0; PREFIX_MAX];
+        copy_at(self.0, PREFIX, &mut prefix)?;
+        let prefix = prefix.get(..skip).ok_or(Garbled)?;
+        Ok(order(probe.key.get(..skip).unwrap_or(probe.key), prefix))
+    }
+
+    /// Where the probe is (`Ok`) or would have to be inserted (`Err`), as in the standard library's binary search.
     #[inline]
-    fn against_prefix(self, probe: &[u8], skip: usize) -> Result<Ordering, Garbled> {
-        if let Some(eight) = probe.first_chunk::<8>()
-            && skip <= 8
-        {
-            let mask = u64::MAX.unbounded_shl(8 * (8 - skip as u32));
-            return Ok((u64::from_be_bytes(*eight) & mask).cmp(&u64_at(self.0, PREFIX)));
-        }
-        let common = self.key(0)?.get(..skip).ok_or(Garbled)?;
-        Ok(order(probe.get(..skip).unwrap_or(probe), common))
-    }
-
-    /// Whether the prefix in the header is that of `key`.
-    pub(super) fn prefix_is(self, key: &[u8]) -> bool {
-        let skip = self.skip().min(8);
-        key.get(..skip).is_some_and(|common| word(common) == u64_at(self.0, PREFIX))
-    }
-
-    /// Where `probe` is (`Ok`) or would have to be inserted (`Err`), as in the standard library's binary search.
-    #[inline]
-    pub(crate) fn search(self, probe: &[u8]) -> Result<Result<usize, usize>, Garbled> {
-        let slots = self.slots()?;
-        if slots.is_empty() {
+    pub(crate) fn search(self, probe: Probe<'_>) -> Result<Result<usize, usize>, Garbled> {
+        let count = self.count();
+        if count == 0 {
             return Ok(Err(0));
         }
+        if count > MAX_SLOTS {
+            return Err(Garbled);
+        }
         let skip = self.skip();
-        match self.against_prefix(probe, skip)? {
-            Ordering::Less => return Ok(Err(0)),
-            Ordering::Greater => return Ok(Err(slots.len())),
-            Ordering::Equal => {}
+        if !self.begins_alike(probe, skip) {
+            match self.against_prefix(probe, skip)? {
+                Ordering::Less => return Ok(Err(0)),
+                Ordering::Greater => return Ok(Err(count)),
+                Ordering::Equal => {}
+            }
         }
-        let head = head_of(probe, skip);
-        let from = lower_bound(slots, u64::from(head) << 32);
-        match slots.get(from) {
-            Some(slot) if Slot::read(slot).head() == head => self.search_run(slots, probe, head, from),
-            _ => Ok(Err(from)),
+        let head = probe.head(skip);
+        let from = self.lower_bound(count, u64::from(head) << 32);
+        if from == count {
+            return Ok(Err(count));
         }
+        let slot = Slot(self.raw(from));
+        if slot.head() != head {
+            return Ok(Err(from));
+        }
+        // Most keys end within the head, and then its first bearer is the only one.
+        let rest = probe.key.len() - skip;
+        if slot.key_len() == rest && rest <= HEAD {
+            return Ok(Ok(from));
+        }
+        self.search_run(count, probe, skip, from)
     }
 
-    /// Among the keys with this head, of which `from` is the first.
-    #[inline]
+    /// Among the keys with the probe's head, of which `from` is the first. They are in the order of their tails, and
+    /// those that end within the head in that of their lengths.
+    #[inline(never)]
     fn search_run(
         self,
-        slots: &[[u8; SLOT]],
-        probe: &[u8],
-        head: u32,
+        count: usize,
+        probe: Probe<'_>,
+        skip: usize,
         mut from: usize,
     ) -> Result<Result<usize, usize>, Garbled> {
+        let head = probe.head(skip);
         let mut to = from + 1;
-        if slots.get(to).is_some_and(|s| Slot::read(s).head() == head) {
-            to = head.checked_add(1).map_or(slots.len(), |h| lower_bound(slots, u64::from(h) << 32));
+        if to < count && Slot(self.raw(to)).head() == head {
+            to = match head.checked_add(1) {
+                Some(next) => self.lower_bound(count, u64::from(next) << 32),
+                None => count,
+            };
         }
-        let within = self.skip() + 4;
+        let rest = probe.key.len() - skip;
+        let end = probe.key.get(skip + HEAD..).unwrap_or_default();
         while from < to {
             let mid = from.midpoint(to);
-            let slot = Slot::read(&slots[mid]);
-            // Keys as long as each other that end within the head are told apart by it: no look at the key itself.
-            if slot.key_len() == probe.len() && probe.len() <= within {
-                return Ok(Ok(mid));
-            }
-            match order(self.key_of(slot)?, probe) {
+            let slot = Slot(self.raw(mid));
+            let tails = order_at(self.0, slot.offset(), slot.tail_len(), end)?;
+            match tails.then(slot.key_len().cmp(&rest)) {
                 Ordering::Less => from = mid + 1,
                 Ordering::Equal => return Ok(Ok(mid)),
                 Ordering::Greater => to = mid,
@@ -297,13 +430,13 @@ impl<'a> Node<'a> {
     }
 
     /// The position of the first key at or behind `probe`.
-    pub(crate) fn at_or_behind(self, probe: &[u8]) -> Result<usize, Garbled> {
+    pub(crate) fn at_or_behind(self, probe: Probe<'_>) -> Result<usize, Garbled> {
         self.search(probe).map(|found| found.unwrap_or_else(|at| at))
     }
 
     /// The position of the first key behind `probe`; in an inner node, also the ordinal of the child that covers it.
     #[inline]
-    pub(crate) fn behind(self, probe: &[u8]) -> Result<usize, Garbled> {
+    pub(crate) fn behind(self, probe: Probe<'_>) -> Result<usize, Garbled> {
         self.search(probe).map(|found| match found {
             Ok(at) => at + 1,
             Err(at) => at,
@@ -313,17 +446,68 @@ impl<'a> Node<'a> {
     /// Child number `i` of an inner node, from 0 to `count` inclusive.
     #[inline]
     pub(crate) fn child(self, i: usize) -> Result<PageId, Garbled> {
-        match i.checked_sub(1) {
-            None => Ok(PageId(u32_at(self.0, FIRST))),
-            Some(i) => child_id(self.value(i)?),
+        let at = match i.checked_sub(1) {
+            None => FIRST,
+            Some(i) => {
+                let slot = self.slot(i)?;
+                if slot.value_len() != 4 {
+                    return Err(Garbled);
+                }
+                slot.value_at()
+            }
+        };
+        self.0.u32(at).map(PageId)
+    }
+
+    /// The first slot at or above `bound`.
+    ///
+    /// Where the keys are spread evenly, as counters are, their place can be calculated. So a guess is tried first: one
+    /// that is right to the slot ends the search, one that is nearly right saves most of its cache misses, and a wrong
+    /// one still narrows it.
+    #[inline]
+    fn lower_bound(self, count: usize, bound: u64) -> usize {
+        if count < GUESS_FROM {
+            return self.bisect(0, count, bound);
+        }
+        let (first, last) = (self.raw(0), self.raw(count - 1));
+        if bound <= first {
+            return 0;
+        }
+        if bound > last {
+            return count;
+        }
+        // Heads are 32 bits and a page has fewer than 2^13 slots. A malformed page may have its last below its first.
+        let (offset, span) = ((bound - first) >> 32, (last.saturating_sub(first) >> 32).max(1));
+        let guess = (offset * (count as u64 - 1) / span).min(count as u64 - 2) as usize;
+        let (here, next) = (self.raw(guess), self.raw(guess + 1));
+        if here < bound && bound <= next {
+            return guess + 1;
+        }
+        if bound <= here && (guess == 0 || self.raw(guess - 1) < bound) {
+            return guess;
+        }
+        let low = guess.saturating_sub(GUESS_REACH);
+        let high = (guess + GUESS_REACH).min(count - 1);
+        match (self.raw(low) < bound, self.raw(high) < bound) {
+            (true, false) => self.bisect(low, high, bound),
+            (true, true) => self.bisect(high, count, bound),
+            (false, _) => self.bisect(0, low, bound),
         }
     }
-}
 
-/// The child in an inner entry's value.
-#[inline]
-pub(crate) fn child_id(value: &[u8]) -> Result<PageId, Garbled> {
-    value.try_into().map(|four| PageId(u32::from_le_bytes(four))).map_err(|_| Garbled)
+    /// The first slot at or above `bound` from `from` to before `to`, by halving, without a branch that depends on the
+    /// data.
+    #[inline(never)]
+    fn bisect(self, from: usize, to: usize, bound: u64) -> usize {
+        let (mut base, mut len) = (from, to - from);
+        while len > 1 {
+            let half = len / 2;
+            let below = self.raw(base + half - 1) < bound;
+            base = select_unpredictable(below, base + half, base);
+            len -= half;
+        }
+        base + usize::from(len > 0 && self.raw(base) < bound)
+    }
 }
 
 /// Nodes with fewer slots are searched without a guess.
@@ -331,52 +515,57 @@ const GUESS_FROM: usize = 32;
 /// How far a guess may be off, in slots: on either side one cache line.
 const GUESS_REACH: usize = 8;
 
-/// The first slot at or above `bound`.
-///
-/// Where the keys are spread evenly, as counters are, their place can be calculated. So a guess is tried first: a wrong
-/// one still narrows the search, a right one saves most of its cache misses.
-#[inline]
-fn lower_bound(slots: &[[u8; SLOT]], bound: u64) -> usize {
-    let at = |i: usize| Slot::read(&slots[i]).0;
-    let count = slots.len();
-    if count < GUESS_FROM {
-        return bisect(slots, bound);
+impl<'a> Node<&'a Bytes> {
+    pub(crate) fn new(bytes: &'a Bytes) -> Node<&'a Bytes> {
+        Node(bytes)
     }
-    let (first, last) = (at(0), at(count - 1));
-    if bound <= first {
-        return 0;
+
+    #[inline]
+    fn slice(self, at: usize, len: usize) -> Result<&'a [u8], Garbled> {
+        self.0.get(at..at + len).ok_or(Garbled)
     }
-    if bound > last {
-        return count;
+
+    #[inline]
+    pub(crate) fn value(self, i: usize) -> Result<&'a [u8], Garbled> {
+        let slot = self.slot(i)?;
+        self.slice(slot.value_at(), slot.value_len())
     }
-    // Heads are 32 bits and a page has fewer than 2^13 slots. A malformed page may have its last below its first.
-    let (offset, span) = ((bound - first) >> 32, (last.saturating_sub(first) >> 32).max(1));
-    let guess = (offset * (count as u64 - 1) / span).min(count as u64 - 1) as usize;
-    let low = guess.saturating_sub(GUESS_REACH);
-    let high = (guess + GUESS_REACH).min(count - 1);
-    match (at(low) < bound, at(high) < bound) {
-        (true, false) => low + count_below(&slots[low..high], bound),
-        (true, true) => high + bisect(&slots[high..], bound),
-        (false, _) => bisect(&slots[..low], bound),
+
+    /// Smallest key that may lie here.
+    pub(crate) fn low(self) -> Result<&'a [u8], Garbled> {
+        let (at, len) = self.fence_at(LOW).ok_or(Garbled)?;
+        self.slice(at, len)
+    }
+
+    /// All keys here are less than this.
+    pub(crate) fn high(self) -> Result<Option<&'a [u8]>, Garbled> {
+        self.fence_at(HIGH).map(|(at, len)| self.slice(at, len)).transpose()
+    }
+
+    /// Bytes that an entry with this key would add to [`Node::used`]: more than its own when the key does not begin
+    /// with the node's prefix, because then all keys here grow.
+    #[inline]
+    pub(crate) fn room_for(self, key: &[u8], value: usize) -> Result<usize, Garbled> {
+        if self.count() == 0 {
+            return Ok(entry_size(key.len().saturating_sub(PREFIX_MAX), value));
+        }
+        let skip = self.skip();
+        if self.against_prefix(Probe::new(key), skip)? == Ordering::Equal {
+            return Ok(entry_size(key.len() - skip, value));
+        }
+        let (prefix, skip) = self.prefix()?;
+        let shared = common_prefix(&prefix[..skip], key);
+        let mut growth = 0;
+        for i in 0..self.count() {
+            let rest = self.slot(i)?.key_len();
+            growth += tail(rest + skip - shared) - tail(rest);
+        }
+        Ok(growth + entry_size(key.len() - shared, value))
     }
 }
 
-/// How many of a few slots are below `bound`: all looked at, because none of the looks waits for another.
+/// The child in an inner entry's value.
 #[inline]
-fn count_below(slots: &[[u8; SLOT]], bound: u64) -> usize {
-    slots.iter().map(|s| usize::from(Slot::read(s).0 < bound)).sum()
-}
-
-/// The first slot at or above `bound`, by halving, without a branch that depends on the data.
-#[inline]
-fn bisect(slots: &[[u8; SLOT]], bound: u64) -> usize {
-    let mut base = 0;
-    let mut len = slots.len();
-    while len > 1 {
-        let half = len / 2;
-        let below = Slot::read(&slots[base + half - 1]).0 < bound;
-        base = select_unpredictable(below, base + half, base);
-        len -= half;
-    }
-    base + usize::from(slots.get(base).is_some_and(|s| Slot::read(s).0 < bound))
+pub(crate) fn child_id(value: &[u8]) -> Result<PageId, Garbled> {
+    value.try_into().map(|four| PageId(u32::from_le_bytes(four))).map_err(|_| Garbled)
 }

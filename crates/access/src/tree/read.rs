@@ -6,13 +6,22 @@
 //! locked, ask again for the *earlier* chunk's stamp; a key inserted behind that chunk's last key meanwhile went into
 //! that leaf and shows there.
 
-use super::{BTree, Node, Seek};
-use crate::bytes::Garbled;
-use crate::page::corrupt;
+use super::descend::{Look, TRIES};
+use super::node::KeyBuf;
+use super::{BTree, Node, Probe, Seek};
+use crate::bytes::{Bytes, Garbled, Source};
+use crate::page::{corrupt, malformed};
 use base::{Key, PageId};
 use latch::LatchPolicy;
-use pages::{PageRef, Stop};
+use pages::{Page, PageView, Stop};
+use std::cell::Cell;
+use std::cmp::Ordering;
 use std::ops::{Bound, Range};
+
+thread_local! {
+    /// A page to copy a leaf into. Taken out while in use, so that a visitor may read the tree itself.
+    static SCRATCH: Cell<Option<Box<Page>>> = const { Cell::new(None) };
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -59,15 +68,43 @@ impl ChunkEnd {
 }
 
 impl<'p> BTree<'p> {
-    /// Calls `f` on the value of `key`, under the leaf's latch.
+    /// Calls `f` on the value of `key`: under the leaf's latch, or on a validated copy where readers take none.
     ///
     /// # Errors
     /// [`Stop`] when a page is not at hand; nothing was changed and `f` was not called.
     #[inline]
     pub fn get<L: LatchPolicy, R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
-        let leaf = self.leaf::<L>(Seek::Key(key))?;
+        let probe = Probe::new(key);
+        if !L::VIEWS {
+            return self.get_latched::<L, R>(probe, f);
+        }
+        let mut f = Some(f);
+        for _ in 0..TRIES {
+            let Look::Saw(leaf) = self.leaf_view::<L>(Seek::Key(probe))? else { continue };
+            let done = match value_in(leaf, probe) {
+                Ok(Some((at, len))) => leaf.copied::<L, _>(at, len, |value| f.take().map(|f| f(value))),
+                Ok(None) if !L::LATCHED || leaf.still() => Some(None),
+                Ok(None) => None,
+                Err(Garbled) => match Self::doubt::<L, Option<R>>(leaf, malformed(leaf.page_id()))? {
+                    Look::Saw(_) | Look::Changed => None,
+                },
+            };
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+        f.map_or(Ok(None), |f| self.get_latched::<L, R>(probe, f))
+    }
+
+    #[inline(never)]
+    fn get_latched<L: LatchPolicy, R>(
+        &self,
+        probe: Probe<'_>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let leaf = self.leaf::<L>(Seek::Key(probe))?;
         let node = self.node(&leaf, Some(0))?;
-        let found = node.search(key).and_then(|found| found.ok().map(|at| node.value(at)).transpose());
+        let found = node.search(probe).and_then(|found| found.ok().map(|at| node.value(at)).transpose());
         Ok(found.map_err(|Garbled| corrupt(&leaf))?.map(f))
     }
 
@@ -95,8 +132,7 @@ impl<'p> BTree<'p> {
         let mut fence = None;
         loop {
             let from = fence.as_ref().map_or(bound, |fence| onward(fence, direction));
-            let leaf = self.leaf::<L>(seek(from, direction))?;
-            match self.nearest(&leaf, from, direction)? {
+            match self.nearest::<L>(from, direction)? {
                 Nearest::Key(key) => return Ok(Some(key)),
                 Nearest::None => return Ok(None),
                 Nearest::Beyond(next) => fence = Some(next),
@@ -104,26 +140,19 @@ impl<'p> BTree<'p> {
         }
     }
 
-    fn nearest<L: LatchPolicy>(
-        &self,
-        leaf: &PageRef<'p, L>,
-        from: Bound<&[u8]>,
-        direction: Direction,
-    ) -> Result<Nearest, Stop> {
-        let node = self.node(leaf, Some(0))?;
-        let find = || {
-            leads_on(node, from, direction)?;
-            let all = span(node, from, None, direction)?;
-            let at = match direction {
-                Direction::Forward => all.start,
-                Direction::Backward => all.end.wrapping_sub(1),
-            };
-            if !all.is_empty() {
-                return Ok(Nearest::Key(Key::from_bytes(node.key(at)?)));
+    fn nearest<L: LatchPolicy>(&self, from: Bound<&[u8]>, direction: Direction) -> Result<Nearest, Stop> {
+        if L::VIEWS {
+            for _ in 0..TRIES {
+                let Look::Saw(leaf) = self.leaf_view::<L>(seek(from, direction))? else { continue };
+                match nearest_in(Node(leaf.bytes()), from, direction) {
+                    Ok(found) if !L::LATCHED || leaf.still() => return Ok(found),
+                    Ok(_) => {}
+                    Err(Garbled) => _ = Self::doubt::<L, ()>(leaf, malformed(leaf.page_id()))?,
+                }
             }
-            Ok(beyond(node, direction)?.map_or(Nearest::None, Nearest::Beyond))
-        };
-        find().map_err(|Garbled| corrupt(leaf))
+        }
+        let leaf = self.leaf::<L>(seek(from, direction))?;
+        nearest_in(self.node(&leaf, Some(0))?, from, direction).map_err(|Garbled| corrupt(&leaf))
     }
 
     /// Calls `visit` with the entries of one leaf that lie in the range, in the direction of the scan.
@@ -140,6 +169,15 @@ impl<'p> BTree<'p> {
         direction: Direction,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Chunk, Stop> {
+        if L::VIEWS && L::LATCHED {
+            for _ in 0..TRIES {
+                let Look::Saw(leaf) = self.leaf_view::<L>(seek(from, direction))? else { continue };
+                let stamp = Stamp { page: leaf.page_id(), version: leaf.version() };
+                let Some(copy) = Copied::of(leaf) else { continue };
+                let end = walk(copy.node(), from, until, direction, visit);
+                return Ok(Chunk { stamp, end: end.map_err(|Garbled| malformed(stamp.page))? });
+            }
+        }
         let leaf = self.leaf::<L>(seek(from, direction))?;
         let node = self.node(&leaf, Some(0))?;
         let stamp = Stamp { page: leaf.page_id(), version: leaf.version() };
@@ -151,7 +189,7 @@ impl<'p> BTree<'p> {
     /// did not matter, or that the leaf is no longer in memory.
     ///
     /// # Errors
-    /// None today; readers without latches will have some.
+    /// None.
     pub fn still<L: LatchPolicy>(&self, stamp: Stamp) -> Result<bool, Stop> {
         Ok(self.pool.version_unchanged(stamp.page, stamp.version))
     }
@@ -163,11 +201,59 @@ enum Nearest {
     None,
 }
 
+/// A node copied whole out of a page that nobody held, and validated.
+pub(super) struct Copied(Option<Box<Page>>);
+
+impl Copied {
+    /// `None` when the page changed meanwhile.
+    pub(super) fn of(view: PageView<'_>) -> Option<Copied> {
+        let mut page = SCRATCH.take().unwrap_or_else(Page::zeroed);
+        let whole = view.snapshot(&mut page);
+        let copied = Copied(Some(page));
+        whole.then_some(copied)
+    }
+
+    pub(super) fn node(&self) -> Node<&Bytes> {
+        Node::new(self.0.as_ref().expect("there until it is dropped").bytes())
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        SCRATCH.set(self.0.take());
+    }
+}
+
+/// Where the value of the probe lies in this leaf, if the key is there.
+#[inline]
+fn value_in(leaf: PageView<'_>, probe: Probe<'_>) -> Result<Option<(usize, usize)>, Garbled> {
+    let node = Node(leaf.bytes());
+    let Ok(at) = node.search(probe)? else { return Ok(None) };
+    node.value_at(at).map(Some)
+}
+
+fn nearest_in<S: Source>(
+    node: Node<S>,
+    from: Bound<&[u8]>,
+    direction: Direction,
+) -> Result<Nearest, Garbled> {
+    leads_on(node, from, direction)?;
+    let all = span(node, from, None, direction)?;
+    if !all.is_empty() {
+        let at = match direction {
+            Direction::Forward => all.start,
+            Direction::Backward => all.end - 1,
+        };
+        return Ok(Nearest::Key(node.key(at)?));
+    }
+    Ok(beyond(node, direction)?.map_or(Nearest::None, Nearest::Beyond))
+}
+
 fn seek(from: Bound<&[u8]>, direction: Direction) -> Seek<'_> {
     match (from, direction) {
-        (Bound::Included(key), _) | (Bound::Excluded(key), Direction::Forward) => Seek::Key(key),
-        (Bound::Excluded(key), Direction::Backward) => Seek::Below(key),
-        (Bound::Unbounded, Direction::Forward) => Seek::Key(&[]),
+        (Bound::Included(key), _) | (Bound::Excluded(key), Direction::Forward) => Seek::Key(Probe::new(key)),
+        (Bound::Excluded(key), Direction::Backward) => Seek::Below(Probe::new(key)),
+        (Bound::Unbounded, Direction::Forward) => Seek::Key(Probe::new(&[])),
         (Bound::Unbounded, Direction::Backward) => Seek::Last,
     }
 }
@@ -181,49 +267,48 @@ fn onward(fence: &Key, direction: Direction) -> Bound<&[u8]> {
 }
 
 /// A leaf must cover where the scan came in, or its far fence might lead back for ever.
-fn leads_on(node: Node<'_>, from: Bound<&[u8]>, direction: Direction) -> Result<(), Garbled> {
+fn leads_on<S: Source>(node: Node<S>, from: Bound<&[u8]>, direction: Direction) -> Result<(), Garbled> {
     let covers = match (from, direction) {
         (Bound::Included(key), _) | (Bound::Excluded(key), Direction::Forward) => node.covers(key)?,
         (Bound::Excluded(key), Direction::Backward) => {
-            node.high()?.is_none_or(|high| key <= high) && (node.low()? < key || key.is_empty())
+            node.high_to(key)? != Ordering::Less && (node.low_to(key)? == Ordering::Less || key.is_empty())
         }
-        (Bound::Unbounded, Direction::Forward) => node.low()?.is_empty(),
-        (Bound::Unbounded, Direction::Backward) => node.high()?.is_none(),
+        (Bound::Unbounded, Direction::Forward) => node.low_to(&[])? == Ordering::Equal,
+        (Bound::Unbounded, Direction::Backward) => node.is_last(),
     };
     if covers { Ok(()) } else { Err(Garbled) }
 }
 
 /// The fence on the far side, if there is a leaf behind it.
-fn beyond(node: Node<'_>, direction: Direction) -> Result<Option<Key>, Garbled> {
-    let fence = match direction {
-        Direction::Forward => node.high()?,
+fn beyond<S: Source>(node: Node<S>, direction: Direction) -> Result<Option<Key>, Garbled> {
+    match direction {
+        Direction::Forward => node.high_key(),
         // The empty key is the smallest there is: nothing lies below that fence.
-        Direction::Backward => Some(node.low()?).filter(|low| !low.is_empty()),
-    };
-    Ok(fence.map(Key::from_bytes))
+        Direction::Backward => Ok(Some(node.low_key()?).filter(|low| !low.is_empty())),
+    }
 }
 
 /// The positions that lie in the range.
-fn span(
-    node: Node<'_>,
+fn span<S: Source>(
+    node: Node<S>,
     from: Bound<&[u8]>,
     until: Option<&[u8]>,
     direction: Direction,
 ) -> Result<Range<usize>, Garbled> {
-    let far = until.map(|key| node.at_or_behind(key)).transpose()?;
+    let far = until.map(|key| node.at_or_behind(Probe::new(key))).transpose()?;
     Ok(match direction {
         Direction::Forward => {
             let start = match from {
-                Bound::Included(key) => node.at_or_behind(key)?,
-                Bound::Excluded(key) => node.behind(key)?,
+                Bound::Included(key) => node.at_or_behind(Probe::new(key))?,
+                Bound::Excluded(key) => node.behind(Probe::new(key))?,
                 Bound::Unbounded => 0,
             };
             start..far.unwrap_or(node.count()).max(start)
         }
         Direction::Backward => {
             let end = match from {
-                Bound::Included(key) => node.behind(key)?,
-                Bound::Excluded(key) => node.at_or_behind(key)?,
+                Bound::Included(key) => node.behind(Probe::new(key))?,
+                Bound::Excluded(key) => node.at_or_behind(Probe::new(key))?,
                 Bound::Unbounded => node.count(),
             };
             far.unwrap_or(0).min(end)..end
@@ -232,7 +317,7 @@ fn span(
 }
 
 fn walk(
-    node: Node<'_>,
+    node: Node<&Bytes>,
     from: Bound<&[u8]>,
     until: Option<&[u8]>,
     direction: Direction,
@@ -240,7 +325,11 @@ fn walk(
 ) -> Result<ChunkEnd, Garbled> {
     leads_on(node, from, direction)?;
     let range = span(node, from, until, direction)?;
-    let mut one = |at: usize| node.entry(at).map(|(key, value)| visit(key, value));
+    let mut buf = KeyBuf::new();
+    let mut one = |at: usize| {
+        visit(node.key_in(at, &mut buf)?, node.value(at)?);
+        Ok(())
+    };
     let behind = match direction {
         Direction::Forward => {
             range.clone().try_for_each(&mut one)?;
@@ -252,10 +341,11 @@ fn walk(
         }
     };
     if let Some(at) = behind {
-        return Ok(ChunkEnd::Key(Key::from_bytes(node.key(at)?)));
+        return Ok(ChunkEnd::Key(node.key(at)?));
     }
     // Backwards, a leaf that reaches down to `until` has shown all there is.
-    if direction == Direction::Backward && until.is_some_and(|until| node.low().is_ok_and(|low| low <= until))
+    if direction == Direction::Backward
+        && until.is_some_and(|until| node.low_to(until).is_ok_and(|order| order != Ordering::Greater))
     {
         return Ok(ChunkEnd::End);
     }

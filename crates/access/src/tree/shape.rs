@@ -9,10 +9,11 @@
 //! last key when keys have been arriving in order ([`Node::run`]), so that loading in key order leaves full nodes.
 
 use super::edit::Image;
+use super::entries::{Entries, prefix_of, size_behind};
 use super::node::{Node, entry_size};
-use super::{BTree, MAX_LEVEL};
+use super::{BTree, MAX_LEVEL, Probe};
 use crate::Journal;
-use crate::bytes::{Garbled, common_prefix};
+use crate::bytes::{Bytes, Garbled, common_prefix};
 use crate::page::{corrupt, new_page};
 use crate::record::{Action, SystemBody};
 use crate::redo::perform;
@@ -34,41 +35,38 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Refuses a node that is not in order or miscounts its space: dealing it out would spread the damage, and
-    /// might go on for ever.
-    fn of(node: Node<'a>) -> Result<Parts<'a>, Garbled> {
-        let entries = (0..node.count()).map(|i| node.entry(i)).collect::<Result<Vec<_>, _>>()?;
+    /// might go on for ever. `entries` are the node's own.
+    fn of(node: Node<&'a Bytes>, entries: &'a Entries) -> Result<Parts<'a>, Garbled> {
+        let entries: Vec<_> = entries.iter().collect();
         let (low, high) = (node.low()?, node.high()?);
         let inside = entries.first().is_none_or(|(key, _)| low <= *key)
             && entries.last().is_none_or(|(key, _)| high.is_none_or(|high| *key < high));
         let ordered = entries.is_sorted_by(|a, b| a.0 < b.0);
-        if !inside || !ordered || Self::size(low, high, &entries) != node.used() {
+        let counted = fence_bytes(low, high) + size_behind(node.skip(), &entries);
+        if !inside || !ordered || counted != node.used() {
             return Err(Garbled);
         }
         Ok(Parts { level: node.level(), first: node.child(0)?, low, high, entries })
     }
 
     /// Two neighbours; `between` is the value for the right one's first child, if these are inner nodes.
-    fn of_both(left: Node<'a>, right: Node<'a>, between: &'a [u8]) -> Result<Parts<'a>, Garbled> {
-        let mut parts = Parts::of(left)?;
-        let right = Parts::of(right)?;
+    fn of_both(left: Parts<'a>, right: Parts<'a>, between: &'a [u8]) -> Parts<'a> {
+        let mut parts = left;
         if parts.level > 0 {
             parts.entries.push((right.low, between));
         }
         parts.entries.extend(right.entries);
         parts.high = right.high;
-        Ok(parts)
+        parts
     }
 
-    /// Bytes of a node with these fences and entries.
+    /// Bytes of a node with these fences and entries, when it is laid out afresh.
     fn size(low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> usize {
-        let fences = low.len() + high.map_or(0, <[u8]>::len);
-        fences + entries.iter().map(|(key, value)| entry_size(key.len(), value.len())).sum::<usize>()
+        fence_bytes(low, high) + size_behind(prefix_of(entries).len(), entries)
     }
 
     fn whole(&self) -> Image {
-        let mut image = Image::new(self.level, self.first, self.low, self.high);
-        self.entries.iter().for_each(|(key, value)| image.push(key, value));
-        image
+        image(self.level, self.first, self.low, self.high, &self.entries)
     }
 
     /// The position that halves the bytes; at least one entry on either side.
@@ -139,19 +137,28 @@ impl Halves {
     ) -> Halves {
         let larger =
             Parts::size(parts.low, Some(&separator), left).max(Parts::size(&separator, parts.high, right));
-        let mut left_image = Image::new(parts.level, parts.first, parts.low, Some(&separator));
-        let mut right_image = Image::new(parts.level, child, &separator, parts.high);
-        left.iter().for_each(|(key, value)| left_image.push(key, value));
-        right.iter().for_each(|(key, value)| right_image.push(key, value));
-        Halves { separator, left: left_image, right: right_image, larger }
+        let left = image(parts.level, parts.first, parts.low, Some(&separator), left);
+        let right = image(parts.level, child, &separator, parts.high, right);
+        Halves { separator, left, right, larger }
     }
 }
 
+fn fence_bytes(low: &[u8], high: Option<&[u8]>) -> usize {
+    low.len() + high.map_or(0, <[u8]>::len)
+}
+
+fn image(level: u8, first: PageId, low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> Image {
+    let mut image = Image::new(level, first, low, high, prefix_of(entries));
+    entries.iter().for_each(|(key, value)| image.push(key, value));
+    image
+}
+
 /// How a node of at most `fill` bytes that must take one more entry for `key` is split.
-fn split_of(node: Node<'_>, key: &[u8], fill: usize) -> Result<Halves, Garbled> {
-    let parts = Parts::of(node)?;
-    let count = parts.entries.len();
-    let at_end = node.behind(key)? == count;
+fn split_of(node: Node<&Bytes>, probe: Probe<'_>, fill: usize) -> Result<Halves, Garbled> {
+    let entries = Entries::of(node)?;
+    let parts = Parts::of(node, &entries)?;
+    let (count, key) = (parts.entries.len(), probe.key());
+    let at_end = node.behind(probe)? == count;
     let orderly = usize::from(node.run()) >= ORDERLY.min(count.saturating_sub(1));
     if at_end && orderly && count > 1 {
         // In an inner node one entry moves up. A full node may also have to part with one to hold its new fence.
@@ -167,41 +174,43 @@ fn split_of(node: Node<'_>, key: &[u8], fill: usize) -> Result<Halves, Garbled> 
 }
 
 impl<'p> BTree<'p> {
-    /// Sees to it that the node at `level` that covers `key` has `need` bytes to spare, splitting what must be split;
-    /// may need several calls, as other threads use the room too.
+    /// Sees to it that the node at `level` that covers the probe has as many bytes to spare as `need` says it needs,
+    /// splitting what must be split; may need several calls, as other threads use the room too.
     pub(super) fn make_room<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
-        key: &[u8],
+        probe: Probe<'_>,
         level: u8,
-        need: usize,
+        need: &dyn Fn(Node<&Bytes>) -> Result<usize, Garbled>,
     ) -> Result<(), Stop> {
         if level >= MAX_LEVEL {
             return Err(Stop::NoSpace);
         }
         loop {
-            let Some(mut parent) = self.exclusive_at::<L>(key, level + 1)? else {
-                return self.split_root::<L>(journal, key, level, need);
+            let Some(mut parent) = self.exclusive_at::<L>(probe, level + 1)? else {
+                return self.split_root::<L>(journal, probe, level, need);
             };
-            let child = self.child_of(&parent, key)?;
+            let child = self.child_of(&parent, probe)?;
             let mut child = self.pool.exclusive::<L>(child)?;
             let node = self.node(&child, Some(level))?;
-            if node.used() + need <= self.fill {
+            if node.used() + need(node).map_err(|Garbled| corrupt(&child))? <= self.fill {
                 return Ok(());
             }
-            let halves = split_of(node, key, self.fill).map_err(|Garbled| corrupt(&child))?;
-            let separator = entry_size(halves.separator.len(), 4);
-            if self.node(&parent, None)?.used() + separator <= self.fill {
+            let halves = split_of(node, probe, self.fill).map_err(|Garbled| corrupt(&child))?;
+            let room = |node: Node<&Bytes>| node.room_for(&halves.separator, 4);
+            let node = self.node(&parent, None)?;
+            if node.used() + room(node).map_err(|Garbled| corrupt(&parent))? <= self.fill {
                 return self.split(journal, &mut parent, &mut child, &halves);
             }
             drop((parent, child));
-            self.make_room::<L>(journal, key, level + 1, separator)?;
+            // The separator lies where the probe does, as far as the levels above are concerned.
+            self.make_room::<L>(journal, Probe::new(&halves.separator), level + 1, &room)?;
         }
     }
 
-    fn child_of<L: LatchPolicy>(&self, parent: &PageMut<'p, L>, key: &[u8]) -> Result<PageId, Stop> {
+    fn child_of<L: LatchPolicy>(&self, parent: &PageMut<'p, L>, probe: Probe<'_>) -> Result<PageId, Stop> {
         let node = self.node(parent, None)?;
-        node.behind(key).and_then(|at| node.child(at)).map_err(|Garbled| corrupt(parent))
+        node.behind(probe).and_then(|at| node.child(at)).map_err(|Garbled| corrupt(parent))
     }
 
     fn split<L: LatchPolicy>(
@@ -224,16 +233,17 @@ impl<'p> BTree<'p> {
     fn split_root<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
-        key: &[u8],
+        probe: Probe<'_>,
         level: u8,
-        need: usize,
+        need: &dyn Fn(Node<&Bytes>) -> Result<usize, Garbled>,
     ) -> Result<(), Stop> {
         let mut root = self.pool.exclusive::<L>(self.root)?;
         let node = self.node(&root, None)?;
+        let need = need(node).map_err(|Garbled| corrupt(&root))?;
         if node.level() != level || node.used() + need <= self.fill {
             return Ok(());
         }
-        let halves = split_of(node, key, self.fill).map_err(|Garbled| corrupt(&root))?;
+        let halves = split_of(node, probe, self.fill).map_err(|Garbled| corrupt(&root))?;
         let mut left = new_page::<L>(self.pool)?;
         let mut right = match new_page::<L>(self.pool) {
             Ok(right) => right,
@@ -242,8 +252,8 @@ impl<'p> BTree<'p> {
                 return Err(stop);
             }
         };
-        let mut top = Image::new(level + 1, left.page_id(), &[], None);
-        top.push(&halves.separator, &right.page_id().0.to_le_bytes());
+        let child = right.page_id().0.to_le_bytes();
+        let top = image(level + 1, left.page_id(), &[], None, &[(&halves.separator, &child)]);
         let body = SystemBody::new(self.id)
             .with(left.page_id(), Action::Node(halves.left.as_slice()))
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
@@ -251,22 +261,20 @@ impl<'p> BTree<'p> {
         perform(journal, self.id, &body, &mut [&mut left, &mut right, &mut root])
     }
 
-    /// A page that nobody else has seen goes back.
+    /// A page that nobody else has seen, or that the log has freed, goes back.
     fn give_back<L: LatchPolicy>(&self, page: PageMut<'p, L>) {
-        let id = page.page_id();
-        drop(page);
-        self.pool.free(id);
+        self.pool.free(page.page_id());
     }
 
-    pub(super) fn is_underfull(&self, node: Node<'_>) -> bool {
+    pub(super) fn is_underfull(&self, node: Node<&Bytes>) -> bool {
         node.used() < self.fill / 3
     }
 
     /// After a delete that left the leaf of `key` underfull. A courtesy: the delete is done, so whatever keeps
     /// this from being done (a page not at hand, no room) is left to the next delete.
-    pub(super) fn tidy<L: LatchPolicy>(&self, journal: &mut impl Journal, key: &[u8]) {
+    pub(super) fn tidy<L: LatchPolicy>(&self, journal: &mut impl Journal, probe: Probe<'_>) {
         let mut level = 0;
-        while level < MAX_LEVEL && matches!(self.fill_up::<L>(journal, key, level), Ok(Parent::Underfull)) {
+        while level < MAX_LEVEL && matches!(self.fill_up::<L>(journal, probe, level), Ok(Parent::Underfull)) {
             level += 1;
         }
     }
@@ -275,17 +283,17 @@ impl<'p> BTree<'p> {
     fn fill_up<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
-        key: &[u8],
+        probe: Probe<'_>,
         level: u8,
     ) -> Result<Parent, Stop> {
-        let Some(mut parent) = self.exclusive_at::<L>(key, level + 1)? else { return Ok(Parent::Fine) };
+        let Some(mut parent) = self.exclusive_at::<L>(probe, level + 1)? else { return Ok(Parent::Fine) };
         let node = self.node(&parent, None)?;
         if node.count() == 0 {
             return self.lone_child(journal, parent);
         }
         let pair = || {
-            let right = node.behind(key)?.max(1);
-            Ok((node.child(right - 1)?, node.child(right)?, node.key(right - 1)?.to_vec()))
+            let right = node.behind(probe)?.max(1);
+            Ok((node.child(right - 1)?, node.child(right)?, node.key(right - 1)?))
         };
         let (left, right, separator) = pair().map_err(|Garbled| corrupt(&parent))?;
         let mut left = self.pool.exclusive::<L>(left)?;
@@ -295,7 +303,10 @@ impl<'p> BTree<'p> {
             return Ok(Parent::Fine);
         }
         let between = r.child(0).map_err(|Garbled| corrupt(&right))?.0.to_le_bytes();
-        let parts = Parts::of_both(l, r, &between).map_err(|Garbled| corrupt(&left))?;
+        let whose = || Ok((Entries::of(l)?, Entries::of(r)?));
+        let (l_own, r_own) = whose().map_err(|Garbled| corrupt(&left))?;
+        let both = || Ok(Parts::of_both(Parts::of(l, &l_own)?, Parts::of(r, &r_own)?, &between));
+        let parts = both().map_err(|Garbled| corrupt(&left))?;
         if Parts::size(parts.low, parts.high, &parts.entries) <= self.fill / 4 * 3 {
             let image = parts.whole();
             self.merge(journal, &mut parent, &mut left, right, &separator, &image)?;
@@ -338,8 +349,10 @@ impl<'p> BTree<'p> {
         separator: &[u8],
         halves: &Halves,
     ) -> Result<(), Stop> {
-        let growth = halves.separator.len().saturating_sub(separator.len());
-        if halves.larger > self.fill || self.node(parent, None)?.used() + growth > self.fill {
+        // The old separator goes before the new one comes, so this is more than enough.
+        let node = self.node(parent, None)?;
+        let room = node.room_for(&halves.separator, 4).map_err(|Garbled| corrupt(parent))?;
+        if halves.larger > self.fill || node.used() + room > self.fill {
             return Ok(());
         }
         let body = SystemBody::new(self.id)
@@ -362,7 +375,8 @@ impl<'p> BTree<'p> {
         let (level, child) = (node.level(), node.child(0).map_err(|Garbled| corrupt(&parent))?);
         let child = self.pool.exclusive::<L>(child)?;
         let node = self.node(&child, level.checked_sub(1))?;
-        let image = Parts::of(node).map_err(|Garbled| corrupt(&child))?.whole();
+        let whole = || Ok(Parts::of(node, &Entries::of(node)?)?.whole());
+        let image = whole().map_err(|Garbled| corrupt(&child))?;
         let body = SystemBody::new(self.id)
             .with(parent.page_id(), Action::Node(image.as_slice()))
             .with(child.page_id(), Action::Freed);

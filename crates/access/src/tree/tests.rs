@@ -3,26 +3,27 @@
 use super::node::MAX_VALUE;
 use super::*;
 use crate::Kind;
+use crate::page::KIND_NODE;
 use crate::page::name;
 use crate::testing::{
     Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, replay, settle, try_settle,
 };
 use base::{Key, Lsn};
-use latch::{Coupled, Owned};
+use latch::{Coupled, Optimistic, Owned};
 use pages::PAGE_SIZE;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn tree<'p>(pool: &'p Pool, journal: &mut Recorder, fill: usize) -> BTree<'p> {
+pub(super) fn tree<'p>(pool: &'p Pool, journal: &mut Recorder, fill: usize) -> BTree<'p> {
     let root = settle(pool, || BTree::create::<Coupled>(pool, journal, TABLE));
     BTree::open(pool, root, TABLE).with_fill_limit(fill)
 }
 
-fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Pairs {
+pub(super) fn content<L: LatchPolicy>(tree: &BTree<'_>, direction: Direction) -> Pairs {
     scan::<L>(tree, Bound::Unbounded, None, direction).0
 }
 
@@ -182,15 +183,26 @@ proptest! {
     fn behaves_like_a_sorted_map(
         ops in prop::collection::vec(op(), 1..900),
         fill in 256..600usize,
-        owned: bool,
+        policy in 0..3u8,
     ) {
-        if owned { model_run::<Owned>(&ops, fill, 4096) } else { model_run::<Coupled>(&ops, fill, 4096) }
+        match policy {
+            0 => model_run::<Owned>(&ops, fill, 4096),
+            1 => model_run::<Coupled>(&ops, fill, 4096),
+            _ => model_run::<Optimistic>(&ops, fill, 4096),
+        }
     }
 
     /// Nearly every operation meets pages that are not in memory, stops, and is called again.
     #[test]
-    fn stopping_for_a_page_changes_nothing(ops in prop::collection::vec(op(), 300..900)) {
-        model_run::<Coupled>(&ops, 256, 12);
+    fn stopping_for_a_page_changes_nothing(
+        ops in prop::collection::vec(op(), 300..900),
+        policy in 0..3u8,
+    ) {
+        match policy {
+            0 => model_run::<Owned>(&ops, 256, 12),
+            1 => model_run::<Coupled>(&ops, 256, 12),
+            _ => model_run::<Optimistic>(&ops, 256, 12),
+        }
     }
 }
 
@@ -198,7 +210,7 @@ proptest! {
 fn churn(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, seed: u64, steps: usize) {
     let mut random = Random(seed);
     for step in 0..steps {
-        let key = (random.below(800) as u64).to_be_bytes()[4..].to_vec();
+        let key = (random.below(2400) as u64).to_be_bytes()[4..].to_vec();
         let value = random.bytes(step % 7);
         let growing = step < steps / 2;
         let op = match random.below(10) {
@@ -276,10 +288,10 @@ fn undo_says_when_the_index_contradicts_the_record() {
     tree.insert::<Coupled>(&mut journal, b"a", b"1", Expect::Any).unwrap();
     let kept = journal.kept.last().unwrap().clone();
     let undo =
-        |root| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| root, &kept.header, &kept.body);
+        |tree| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| tree, &kept.header, &kept.body);
     assert!(matches!(undo(None), Err(Stop::Fault(_))), "an unknown index");
-    assert!(undo(Some(tree.root())).is_ok());
-    assert!(matches!(undo(Some(tree.root())), Err(Stop::Fault(_))), "undone already");
+    assert!(undo(Some(tree)).is_ok());
+    assert!(matches!(undo(Some(tree)), Err(Stop::Fault(_))), "undone already");
 }
 
 #[test]
@@ -295,6 +307,60 @@ fn loading_in_order_fills_the_leaves() {
     let report = tree.verify::<Owned>().expect("sound");
     assert_eq!(report.entries, 40_000);
     assert!(report.leaf_bytes * 100 >= report.leaf_capacity * 95, "{report:?}");
+}
+
+/// Loads `count` keys and compares with a tree that was inserted into.
+fn bulk_loaded(count: u64, fill_limit: usize, fill: u8) -> TreeReport {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, fill_limit);
+    let model: Model = (0..count)
+        .map(|n| ((n * n % 7919 * 100_000 + n).to_be_bytes()[3..].to_vec(), vec![n as u8; (n % 9) as usize]))
+        .collect();
+    let loaded = tree.bulk::<Coupled, _, _>(&mut journal, &model, fill).expect("loads");
+    assert_eq!(loaded.entries, count);
+    let report = tree.verify::<Coupled>().expect("sound");
+    assert_eq!((report.entries, report.levels), (count, loaded.levels));
+    assert_eq!(content::<Coupled>(&tree, Direction::Forward), pairs(&model));
+    assert_eq!(pool.stats().allocated, 1 + loaded.pages as u32);
+    let again = replay(&journal.kept);
+    assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
+    // Works on as a tree of its own making does.
+    let mut model = model;
+    churn(&tree, &mut journal, &mut model, count, 1500);
+    tree.verify::<Coupled>().expect("sound");
+    assert_eq!(content::<Coupled>(&tree, Direction::Forward), pairs(&model));
+    report
+}
+
+#[test]
+fn a_bulk_load_gives_a_packed_tree_that_replays() {
+    for count in [0, 1, 2, 40, 300, 3000] {
+        bulk_loaded(count, 256, 100);
+        bulk_loaded(count, 600, 70);
+    }
+    let full = bulk_loaded(60_000, CAPACITY, 100);
+    assert!(full.leaf_bytes * 100 >= full.leaf_capacity * 80, "{full:?}");
+    let loose = bulk_loaded(60_000, CAPACITY, 60);
+    assert!(loose.leaf_bytes * 100 <= loose.leaf_capacity * 65, "{loose:?}");
+}
+
+#[test]
+fn a_bulk_load_that_fails_leaves_an_empty_tree_and_no_page() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 256);
+    let entry = |n: u64| (n.to_be_bytes(), b"v");
+    let jumbled = (0..500u64).map(entry).chain([entry(3)]);
+    let stop = tree.bulk::<Coupled, _, _>(&mut journal, jumbled, 100).unwrap_err();
+    assert!(stop.to_string().contains("ascend"), "{stop}");
+    assert_eq!(tree.verify::<Coupled>().expect("sound").entries, 0);
+    assert_eq!(pool.stats().allocated, 1);
+    assert_eq!(replay(&journal.kept).allocator(), pool.allocator());
+    tree.bulk::<Coupled, _, _>(&mut journal, (0..500).map(entry), 100).expect("loads");
+    let stop = tree.bulk::<Coupled, _, _>(&mut journal, (0..500).map(entry), 100).unwrap_err();
+    assert!(stop.to_string().contains("not empty"), "{stop}");
+    assert_eq!(tree.verify::<Coupled>().expect("sound").entries, 500);
 }
 
 #[test]
@@ -367,6 +433,7 @@ fn a_stamp_tells_of_changes_to_its_leaf_only() {
     }
     check::<Coupled>();
     check::<Owned>();
+    check::<Optimistic>();
 }
 
 #[test]
@@ -400,66 +467,6 @@ fn too_long_entries_are_refused_and_the_longest_fit() {
     assert_eq!((report.levels, report.entries), (1, 0), "an emptied tree is one leaf again");
 }
 
-#[test]
-fn threads_on_disjoint_and_shared_keys() {
-    let pool = pool(4096);
-    let mut journal = Recorder::new(&pool);
-    let tree = tree(&pool, &mut journal, 300);
-    let mut survivors = Vec::new();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4u8).map(|t| scope.spawn(move || disturb(&tree, t))).collect();
-        survivors = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
-    });
-    tree.verify::<Coupled>().expect("sound");
-    let all: Model = content::<Coupled>(&tree, Direction::Forward).into_iter().collect();
-    for (t, own) in survivors.iter().enumerate() {
-        let found: Model =
-            all.iter().filter(|(k, _)| k[0] == t as u8 + 1).map(|(k, v)| (k.clone(), v.clone())).collect();
-        assert_eq!(&found, own, "thread {t}'s own keys");
-    }
-}
-
-/// One thread's work: keys of its own, whose fate it knows, and keys all threads fight over.
-fn disturb(tree: &BTree<'_>, thread: u8) -> Model {
-    let mut journal = Forgetful::new(tree.pool, thread.into());
-    let mut random = Random(u64::from(thread));
-    let mut own = Model::new();
-    for _ in 0..6000 {
-        let n = random.below(300) as u16;
-        let shared = random.below(3) == 0;
-        let key = [&[if shared { 0 } else { thread + 1 }][..], &n.to_be_bytes()].concat();
-        let insert = random.below(2) == 0;
-        if insert {
-            // What follows is asked first, so that the look at the next leaf is part of the game.
-            let done = settle(tree.pool, || {
-                let next = tree.successor::<Coupled>(Bound::Excluded(&key))?;
-                tree.insert::<Coupled>(&mut journal, &key, &[thread], Expect::Next(next.as_deref()))
-            });
-            if done == TreeInsert::Done && !shared {
-                assert_eq!(own.insert(key, vec![thread]), None);
-            }
-        } else {
-            let done = settle(tree.pool, || tree.delete::<Coupled>(&mut journal, &key, Expect::Any));
-            if !shared {
-                assert_eq!(own.remove(&key).is_some(), matches!(done, TreeDelete::Done(_)));
-            }
-        }
-        if random.below(200) == 0 {
-            for direction in [Direction::Forward, Direction::Backward] {
-                let seen = content::<Coupled>(tree, direction);
-                let ordered = seen.is_sorted_by(|a, b| match direction {
-                    Direction::Forward => a.0 < b.0,
-                    Direction::Backward => a.0 > b.0,
-                });
-                assert!(ordered, "a scan beside writers is in order and shows no key twice");
-                let mine = seen.iter().filter(|(k, _)| k[0] == thread + 1).count();
-                assert_eq!(mine, own.len(), "a scan misses none of the thread's own keys");
-            }
-        }
-    }
-    own
-}
-
 /// A tree of a few leaves, and the number of one leaf that is not the root.
 fn small(pool: &Pool) -> (BTree<'_>, PageId) {
     let mut journal = Recorder::new(pool);
@@ -467,7 +474,7 @@ fn small(pool: &Pool) -> (BTree<'_>, PageId) {
     for n in 0..60u8 {
         tree.insert::<Coupled>(&mut journal, &[5, n], b"v", Expect::Any).unwrap();
     }
-    let leaf = tree.leaf::<Coupled>(Seek::Key(&[5, 30])).unwrap().page_id();
+    let leaf = tree.leaf::<Coupled>(Seek::Key(Probe::new(&[5, 30]))).unwrap().page_id();
     assert_ne!(leaf, tree.root());
     (tree, leaf)
 }

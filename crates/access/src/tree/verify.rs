@@ -1,15 +1,28 @@
-//! Walking the whole tree and saying what is wrong with it.
+//! Walking the whole tree and saying what is wrong with it, while others work on it.
+//!
+//! Each node is copied out whole at one version and checked by itself and against its place: the level and fences its
+//! parent's copy gives it. Nothing is held meanwhile. When a node does not fit its place, the parent may have changed
+//! since it was copied: then nothing is wrong, and the walk goes down again from the root to where it stood. Only a
+//! mismatch under a parent that is still as it was copied is a flaw.
+//!
+//! What has been checked is everything below the *cursor*, a key that moves on with every leaf. So each leaf is met once
+//! however often the walk comes down again; a page cannot pass for two places, as its fences fit only one.
 
-use super::node::{SLOT, SLOTS, Slot, head_of};
+use super::node::{COUNT, HEAP, HIGH, KeyBuf, LEVEL, LOW, PREFIX, SKIP, SLOT, SLOTS, head_of};
 use super::{BTree, Node};
-use crate::bytes::Garbled;
-use crate::page::{KIND_NODE, is};
-use base::PageId;
+use crate::bytes::{Bytes, Garbled};
+use base::{Key, PageId};
 use latch::LatchPolicy;
-use pages::{PAGE_SIZE, PageRef, Stop};
+use pages::{PAGE_SIZE, Page, Stop};
 use std::collections::BTreeSet;
 
-/// What a sound tree looks like.
+/// Times the walk comes down again to the same place before it believes what it sees there: the parent may have left
+/// memory each time, which looks like a change.
+const PATIENCE: usize = 100;
+/// Copies tried before the page is latched for one.
+const TRIES: usize = 16;
+
+/// What a sound tree looks like. While others change it, the counts are those of each node when it was met.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeReport {
     /// Levels, 1 for a tree that is one leaf.
@@ -23,159 +36,258 @@ pub struct TreeReport {
     pub leaf_capacity: u64,
 }
 
-/// What is wrong with a tree, and where.
+/// What is wrong with a tree, and where: page, and byte within the page.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TreeFlaw {
     #[error(transparent)]
     Stop(#[from] Stop),
-    #[error("{0:?} is not a node of this tree")]
-    Foreign(PageId),
-    #[error("{page:?} is at level {found}, its parent is at {parent}")]
-    Level { page: PageId, found: u8, parent: u8 },
-    #[error("{0:?} is reached twice")]
-    Twice(PageId),
-    #[error("{0:?} has slots, keys or fences that point outside the page")]
-    Garbled(PageId),
-    #[error("{page:?} has content that overlaps at byte {at}")]
+    #[error("{page:?}, byte {at}: not a node of this tree")]
+    Foreign { page: PageId, at: usize },
+    #[error("{page:?}, byte {at}: a node of level {found} under a parent of level {parent}")]
+    Level { page: PageId, at: usize, found: u8, parent: u8 },
+    #[error("{page:?}: in use elsewhere too")]
+    Twice { page: PageId },
+    #[error("{page:?}, byte {at}: points outside the page, or contradicts itself")]
+    Garbled { page: PageId, at: usize },
+    #[error("{page:?}, byte {at}: content that overlaps other content")]
     Overlap { page: PageId, at: usize },
-    #[error("{page:?} counts {counted} bytes of content, it has {found}")]
-    Space { page: PageId, counted: usize, found: usize },
-    #[error("{0:?} has other fences than its parent says")]
-    Fences(PageId),
-    #[error("{page:?} has a key out of order or outside its fences at position {position}")]
-    Order { page: PageId, position: usize },
-    #[error("{page:?} has a wrong key head at position {position}")]
-    Head { page: PageId, position: usize },
+    #[error("{page:?}, byte {at}: {counted} bytes of content are counted, there are {found}")]
+    Space { page: PageId, at: usize, counted: usize, found: usize },
+    #[error("{page:?}, byte {at}: another fence than its parent says")]
+    Fence { page: PageId, at: usize },
+    #[error("{page:?}, byte {at}: the key is out of order or outside the fences")]
+    Order { page: PageId, at: usize },
+    #[error("{page:?}, byte {at}: a key head or prefix with bytes behind its end")]
+    Head { page: PageId, at: usize },
+}
+
+impl TreeFlaw {
+    /// The page that is not as it should be, where it is one.
+    pub fn page(&self) -> Option<PageId> {
+        match self {
+            TreeFlaw::Stop(_) => None,
+            TreeFlaw::Foreign { page, .. }
+            | TreeFlaw::Twice { page }
+            | TreeFlaw::Garbled { page, .. }
+            | TreeFlaw::Fence { page, .. }
+            | TreeFlaw::Level { page, .. }
+            | TreeFlaw::Overlap { page, .. }
+            | TreeFlaw::Space { page, .. }
+            | TreeFlaw::Order { page, .. }
+            | TreeFlaw::Head { page, .. } => Some(*page),
+        }
+    }
 }
 
 /// The place a node must fit.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     page: PageId,
-    /// `None` for the root.
-    parent: Option<u8>,
+    /// Level, page and version of the parent; `None` for the root.
+    parent: Option<(u8, PageId, u64)>,
     low: &'a [u8],
     high: Option<&'a [u8]>,
 }
 
+enum Walk {
+    /// All of the node's range is checked.
+    Done,
+    /// Something changed on the way: come down again.
+    Again,
+}
+
+/// What is checked so far.
+#[derive(Default)]
+struct Progress {
+    report: TreeReport,
+    /// Met so far; the same one again after a new descent, or because it was freed and came back.
+    pages: BTreeSet<PageId>,
+    /// All keys below this are checked.
+    cursor: Key,
+    /// Times the walk came down again since the cursor moved.
+    stuck: usize,
+}
+
 impl<'p> BTree<'p> {
     /// Checks every node: kind, level, order, fences against the parent's keys, heads, space. Reads absent pages
-    /// in, blocking. Other threads may use the tree meanwhile; they wait for the nodes on the way down.
+    /// in, blocking. Others may read and change the tree meanwhile, and wait for nothing.
     ///
     /// # Errors
     /// The first flaw met.
     pub fn verify<L: LatchPolicy>(&self) -> Result<TreeReport, TreeFlaw> {
-        let mut report = TreeReport::default();
-        let mut seen = BTreeSet::new();
-        let place = Place { page: self.root, parent: None, low: &[], high: None };
-        self.walk::<L>(place, &mut seen, &mut report)?;
-        Ok(report)
+        self.verify_into::<L>(&mut BTreeSet::new())
     }
 
-    fn walk<L: LatchPolicy>(
-        &self,
-        place: Place<'_>,
-        seen: &mut BTreeSet<PageId>,
-        report: &mut TreeReport,
-    ) -> Result<(), TreeFlaw> {
-        if !seen.insert(place.page) {
-            return Err(TreeFlaw::Twice(place.page));
-        }
-        let page = self.read_in::<L>(place.page)?;
-        let node = Node::new(page.bytes());
-        if !is(&page, KIND_NODE, self.id) {
-            return Err(TreeFlaw::Foreign(place.page));
-        }
-        check_place(node, place)?;
-        check_node(node, place.page)?;
-        count(node, place.parent, report);
-        if node.level() == 0 {
-            return Ok(());
-        }
-        let garbled = |Garbled| TreeFlaw::Garbled(place.page);
-        for i in 0..=node.count() {
-            let low = if i == 0 { place.low } else { node.key(i - 1).map_err(garbled)? };
-            let high = if i == node.count() { place.high } else { Some(node.key(i).map_err(garbled)?) };
-            let child = node.child(i).map_err(garbled)?;
-            self.walk::<L>(Place { page: child, parent: Some(node.level()), low, high }, seen, report)?;
-        }
-        Ok(())
-    }
-
-    fn read_in<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'p, L>, Stop> {
+    /// As [`BTree::verify`], adding every page of the tree to `seen`; a page that is there already is a flaw.
+    ///
+    /// # Errors
+    /// The first flaw met.
+    pub fn verify_into<L: LatchPolicy>(&self, seen: &mut BTreeSet<PageId>) -> Result<TreeReport, TreeFlaw> {
+        let mut progress = Progress::default();
         loop {
-            match self.pool.shared::<L>(id) {
+            let root = Place { page: self.root, parent: None, low: &[], high: None };
+            match self.walk::<L>(root, &mut progress)? {
+                Walk::Done => break,
+                Walk::Again => progress.stuck += 1,
+            }
+        }
+        if let Some(&page) = progress.pages.iter().find(|page| seen.contains(page)) {
+            return Err(TreeFlaw::Twice { page });
+        }
+        seen.append(&mut progress.pages);
+        Ok(progress.report)
+    }
+
+    fn walk<L: LatchPolicy>(&self, place: Place<'_>, progress: &mut Progress) -> Result<Walk, TreeFlaw> {
+        let (copy, version) = self.copy_of::<L>(place.page)?;
+        let node = Node::new(copy.bytes());
+        if let Err(flaw) = self.check(node, place) {
+            let moved =
+                place.parent.is_some_and(|(_, id, version)| !self.pool.version_unchanged(id, version));
+            return if moved && progress.stuck < PATIENCE { Ok(Walk::Again) } else { Err(flaw) };
+        }
+        progress.pages.insert(place.page);
+        if node.level() > 0 {
+            return self.children::<L>(node, version, place, progress);
+        }
+        progress.count_leaf(node, place.high);
+        if place.parent.is_none() {
+            progress.report.levels = 1;
+        }
+        Ok(Walk::Done)
+    }
+
+    fn children<L: LatchPolicy>(
+        &self,
+        node: Node<&Bytes>,
+        version: u64,
+        place: Place<'_>,
+        progress: &mut Progress,
+    ) -> Result<Walk, TreeFlaw> {
+        let garbled = |Garbled| TreeFlaw::Garbled { page: place.page, at: COUNT };
+        let parent = Some((node.level(), place.page, version));
+        for i in 0..=node.count() {
+            let low = if i == 0 { Key::from_bytes(place.low) } else { node.key(i - 1).map_err(garbled)? };
+            let high = match i == node.count() {
+                true => place.high.map(Key::from_bytes),
+                false => Some(node.key(i).map_err(garbled)?),
+            };
+            if high.as_ref().is_some_and(|high| high <= &progress.cursor) {
+                continue;
+            }
+            let page = node.child(i).map_err(garbled)?;
+            let child = Place { page, parent, low: &low, high: high.as_deref() };
+            if let Walk::Again = self.walk::<L>(child, progress)? {
+                return Ok(Walk::Again);
+            }
+        }
+        progress.report.inner_nodes += 1;
+        if place.parent.is_none() {
+            progress.report.levels = node.level() + 1;
+        }
+        Ok(Walk::Done)
+    }
+
+    /// The page as it was at the version that comes with it.
+    fn copy_of<L: LatchPolicy>(&self, id: PageId) -> Result<(Box<Page>, u64), Stop> {
+        let mut copy = Page::zeroed();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let version = match self.pool.view::<L>(id) {
+                Err(stop) => Err(stop),
+                Ok(view) if tries <= TRIES => Ok(view.snapshot(&mut copy).then(|| view.version())),
+                Ok(_) => self.pool.shared::<L>(id).map(|page| {
+                    copy.bytes_mut().copy_from_slice(page.bytes());
+                    Some(page.version())
+                }),
+            };
+            match version {
+                Ok(Some(version)) => return Ok((copy, version)),
+                Ok(None) | Err(Stop::Again) => {}
                 Err(Stop::Page(id)) => self.pool.load(id)?,
-                Err(Stop::Again) => {}
-                page => return page,
+                Err(stop) => return Err(stop),
             }
         }
     }
+
+    fn check(&self, node: Node<&Bytes>, place: Place<'_>) -> Result<(), TreeFlaw> {
+        if !self.is_node(node, None) {
+            return Err(TreeFlaw::Foreign { page: place.page, at: 4 });
+        }
+        check_place(node, place)?;
+        check_node(node, place.page)
+    }
 }
 
-fn count(node: Node<'_>, parent: Option<u8>, report: &mut TreeReport) {
-    if parent.is_none() {
-        report.levels = node.level() + 1;
+impl Progress {
+    fn count_leaf(&mut self, node: Node<&Bytes>, high: Option<&[u8]>) {
+        self.report.leaves += 1;
+        self.report.entries += node.count() as u64;
+        self.report.leaf_bytes += node.used() as u64;
+        self.report.leaf_capacity += super::CAPACITY as u64;
+        self.stuck = 0;
+        if let Some(high) = high {
+            self.cursor = Key::from_bytes(high);
+        }
     }
-    if node.level() > 0 {
-        report.inner_nodes += 1;
-        return;
-    }
-    report.leaves += 1;
-    report.entries += node.count() as u64;
-    report.leaf_bytes += node.used() as u64;
-    report.leaf_capacity += super::CAPACITY as u64;
 }
 
-fn check_place(node: Node<'_>, place: Place<'_>) -> Result<(), TreeFlaw> {
-    if let Some(parent) = place.parent
+fn check_place(node: Node<&Bytes>, place: Place<'_>) -> Result<(), TreeFlaw> {
+    let page = place.page;
+    if let Some((parent, ..)) = place.parent
         && parent != node.level().saturating_add(1)
     {
-        return Err(TreeFlaw::Level { page: place.page, found: node.level(), parent });
+        return Err(TreeFlaw::Level { page, at: LEVEL, found: node.level(), parent });
     }
-    let garbled = |Garbled| TreeFlaw::Garbled(place.page);
-    if node.low().map_err(garbled)? != place.low || node.high().map_err(garbled)? != place.high {
-        return Err(TreeFlaw::Fences(place.page));
+    if node.low() != Ok(place.low) {
+        return Err(TreeFlaw::Fence { page, at: LOW });
+    }
+    if node.high() != Ok(place.high) {
+        return Err(TreeFlaw::Fence { page, at: HIGH });
     }
     Ok(())
 }
 
 /// The node by itself.
-fn check_node(node: Node<'_>, page: PageId) -> Result<(), TreeFlaw> {
+fn check_node(node: Node<&Bytes>, page: PageId) -> Result<(), TreeFlaw> {
     check_space(node, page)?;
-    let garbled = |Garbled| TreeFlaw::Garbled(page);
-    let mut before: Option<&[u8]> = None;
+    let (prefix, skip) = node.prefix().map_err(|Garbled| TreeFlaw::Garbled { page, at: SKIP })?;
+    if prefix[skip..].iter().any(|b| *b != 0) {
+        return Err(TreeFlaw::Head { page, at: PREFIX });
+    }
+    let (mut before, mut buf): (Option<Key>, _) = (None, KeyBuf::new());
     for position in 0..node.count() {
-        let (key, value) = node.entry(position).map_err(garbled)?;
-        let ascends = before.is_none_or(|before| before < key);
+        let at = SLOTS + SLOT * position;
+        let garbled = |Garbled| TreeFlaw::Garbled { page, at };
+        let slot = node.slot(position).map_err(garbled)?;
+        node.value(position).map_err(garbled)?;
+        let key = node.key_in(position, &mut buf).map_err(garbled)?;
+        if head_of(&key[skip..]) != slot.head() {
+            return Err(TreeFlaw::Head { page, at });
+        }
+        let ascends = before.as_deref().is_none_or(|before| before < key);
         if !ascends || !node.covers(key).map_err(garbled)? {
-            return Err(TreeFlaw::Order { page, position });
+            return Err(TreeFlaw::Order { page, at });
         }
-        if node.level() > 0 && value.len() != 4 {
-            return Err(TreeFlaw::Garbled(page));
+        if node.level() > 0 && slot.value_len() != 4 {
+            return Err(TreeFlaw::Garbled { page, at });
         }
-        let first = node.key(0).map_err(garbled)?;
-        let common = key.get(..node.skip()).is_some_and(|prefix| first.get(..node.skip()) == Some(prefix));
-        let common = common && node.prefix_is(first);
-        let head = node.slot(position).map_err(garbled)?.head();
-        if !common || head != head_of(key, node.skip()) {
-            return Err(TreeFlaw::Head { page, position });
-        }
-        before = Some(key);
+        before = Some(Key::from_bytes(key));
     }
     Ok(())
 }
 
 /// Content lies behind the slots, nowhere twice, and is what the counters say.
-fn check_space(node: Node<'_>, page: PageId) -> Result<(), TreeFlaw> {
+fn check_space(node: Node<&Bytes>, page: PageId) -> Result<(), TreeFlaw> {
     let floor = node.heap();
     if floor < SLOTS + SLOT * node.count() || floor > PAGE_SIZE {
-        return Err(TreeFlaw::Garbled(page));
+        return Err(TreeFlaw::Garbled { page, at: HEAP });
     }
-    let slots = node.slots().map_err(|Garbled| TreeFlaw::Garbled(page))?;
+    let slots: Result<Vec<_>, _> = (0..node.count()).map(|i| node.slot(i)).collect();
+    let slots = slots.map_err(|Garbled| TreeFlaw::Garbled { page, at: COUNT })?;
     let mut taken: Vec<_> = slots
-        .iter()
-        .map(|bytes| Slot(u64::from_le_bytes(*bytes)))
+        .into_iter()
         .map(|slot| (slot.offset(), slot.offset() + slot.content()))
         .chain(node.fences())
         .filter(|(from, to)| from < to)
@@ -191,7 +303,7 @@ fn check_space(node: Node<'_>, page: PageId) -> Result<(), TreeFlaw> {
     let found: usize = taken.iter().map(|(from, to)| to - from).sum();
     let counted = PAGE_SIZE.saturating_sub(floor + node.dead());
     if found != counted {
-        return Err(TreeFlaw::Space { page, counted, found });
+        return Err(TreeFlaw::Space { page, at: HEAP, counted, found });
     }
     Ok(())
 }

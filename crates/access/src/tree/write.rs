@@ -6,9 +6,9 @@
 //! When the next key lies in another leaf, both leaves are latched before the decision.
 
 use super::node::{MAX_VALUE, Node, entry_size};
-use super::{BTree, NodeMut};
+use super::{BTree, NodeMut, Probe};
 use crate::Journal;
-use crate::bytes::Garbled;
+use crate::bytes::{Bytes, Garbled};
 use crate::page::{bytes_mut, corrupt, too_long};
 use crate::record::{Kind, entry_front};
 use base::Key;
@@ -74,21 +74,23 @@ impl<'p> BTree<'p> {
         expect: Expect<'_>,
     ) -> Result<TreeInsert, Stop> {
         self.check_lengths(key, value)?;
+        let probe = Probe::new(key);
         loop {
-            let mut held = self.held_for::<L>(key, expect, 0)?;
+            let mut held = self.held_for::<L>(probe, expect, 0)?;
             let node = self.node(&held.leaf, Some(0))?;
-            let found = node.search(key).map_err(|Garbled| corrupt(&held.leaf))?;
+            let found = node.search(probe).map_err(|Garbled| corrupt(&held.leaf))?;
             let Err(at) = found else { return Ok(TreeInsert::Exists) };
             if let Some(next) = surprise(&held, node, at, expect)? {
                 return Ok(TreeInsert::Next(next));
             }
-            if node.used() + entry_size(key.len(), value.len()) > self.fill {
+            let room = |node: Node<&Bytes>| node.room_for(key, value.len());
+            if node.used() + room(node).map_err(|Garbled| corrupt(&held.leaf))? > self.fill {
                 drop(held);
-                self.make_room::<L>(journal, key, 0, entry_size(key.len(), value.len()))?;
+                self.make_room::<L>(journal, probe, 0, &room)?;
                 continue;
             }
             let front = entry_front(held.leaf.page_id(), self.id, key, value);
-            let lsn = journal.undoable(Kind::TreeInsert as u8, &[&front, key, value]);
+            let lsn = journal.undoable(Kind::TreeInsert as u8, held.leaf.lsn(), &[&front, key, value]);
             edit(&mut held.leaf, |node| node.insert(at, key, value))?;
             held.leaf.logged(lsn);
             return Ok(TreeInsert::Done);
@@ -105,22 +107,23 @@ impl<'p> BTree<'p> {
         key: &[u8],
         expect: Expect<'_>,
     ) -> Result<TreeDelete, Stop> {
-        let mut held = self.held_for::<L>(key, expect, 1)?;
+        let probe = Probe::new(key);
+        let mut held = self.held_for::<L>(probe, expect, 1)?;
         let node = self.node(&held.leaf, Some(0))?;
-        let found = node.search(key).map_err(|Garbled| corrupt(&held.leaf))?;
+        let found = node.search(probe).map_err(|Garbled| corrupt(&held.leaf))?;
         let Ok(at) = found else { return Ok(TreeDelete::Missing) };
         if let Some(next) = surprise(&held, node, at + 1, expect)? {
             return Ok(TreeDelete::Next(next));
         }
         let value = Key::from_bytes(node.value(at).map_err(|Garbled| corrupt(&held.leaf))?);
         let front = entry_front(held.leaf.page_id(), self.id, key, &value);
-        let lsn = journal.undoable(Kind::TreeDelete as u8, &[&front, key, &value]);
+        let lsn = journal.undoable(Kind::TreeDelete as u8, held.leaf.lsn(), &[&front, key, &value]);
         edit(&mut held.leaf, |node| node.remove(at))?;
         held.leaf.logged(lsn);
         let underfull = self.is_underfull(self.node(&held.leaf, Some(0))?);
         drop(held);
         if underfull {
-            self.tidy::<L>(journal, key);
+            self.tidy::<L>(journal, probe);
         }
         Ok(TreeDelete::Done(value))
     }
@@ -136,27 +139,28 @@ impl<'p> BTree<'p> {
         value: &[u8],
     ) -> Result<TreeReplace, Stop> {
         self.check_lengths(key, value)?;
+        let probe = Probe::new(key);
         loop {
-            let mut leaf = self.leaf_exclusive::<L>(key)?;
+            let mut leaf = self.leaf_exclusive::<L>(probe)?;
             let node = self.node(&leaf, Some(0))?;
-            let found = node.search(key).map_err(|Garbled| corrupt(&leaf))?;
+            let found = node.search(probe).map_err(|Garbled| corrupt(&leaf))?;
             let Ok(at) = found else { return Ok(TreeReplace::Missing) };
             let old = Key::from_bytes(node.value(at).map_err(|Garbled| corrupt(&leaf))?);
             let growth = value.len().saturating_sub(old.len());
             if growth > 0 && node.used() + growth > self.fill {
                 drop(leaf);
-                self.make_room::<L>(journal, key, 0, growth)?;
+                self.make_room::<L>(journal, probe, 0, &|_| Ok(growth))?;
                 continue;
             }
             let front = entry_front(leaf.page_id(), self.id, key, &old);
-            let lsn = journal.undoable(Kind::TreeReplace as u8, &[&front, key, &old, value]);
+            let lsn = journal.undoable(Kind::TreeReplace as u8, leaf.lsn(), &[&front, key, &old, value]);
             edit(&mut leaf, |node| node.set_value(at, value))?;
             leaf.logged(lsn);
             return Ok(TreeReplace::Done(old));
         }
     }
 
-    fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    pub(super) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         if key.len() > self.max_key() {
             return Err(too_long("index key", key.len(), self.max_key()));
         }
@@ -172,33 +176,32 @@ impl<'p> BTree<'p> {
     /// positions the key itself takes (0 if it is to be inserted).
     fn held_for<L: LatchPolicy>(
         &self,
-        key: &[u8],
+        probe: Probe<'_>,
         expect: Expect<'_>,
         own: usize,
     ) -> Result<Held<'p, L>, Stop> {
-        let leaf = self.leaf_exclusive::<L>(key)?;
+        let leaf = self.leaf_exclusive::<L>(probe)?;
         let alone = expect == Expect::Any || {
             let node = self.node(&leaf, Some(0))?;
-            let known = || Ok(node.at_or_behind(key)? + own < node.count() || node.high()?.is_none());
+            let known = || Ok(node.at_or_behind(probe)? + own < node.count() || node.is_last());
             known().map_err(|Garbled| corrupt(&leaf))?
         };
         if alone {
             return Ok(Held { leaf, next: None, path: Vec::new() });
         }
         drop(leaf);
-        self.leaf_and_next(key)
+        self.leaf_and_next(probe)
     }
 
     /// The leaf for `key` exclusively, and the first key behind that leaf, everything in between latched.
-    fn leaf_and_next<L: LatchPolicy>(&self, key: &[u8]) -> Result<Held<'p, L>, Stop> {
+    fn leaf_and_next<L: LatchPolicy>(&self, probe: Probe<'_>) -> Result<Held<'p, L>, Stop> {
         let mut path = vec![self.pool.shared::<L>(self.root)?];
         let mut level = self.node(&path[0], None)?.level();
         if level == 0 {
             drop(path);
             // A lone leaf has no high fence: nothing follows it, unless it has been split just now.
             let leaf = self.pool.exclusive::<L>(self.root)?;
-            let fence = self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?.high();
-            if fence != Ok(None) {
+            if !self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?.is_last() {
                 return Err(corrupt(&leaf));
             }
             return Ok(Held { leaf, next: None, path: Vec::new() });
@@ -207,7 +210,7 @@ impl<'p> BTree<'p> {
         loop {
             let page = &path[path.len() - 1];
             let node = self.node(page, Some(level))?;
-            let step = || node.behind(key).and_then(|ordinal| Ok((ordinal, node.child(ordinal)?)));
+            let step = || node.behind(probe).and_then(|ordinal| Ok((ordinal, node.child(ordinal)?)));
             let (ordinal, child) = step().map_err(|Garbled| corrupt(page))?;
             way.push((path.len() - 1, ordinal));
             level -= 1;
@@ -257,7 +260,7 @@ impl<'p> BTree<'p> {
             let node = self.node(&path[index], Some(level))?;
             let step = || match (level, node.count()) {
                 (0, 0) => Ok((None, None)),
-                (0, _) => Ok((Some(Key::from_bytes(node.key(0)?)), None)),
+                (0, _) => Ok((Some(node.key(0)?), None)),
                 _ => Ok((None, Some(node.child(0)?))),
             };
             match step().map_err(|Garbled| corrupt(&path[index]))? {
@@ -275,7 +278,7 @@ impl<'p> BTree<'p> {
 /// The key that follows position `at - 1`, if it is not the expected one.
 fn surprise<L: LatchPolicy>(
     held: &Held<'_, L>,
-    node: Node<'_>,
+    node: Node<&Bytes>,
     at: usize,
     expect: Expect<'_>,
 ) -> Result<Option<Option<Key>>, Stop> {
@@ -283,10 +286,10 @@ fn surprise<L: LatchPolicy>(
     let garbled = |Garbled| corrupt(&held.leaf);
     if at < node.count() {
         let next = node.key(at).map_err(garbled)?;
-        return Ok((expected != Some(next)).then(|| Some(Key::from_bytes(next))));
+        return Ok((expected != Some(&next[..])).then_some(Some(next)));
     }
     // The leaf changed between the look that needed no next leaf and the latch that holds now.
-    if held.path.is_empty() && node.high().map_err(garbled)?.is_some() {
+    if held.path.is_empty() && !node.is_last() {
         return Err(Stop::Again);
     }
     Ok((expected != held.next.as_deref()).then(|| held.next.clone()))

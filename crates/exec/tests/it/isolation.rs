@@ -2,76 +2,109 @@
 
 use base::{Key, TableId};
 use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
+use locks::{Inheritance, LockOptions, LockTuning};
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
-use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use txn::{
+    Abort, Access, Column, Direction, Flow, IndexDef, Inserted, Range, RowBuf, Schema, TableDef, Type,
+};
 use wal::Durability;
 
-const T: TableId = TableId(1);
+pub const T: TableId = TableId(1);
+/// As `T`, with an index over `value`.
+pub const INDEXED: TableId = TableId(2);
+pub const BY_VALUE: TableId = TableId(3);
 /// Rows so wide that a leaf's neighbours and several heap pages come into play.
 const WIDE: u16 = 400;
 
-fn table() -> TableDef {
+fn table(id: TableId) -> TableDef {
+    let by_value = IndexDef { id: BY_VALUE, name: "by_value".into(), columns: vec![1] };
     TableDef {
-        id: T,
-        name: "t".into(),
+        id,
+        name: format!("t{}", id.0),
         columns: vec![
             Column::new("id", Type::I64),
             Column::new("value", Type::I64),
             Column::new("pad", Type::Char(WIDE)),
         ],
         key: vec![0],
-        indexes: vec![],
+        indexes: if id == INDEXED { vec![by_value] } else { vec![] },
         domain: 1,
     }
 }
 
-fn key(id: i64) -> Key {
+pub fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
-fn row(id: i64, value: i64) -> Vec<u8> {
-    let mut buf = RowBuf::new(&table());
+pub fn row(id: i64, value: i64) -> Vec<u8> {
+    let mut buf = RowBuf::new(&table(T));
     let mut row = buf.start();
     row.set_int(0, id);
     row.set_int(1, value);
     buf.bytes().to_vec()
 }
 
-struct Bench {
-    engine: Engine<Conventional>,
+pub struct Bench {
+    pub engine: Engine<Conventional>,
+    /// What the operations below work on.
+    table: TableId,
+    /// Parts of scenes that are over: the next ones inherit from them.
+    parts: RefCell<Vec<Part>>,
     executor: Executor,
     _dir: tempfile::TempDir,
 }
 
+thread_local! {
+    static INHERITANCE: Cell<Inheritance> = const { Cell::new(Inheritance::On) };
+}
+
 fn bench(ids: impl Iterator<Item = i64>) -> Bench {
+    let inheritance = INHERITANCE.get();
+    bench_with(LockTuning { inheritance, ..LockTuning::PLAIN }, T, ids)
+}
+
+/// `table` with these rows, all of value 0, and some lockers that have something to inherit.
+pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = i64>) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions::new(Durability::Memory, 1024);
     let (store, _) = Store::open(world::memory(), dir.path(), options).unwrap();
-    store.create(&Schema { tables: vec![table()] }).unwrap();
-    let options = EngineOptions { lock_buckets: 64, lock_timeout_ns: 1 << 40, waits_for_log: false };
-    let bench =
-        Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})), _dir: dir };
+    store.create(&Schema { tables: vec![self::table(T), self::table(INDEXED)] }).unwrap();
+    let locks = LockOptions { buckets: 64, tuning };
+    let options = EngineOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false };
+    let bench = Bench {
+        engine: Engine::new(store, options),
+        table,
+        parts: RefCell::default(),
+        executor: Executor::new(Arc::new(|| {})),
+        _dir: dir,
+    };
     let mut loader = bench.begin();
     for id in ids {
         assert_eq!(bench.insert(&mut loader, id), Done(Inserted::Done));
     }
     loader.commit();
+    let readers = [bench.begin(), bench.begin(), bench.begin()];
+    for mut reader in readers {
+        assert_eq!(bench.read(&mut reader, -1), Done(None));
+        reader.commit();
+    }
     bench
 }
 
-#[derive(Debug, PartialEq)]
-enum Tried<T> {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tried<T> {
     Done(T),
     Waits,
     Fails(Abort),
 }
-use Tried::{Done, Fails, Waits};
+pub use Tried::{Done, Fails, Waits};
 
-fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
+pub fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => Done(value),
         Poll::Ready(Err(abort)) => Fails(abort),
@@ -80,61 +113,97 @@ fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 }
 
 /// A transaction that is rolled back when its scene is over, unless it has ended.
-struct Scene<'b> {
+pub struct Scene<'b> {
     bench: &'b Bench,
-    part: Part,
+    part: Option<Part>,
     over: bool,
 }
 
 impl Scene<'_> {
-    fn commit(mut self) {
-        self.over = true;
-        self.bench.engine.commit(&mut self.part).unwrap();
+    pub fn part(&mut self) -> &mut Part {
+        self.part.as_mut().expect("only a scene that is dropped has none")
     }
 
-    fn rollback(self) {}
+    pub fn commit(mut self) {
+        self.over = true;
+        self.bench.engine.commit(self.part.as_mut().unwrap()).unwrap();
+    }
+
+    pub fn rollback(self) {}
 }
 
 impl Drop for Scene<'_> {
     fn drop(&mut self) {
+        let mut part = self.part.take().unwrap();
         if !self.over {
-            self.bench.engine.rollback(&mut self.part).unwrap();
+            self.bench.engine.rollback(&mut part).unwrap();
         }
+        self.bench.parts.borrow_mut().push(part);
     }
 }
 
 impl Bench {
-    fn begin(&self) -> Scene<'_> {
-        let mut part = self.engine.part();
+    pub fn begin(&self) -> Scene<'_> {
+        let mut part = self.parts.borrow_mut().pop().unwrap_or_else(|| self.engine.part());
         self.engine.begin(&mut part, 0, Protection::Locks);
-        Scene { bench: self, part, over: false }
+        Scene { bench: self, part: Some(part), over: false }
     }
 
-    fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
+    pub fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
         Here { engine: &self.engine, executor: &self.executor, part }
     }
 
-    fn read(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Option<i64>> {
-        once(self.here(&mut scene.part).read(T, &key(id), |row| row.int(1)))
+    /// The ids met in a scan of values from `low` to below `high`.
+    pub fn scan_values(
+        &self,
+        scene: &mut Scene<'_>,
+        low: i64,
+        high: i64,
+        direction: Direction,
+    ) -> Tried<Vec<(i64, i64)>> {
+        let mut seen = Vec::new();
+        let (low, high) = (key(low), key(high));
+        let range = Range::new(&low, &high);
+        let outcome = once(self.here(scene.part()).scan(BY_VALUE, range, direction, |_, row| {
+            seen.push((row.int(1), row.int(0)));
+            Flow::More
+        }));
+        match outcome {
+            Done(()) => Done(seen),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
     }
 
-    fn write(&self, scene: &mut Scene<'_>, id: i64, value: i64) -> Tried<Option<()>> {
-        once(self.here(&mut scene.part).update(T, &key(id), |row| row.set_int(1, value)))
+    pub fn inherited(&self) -> u64 {
+        self.engine.lock_stats().inherited
     }
 
-    fn insert(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Inserted> {
-        once(self.here(&mut scene.part).insert(T, &key(id), &row(id, 0)))
+    pub fn escalated(&self) -> u64 {
+        self.engine.lock_stats().escalations
     }
 
-    fn delete(&self, scene: &mut Scene<'_>, id: i64) -> Tried<bool> {
-        once(self.here(&mut scene.part).delete(T, &key(id)))
+    pub fn read(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Option<i64>> {
+        once(self.here(scene.part()).read(self.table, &key(id), |row| row.int(1)))
     }
 
-    fn scan(&self, scene: &mut Scene<'_>, low: i64, high: i64, direction: Direction) -> Tried<Vec<i64>> {
+    pub fn write(&self, scene: &mut Scene<'_>, id: i64, value: i64) -> Tried<Option<()>> {
+        once(self.here(scene.part()).update(self.table, &key(id), |row| row.set_int(1, value)))
+    }
+
+    pub fn insert(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Inserted> {
+        once(self.here(scene.part()).insert(self.table, &key(id), &row(id, 0)))
+    }
+
+    pub fn delete(&self, scene: &mut Scene<'_>, id: i64) -> Tried<bool> {
+        once(self.here(scene.part()).delete(self.table, &key(id)))
+    }
+
+    pub fn scan(&self, scene: &mut Scene<'_>, low: i64, high: i64, direction: Direction) -> Tried<Vec<i64>> {
         let mut seen = Vec::new();
         let (low, high) = (key(low), key(high));
         let outcome =
-            once(self.here(&mut scene.part).scan(T, Range::new(&low, &high), direction, |_, row| {
+            once(self.here(scene.part()).scan(self.table, Range::new(&low, &high), direction, |_, row| {
                 seen.push(row.int(0));
                 Flow::More
             }));
@@ -273,7 +342,7 @@ fn a_whole_scan_and_a_writer_exclude_each_other() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     let mut count = 0;
-    let all = once(b.here(&mut one.part).scan(T, Range::ALL, Direction::Forward, |_, _| {
+    let all = once(b.here(one.part()).scan(T, Range::ALL, Direction::Forward, |_, _| {
         count += 1;
         Flow::More
     }));
@@ -283,4 +352,44 @@ fn a_whole_scan_and_a_writer_exclude_each_other() {
     one.commit();
     let mut three = b.begin();
     assert_eq!(b.write(&mut three, 1, 1), Done(Some(())));
+}
+
+#[test]
+fn a_row_read_to_be_updated_is_shared_with_readers_only() {
+    let b = bench(0..10);
+    let (mut one, mut two, mut three) = (b.begin(), b.begin(), b.begin());
+    let claim =
+        |scene: &mut Scene<'_>| once(b.here(scene.part()).read_for_update(T, &key(3), |row| row.int(1)));
+    assert_eq!(b.read(&mut three, 3), Done(Some(0)));
+    assert_eq!(claim(&mut one), Done(Some(0)));
+    assert_eq!(
+        claim(&mut two),
+        Waits,
+        "a second one would wait for the first in vain when both go on to write"
+    );
+    two.rollback();
+    assert_eq!(b.write(&mut one, 3, 7), Waits, "the reader is waited for");
+    three.commit();
+    one.rollback();
+}
+
+/// Every script once more where nothing is inherited: the outcomes are the same.
+#[test]
+fn the_same_without_inheritance() {
+    INHERITANCE.set(Inheritance::Off);
+    for script in [
+        a_dirty_row_is_neither_read_nor_overwritten,
+        what_was_read_stays,
+        write_skew_ends_in_a_deadlock,
+        a_missing_key_stays_missing,
+        an_aborted_insert_is_gone_and_a_duplicate_is_told,
+        nothing_appears_in_a_scanned_range_and_everything_may_beside_it,
+        a_scan_to_the_end_locks_what_lies_behind_the_last_key,
+        a_deleted_key_and_its_gap_stay_closed_until_the_end,
+        two_inserts_into_one_gap_do_not_wait_for_each_other,
+        a_whole_scan_and_a_writer_exclude_each_other,
+        a_row_read_to_be_updated_is_shared_with_readers_only,
+    ] {
+        script();
+    }
 }

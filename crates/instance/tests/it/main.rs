@@ -2,5 +2,6 @@
 
 mod deployments;
 mod larger;
+mod profile;
 mod restarts;
 mod support;

@@ -44,6 +44,7 @@ pub fn config<W: Workload>(
         cpus: vec![None; workers],
         node: None,
         listen: Some(listen),
+        locks: Default::default(),
         lock_timeout_ms: 200,
         spin_us: 20,
     }

@@ -1,8 +1,9 @@
 //! Deadlocks are found by the request that closes the cycle, at once.
 
-use crate::{Table, granted, is_granted};
+use crate::{Table, granted, is_granted, poll};
 use base::TableId;
-use locks::{Acquired, LockName, Locker, Mode};
+use locks::{Acquired, LockAbort, LockName, LockOptions, LockTuning, Locker, Mode, Victim};
+use std::task::Poll;
 
 fn key(i: u64) -> LockName {
     LockName::key(TableId(1), i.wrapping_mul(0x9e37_79b9))
@@ -84,5 +85,34 @@ fn a_long_queue_without_a_cycle_is_no_deadlock() {
     for l in &mut lockers {
         assert!(is_granted(&table, l));
         table.release_all(l);
+    }
+}
+
+/// Whoever closes the ring: the member that began last dies, hears of it when it polls, and keeps what it held.
+#[test]
+fn the_youngest_of_a_ring_dies() {
+    for youngest in 0..3 {
+        let tuning = LockTuning { victim: Victim::Youngest, ..LockTuning::PLAIN };
+        let table = Table::with(LockOptions { buckets: 64, tuning });
+        let mut lockers: Vec<Locker> = (0..3).map(|_| table.locker()).collect();
+        for (i, l) in lockers.iter_mut().enumerate() {
+            l.begun_ns = if i == youngest { 10 } else { i as u64 };
+            assert!(granted(table.acquire(l, key(i as u64), Mode::ROW_X)));
+        }
+        for (i, l) in lockers.iter_mut().enumerate() {
+            let closes = i == 2 && youngest == 2;
+            let want = if closes { Acquired::Deadlock } else { Acquired::Waiting };
+            assert_eq!(table.acquire(l, key((i as u64 + 1) % 3), Mode::ROW_X), want);
+        }
+        let dead = &mut lockers[youngest];
+        assert_eq!(poll(&table, dead), Poll::Ready(Err(LockAbort::Deadlock)));
+        assert_eq!(dead.held().collect::<Vec<_>>(), [(key(youngest as u64), Mode::ROW_X)]);
+        table.release_all(dead);
+        for next in [youngest + 2, youngest + 1] {
+            let l = &mut lockers[next % 3];
+            assert!(is_granted(&table, l));
+            table.release_all(l);
+        }
+        assert_eq!((table.requests(), table.stats().deadlocks), (0, 1));
     }
 }

@@ -1,12 +1,18 @@
-//! The lock table from outside: modes against hand-written tables, queues, cycles, threads.
+//! The lock table from outside: modes against their definition, queues, cycles, inheritance, escalation; random
+//! schedules against a naive model, real threads, and every interleaving that shuttle draws.
 
 mod cycles;
+mod escalation;
+mod fairness;
+mod inheritance;
+mod model;
 mod modes;
 mod queues;
+mod schedules;
 mod threads;
 
 use latch::SpinRaw;
-use locks::{Acquired, LockAbort, LockTable, Locker};
+use locks::{Acquired, Inheritance, LockAbort, LockOptions, LockTable, LockTuning, Locker};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +20,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 type Table = LockTable<SpinRaw>;
+
+fn inheriting(buckets: usize) -> Table {
+    let tuning = LockTuning { inheritance: Inheritance::On, ..LockTuning::PLAIN };
+    Table::with(LockOptions { buckets, tuning })
+}
 
 /// Counts the times it is woken, and unparks the thread that made it.
 struct Bell(AtomicUsize, std::thread::Thread);

@@ -1,4 +1,4 @@
-//! Every pair of modes, asked of a real table, against matrices written by hand.
+//! Every pair of modes, asked of a real table, against matrices written by hand and against what the modes mean.
 
 use crate::{Table, granted};
 use base::TableId;
@@ -103,4 +103,116 @@ fn shared_modes_are_those_that_change_nothing() {
         Mode::U,
     ];
     assert_eq!(shared, want);
+}
+
+/// What a mode lets its holder do, and of what it keeps others: the definition that the tables in `mode` implement.
+/// Per subject (a row, a gap, or a whole granule) the acts are `look`, `claim` (look, and be the only one who goes on to
+/// change), `fill` (put something in beside others who do) and `own`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Act {
+    Look,
+    Claim,
+    Fill,
+    Own,
+}
+
+fn acts_agree(a: Act, b: Act) -> bool {
+    use Act::{Claim, Fill, Look};
+    matches!((a, b), (Look, Look | Claim) | (Claim, Look) | (Fill, Fill))
+}
+
+fn agree(a: &[Act], b: &[Act]) -> bool {
+    a.iter().all(|&a| b.iter().all(|&b| acts_agree(a, b)))
+}
+
+fn row_acts(row: Row) -> &'static [Act] {
+    match row {
+        Row::None => &[],
+        Row::S => &[Act::Look],
+        Row::U => &[Act::Claim],
+        Row::X => &[Act::Own],
+    }
+}
+
+fn gap_acts(gap: Gap) -> &'static [Act] {
+    match gap {
+        Gap::None => &[],
+        Gap::S => &[Act::Look],
+        Gap::Insert => &[Act::Fill],
+        Gap::X => &[Act::Own],
+    }
+}
+
+/// What is done to all that lies in the granule, and what to some of it: two who do something to *some* meet again at
+/// the rows, so only *all* against *all* and *all* against *some* conflict here.
+fn granule_acts(mode: Mode) -> (Vec<Act>, Vec<Act>) {
+    match mode {
+        Mode::IS => (vec![], vec![Act::Look]),
+        Mode::IX => (vec![], vec![Act::Look, Act::Own]),
+        Mode::S => (vec![Act::Look], vec![]),
+        Mode::U => (vec![Act::Claim], vec![]),
+        Mode::SIX => (vec![Act::Look], vec![Act::Look, Act::Own]),
+        _ => (vec![Act::Own], vec![]),
+    }
+}
+
+#[test]
+fn compatible_means_that_no_act_of_one_disturbs_one_of_the_other() {
+    let rows = [Row::None, Row::S, Row::U, Row::X];
+    let gaps = [Gap::None, Gap::S, Gap::Insert, Gap::X];
+    let all: Vec<_> = rows.iter().flat_map(|&r| gaps.map(|g| (r, g))).collect();
+    for &(r, g) in &all {
+        for &(r2, g2) in &all {
+            let want = agree(row_acts(r), row_acts(r2)) && agree(gap_acts(g), gap_acts(g2));
+            assert_eq!(Mode::key(r, g).compatible(Mode::key(r2, g2)), want, "{r:?} {g:?} with {r2:?} {g2:?}");
+        }
+    }
+    for a in Mode::TABLE {
+        for b in Mode::TABLE {
+            let ((all_a, some_a), (all_b, some_b)) = (granule_acts(a), granule_acts(b));
+            let want = agree(&all_a, &all_b) && agree(&all_a, &some_b) && agree(&some_a, &all_b);
+            assert_eq!(a.compatible(b), want, "{a:?} with {b:?}");
+        }
+    }
+}
+
+#[test]
+fn a_supremum_is_the_least_mode_that_covers_both() {
+    for kind in [Mode::TABLE.to_vec(), key_modes()] {
+        for &a in &kind {
+            for &b in &kind {
+                let least = kind.iter().filter(|m| m.covers(a) && m.covers(b));
+                assert!(least.into_iter().all(|m| m.covers(a.with(b))), "{a:?} with {b:?}");
+            }
+        }
+    }
+}
+
+/// Whoever holds a granule need not ask for what it covers beneath: everything that another may hold there at the same
+/// time, by a lock of its own or by its granule's, agrees with it.
+#[test]
+fn what_a_granule_covers_nobody_can_take_away() {
+    let beneath: Vec<Mode> =
+        key_modes().into_iter().chain(Mode::TABLE).filter(|m| *m != Mode::NONE).collect();
+    let one_kind = |a: Mode, b: Mode| Mode::TABLE.contains(&a) == Mode::TABLE.contains(&b);
+    let mut covered = 0;
+    for granule in Mode::TABLE {
+        for &mine in beneath.iter().filter(|m| granule.covers_beneath(**m)) {
+            covered += 1;
+            let others = Mode::TABLE.into_iter().filter(|other| other.compatible(granule));
+            for other in others {
+                let may = |m: &&Mode| other.covers(m.above()) || other.covers_beneath(**m);
+                for &theirs in beneath.iter().filter(may).filter(|theirs| one_kind(**theirs, mine)) {
+                    assert!(
+                        mine.compatible(theirs),
+                        "{granule:?} covers {mine:?}, {other:?} allows {theirs:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(covered > 30);
+    assert!(Mode::S.covers_beneath(Mode::ROW_AND_GAP_S) && !Mode::S.covers_beneath(Mode::ROW_U));
+    assert!(Mode::SIX.covers_beneath(Mode::ROW_U) && !Mode::SIX.covers_beneath(Mode::ROW_X));
+    assert!(Mode::X.covers_beneath(Mode::ROW_AND_GAP_X) && !Mode::IX.covers_beneath(Mode::ROW_S));
 }

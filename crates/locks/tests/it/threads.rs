@@ -2,10 +2,10 @@
 
 use crate::{Table, wait};
 use base::TableId;
-use locks::{Acquired, Gap, LockName, Locker, Mode, Row};
+use locks::{Acquired, Gap, Inheritance, LockName, LockOptions, LockTuning, Locker, Mode, Row, Victim};
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 
 /// What each thread believes it holds, kept apart from the table.
 #[derive(Default)]
@@ -78,6 +78,9 @@ fn transaction(table: &Table, locker: &mut Locker, who: usize, random: &mut Rand
             }
         }
         assert!(locker.holds(name).covers(mode));
+        if random.below(4) == 0 {
+            std::thread::yield_now();
+        }
         ledger.write(who, name, locker.holds(name));
         if random.below(8) == 0 {
             ledger.write(who, name, before);
@@ -91,16 +94,27 @@ fn transaction(table: &Table, locker: &mut Locker, who: usize, random: &mut Rand
 
 #[test]
 fn no_two_hold_what_conflicts_and_no_wake_up_is_lost() {
-    let table = Table::new(4);
+    for inheritance in [Inheritance::Off, Inheritance::On] {
+        for victim in [Victim::Requester, Victim::Youngest] {
+            many_threads(LockTuning { inheritance, victim, ..LockTuning::PLAIN });
+        }
+    }
+}
+
+fn many_threads(tuning: LockTuning) {
+    let table = Table::with(LockOptions { buckets: 4, tuning });
     let ledger = Ledger::default();
     let committed = AtomicU64::new(0);
+    let together = Barrier::new(6);
     std::thread::scope(|scope| {
         for who in 0..6 {
-            let (table, ledger, committed) = (&table, &ledger, &committed);
+            let (table, ledger, committed, together) = (&table, &ledger, &committed, &together);
             scope.spawn(move || {
+                together.wait();
                 let mut random = Random(0x1234_5678 + who as u64 * 7919);
                 let mut locker = table.locker();
-                for _ in 0..5_000 {
+                for begun in 0..2_000 {
+                    locker.begun_ns = begun;
                     let done = transaction(table, &mut locker, who, &mut random, ledger);
                     committed.fetch_add(u64::from(done), Ordering::Relaxed);
                 }
@@ -110,18 +124,26 @@ fn no_two_hold_what_conflicts_and_no_wake_up_is_lost() {
     assert_eq!(table.requests(), 0);
     let stats = table.stats();
     assert!(stats.waits > 100 && stats.deadlocks > 0 && stats.migrated > 0, "the run met nothing: {stats:?}");
-    assert!(committed.into_inner() > 10_000);
+    let inherits = tuning.inheritance == Inheritance::On;
+    assert_eq!((stats.inherited > 0, stats.invalidated > 0), (inherits, inherits), "{stats:?}");
+    assert!(committed.into_inner() > 4_000);
 }
 
 /// A scan counts the rows of a table that only holders of `IX` change: the fast path must not let one slip by.
 #[test]
 fn a_scanner_never_meets_a_writer() {
-    let table = Table::new(4);
+    for inheritance in [Inheritance::Off, Inheritance::On] {
+        let tuning = LockTuning { inheritance, ..LockTuning::PLAIN };
+        scanner_and_writers(&Table::with(LockOptions { buckets: 4, tuning }));
+    }
+}
+
+fn scanner_and_writers(table: &Table) {
     let writers = AtomicU64::new(0);
     let name = LockName::table(TableId(9));
     let hold = |locker: &mut Locker, mode, inside: &dyn Fn()| {
         if table.acquire(locker, name, mode) == Acquired::Waiting {
-            wait(&table, locker).expect("nobody cancels");
+            wait(table, locker).expect("nobody cancels");
         }
         inside();
         table.release_all(locker);

@@ -7,14 +7,14 @@
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, HISTORY, L, Model, contents, history, key, options, row, schema};
 use access::Expect;
-use base::Lsn;
+use base::{Lsn, TableId};
 use pages::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{DeleteOutcome, InsertOutcome, Recovered, Store, Txn};
-use txn::RowBuf;
+use store::{DeleteOutcome, InsertOutcome, Recovered, Store, StoreOptions, Txn};
+use txn::{RowBuf, TableDef};
 use wal::Durability;
 use world::Files;
 
@@ -118,7 +118,8 @@ impl Truth {
             (number, Running { number, txn, changes })
         });
         let running: BTreeMap<_, _> = running.collect();
-        store.check().unwrap_or_else(|e| panic!("{e}"));
+        let report = store.check().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(report.lost_pages, 0, "a crash loses no page");
         assert_eq!(contents(store), visible);
         running
     }
@@ -161,6 +162,8 @@ impl Process<'_> {
             1 if self.in_doubt.len() < 3 && !self.running.is_empty() => self.prepare(),
             2 if !self.in_doubt.is_empty() => self.decide(),
             3 if self.random.below(6) == 0 => Ok(self.store.checkpoint()?),
+            3 if self.random.below(2) == 0 => self.change_schema(),
+            7 | 8 if !self.running.is_empty() => self.go_back(),
             4..=6 if !self.running.is_empty() => self.commit(),
             _ if self.running.len() < 3 => {
                 let mut txn = Txn::default();
@@ -182,6 +185,53 @@ impl Process<'_> {
 
     fn change(&mut self) -> Result<(), Died> {
         let who = self.random.below(self.running.len() as u64) as usize;
+        self.change_by(who)
+    }
+
+    /// Some changes, some of them taken back at once, and then all of them.
+    fn go_back(&mut self) -> Result<(), Died> {
+        let who = self.random.below(self.running.len() as u64) as usize;
+        let (all, changes) =
+            (self.store.savepoint(&self.running[who].txn), self.running[who].changes.clone());
+        self.change_by(who)?;
+        let (some, kept) = (self.store.savepoint(&self.running[who].txn), self.running[who].changes.clone());
+        self.change_by(who)?;
+        self.change_by(who)?;
+        let store = self.store;
+        retry(store, || store.rollback_to::<L>(&mut self.running[who].txn, &some))?;
+        self.running[who].changes = kept;
+        self.change_by(who)?;
+        retry(store, || store.rollback_to::<L>(&mut self.running[who].txn, &all))?;
+        self.running[who].changes = changes;
+        Ok(())
+    }
+
+    /// A table that nobody else uses comes or goes, or nearly.
+    fn change_schema(&mut self) -> Result<(), Died> {
+        let id = TableId(20);
+        let def = TableDef { id, indexes: vec![], ..schema().tables[0].clone() };
+        let mut txn = Txn::default();
+        self.store.begin(&mut txn, 0);
+        if self.store.table(id).is_some() {
+            self.store.drop_table::<L>(&mut txn, id)?;
+        } else {
+            self.store.create_table::<L>(&mut txn, &def)?;
+            let table = self.store.table(id).expect("created");
+            for n in 0..self.random.below(60) as i64 {
+                let bytes = row(n, n, &"s".repeat(300));
+                let put = || self.store.insert::<L>(&mut txn, table, &key(n), &bytes, Expect::Any);
+                assert_eq!(retry(self.store, put)?, InsertOutcome::Done);
+            }
+        }
+        if self.random.below(3) == 0 {
+            return retry(self.store, || self.store.rollback::<L>(&mut txn));
+        }
+        self.store.commit(&mut txn, None)?;
+        self.store.committed::<L>(&mut txn);
+        Ok(())
+    }
+
+    fn change_by(&mut self, who: usize) -> Result<(), Died> {
         let id = self.random.below(KEYS) as i64;
         if self.holder(id).is_some_and(|h| h != self.running[who].number) {
             return Ok(());
@@ -306,7 +356,9 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
         1 => Life::of_changes(random.below(600) as i64),
         _ => Life::new(),
     };
-    let opened = Store::open(Mortal::over(&disk.files, &life), &disk.dir, options(disk.durability, 24));
+    // Nodes as small as the longest entry allows, so that trees split and merge.
+    let options = StoreOptions { node_bytes: 3400, ..options(disk.durability, 64) };
+    let opened = Store::open(Mortal::over(&disk.files, &life), &disk.dir, options);
     let (store, recovered) = match opened {
         Ok(opened) => opened,
         Err(_) if life.is_dead() => return false,

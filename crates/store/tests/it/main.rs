@@ -3,8 +3,12 @@
 mod bad;
 mod basics;
 mod crash;
+mod ddl;
 mod files;
+mod large;
 mod notes;
+mod restart;
+mod savepoints;
 mod threads;
 
 use base::{Key, TableId};
@@ -57,6 +61,7 @@ fn options(durability: Durability, frames: usize) -> StoreOptions {
         log: LogOptions { durability, segment_bytes: 1 << 16, buffer_bytes: 1 << 16 },
         pool: PoolOptions { frames, max_pages: 1 << 14 },
         checkpoint_bytes: 1 << 20,
+        node_bytes: usize::MAX,
     }
 }
 

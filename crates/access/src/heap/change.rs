@@ -1,0 +1,361 @@
+//! Updating rows: in place, or to a place where they fit.
+//!
+//! ```text
+//!                       the new row fits ...                      then it is
+//!   at its address:     its page                                  there
+//!   where it moved to:  that page                                 there still, behind the same forward
+//!   some heap page:     with its address in front                 moved there, the forward leads there
+//!   none of these                                                 large, with a stub at its address
+//! ```
+//!
+//! Each line is tried only if those above it do not do. The first two change bytes; the others write the row anew, then
+//! change what lies at the address, then bury what was there before: three records, all of whose pages are held before
+//! the first of them.
+
+use super::large::LargeView;
+use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows};
+use super::{Heap, change, check_length};
+use crate::Journal;
+use crate::bytes::{Garbled, common_prefix, common_suffix};
+use crate::page::{KIND_LARGE_ROOT, corrupt, is, malformed};
+use crate::record::{Kind, range_front, replace_front};
+use base::{PageId, Rid};
+use latch::LatchPolicy;
+use pages::{PageMut, Stop};
+
+/// What becomes of a row's address when the row outgrows its page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moves {
+    /// It stays: a forward is left there.
+    Forward,
+    /// It changes: the caller is told, and changes the indexes. Only a row that lies at its address moves like this.
+    Report,
+}
+
+/// What [`Heap::update`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeapUpdate {
+    /// What is to be purged after commit, if anything.
+    Done(Option<Rid>),
+    /// The row is here now; the old place is a ghost, to be purged after commit. Only with [`Moves::Report`].
+    Relocated(Rid),
+    /// There is no row at this place.
+    Missing,
+}
+
+/// What [`Heap::modify`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeapModify<R> {
+    Done(R),
+    /// The closure has run, but the row does not fit where it lies and nothing was changed: call [`Heap::update`] with
+    /// the buffer's content.
+    Outgrown(R),
+    /// There is no row at this place; the closure was not called.
+    Missing,
+}
+
+/// Where a row lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lies {
+    /// At its address.
+    Here,
+    There(Rid),
+    Large(Large),
+}
+
+impl Lies {
+    /// `None` for a cell that is no row's address.
+    fn of(cell: Option<Cell<'_>>) -> Option<Lies> {
+        match cell? {
+            Cell::Row(_) => Some(Lies::Here),
+            Cell::Forward(to) => Some(Lies::There(to)),
+            Cell::Large(large) => Some(Lies::Large(large)),
+            Cell::Moved { .. } => None,
+        }
+    }
+}
+
+/// Where it shall lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Goal {
+    Here,
+    There(Rid),
+    In(PageId),
+    Large,
+}
+
+/// Heap pages held together.
+pub(super) struct Holds<'p, L: LatchPolicy>(Vec<PageMut<'p, L>>);
+
+impl<'p, L: LatchPolicy> Holds<'p, L> {
+    /// # Panics
+    /// If it is not one of those held.
+    pub(super) fn page(&mut self, id: PageId) -> &mut PageMut<'p, L> {
+        self.0.iter_mut().find(|p| p.page_id() == id).expect("a page that is held")
+    }
+}
+
+impl<'p> Heap<'p> {
+    /// Latches heap pages in the order of their numbers.
+    pub(super) fn hold<L: LatchPolicy>(
+        &self,
+        pages: impl IntoIterator<Item = PageId>,
+    ) -> Result<Holds<'p, L>, Stop> {
+        let mut ids: Vec<PageId> = pages.into_iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let hold = |id| {
+            let page = self.pool.exclusive::<L>(id)?;
+            self.rows(&page, id)?;
+            Ok(page)
+        };
+        ids.into_iter().map(hold).collect::<Result<_, _>>().map(Holds)
+    }
+
+    /// Makes the row at `rid` these bytes. Logs the range that changes; no change logs nothing.
+    ///
+    /// # Errors
+    /// [`Stop`]: nothing was changed; [`Stop::Fault`] also when the row is longer than [`MAX_ROW`](super::MAX_ROW).
+    /// When the row is longer than a page, as [`Heap::insert`].
+    pub fn update<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        rid: Rid,
+        row: &[u8],
+        moves: Moves,
+    ) -> Result<HeapUpdate, Stop> {
+        check_length(row)?;
+        let mut page = self.pool.exclusive::<L>(rid.page)?;
+        let rows = self.rows(&page, rid.page)?;
+        let find = || Ok((Lies::of(rows.cell(rid.slot)?), rows.fits_grown(rid.slot, row.len())?));
+        match find().map_err(|Garbled| corrupt(&page))? {
+            (None, _) => Ok(HeapUpdate::Missing),
+            (Some(Lies::Here), true) => {
+                self.overwrite(journal, &mut page, rid.slot, 0, row)?;
+                Ok(HeapUpdate::Done(None))
+            }
+            (Some(lies), fits) => {
+                drop(page);
+                let goal = if fits { Goal::Here } else { self.goal::<L>(journal, row, lies, moves)? };
+                self.rehouse::<L>(journal, rid, row, (lies, goal), moves)
+            }
+        }
+    }
+
+    /// Lets `f` change a copy of the row in `buffer` and writes back what changed, in one hold of its page.
+    ///
+    /// # Errors
+    /// [`Stop`]: `f` was not called and nothing was changed; but [`Stop::Fault`] because `f` made the row longer than
+    /// [`MAX_ROW`](super::MAX_ROW) comes after the call.
+    pub fn modify<L: LatchPolicy, R>(
+        &self,
+        journal: &mut impl Journal,
+        rid: Rid,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Result<HeapModify<R>, Stop> {
+        let mut page = self.pool.exclusive::<L>(rid.page)?;
+        let (mut slot, mut skip) = (rid.slot, 0);
+        buffer.clear();
+        match self.rows(&page, rid.page)?.cell(slot).map_err(|Garbled| corrupt(&page))? {
+            None | Some(Cell::Moved { .. }) => return Ok(HeapModify::Missing),
+            Some(Cell::Row(row)) => buffer.extend_from_slice(row),
+            Some(Cell::Large(large)) => {
+                *buffer = self.read_large::<L>(large)?;
+                let result = f(buffer);
+                check_length(buffer)?;
+                return Ok(HeapModify::Outgrown(result));
+            }
+            Some(Cell::Forward(to)) => {
+                drop(page);
+                page = self.pool.exclusive::<L>(to.page)?;
+                (slot, skip) = (to.slot, MOVED);
+                match self.rows(&page, to.page)?.cell(slot).map_err(|Garbled| corrupt(&page))? {
+                    Some(Cell::Moved { home, row }) if home == rid => buffer.extend_from_slice(row),
+                    _ => return Err(Stop::Again),
+                }
+            }
+        }
+        let result = f(buffer);
+        check_length(buffer)?;
+        let fits = Rows::new(page.bytes()).fits_grown(slot, skip + buffer.len());
+        if !fits.map_err(|Garbled| corrupt(&page))? {
+            return Ok(HeapModify::Outgrown(result));
+        }
+        self.overwrite(journal, &mut page, slot, skip, buffer)?;
+        Ok(HeapModify::Done(result))
+    }
+
+    /// Logs and writes the bytes in which `row` differs from the content of a slot behind its first `skip` bytes.
+    fn overwrite<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        page: &mut PageMut<'p, L>,
+        slot: u16,
+        skip: usize,
+        row: &[u8],
+    ) -> Result<(), Stop> {
+        let old = Rows::new(page.bytes()).content_of(slot).map_err(|Garbled| corrupt(page))?;
+        let old = old.get(skip..).unwrap_or_default();
+        if old == row {
+            return Ok(());
+        }
+        let at = common_prefix(old, row);
+        let tail = common_suffix(&old[at..], &row[at..]);
+        let (old, new) = (&old[at..old.len() - tail], &row[at..row.len() - tail]);
+        let at = skip + at;
+        let (front, range) = (self.front(Rid { page: page.page_id(), slot }), range_front(at, old.len()));
+        let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &[&front, &range, old, new]);
+        let old = old.len();
+        change(page, lsn, |rows| rows.splice(slot, at, old, new))
+    }
+
+    /// Where a row goes that does not fit at its address.
+    fn goal<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        row: &[u8],
+        lies: Lies,
+        moves: Moves,
+    ) -> Result<Goal, Stop> {
+        if let Lies::There(to) = lies {
+            let page = self.pool.shared::<L>(to.page)?;
+            let fits = self.rows(&page, to.page)?.fits_grown(to.slot, MOVED + row.len());
+            if fits.map_err(|Garbled| corrupt(&page))? {
+                return Ok(Goal::There(to));
+            }
+        }
+        let length = row.len() + if reports(lies, moves) { 0 } else { MOVED };
+        if length > INLINE {
+            return Ok(Goal::Large);
+        }
+        Ok(Goal::In(self.page_with_room::<L>(journal, length)?.page_id()))
+    }
+
+    /// Latches what the change needs, looks again, and makes it.
+    fn rehouse<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        rid: Rid,
+        row: &[u8],
+        (lies, goal): (Lies, Goal),
+        moves: Moves,
+    ) -> Result<HeapUpdate, Stop> {
+        let there = if let Lies::There(to) = lies { Some(to) } else { None };
+        let target = if let Goal::In(page) = goal { Some(page) } else { None };
+        if target == Some(rid.page) || target.is_some() && target == there.map(|to| to.page) {
+            // Room came up just there.
+            return Err(Stop::Again);
+        }
+        let pages = [Some(rid.page), there.map(|to| to.page), target];
+        let mut held = self.hold::<L>(pages.into_iter().flatten())?;
+        match Lies::of(cell_in(held.page(rid.page), rid.slot)?) {
+            None => return Ok(HeapUpdate::Missing),
+            Some(now) if now != lies => return Err(Stop::Again),
+            Some(_) => {}
+        }
+        if let Some(to) = there {
+            let page = held.page(to.page);
+            match cell_in(page, to.slot)? {
+                Some(Cell::Moved { home, .. }) if home == rid => {}
+                _ => return Err(corrupt(page)),
+            }
+        }
+        if !fits(&mut held, rid, goal, row.len() + extra(goal, lies, moves))? {
+            return Err(Stop::Again);
+        }
+        if let Goal::There(to) = goal {
+            self.overwrite(journal, held.page(to.page), to.slot, MOVED, row)?;
+            return Ok(HeapUpdate::Done(None));
+        }
+        let mut old_root = match lies {
+            Lies::Large(large) => Some(self.root_to_bury::<L>(large)?),
+            _ => None,
+        };
+        if let (Some(target), true) = (target, reports(lies, moves)) {
+            let to = self.place(journal, held.page(target), Cell::Row(row))?;
+            self.bury(journal, held.page(rid.page), rid.slot)?;
+            return Ok(HeapUpdate::Relocated(to));
+        }
+        let now = match goal {
+            Goal::In(page) => {
+                Cell::Forward(self.place(journal, held.page(page), Cell::Moved { home: rid, row })?)
+            }
+            Goal::Large => Cell::Large(self.make_large::<L>(journal, row)?),
+            Goal::Here | Goal::There(_) => Cell::Row(row),
+        };
+        self.replace(journal, held.page(rid.page), rid.slot, now)?;
+        let left = match (there, &mut old_root) {
+            (Some(to), _) => {
+                self.bury(journal, held.page(to.page), to.slot)?;
+                Some(to)
+            }
+            (None, Some(root)) => Some(self.bury_large(journal, root)?),
+            (None, None) => None,
+        };
+        Ok(HeapUpdate::Done(left))
+    }
+
+    fn root_to_bury<L: LatchPolicy>(&self, large: Large) -> Result<PageMut<'p, L>, Stop> {
+        let root = self.pool.exclusive::<L>(large.root)?;
+        let good = is(&root, KIND_LARGE_ROOT, self.id);
+        if good && LargeView::new(root.bytes()).length() == large.length {
+            Ok(root)
+        } else {
+            Err(corrupt(&root))
+        }
+    }
+
+    /// Logs and writes another cell into a slot that is taken.
+    fn replace<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        page: &mut PageMut<'p, L>,
+        slot: u16,
+        now: Cell<'_>,
+    ) -> Result<(), Stop> {
+        let rows = Rows::new(page.bytes());
+        let find = || Ok((rows.slot(slot)?.form(), rows.content_of(slot)?));
+        let (old_form, old) = find().map_err(|Garbled| malformed(page.page_id()))?;
+        let (form, (tag, rest)) = (now.form(), now.parts());
+        let front = self.front(Rid { page: page.page_id(), slot });
+        let forms = replace_front((old_form, old.len()), form);
+        let body = [&front[..], &forms, old, tag.as_slice(), rest];
+        let lsn = journal.undoable(Kind::HeapReplace as u8, page.lsn(), &body);
+        match form {
+            Form::Plain => change(page, lsn, |rows| rows.replace(slot, form, rest)),
+            // A forward or a stub: all of it is the tag.
+            Form::Special => change(page, lsn, |rows| rows.replace(slot, form, tag.as_slice())),
+        }
+    }
+}
+
+/// Whether a move is told rather than forwarded.
+fn reports(lies: Lies, moves: Moves) -> bool {
+    lies == Lies::Here && moves == Moves::Report
+}
+
+fn cell_in<'a, L: LatchPolicy>(page: &'a PageMut<'_, L>, slot: u16) -> Result<Option<Cell<'a>>, Stop> {
+    Rows::new(page.bytes()).cell(slot).map_err(|Garbled| corrupt(page))
+}
+
+/// The bytes that lie in front of the row at its goal.
+fn extra(goal: Goal, lies: Lies, moves: Moves) -> usize {
+    match goal {
+        Goal::There(_) => MOVED,
+        Goal::In(_) if !reports(lies, moves) => MOVED,
+        _ => 0,
+    }
+}
+
+/// Whether a content of `len` bytes still fits where it shall go.
+fn fits<L: LatchPolicy>(held: &mut Holds<'_, L>, rid: Rid, goal: Goal, len: usize) -> Result<bool, Stop> {
+    let (page, slot) = match goal {
+        Goal::Here => (rid.page, rid.slot),
+        Goal::There(to) => (to.page, to.slot),
+        Goal::In(page) => return Ok(Rows::new(held.page(page).bytes()).fits(len)),
+        Goal::Large => return Ok(true),
+    };
+    let page = held.page(page);
+    Rows::new(page.bytes()).fits_grown(slot, len).map_err(|Garbled| corrupt(page))
+}

@@ -1,0 +1,89 @@
+//! Taking a whole tree or heap away: which pages it is made of, and the record that frees them.
+//!
+//! The caller walks: [`pages_below`] the root, below those, and so on. It frees nothing before it has met every page,
+//! and then the pages' bytes stay as they are until somebody is given them, so the walk can be made again after a
+//! crash in the middle.
+
+use crate::Journal;
+use crate::bytes::Garbled;
+use crate::heap::{Cell, Directory, LargeView, Root, Rows};
+use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, corrupt, is};
+use crate::record::{Action, Kind, SystemBody};
+use crate::tree::Node;
+use base::{PageId, TableId};
+use latch::LatchPolicy;
+use pages::{PageRef, Pool, Stop};
+use wal::Order;
+
+/// Pages freed by one record, so that its body stays far below the smallest log buffer's limit.
+const AT_ONCE: usize = 1000;
+
+/// The pages that a page of a tree or heap leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Below {
+    /// It is a page of something else.
+    Foreign,
+    /// Look below these too.
+    More(Vec<PageId>),
+    /// Heap pages: nothing is below these either if all rows of the heap [fit a page](crate::fits_page).
+    Rows(Vec<PageId>),
+    /// Nothing is below these.
+    Last(Vec<PageId>),
+}
+
+/// What lies directly below `page` in the tree or heap `owner`.
+///
+/// # Errors
+/// [`Stop`].
+pub fn pages_below<L: LatchPolicy>(pool: &Pool, owner: TableId, page: PageId) -> Result<Below, Stop> {
+    let page = pool.shared::<L>(page)?;
+    if is(&page, KIND_NODE, owner) {
+        return node(&page).map_err(|Garbled| corrupt(&page));
+    }
+    if is(&page, KIND_HEAP_ROOT, owner) {
+        let root = Root::new(page.bytes());
+        return Ok(Below::More((0..root.directories()).map_while(|i| root.directory(i)).collect()));
+    }
+    if is(&page, KIND_DIRECTORY, owner) {
+        let directory = Directory::new(page.bytes());
+        return Ok(Below::Rows((0..directory.pages()).map_while(|i| directory.page(i)).collect()));
+    }
+    if is(&page, KIND_ROWS, owner) {
+        return large_rows(&page).map_err(|Garbled| corrupt(&page));
+    }
+    if is(&page, KIND_LARGE_ROOT, owner) {
+        let pages = LargeView::new(page.bytes()).pages().map_err(|Garbled| corrupt(&page))?;
+        return Ok(Below::Last(pages.collect()));
+    }
+    Ok(Below::Foreign)
+}
+
+fn node<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
+    let node = Node::new(page.bytes());
+    if node.level() == 0 {
+        return Ok(Below::Last(Vec::new()));
+    }
+    let children = (0..=node.count()).map(|i| node.child(i)).collect::<Result<_, _>>()?;
+    Ok(if node.level() == 1 { Below::Last(children) } else { Below::More(children) })
+}
+
+/// The roots of the large rows that begin in a heap page, those of ghosts included.
+fn large_rows<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
+    let rows = Rows::new(page.bytes());
+    let mut roots = Vec::new();
+    for slot in 0..rows.slots() {
+        if let Some(Cell::Large(large)) = rows.any_cell(slot)? {
+            roots.push(large.root);
+        }
+    }
+    Ok(Below::More(roots))
+}
+
+/// Logs that these pages of `owner` are free. Nobody may be given them before the caller has made sure that nothing
+/// leads to them any more, also after a crash.
+pub fn log_freed(journal: &mut impl Journal, owner: TableId, pages: &[PageId]) {
+    for some in pages.chunks(AT_ONCE) {
+        let body = some.iter().fold(SystemBody::new(owner), |body, &page| body.with(page, Action::Freed));
+        journal.system(Kind::System as u8, Order::Last, &[body.as_slice()]);
+    }
+}

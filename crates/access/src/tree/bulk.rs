@@ -1,0 +1,228 @@
+//! Loading a sorted stream: packed nodes from left to right, each page written and logged once.
+//!
+//! ```text
+//!   stream ──> leaf being filled ──full──> page, logged as an image
+//!                                   │ (its low fence, its page)
+//!                                   v
+//!              inner node being filled ──full──> page ...             one node in memory a level
+//! ```
+//!
+//! The tree stays empty until the last step, one record that makes the root page the topmost node. So a load that
+//! ends early (an error, a crash) leaves an empty tree; its pages are given back, or after a crash are allocated to
+//! nobody, which is for whoever reclaims pages at restart to find.
+//!
+//! Pages are only ever made here, never read again, so loading needs no page at hand and any pool is large enough.
+
+use super::edit::Image;
+use super::entries::{Entries, prefix_of};
+use super::node::{best_prefix, entry_size};
+use super::{BTree, MAX_LEVEL};
+use crate::Journal;
+use crate::bytes::common_prefix;
+use crate::page::{disordered, new_page};
+use crate::record::{Action, SystemBody};
+use crate::redo::perform;
+use base::PageId;
+use latch::LatchPolicy;
+use pages::Stop;
+
+/// What a load made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Loaded {
+    pub entries: u64,
+    /// Pages besides the root.
+    pub pages: u64,
+    pub levels: u8,
+}
+
+/// A node that is being filled.
+#[derive(Default)]
+struct Filling {
+    /// Leftmost child; 0 in a leaf.
+    first: PageId,
+    low: Vec<u8>,
+    entries: Entries,
+    /// Length of the prefix the entries have in common, and their size behind it.
+    skip: usize,
+    size: usize,
+}
+
+impl Filling {
+    fn new(first: PageId, low: &[u8]) -> Filling {
+        Filling { first, low: low.to_vec(), ..Filling::default() }
+    }
+
+    /// Prefix and size of the node with this entry too.
+    fn with(&self, key: &[u8], value: &[u8]) -> (usize, usize) {
+        let first = self.entries.get(0).map_or(key, |(first, _)| first);
+        let skip = best_prefix(first, key).len();
+        let entry = |key: &[u8], value: &[u8]| entry_size(key.len() - skip, value.len());
+        let others = match skip == self.skip {
+            true => self.size,
+            false => self.entries.iter().map(|(key, value)| entry(key, value)).sum(),
+        };
+        (skip, others + entry(key, value))
+    }
+
+    /// Adds the entry if it goes in and leaves `fence` bytes for a high fence.
+    fn push(&mut self, key: &[u8], value: &[u8], most: usize, fence: usize) -> bool {
+        let (skip, size) = self.with(key, value);
+        let fits = self.low.len() + size + fence <= most;
+        if fits {
+            self.entries.push(key, value);
+            (self.skip, self.size) = (skip, size);
+        }
+        fits
+    }
+
+    fn image(&self, level: u8, high: Option<&[u8]>) -> Image {
+        let entries: Vec<_> = self.entries.iter().collect();
+        let mut image = Image::new(level, self.first, &self.low, high, prefix_of(&entries));
+        entries.iter().for_each(|(key, value)| image.push(key, value));
+        image
+    }
+}
+
+/// The nodes being filled, leaf level first.
+struct Loader<'t, 'p> {
+    tree: &'t BTree<'p>,
+    levels: Vec<Filling>,
+    /// Bytes of a node to be used.
+    most: usize,
+    /// Pages made so far, to be given back if the load fails.
+    made: Vec<PageId>,
+}
+
+impl<'p> BTree<'p> {
+    /// Fills this tree, which must be empty and unknown to others, with `entries` in ascending order of their keys.
+    /// `fill` is how full nodes become, in per cent (50 to 100): leave room where inserts will follow.
+    ///
+    /// # Errors
+    /// [`Stop`], the tree is empty as before; [`Stop::Fault`] when keys do not ascend, the tree is not empty, or an
+    /// entry is longer than [`BTree::insert`] takes.
+    pub fn bulk<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        journal: &mut impl Journal,
+        entries: impl IntoIterator<Item = (K, V)>,
+        fill: u8,
+    ) -> Result<Loaded, Stop> {
+        self.check_empty::<L>()?;
+        let most = self.fill * usize::from(fill.clamp(50, 100)) / 100;
+        let mut loader = Loader { tree: self, levels: vec![Filling::default()], most, made: Vec::new() };
+        let done = loader.load::<L, K, V>(journal, entries);
+        if done.is_err() {
+            loader.give_back(journal);
+        }
+        done
+    }
+
+    fn check_empty<L: LatchPolicy>(&self) -> Result<(), Stop> {
+        let root = self.pool.shared::<L>(self.root)?;
+        let node = self.node(&root, None)?;
+        if node.level() == 0 && node.count() == 0 { Ok(()) } else { Err(disordered("the tree is not empty")) }
+    }
+}
+
+impl Loader<'_, '_> {
+    fn load<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        journal: &mut impl Journal,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Loaded, Stop> {
+        let mut loaded = Loaded::default();
+        for (key, value) in entries {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            self.tree.check_lengths(key, value)?;
+            self.add_entry::<L>(journal, key, value)?;
+            loaded.entries += 1;
+        }
+        self.finish::<L>(journal)?;
+        Ok(Loaded { pages: self.made.len() as u64, levels: self.levels.len() as u8, ..loaded })
+    }
+
+    fn add_entry<L: LatchPolicy>(
+        &mut self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Stop> {
+        let (leaf, fence) = (&mut self.levels[0], self.tree.max_key());
+        if leaf.entries.last().is_some_and(|last| last >= key) {
+            return Err(disordered("its keys do not ascend"));
+        }
+        if leaf.push(key, value, self.most, fence) {
+            return Ok(());
+        }
+        let shared = leaf.entries.last().map_or(0, |last| common_prefix(last, key));
+        let separator = key.get(..=shared).unwrap_or(key).to_vec();
+        let full = std::mem::replace(leaf, Filling::new(PageId(0), &separator));
+        // An entry of legal length fits a node of its own.
+        self.levels[0].push(key, value, usize::MAX, 0);
+        self.close::<L>(journal, 0, &full, Some(&separator))
+    }
+
+    /// Writes a node to a page of its own and tells the level above.
+    fn close<L: LatchPolicy>(
+        &mut self,
+        journal: &mut impl Journal,
+        level: usize,
+        node: &Filling,
+        high: Option<&[u8]>,
+    ) -> Result<(), Stop> {
+        if level >= usize::from(MAX_LEVEL) {
+            return Err(Stop::NoSpace);
+        }
+        let image = node.image(level as u8, high);
+        let mut page = new_page::<L>(self.tree.pool)?;
+        let id = page.page_id();
+        self.made.push(id);
+        let body = SystemBody::new(self.tree.id).with(id, Action::Node(image.as_slice()));
+        perform(journal, self.tree.id, &body, &mut [&mut page])?;
+        drop(page);
+        self.add_child::<L>(journal, level + 1, &node.low, id)
+    }
+
+    fn add_child<L: LatchPolicy>(
+        &mut self,
+        journal: &mut impl Journal,
+        level: usize,
+        low: &[u8],
+        child: PageId,
+    ) -> Result<(), Stop> {
+        let Some(node) = self.levels.get_mut(level) else {
+            self.levels.push(Filling::new(child, low));
+            return Ok(());
+        };
+        let value = child.0.to_le_bytes();
+        if node.push(low, &value, self.most, self.tree.max_key()) {
+            return Ok(());
+        }
+        let full = std::mem::replace(node, Filling::new(child, low));
+        self.close::<L>(journal, level, &full, Some(low))
+    }
+
+    /// Closes the rightmost node of each level; the topmost becomes the root.
+    fn finish<L: LatchPolicy>(&mut self, journal: &mut impl Journal) -> Result<(), Stop> {
+        let mut level = 0;
+        loop {
+            let node = std::mem::take(&mut self.levels[level]);
+            if level + 1 == self.levels.len() {
+                let image = node.image(level as u8, None);
+                let mut root = self.tree.pool.exclusive::<L>(self.tree.root)?;
+                let body = SystemBody::new(self.tree.id).with(self.tree.root, Action::Node(image.as_slice()));
+                return perform(journal, self.tree.id, &body, &mut [&mut root]);
+            }
+            self.close::<L>(journal, level, &node, None)?;
+            level += 1;
+        }
+    }
+
+    /// The pages of a load that failed: free again, in the log too.
+    fn give_back(&mut self, journal: &mut impl Journal) {
+        for id in self.made.drain(..) {
+            let body = SystemBody::new(self.tree.id).with(id, Action::Freed);
+            journal.system(crate::Kind::System as u8, wal::Order::Last, &[body.as_slice()]);
+            self.tree.pool.free(id);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Ways down the tree: looking without latches, and coupling them where that does not come to an end.
+
+use super::node::{Node, Probe};
+use super::{BTree, Seek};
+use crate::bytes::Garbled;
+use crate::page::{corrupt, malformed};
+use base::PageId;
+use latch::LatchPolicy;
+use pages::{PageMut, PageRef, PageView, Stop};
+
+/// How often a descent without latches starts again before it couples them. Each start costs less than a microsecond,
+/// and is the fault of a structure modification or an eviction on the way: rare events, so a handful is bad luck.
+pub(super) const TRIES: usize = 16;
+
+/// What came of an attempt that held nothing.
+pub(super) enum Look<T> {
+    Saw(T),
+    /// Somebody changed what was being looked at.
+    Changed,
+}
+
+/// The node in which a latchless way to a level ended.
+enum Above<'p> {
+    /// The root is below that level.
+    None,
+    /// The root is at that level.
+    Root,
+    /// This is the parent, and the page of the node itself.
+    Parent(PageView<'p>, PageId),
+}
+
+impl<'p> BTree<'p> {
+    /// What a reader without latches makes of something that cannot be: a page that changed under it, or corruption.
+    #[cold]
+    pub(super) fn doubt<L: LatchPolicy, T>(view: PageView<'p>, stop: Stop) -> Result<Look<T>, Stop> {
+        if L::LATCHED && !view.still() { Ok(Look::Changed) } else { Err(stop) }
+    }
+
+    #[inline]
+    fn child_view<L: LatchPolicy>(
+        &self,
+        view: PageView<'p>,
+        child: PageId,
+    ) -> Result<Look<PageView<'p>>, Stop> {
+        // The child's version first, then the question whether it was the child: so it was at that version.
+        match self.pool.view::<L>(child) {
+            Err(stop) => Self::doubt::<L, _>(view, stop),
+            Ok(_) if L::LATCHED && !view.still() => Ok(Look::Changed),
+            Ok(next) => Ok(Look::Saw(next)),
+        }
+    }
+
+    /// The leaf that `seek` leads to, to be looked at.
+    #[inline]
+    pub(super) fn leaf_view<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<Look<PageView<'p>>, Stop> {
+        let mut view = self.pool.view::<L>(self.root)?;
+        let mut level = None;
+        loop {
+            let node = Node(view.bytes());
+            if !self.is_node(node, level) {
+                return Self::doubt::<L, _>(view, malformed(view.page_id()));
+            }
+            let Some(below) = node.level().checked_sub(1) else { return Ok(Look::Saw(view)) };
+            let Ok(child) = seek.child(node) else {
+                return Self::doubt::<L, _>(view, malformed(view.page_id()));
+            };
+            match self.child_view::<L>(view, child)? {
+                Look::Changed => return Ok(Look::Changed),
+                Look::Saw(next) => view = next,
+            }
+            level = Some(below);
+        }
+    }
+
+    /// Down to the parent of the node at `level` that covers `probe`.
+    #[inline]
+    fn above<L: LatchPolicy>(&self, probe: Probe<'_>, level: u8) -> Result<Look<Above<'p>>, Stop> {
+        let mut view = self.pool.view::<L>(self.root)?;
+        let mut here = Node(view.bytes()).level();
+        if here <= level {
+            if !self.is_node(Node(view.bytes()), Some(here)) {
+                return Self::doubt::<L, _>(view, malformed(view.page_id()));
+            }
+            if L::LATCHED && !view.still() {
+                return Ok(Look::Changed);
+            }
+            return Ok(Look::Saw(if here < level { Above::None } else { Above::Root }));
+        }
+        loop {
+            let node = Node(view.bytes());
+            let child = match self.is_node(node, Some(here)) {
+                true => Seek::Key(probe).child(node),
+                false => Err(Garbled),
+            };
+            let Ok(child) = child else {
+                return Self::doubt::<L, _>(view, malformed(view.page_id()));
+            };
+            here -= 1;
+            if here == level {
+                return Ok(Look::Saw(Above::Parent(view, child)));
+            }
+            match self.child_view::<L>(view, child)? {
+                Look::Changed => return Ok(Look::Changed),
+                Look::Saw(next) => view = next,
+            }
+        }
+    }
+
+    /// As [`BTree::exclusive_at`], one attempt without latches on the way.
+    #[inline]
+    fn exclusive_below<L: LatchPolicy>(
+        &self,
+        probe: Probe<'_>,
+        level: u8,
+    ) -> Result<Look<Option<PageMut<'p, L>>>, Stop> {
+        let (parent, child) = match self.above::<L>(probe, level)? {
+            Look::Changed => return Ok(Look::Changed),
+            Look::Saw(Above::None) => return Ok(Look::Saw(None)),
+            Look::Saw(Above::Root) => {
+                let root = self.pool.exclusive::<L>(self.root)?;
+                let same = self.node(&root, None)?.level() == level;
+                return Ok(if same { Look::Saw(Some(root)) } else { Look::Changed });
+            }
+            Look::Saw(Above::Parent(parent, child)) => (parent, child),
+        };
+        // Before the latch, so that it is not taken on a page of who knows whom; after it, because only then the
+        // parent cannot part with the child unnoticed.
+        if L::LATCHED && !parent.still() {
+            return Ok(Look::Changed);
+        }
+        let found = match self.pool.exclusive::<L>(child) {
+            Ok(found) => found,
+            Err(stop) => return Self::doubt::<L, _>(parent, stop),
+        };
+        if L::LATCHED && !parent.still() {
+            return Ok(Look::Changed);
+        }
+        self.node(&found, Some(level))?;
+        Ok(Look::Saw(Some(found)))
+    }
+
+    /// The node at `level` that covers the probe, latched exclusively; `None` if the root is below that level.
+    #[inline]
+    pub(super) fn exclusive_at<L: LatchPolicy>(
+        &self,
+        probe: Probe<'_>,
+        level: u8,
+    ) -> Result<Option<PageMut<'p, L>>, Stop> {
+        if L::VIEWS {
+            for _ in 0..TRIES {
+                if let Look::Saw(found) = self.exclusive_below::<L>(probe, level)? {
+                    return Ok(found);
+                }
+            }
+        }
+        self.exclusive_coupled(probe, level)
+    }
+
+    #[cold]
+    fn exclusive_coupled<L: LatchPolicy>(
+        &self,
+        probe: Probe<'_>,
+        level: u8,
+    ) -> Result<Option<PageMut<'p, L>>, Stop> {
+        loop {
+            let mut page = self.pool.shared::<L>(self.root)?;
+            let mut here = self.node(&page, None)?.level();
+            if here < level {
+                return Ok(None);
+            }
+            if here == level {
+                drop(page);
+                let root = self.pool.exclusive::<L>(self.root)?;
+                if self.node(&root, None)?.level() == level {
+                    return Ok(Some(root));
+                }
+                continue;
+            }
+            loop {
+                let child = Seek::Key(probe)
+                    .child(self.node(&page, Some(here))?)
+                    .map_err(|Garbled| corrupt(&page))?;
+                here -= 1;
+                if here == level {
+                    let found = self.pool.exclusive::<L>(child)?;
+                    self.node(&found, Some(level))?;
+                    return Ok(Some(found));
+                }
+                page = self.pool.shared::<L>(child)?;
+            }
+        }
+    }
+
+    /// The leaf that covers the probe, latched exclusively.
+    #[inline]
+    pub(super) fn leaf_exclusive<L: LatchPolicy>(&self, probe: Probe<'_>) -> Result<PageMut<'p, L>, Stop> {
+        // No root is below level 0, so there is a node.
+        self.exclusive_at(probe, 0)?.ok_or(Stop::Again)
+    }
+
+    /// The leaf that `seek` leads to, latched shared, latches coupled on the way.
+    pub(super) fn leaf<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<PageRef<'p, L>, Stop> {
+        let mut page = self.pool.shared::<L>(self.root)?;
+        let mut level = None;
+        loop {
+            let node = self.node(&page, level)?;
+            let Some(below) = node.level().checked_sub(1) else { return Ok(page) };
+            let child = seek.child(node).map_err(|Garbled| corrupt(&page))?;
+            page = self.pool.shared::<L>(child)?;
+            level = Some(below);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `atoll load`: a database that outlives the command, for any design and durability to run on later.
+//!
+//! A load is a deployment that does nothing else: its instances write and close in order, which puts everything on the
+//! device, and only then the directory says what it holds. So whatever ends a load early leaves a directory that is
+//! known as unfinished, and the next load starts it anew.
+
+use crate::bench::live_machine;
+use crate::cli::{BenchArgs, Command, LoadArgs, Workload};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::progress::Progress;
+use crate::sweep::Sweep;
+use clap::Parser;
+use deploy::engine::Durability;
+use deploy::{Deployment, Interrupt};
+use driver::Watcher;
+use std::path::Path;
+use std::time::Instant;
+
+/// Effects committed since loading, of data just loaded.
+const NO_EFFECTS: Option<u64> = Some(0);
+
+pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    if !matches!(args.workload, Workload::Micro | Workload::Tpcb) {
+        return Err(Failure::Usage("counter and ipc have no data to load; expected micro or tpcb".into()));
+    }
+    let mut bench = as_bench(args)?;
+    bench.workload = args.workload;
+    let sweep = Sweep::plan(&bench, &live_machine("live")?, interrupt)?;
+    let mut progress = Progress::new(1);
+    sweep.remarks.iter().for_each(|remark| progress.warn(remark));
+    let Some(stop) = sweep.stops.into_iter().next() else {
+        return Err(Failure::Usage("nothing to load".into()));
+    };
+    // Nobody waits for a commit: the checkpoint at the end is what makes it durable.
+    let deployment = Deployment { durability: Durability::Async, ..stop.deployment };
+    let data = format!("{} on {} islands", deployment.data_name, deployment.islands);
+    progress.next(&data);
+    let start = Instant::now();
+    let outcome = load(deployment, &mut progress);
+    progress.finish();
+    if let Err(Failure::Interrupted) = outcome {
+        eprintln!("atoll: {} is unfinished; the same command starts the load anew", args.data.display());
+    }
+    let was_there = outcome?;
+    report(args, &data, was_there, start.elapsed().as_secs_f64())
+}
+
+/// The options that shape data, as those of a bench with one deployment.
+fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
+    let defaults = crate::cli::Cli::try_parse_from(["atoll", "bench", "micro"]).map_err(Failure::run)?;
+    let Some(Command::Bench(defaults)) = defaults.command else {
+        return Err(Failure::Run("the bench command has lost its defaults".into()));
+    };
+    let mut bench = *defaults;
+    bench.deployment.islands = vec![args.islands];
+    bench.deployment.workers = args.workers.into_iter().collect();
+    bench.deployment.data = Some(args.data.clone());
+    bench.deployment.memory = args.pool.map(|mib| mib << 20);
+    bench.requests.dataset = args.dataset.into_iter().collect();
+    bench.requests.scale = args.scale.into_iter().collect();
+    Ok(bench)
+}
+
+/// Loads, unless the data is there already; says whether it was.
+fn load(deployment: Deployment, progress: &mut Progress) -> Result<bool, Failure> {
+    let mut running = deployment.launch()?;
+    let (was_there, effects) = (running.is_loaded(), running.effects_at_start());
+    running.load(&mut |done, total| progress.progress("loading", done as f64 / total.max(1) as f64))?;
+    progress.progress("writing", 1.0);
+    running.stop(if was_there { effects } else { NO_EFFECTS })?;
+    Ok(was_there)
+}
+
+fn report(args: &LoadArgs, data: &str, was_there: bool, seconds: f64) -> Result<(), Failure> {
+    let (dir, bytes) = (args.data.display(), bytes_below(&args.data));
+    if args.json {
+        let line = serde_json::json!({
+            "data": data, "dir": dir.to_string(), "loaded": !was_there, "seconds": seconds, "bytes": bytes,
+        });
+        return print(&line.to_string());
+    }
+    let mib = bytes.div_ceil(1 << 20);
+    match was_there {
+        true => print(&format!("{dir} holds {data} already, {mib} MiB; nothing was changed")),
+        false => print(&format!("loaded {data} into {dir}: {mib} MiB in {seconds:.1} s")),
+    }
+}
+
+/// Bytes of all files in a directory; what cannot be looked at counts as none.
+fn bytes_below(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(m) if m.is_dir() => bytes_below(&entry.path()),
+            Ok(m) => m.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,284 @@
+//! `atoll load` and `atoll check`: databases that last, that are looked at, and that something happened to.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// A database of two instances in a directory of its own.
+struct Database {
+    dir: TempDir,
+}
+
+const SHAPE: &[&str] = &["--islands", "2", "--workers", "2", "--scale", "2"];
+
+impl Database {
+    fn load(workload: &str, more: &[&str]) -> Database {
+        let database = Database { dir: tempfile::tempdir().unwrap() };
+        let output = database.run(&[&["load", workload, "--data", database.path()], SHAPE, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        database
+    }
+
+    fn micro() -> Database {
+        Database::load("micro", &["--dataset", "4000"])
+    }
+
+    fn path(&self) -> &str {
+        self.dir.path().to_str().unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Sandbox::new().run(args)
+    }
+
+    /// Runs a check, which must leave every file as it was; gives its exit code and its lines.
+    fn check(&self) -> (i32, Vec<Value>) {
+        let before = self.files();
+        let output = self.run(&["check", "--data", self.path(), "--json"]);
+        assert!(before == self.files(), "a check changed a file");
+        (output.status.code().unwrap(), rows(&output))
+    }
+
+    fn assert_sound(&self) -> Value {
+        let (code, lines) = self.check();
+        assert_eq!(code, 0, "{lines:?}");
+        let sum = lines.last().unwrap().clone();
+        assert_eq!((&sum["sound"], &sum["conditions_checked"]), (&true.into(), &true.into()), "{sum}");
+        sum
+    }
+
+    /// Every file but the locks, which say who held them last.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (mut found, mut dirs) = (BTreeMap::new(), vec![self.dir.path().to_owned()]);
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap().flatten() {
+                match entry.metadata().unwrap().is_dir() {
+                    true => dirs.push(entry.path()),
+                    false if entry.file_name() == "lock" => {}
+                    false => drop(found.insert(entry.path(), fs::read(entry.path()).unwrap())),
+                }
+            }
+        }
+        found
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn change(&self, name: &str, f: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = fs::read(self.file(name)).unwrap();
+        f(&mut bytes);
+        fs::write(self.file(name), bytes).unwrap();
+    }
+
+    /// A check that finds damage, and what it says of the finding that mentions `what`.
+    fn finding(&self, what: &str) -> Value {
+        let (code, lines) = self.check();
+        assert_eq!(code, 1, "{lines:?}");
+        assert_eq!(lines.last().unwrap()["sound"], false);
+        let found = lines.iter().find(|l| l["what"].as_str().is_some_and(|text| text.contains(what)));
+        let found = found.unwrap_or_else(|| panic!("{what:?} in {lines:?}")).clone();
+        assert_eq!(found["weight"], "damage");
+        assert!(!found["remedy"].as_str().unwrap().is_empty(), "{found}");
+        found
+    }
+}
+
+#[test]
+fn a_loaded_database_is_sound_and_bench_runs_on_it_without_loading() {
+    for workload in ["micro", "tpcb"] {
+        let database = Database::load(workload, &[]);
+        let sum = database.assert_sound();
+        let tables: u64 = sum["instances"][0]["tables"][0]["rows"].as_u64().unwrap();
+        assert!(tables > 0, "{sum}");
+        let loaded = fs::metadata(database.file("0/data")).unwrap().len();
+        // The shape is the database's where the options do not say otherwise.
+        let args = [
+            &["bench", workload, "--workers", "2", "--data", database.path(), "--durability", "sync"],
+            BRIEF,
+        ]
+        .concat();
+        let output = database.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let row = &rows(&output)[0];
+        assert_eq!((&row["islands"], &row["consistent"]), (&2.into(), &true.into()), "{row}");
+        assert!(fs::metadata(database.file("0/data")).unwrap().len() >= loaded);
+        database.assert_sound();
+    }
+}
+
+#[test]
+fn loading_again_changes_nothing_and_another_shape_is_refused() {
+    let database = Database::micro();
+    let before = database.files();
+    let again = [&["load", "micro", "--data", database.path(), "--dataset", "4000"], SHAPE].concat();
+    let output = database.run(&again);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("already"));
+    let same = |name: &str| before[&database.file(name)] == fs::read(database.file(name)).unwrap();
+    assert!(same("0/data") && same("1/data"));
+    let other = [&["load", "micro", "--data", database.path(), "--dataset", "5000"], SHAPE].concat();
+    assert_refused(&other, 2, &["4000 rows", "5000 rows", "another directory"]);
+    let more = [&["bench", "micro", "--islands", "1", "--workers", "2", "--data", database.path()], BRIEF];
+    assert_refused(&more.concat(), 2, &["2 islands", "1 island"]);
+    let other = [&["bench", "tpcb", "--workers", "2", "--scale", "2", "--data", database.path()], BRIEF];
+    assert_refused(&other.concat(), 2, &["micro", "tpcb"]);
+    database.assert_sound();
+}
+
+#[test]
+fn what_cannot_be_loaded_or_checked_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    assert_refused(&["load", "counter", "--data", path], 2, &["counter", "micro or tpcb"]);
+    assert_refused(&["load", "micro"], 2, &["--data"]);
+    assert_refused(&["load", "micro", "--data", path, "--islands", "9", "--workers", "2"], 2, &["9", "2"]);
+    assert_refused(&["check", "--data", "/no/such/place"], 1, &["/no/such/place"]);
+    assert_refused(&["check", "--data", path], 2, &[path, "deployment.json"]);
+    fs::write(dir.path().join("letter.txt"), "mine").unwrap();
+    assert_refused(&["check", "--data", path], 2, &[path, "deployment.json"]);
+    assert_refused(&["load", "micro", "--data", path], 2, &[path, "deployment.json"]);
+    assert_eq!(fs::read_to_string(dir.path().join("letter.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn a_load_that_is_interrupted_is_started_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let sandbox = Sandbox::new();
+    let args = [&["load", "micro", "--dataset", "3000000", "--data", path], SHAPE].concat();
+    let mut child = sandbox.command(&args).spawn().unwrap();
+    let begun = || fs::read_dir(dir.path().join("1/log")).is_ok_and(|entries| entries.count() > 0);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !begun() {
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "it does not load");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(child.id(), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("starts the load anew"), "{}", stderr(&output));
+    sandbox.assert_nothing_left();
+    assert_refused(&["check", "--data", path], 1, &[path, "has not ended", "atoll load"]);
+    let output = sandbox.run(&[&["load", "micro", "--dataset", "2000", "--data", path], SHAPE].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(sandbox.run(&["check", "--data", path]).status.code(), Some(0));
+}
+
+#[test]
+fn a_database_left_by_kill_9_is_judged_by_what_restart_would_make_of_it() {
+    let database = Database::load("tpcb", &[]);
+    let sandbox = Sandbox::new();
+    let args = ["bench", "tpcb", "--workers", "2", "--multisite", "50", "--duration", "60s", "--data"];
+    let mut child = sandbox.command(&args).arg(database.path()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while sandbox.processes().len() < 3 {
+        assert!(Instant::now() < deadline, "the bench does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_refused(&["check", "--data", database.path()], 1, &["in use", &child.id().to_string()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !sandbox.processes().is_empty() {
+        assert!(Instant::now() < deadline, "instances outlive their parent");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let sum = database.assert_sound();
+    let records: u64 = (0..2).map(|i| sum["instances"][i]["log_records"].as_u64().unwrap()).sum();
+    assert!(records > 100, "transactions ran and left a log: {sum}");
+    // Restart itself comes to the same.
+    let args = [&["bench", "tpcb", "--workers", "2", "--data", database.path()], BRIEF].concat();
+    let output = database.run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    database.assert_sound();
+}
+
+/// The first page of the instance's data file that holds rows (kind 4), in bytes.
+fn page_of_rows(bytes: &[u8]) -> usize {
+    (8192..bytes.len()).step_by(8192).find(|at| bytes[at + 5] == 4).expect("a page with rows")
+}
+
+#[test]
+fn a_flipped_bit_in_a_page_is_named_with_file_and_place() {
+    let database = Database::micro();
+    let mut at = 0;
+    database.change("1/data", |bytes| {
+        at = page_of_rows(bytes);
+        bytes[at + 4000] ^= 4;
+    });
+    let found = database.finding("checksum");
+    assert!(found["file"].as_str().unwrap().ends_with("1/data"), "{found}");
+    assert_eq!((&found["offset"], &found["instance"]), (&at.into(), &1.into()), "{found}");
+    let text = String::from_utf8(database.run(&["check", "--data", database.path()]).stdout).unwrap();
+    assert!(text.contains("1/data") && text.contains(&at.to_string()) && text.contains("backup"), "{text}");
+}
+
+/// The checksum of a page is made anew, as a bug would do it and no device.
+fn reseal(page: &mut [u8]) {
+    let sum = base::crc32c(&page[4..]);
+    page[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn a_row_without_its_entry_and_a_page_of_another_version_are_found() {
+    let database = Database::micro();
+    database.change("0/data", |bytes| {
+        let at = page_of_rows(bytes);
+        let page = &mut bytes[at..at + 8192];
+        // The first row's slot: its second byte has the flag of a deleted row, and the page counts such rows.
+        page[41] |= 0x80;
+        page[36] += 1;
+        reseal(page);
+    });
+    let found = database.finding("does not fit a row");
+    assert!(found["what"].as_str().unwrap().contains("slot 0"), "{found}");
+
+    let database = Database::micro();
+    database.change("0/data", |bytes| {
+        let at = page_of_rows(bytes);
+        bytes[at + 4] = 77;
+        reseal(&mut bytes[at..at + 8192]);
+    });
+    let found = database.finding("format 77");
+    assert!(found["remedy"].as_str().unwrap().contains("version"), "{found}");
+}
+
+#[test]
+fn missing_and_damaged_files_are_named() {
+    let database = Database::micro();
+    fs::remove_file(database.file("0/data")).unwrap();
+    database.finding("0/data");
+
+    let database = Database::micro();
+    let segments = || {
+        let mut all: Vec<_> =
+            fs::read_dir(database.file("1/log")).unwrap().flatten().map(|e| e.path()).collect();
+        all.retain(|path| path.file_name().unwrap().to_string_lossy() != "spare-segment");
+        all
+    };
+    segments().iter().for_each(|path| fs::remove_file(path).unwrap());
+    let found = database.finding("the log ends");
+    assert!(found["file"].as_str().unwrap().contains("1/log"), "{found}");
+
+    let database = Database::micro();
+    for name in ["0/control-0", "0/control-1"] {
+        if database.file(name).exists() {
+            database.change(name, |bytes| bytes[50] ^= 1);
+        }
+    }
+    database.finding("control");
+
+    let database = Database::micro();
+    for name in ["0/control-0", "0/control-1"] {
+        let _ = fs::remove_file(database.file(name));
+    }
+    database.finding("control file");
+
+    let database = Database::micro();
+    database.change("deployment.json", |text| text.truncate(20));
+    assert_refused(&["check", "--data", database.path()], 1, &["deployment.json", "damaged"]);
+}

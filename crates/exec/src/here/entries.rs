@@ -1,0 +1,155 @@
+//! Locks on the entries of secondary indexes, so that a scan through one needs no lock on the table.
+//!
+//! An entry is a key of the index's own space of names and is locked like a primary key: gap and entry X by whoever
+//! puts it in or takes it out, row S + gap S by whoever meets it. The store changes the secondary trees within the
+//! operation on the row and does not check their neighbours, so the neighbours are made sure of around it:
+//!
+//! - **Taking out** e: X on the gap of the key n behind it, until n is still the next one *after* it is locked. From then
+//!   on nothing comes between, for an inserter needs Insert on the gap that it fills, and n itself cannot be taken out.
+//! - **Putting in** e: Insert on the gap of the next key, and when e is there, once more on whatever key is next then
+//!   (a neighbour may have come in between, committed and been scanned). A reader of that gap is waited for with e
+//!   already in the tree, which it cannot believe before it has the lock on e.
+
+use super::{Here, gap_name};
+use crate::design::Design;
+use base::{Key, TableId, hash64};
+use locks::{LockName, Mode};
+use std::ops::Bound;
+use store::{StoreFault, Table};
+use txn::{Abort, Row, RowMut};
+
+/// An entry that is about to be put into its index, and the gaps locked for that moment.
+pub(super) struct NewEntry {
+    index: TableId,
+    key: Key,
+    gaps: Vec<LockName>,
+}
+
+type Entry = (TableId, Key);
+
+/// The entries of a row, one for each index of its table.
+pub(super) fn of_row(table: &Table, row: &[u8]) -> Vec<Entry> {
+    let entry = |row| move |index: &txn::IndexDef| (index.id, table.def.entry_of(index, row));
+    table.def.indexes.iter().map(entry(Row::new(&table.layout, row))).collect()
+}
+
+/// The lock on the row that an entry leads to; `None` if the entry is not one of this index.
+pub(super) fn row_name(table: &Table, index: TableId, entry: &[u8]) -> Option<LockName> {
+    let def = table.def.indexes.iter().find(|i| i.id == index)?;
+    let key = table.def.key_in_entry(def, entry)?;
+    Some(LockName::key(table.def.id, hash64(key)))
+}
+
+impl<D: Design> Here<'_, D> {
+    async fn next_gap(&mut self, index: TableId, key: &Key) -> Result<LockName, Abort> {
+        let bound = Bound::Excluded(key.as_slice());
+        let next = retry!(self, self.engine.store.successor::<D::Latch>(index, bound));
+        Ok(gap_name(index, next.as_deref()))
+    }
+
+    /// Before entries are put in.
+    pub(super) async fn lock_new(
+        &mut self,
+        table: &Table,
+        entries: Vec<Entry>,
+    ) -> Result<Vec<NewEntry>, Abort> {
+        let mut new = Vec::with_capacity(entries.len());
+        for (index, key) in entries {
+            self.lock(table.def.id, LockName::key(index, hash64(&key)), Mode::ROW_AND_GAP_X).await?;
+            let mut entry = NewEntry { index, key, gaps: Vec::new() };
+            self.lock_gap(table.def.id, &mut entry).await?;
+            new.push(entry);
+        }
+        Ok(new)
+    }
+
+    /// After they are in.
+    pub(super) async fn settle_new(&mut self, table: TableId, entries: &mut [NewEntry]) -> Result<(), Abort> {
+        for entry in entries.iter_mut() {
+            self.lock_gap(table, entry).await?;
+        }
+        self.release_gaps(entries);
+        Ok(())
+    }
+
+    /// Locks the gap that the entry is or will be in, until it is the last one locked.
+    async fn lock_gap(&mut self, table: TableId, entry: &mut NewEntry) -> Result<(), Abort> {
+        loop {
+            let gap = self.next_gap(entry.index, &entry.key).await?;
+            if entry.gaps.last() == Some(&gap) {
+                return Ok(());
+            }
+            self.lock(table, gap, Mode::GAP_INSERT).await?;
+            entry.gaps.push(gap);
+        }
+    }
+
+    pub(super) fn release_gaps(&mut self, entries: &[NewEntry]) {
+        for gap in entries.iter().flat_map(|e| &e.gaps) {
+            self.engine.locks.release_instant(&mut self.part.locker, *gap);
+        }
+    }
+
+    /// Before an entry is taken out.
+    async fn lock_old(&mut self, table: TableId, index: TableId, key: &Key) -> Result<(), Abort> {
+        self.lock(table, LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+        let mut gap = self.next_gap(index, key).await?;
+        loop {
+            self.lock(table, gap, Mode::GAP_X).await?;
+            let now = self.next_gap(index, key).await?;
+            if now == gap {
+                return Ok(());
+            }
+            gap = now;
+        }
+    }
+
+    /// Before the row with this key, which is locked, is deleted.
+    pub(super) async fn lock_entries_of(&mut self, table: &Table, key: &[u8]) -> Result<(), Abort> {
+        if table.def.indexes.is_empty() {
+            return Ok(());
+        }
+        let Some(row) = self.copy(table, key).await? else { return Ok(()) };
+        for (index, entry) in of_row(table, &row) {
+            self.lock_old(table.def.id, index, &entry).await?;
+        }
+        Ok(())
+    }
+
+    async fn copy(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>, Abort> {
+        Ok(retry!(self, self.engine.store.get::<D::Latch, _>(table, key, <[u8]>::to_vec)))
+    }
+
+    /// An update of a locked row of a table with indexes: which entries change is known once `f` has run, and they are
+    /// locked before the store changes anything, so `f` runs on a copy.
+    pub(super) async fn update_with_entries<R>(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        let Some(old) = self.copy(table, key).await? else { return Ok(None) };
+        let mut row = old.clone();
+        let result = f(&mut RowMut::new(&table.layout, &mut row));
+        let (mut gone, mut come) = (of_row(table, &old), of_row(table, &row));
+        let same: Vec<bool> = gone.iter().zip(&come).map(|(old, new)| old == new).collect();
+        let mut changed = same.iter().map(|same| !same);
+        gone.retain(|_| changed.next() == Some(true));
+        let mut changed = same.iter().map(|same| !same);
+        come.retain(|_| changed.next() == Some(true));
+        for (index, entry) in &gone {
+            self.lock_old(table.def.id, *index, entry).await?;
+        }
+        let mut new = self.lock_new(table, come).await?;
+        let put = |to: &mut RowMut<'_>| to.replace(&row);
+        let updated =
+            retry!(self, self.engine.store.update::<D::Latch, _>(&mut self.part.txn, table, key, put));
+        if updated.is_none() {
+            let what = "a locked row vanished while it was updated".to_owned();
+            self.engine.store.poison(StoreFault::Broken { table: table.def.id, what });
+            return Err(Abort::Fault);
+        }
+        self.settle_new(table.def.id, &mut new).await?;
+        Ok(Some(result))
+    }
+}

@@ -1,0 +1,86 @@
+//! Changes of the schema, and going back part of the way: what a part may do besides operations on rows.
+//!
+//! A change of a table takes X on the table by name, to the transaction's end: nobody else is at work on it, and who
+//! waits for it looks the table up once the lock is granted, so finds what the change made of it. The work itself
+//! blocks for pages; a worker that does it serves nobody meanwhile.
+
+use crate::design::Design;
+use crate::here::Here;
+use base::TableId;
+use locks::{LockName, Mode};
+use store::{Savepoint, StoreFault};
+use txn::{Abort, IndexDef, TableDef};
+
+/// Why the schema was not changed. Nothing was; the transaction may go on, but for an abort.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("the transaction must end: {0:?}")]
+    Abort(Abort),
+    #[error(transparent)]
+    Store(#[from] StoreFault),
+}
+
+impl From<Abort> for Refused {
+    fn from(abort: Abort) -> Self {
+        Refused::Abort(abort)
+    }
+}
+
+impl<D: Design> Here<'_, D> {
+    /// Creates a table with its indexes, unless it is there already, and alike.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn create_table(&mut self, def: &TableDef) -> Result<(), Refused> {
+        self.lock_table(def.id, Mode::X).await?;
+        Ok(self.engine.store.create_table::<D::Latch>(&mut self.part.txn, def)?)
+    }
+
+    /// Drops a table and its indexes.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn drop_table(&mut self, id: TableId) -> Result<(), Refused> {
+        self.lock_table(id, Mode::X).await?;
+        Ok(self.engine.store.drop_table::<D::Latch>(&mut self.part.txn, id)?)
+    }
+
+    /// Creates an index of `table` and fills it from the table's rows.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn create_index(&mut self, table: TableId, def: &IndexDef) -> Result<(), Refused> {
+        self.lock_table(table, Mode::X).await?;
+        Ok(self.engine.store.create_index::<D::Latch>(&mut self.part.txn, table, def)?)
+    }
+
+    /// Drops an index of `table`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn drop_index(&mut self, table: TableId, id: TableId) -> Result<(), Refused> {
+        self.lock_table(table, Mode::X).await?;
+        Ok(self.engine.store.drop_index::<D::Latch>(&mut self.part.txn, id)?)
+    }
+
+    /// Where the part stands, to come back to with [`Here::rollback_to`].
+    pub fn savepoint(&self) -> Savepoint {
+        self.engine.store.savepoint(&self.part.txn)
+    }
+
+    /// Undoes what the part did here since `savepoint`; its locks stay. The part goes on from there.
+    ///
+    /// # Errors
+    /// [`Abort`]: the part must be rolled back whole.
+    ///
+    /// # Panics
+    /// If the savepoint belongs to another transaction, or was rolled back over.
+    pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), Abort> {
+        loop {
+            match self.engine.store.rollback_to::<D::Latch>(&mut self.part.txn, savepoint) {
+                Ok(()) => return Ok(()),
+                Err(stop) => self.engine.resume(stop, self.part.protection).await?,
+            }
+        }
+    }
+}

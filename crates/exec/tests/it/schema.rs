@@ -1,0 +1,125 @@
+//! Changes of the schema beside other transactions, and savepoints.
+
+use base::{Key, TableId};
+use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use store::{Store, StoreOptions};
+use txn::{Abort, Access, Column, IndexDef, Inserted, RowBuf, TableDef, Type};
+use wal::Durability;
+
+const T: TableId = TableId(1);
+const BY_VALUE: TableId = TableId(2);
+
+fn table() -> TableDef {
+    let columns = vec![Column::new("id", Type::I64), Column::new("value", Type::I64)];
+    TableDef { id: T, name: "t".into(), columns, key: vec![0], indexes: vec![], domain: 1 }
+}
+
+fn by_value() -> IndexDef {
+    IndexDef { id: BY_VALUE, name: "by_value".into(), columns: vec![1] }
+}
+
+struct Bench {
+    engine: Engine<Conventional>,
+    executor: Executor,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let options = StoreOptions::new(Durability::Memory, 256);
+        let (store, _) = Store::open(world::memory(), std::path::Path::new("/db"), options).unwrap();
+        let options = EngineOptions { lock_buckets: 64, lock_timeout_ns: 1 << 40, waits_for_log: false };
+        Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})) }
+    }
+
+    fn part(&self) -> Part {
+        let mut part = self.engine.part();
+        self.engine.begin(&mut part, 0, Protection::Locks);
+        part
+    }
+
+    fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
+        Here { engine: &self.engine, executor: &self.executor, part }
+    }
+}
+
+fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    poll(pin!(future)).expect("nobody is in the way")
+}
+
+fn row(id: i64, value: i64) -> Vec<u8> {
+    let mut buf = RowBuf::new(&table());
+    let mut row = buf.start();
+    row.set_int(0, id);
+    row.set_int(1, value);
+    buf.bytes().to_vec()
+}
+
+#[test]
+fn who_waited_for_a_changed_table_sees_what_became_of_it() {
+    let bench = Bench::new();
+    let mut part = bench.part();
+    now(bench.here(&mut part).create_table(&table())).unwrap();
+    let first = Key::new().i64(1);
+    assert_eq!(now(bench.here(&mut part).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
+    bench.engine.commit(&mut part).unwrap();
+
+    // An insertion that waits while an index is made has its entry in it.
+    let (mut ddl, mut other) = (bench.part(), bench.part());
+    now(bench.here(&mut ddl).create_index(T, &by_value())).unwrap();
+    {
+        let (second, bytes) = (Key::new().i64(2), row(2, 20));
+        let mut here = bench.here(&mut other);
+        let mut insert = pin!(here.insert(T, &second, &bytes));
+        assert!(poll(insert.as_mut()).is_none(), "the table is locked");
+        bench.engine.commit(&mut ddl).unwrap();
+        assert_eq!(poll(insert.as_mut()), Some(Ok(Inserted::Done)));
+    }
+    bench.engine.commit(&mut other).unwrap();
+    bench.engine.store().check().unwrap();
+
+    // A read that waits while the table is dropped finds none.
+    let (mut ddl, mut other) = (bench.part(), bench.part());
+    now(bench.here(&mut ddl).drop_table(T)).unwrap();
+    {
+        let mut here = bench.here(&mut other);
+        let mut read = pin!(here.read(T, &first, |row| row.int(1)));
+        assert!(poll(read.as_mut()).is_none(), "the table is locked");
+        bench.engine.commit(&mut ddl).unwrap();
+        assert_eq!(poll(read.as_mut()), Some(Err(Abort::BadRequest)));
+    }
+    bench.engine.rollback(&mut other).unwrap();
+    assert_eq!(bench.engine.store().check().unwrap().lost_pages, 0);
+}
+
+#[test]
+fn a_part_goes_back_to_its_savepoint_and_keeps_its_locks() {
+    let bench = Bench::new();
+    let mut part = bench.part();
+    now(bench.here(&mut part).create_table(&table())).unwrap();
+    bench.engine.commit(&mut part).unwrap();
+    let (mut part, mut other) = (bench.part(), bench.part());
+    let keys = [1, 2].map(|id| Key::new().i64(id));
+    let mut here = bench.here(&mut part);
+    now(here.insert(T, &keys[0], &row(1, 1))).unwrap();
+    let savepoint = here.savepoint();
+    now(here.insert(T, &keys[1], &row(2, 2))).unwrap();
+    now(here.rollback_to(&savepoint)).unwrap();
+    assert_eq!(now(here.read(T, &keys[1], |_| ())), Ok(None));
+    assert!(poll(pin!(bench.here(&mut other).read(T, &keys[1], |_| ()))).is_none(), "still locked");
+    bench.engine.commit(&mut part).unwrap();
+    bench.engine.rollback(&mut other).unwrap();
+    let mut last = bench.part();
+    assert_eq!(now(bench.here(&mut last).read(T, &keys[0], |row| row.int(1))), Ok(Some(1)));
+    bench.engine.commit(&mut last).unwrap();
+}

@@ -1,0 +1,111 @@
+//! What the profile costs: the same instance under the same load, with the profile off and on in turns.
+//!
+//! `cargo run --profile quick -p instance --example profile_cost [rounds] [off]`
+//!
+//! Prints processor time per transaction: the floor (the mean of the fastest tenth of the windows, which other work on the
+//! machine disturbed least) and the median, and the ratios on / off of both; the ratio of the medians within each pair of
+//! neighbouring windows is the one with a spread. What the hooks cost while they are off shows only against a build
+//! without them: with `off` the profile is never turned on, so that two builds can be run in turns.
+
+use base::InstanceId;
+use exec::DesignKind;
+use instance::{Instance, InstanceConfig};
+use probe::Profiling;
+use std::time::Duration;
+use txn::{Placement, Workload};
+use wal::Durability;
+use workload::micro::{Micro, MicroOptions, Op};
+use workload::tpcb::{Tpcb, TpcbOptions};
+
+const WINDOW: Duration = Duration::from_millis(40);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(61);
+    let on = if arguments.iter().any(|a| a == "off") { Profiling::Off } else { Profiling::ON };
+    println!(
+        "{:<28} {:>8} {:>8} {:>8} {:>8} {:>8}  middle half",
+        "", "floor ns", "on/off", "median", "on/off", "paired"
+    );
+    for design in DesignKind::ALL {
+        for op in [Op::Read, Op::Update] {
+            let micro = MicroOptions { dataset: 20_000, op, ..MicroOptions::new(1) };
+            let name = format!("{design}, micro {op:?} 10");
+            compare(&name, Micro::new(micro).expect("valid options"), design, on, rounds);
+        }
+        let tpcb = TpcbOptions { accounts: 10_000, ..TpcbOptions::new(1) };
+        compare(&format!("{design}, tpcb"), Tpcb::new(tpcb).expect("valid options"), design, on, rounds);
+    }
+}
+
+fn compare<W: Workload>(name: &str, workload: W, design: DesignKind, on: Profiling, rounds: usize) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = InstanceConfig {
+        id: InstanceId(0),
+        deployment: 1,
+        placement: Placement::even(workload.sites(), 1),
+        design,
+        durability: Durability::Memory,
+        dir: dir.path().into(),
+        pool_pages: 100_000,
+        cpus: vec![None],
+        node: None,
+        listen: None,
+        lock_timeout_ms: 100,
+        locks: Default::default(),
+        spin_us: 50,
+    };
+    let instance = Instance::start(workload, config).expect("an instance");
+    instance.load(&|_, _| {}).expect("loaded");
+    instance.drive(4, 1 << 32);
+    let window = |profiling| {
+        instance.profile(profiling);
+        instance.measure();
+        let start = worker_ns();
+        std::thread::sleep(WINDOW);
+        let committed = instance.measure().committed_total();
+        (worker_ns() - start) as f64 / committed.max(1) as f64
+    };
+    window(Profiling::Off);
+    let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (window(Profiling::Off), window(on))).collect();
+    instance.halt();
+    instance.stop().expect("stopped");
+    let off = Spread::of(pairs.iter().map(|p| p.0));
+    let with = Spread::of(pairs.iter().map(|p| p.1));
+    let ratio = Spread::of(pairs.iter().map(|p| p.1 / p.0));
+    println!(
+        "{name:<28} {:>8.0} {:>8.3} {:>8.0} {:>8.3} {:>8.3}  {:.3} to {:.3}",
+        off.floor,
+        with.floor / off.floor,
+        off.quarters[1],
+        with.quarters[1] / off.quarters[1],
+        ratio.quarters[1],
+        ratio.quarters[0],
+        ratio.quarters[2]
+    );
+}
+
+/// Processor time of the instance's one worker, as the scheduler counts it.
+fn worker_ns() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    let text = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let mut worker = tasks.filter(|task| text(task.path().join("comm")).trim() == "i0w0");
+    let counts = text(worker.next().expect("one worker").path().join("schedstat"));
+    counts.split(' ').next().and_then(|ns| ns.parse().ok()).expect("the scheduler's statistics")
+}
+
+struct Spread {
+    floor: f64,
+    /// Quarter, half, three quarters.
+    quarters: [f64; 3],
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Spread {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let fastest = values.len().div_ceil(10);
+        let floor = values[..fastest].iter().sum::<f64>() / fastest as f64;
+        Spread { floor, quarters: [1, 2, 3].map(|i| values[values.len() * i / 4]) }
+    }
+}

@@ -1,0 +1,294 @@
+//! Looking at a page without holding it: the one place where bytes are read that another thread may be changing.
+//!
+//! A reader takes a [`PageView`], copies what it needs out of the page, and believes the copies only if
+//! [`PageView::still`] says that the page was not changed since the view was taken (Lehman-Yao's readers without
+//! latches; the version check is that of the Adaptive Radix Tree's optimistic lock coupling, Leis et al., DaMoN 2016).
+//!
+//! ## Why this is sound enough
+//! The protocol is a seqlock, and `latch` models it with atomics. Here the bytes are plain memory: the writer changes
+//! them with ordinary stores and `memmove`, so reading beside it is a data race, which the language gives no meaning
+//! to, as it has no way to read racing bytes at all but one atomic at a time on both sides. What is relied on instead:
+//!
+//! - No reference to the bytes is ever made, so nothing lets the compiler assume that they stay the same. Small reads
+//!   are *volatile* loads into a local: they happen once, as written, and a value that was checked is the value that
+//!   is used. Large ones are one `memcpy`; behind it stands the validation's fence, across which neither loads nor the
+//!   copy may be moved or repeated.
+//! - Loads have no trap and no torn machine word matters: every value read this way is checked against the page's
+//!   bounds before it is used as a position, and thrown away when the version has moved.
+//! - The writer cannot tell that it is being read, so its own code is compiled as if alone, and is correct so.
+//! - The addresses are mapped as long as the pool lives. A page that was evicted reads as zeros; its version has moved.
+//!
+//! ThreadSanitizer reports such reads by design; `xtask`'s suppression names this module and nothing else.
+
+use crate::fault::Stop;
+use crate::page::{PAGE_SIZE, Page};
+use crate::pool::Pool;
+use base::PageId;
+use latch::{Glimpse, LatchPolicy, PageLatch};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// The longest copy that is worth a small stack frame.
+const SHORT: usize = 512;
+
+/// A page to be looked at, not held: whatever is read from it is to be believed only after [`PageView::still`].
+/// Not to be kept across a wait.
+#[derive(Clone, Copy)]
+pub struct PageView<'p> {
+    latch: &'p PageLatch,
+    page: NonNull<Page>,
+    id: PageId,
+    began: Glimpse,
+}
+
+/// The bytes of a page that may be changing while they are read. Reads are panic-free on any bytes; what they give is
+/// worth nothing until the view it came from is [`PageView::still`].
+#[derive(Clone, Copy)]
+pub struct Racing<'p> {
+    page: NonNull<Page>,
+    pool: PhantomData<&'p Pool>,
+}
+
+/// A number at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+impl<'p> PageView<'p> {
+    /// # Safety
+    /// `page` is the memory of the page that `latch` protects, mapped for `'p`.
+    #[inline]
+    pub(crate) unsafe fn new(
+        latch: &'p PageLatch,
+        page: NonNull<Page>,
+        id: PageId,
+        began: Glimpse,
+    ) -> PageView<'p> {
+        PageView { latch, page, id, began }
+    }
+
+    #[inline]
+    pub fn page_id(self) -> PageId {
+        self.id
+    }
+
+    /// As [`crate::PageRef::version`].
+    #[inline]
+    pub fn version(self) -> u64 {
+        self.began.version()
+    }
+
+    /// Whether all that was read through this view so far was the page as it was at one moment.
+    #[inline]
+    pub fn still(self) -> bool {
+        self.latch.unchanged(self.began)
+    }
+
+    /// The page's bytes, to be believed only if the view is still good afterwards.
+    #[inline]
+    pub fn bytes(self) -> Racing<'p> {
+        Racing { page: self.page, pool: PhantomData }
+    }
+
+    /// Copies the page's `len` bytes from `at` on, validates, and calls `f` on the copy; `None` when the page has
+    /// changed since the view was taken. With a policy that is not latched nobody else can have changed it.
+    ///
+    /// # Panics
+    /// Never for bytes within the page.
+    #[inline]
+    pub fn copied<L: LatchPolicy, R>(self, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        assert!(at <= PAGE_SIZE && len <= PAGE_SIZE - at, "the caller has checked the bounds");
+        if len <= 8
+            && let Some(word) = self.bytes().u64_at(at)
+        {
+            return (!L::LATCHED || self.still()).then(|| f(&word.to_le_bytes()[..len]));
+        }
+        if len <= SHORT { self.through::<L, SHORT, R>(at, len, f) } else { self.long::<L, R>(at, len, f) }
+    }
+
+    /// Apart, because of its stack frame.
+    #[inline(never)]
+    fn long<L: LatchPolicy, R>(self, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.through::<L, PAGE_SIZE, R>(at, len, f)
+    }
+
+    #[inline]
+    fn through<L: LatchPolicy, const N: usize, R>(
+        self,
+        at: usize,
+        len: usize,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let mut copy = [const { MaybeUninit::<u8>::uninit() }; N];
+        let copy = &mut copy[..len];
+        // SAFETY: `at + len` is within the page, as `copied` asserts; `copy` has `len` bytes of its own. Racing with a
+        // writer: see the file's head.
+        unsafe { copy_racing(self.page.cast::<u8>().add(at), copy.as_mut_ptr().cast(), len) };
+        if L::LATCHED && !self.still() {
+            return None;
+        }
+        // SAFETY: all `len` bytes were written just now.
+        Some(f(unsafe { copy.assume_init_ref() }))
+    }
+
+    /// Copies the whole page; `false` when it has changed since the view was taken, and `into` is worth nothing.
+    #[inline]
+    pub fn snapshot(self, into: &mut Page) -> bool {
+        let into = into.bytes_mut().as_mut_ptr();
+        // SAFETY: both are a page long and do not overlap, as one is a reference of the caller's own.
+        unsafe { copy_racing(self.page.cast(), into, PAGE_SIZE) };
+        self.still()
+    }
+}
+
+/// One `memcpy` out of bytes that may be changing.
+///
+/// # Safety
+/// `from` is mapped and `to` writable for `len` bytes, and they do not overlap.
+#[inline]
+unsafe fn copy_racing(from: NonNull<u8>, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, len) };
+}
+
+impl Racing<'_> {
+    #[inline]
+    fn get<T: Copy>(self, at: usize) -> Option<T> {
+        if at > PAGE_SIZE - size_of::<T>() {
+            return None;
+        }
+        // SAFETY: inside the page, which is mapped; any bytes are a number, and `Unaligned` asks for no alignment.
+        // Racing with a writer: see the file's head.
+        Some(unsafe { self.page.cast::<u8>().add(at).cast::<Unaligned<T>>().read_volatile() }.0)
+    }
+
+    /// Word number `i`, modulo the words of a page, of the page taken as aligned little-endian words: no place is out of
+    /// bounds, so that a search whose positions were checked as a whole needs no check for each.
+    #[inline]
+    pub fn word(self, i: usize) -> u64 {
+        // SAFETY: one of the page's aligned words. Racing with a writer: see the file's head.
+        u64::from_le(unsafe { self.page.cast::<u64>().add(i % (PAGE_SIZE / 8)).read_volatile() })
+    }
+
+    /// The byte at `at`; `None` beyond the page's end. Likewise the others, little-endian.
+    #[inline]
+    pub fn u8_at(self, at: usize) -> Option<u8> {
+        self.get(at)
+    }
+    #[inline]
+    pub fn u32_at(self, at: usize) -> Option<u32> {
+        self.get(at).map(u32::from_le)
+    }
+    #[inline]
+    pub fn u64_at(self, at: usize) -> Option<u64> {
+        self.get(at).map(u64::from_le)
+    }
+}
+
+impl Pool {
+    /// Page `id`, to be looked at without holding it.
+    ///
+    /// # Errors
+    /// See [`Stop`]; nothing was changed.
+    #[inline]
+    pub fn view<L: LatchPolicy>(&self, id: PageId) -> Result<PageView<'_>, Stop> {
+        self.check(id)?;
+        if !L::LATCHED {
+            self.owner.check();
+        }
+        let latch = self.latch(id);
+        match latch.glimpse() {
+            // SAFETY: the page's own latch and memory, both as long-lived as the pool.
+            Ok(began) => Ok(unsafe { PageView::new(latch, self.page(id), id, began) }),
+            Err(refused) => Err(crate::pool::stop(refused, id)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::pool_of;
+    use crate::{Optimistic, PAGE_SIZE, Page, Stop};
+    use base::PageId;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_view_of_a_changed_page_is_not_believed() {
+        let pool = pool_of(4);
+        let id = PageId(1);
+        let view = pool.view::<Optimistic>(id).unwrap();
+        assert!(view.still());
+        assert_eq!(view.copied::<Optimistic, _>(8000, 192, <[u8]>::len), Some(192));
+        assert_eq!(
+            (
+                view.bytes().u8_at(PAGE_SIZE),
+                view.bytes().u64_at(PAGE_SIZE - 7),
+                view.bytes().u32_at(usize::MAX)
+            ),
+            (None, None, None)
+        );
+        pool.exclusive::<Optimistic>(id).unwrap().bytes_mut()[100] = 5;
+        assert!(!view.still());
+        assert_eq!(view.copied::<Optimistic, _>(100, 1, <[u8]>::len), None);
+        let mut copy = Page::zeroed();
+        assert!(!view.snapshot(&mut copy));
+        let view = pool.view::<Optimistic>(id).unwrap();
+        assert_eq!(view.bytes().u8_at(100), Some(5));
+        assert!(view.snapshot(&mut copy) && copy.bytes()[100] == 5);
+        assert!(matches!(pool.view::<Optimistic>(PageId(1 << 20)), Err(Stop::Fault(_))));
+    }
+
+    /// Readers without latches beside a writer and an evictor: bytes that were believed are all of one write.
+    #[test]
+    fn what_is_believed_is_whole() {
+        let pool = pool_of(32);
+        let (pool, done) = (&pool, &AtomicBool::new(false));
+        let write = |n: u32| {
+            let id = PageId(1 + n % 32);
+            loop {
+                match pool.exclusive::<Optimistic>(id) {
+                    Ok(mut page) => break page.bytes_mut()[24..].fill(n as u8),
+                    Err(Stop::Page(id)) => pool.load(id).unwrap(),
+                    Err(_) => {}
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2).map(|r| scope.spawn(move || read_until(pool, done, r))).collect();
+            (0..6000).for_each(write);
+            done.store(true, Ordering::Relaxed);
+            let believed: u64 = readers.into_iter().map(|r| r.join().unwrap()).sum();
+            assert!(believed > 0, "some reads went through");
+        });
+        assert!(pool.stats().evicted > 100, "pages left meanwhile");
+    }
+
+    fn read_until(pool: &crate::Pool, done: &AtomicBool, seed: u32) -> u64 {
+        let (mut believed, mut n, mut copy) = (0, seed, Page::zeroed());
+        while !done.load(Ordering::Relaxed) {
+            n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            match pool.view::<Optimistic>(PageId(1 + (n >> 16) % 32)) {
+                Err(Stop::Page(id)) => pool.load(id).unwrap(),
+                Err(_) => {}
+                Ok(view) => {
+                    let same = |bytes: &[u8]| bytes.iter().all(|b| *b == bytes[0]);
+                    let words = (view.bytes().u64_at(24), view.bytes().u64_at(PAGE_SIZE - 8));
+                    if view.still() {
+                        assert_eq!(words.0, words.1);
+                    }
+                    for len in [100, PAGE_SIZE - 24] {
+                        if let Some(same) = view.copied::<Optimistic, _>(PAGE_SIZE - len, len, same) {
+                            assert!(same, "bytes of two writes were believed");
+                            believed += 1;
+                        }
+                    }
+                    if view.snapshot(&mut copy) {
+                        assert!(same(&copy.bytes()[24..]));
+                    }
+                }
+            }
+        }
+        believed
+    }
+}

@@ -1,0 +1,247 @@
+//! What the rooms above call. Each hook is a load and a branch while no worker profiles.
+
+use crate::profile::Profile;
+use crate::table::{Component, Counter, Profiling, Section, Wait};
+use crate::worker::{LINKS, Latched, MANAGE, OFF, Role, Round, UNSPLIT, WORKER, Worker};
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+/// How many workers of this process profile. A hook looks here first: a plain load, whichever crate it is inlined into,
+/// where reaching a thread's own cells may be a call (without link-time optimisation).
+static WORKERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Turns the profile of the calling thread on (from zero) or off. To be called between polls, and with
+/// [`Profiling::Off`] before the thread ends.
+pub fn profile(profiling: Profiling) {
+    WORKER.with(|w| {
+        let before = w.mode.get() != OFF;
+        w.enable(profiling);
+        match (before, w.mode.get() != OFF) {
+            (false, true) => _ = WORKERS.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = WORKERS.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+    });
+}
+
+/// The window since the last call (or since profiling was turned on); `None` while it is off.
+pub fn window() -> Option<Profile> {
+    WORKER.with(|w| w.window())
+}
+
+/// What `f` gives if this thread profiles.
+#[inline(always)]
+fn here<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
+    if WORKERS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    WORKER.with(|w| (w.mode.get() != OFF).then(|| f(w)))
+}
+
+/// Whether this thread profiles.
+#[inline(always)]
+pub fn on() -> bool {
+    here(|_| ()).is_some()
+}
+
+#[inline(always)]
+pub fn count(counter: Counter) {
+    add(counter, 1);
+}
+
+#[inline(always)]
+pub fn add(counter: Counter, n: u64) {
+    here(|w| w.count(counter, n));
+}
+
+/// To be called before the critical section's latch is taken: a wait for it is counted under this section.
+#[inline(always)]
+pub fn enter(section: Section) {
+    here(|w| w.enter(section));
+}
+
+/// The section entered last is occupied, and has to be waited for.
+#[cold]
+pub fn contended() {
+    here(|w| w.contended());
+}
+
+/// A page was visited: `kind` is the number in its header, which says what it holds.
+#[inline(always)]
+pub fn visited(kind: u8, page: u32, latched: Latched) {
+    here(|w| w.visited(kind, page, latched));
+}
+
+/// Runs `f`, which takes or leaves a page latch.
+#[inline(always)]
+pub fn latching<R>(f: impl FnOnce() -> R) -> R {
+    let before = here(|w| w.latching()).unwrap_or(UNSPLIT);
+    let result = f();
+    if before != UNSPLIT {
+        WORKER.with(|w| w.change(before));
+    }
+    result
+}
+
+/// A part of a transaction begins, or makes its last visit to a page.
+#[inline(always)]
+pub fn part_begins() {
+    here(|w| w.part_begins());
+}
+
+#[inline(always)]
+pub fn part_ends() {
+    here(|w| w.part_ends());
+}
+
+/// Runs `f`, whose time belongs to `component`. For code that never awaits; cheaper than [`span`].
+#[inline(always)]
+pub fn within<R>(component: Component, f: impl FnOnce() -> R) -> R {
+    let before = here(|w| w.split_off(component)).unwrap_or(UNSPLIT);
+    let result = f();
+    if before != UNSPLIT {
+        WORKER.with(|w| w.change(before));
+    }
+    result
+}
+
+/// Until it is dropped the task's time belongs to another component, over all its awaits: a [`charged`] task resumes
+/// with the component it was left with.
+#[must_use]
+#[derive(Debug)]
+pub struct Span(u8);
+
+#[inline(always)]
+pub fn span(component: Component) -> Span {
+    Span(here(|w| w.change(component as u8)).unwrap_or(UNSPLIT))
+}
+
+impl Drop for Span {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0 != UNSPLIT {
+            WORKER.with(|w| w.change(self.0));
+        }
+    }
+}
+
+/// Says what the task waits for if `poll` is pending. Of several on the way out the innermost counts.
+#[inline]
+pub fn parks<T>(wait: Wait, poll: Poll<T>) -> Poll<T> {
+    if poll.is_pending() {
+        here(|w| {
+            if w.wait.get() == Wait::Turn as u8 {
+                w.wait.set(wait as u8);
+            }
+        });
+    }
+    poll
+}
+
+/// As [`parks`], for a task that waits while its request is run, and timed, elsewhere.
+#[inline]
+pub fn parks_untimed<T>(poll: Poll<T>) -> Poll<T> {
+    if poll.is_pending() {
+        here(|w| w.wait.set(UNTIMED));
+    }
+    poll
+}
+
+const UNTIMED: u8 = u8::MAX;
+
+/// One task's line of time: polls, and waits between them.
+struct Line {
+    role: Role,
+    component: u8,
+    /// Since when it has been waiting, and for what.
+    parked: Option<(u64, u8)>,
+    watched: bool,
+}
+
+impl Line {
+    fn resume(&mut self) -> Option<(u8, u8)> {
+        if !on() {
+            (self.parked, self.watched) = (None, false);
+            return None;
+        }
+        WORKER.with(|w| {
+            let before = w.begin(self.role, self.component);
+            if let Some((since, wait)) = self.parked.take()
+                && let Some(cell) = w.waits.get(usize::from(wait))
+                && since >= w.enabled_at.get()
+            {
+                cell.set(cell.get() + w.since.get().saturating_sub(since));
+            }
+            w.wait.set(Wait::Turn as u8);
+            if std::mem::take(&mut self.watched) {
+                w.watch();
+            }
+            Some(before)
+        })
+    }
+
+    fn suspend(&mut self, before: (u8, u8), ended: bool) {
+        WORKER.with(|w| {
+            self.component = w.component.get();
+            // A part of somebody else's transaction goes on in another task's poll: it is watched up to here.
+            if ended || self.role == Role::Served {
+                w.part_ends();
+            } else {
+                self.watched = w.unwatch();
+            }
+            w.leave(before);
+            if self.role == Role::Home {
+                self.parked = Some((w.since.get(), w.wait.get()));
+            }
+        });
+    }
+}
+
+/// Runs a task whose polls are charged to `role`; those of [`Role::Home`] also have their waits charged. It begins in
+/// [`Component::Management`].
+pub async fn charged<F: Future>(role: Role, task: F) -> F::Output {
+    let mut task = std::pin::pin!(task);
+    let mut line = Line { role, component: Component::Management as u8, parked: None, watched: false };
+    std::future::poll_fn(move |cx| {
+        let before = line.resume();
+        let polled = task.as_mut().poll(cx);
+        if let Some(before) = before {
+            line.suspend(before, polled.is_ready());
+        }
+        polled
+    })
+    .await
+}
+
+/// As [`charged`], for work that never awaits.
+pub fn charge<R>(role: Role, work: impl FnOnce() -> R) -> R {
+    if !on() {
+        return work();
+    }
+    let before = WORKER.with(|w| w.begin(role, Component::Management as u8));
+    let result = work();
+    WORKER.with(|w| {
+        w.part_ends();
+        w.leave(before);
+    });
+    result
+}
+
+/// The worker's loop looks for messages, or has its own sent.
+#[inline]
+pub fn communicating<R>(f: impl FnOnce() -> R) -> R {
+    if !on() {
+        return f();
+    }
+    WORKER.with(|w| w.switch(LINKS));
+    let result = f();
+    WORKER.with(|w| w.switch(MANAGE));
+    result
+}
+
+/// A round of the worker's loop is over.
+#[inline]
+pub fn round(round: Round) {
+    here(|w| w.round(round));
+}

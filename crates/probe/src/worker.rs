@@ -1,0 +1,455 @@
+//! What one worker has counted and timed: plain cells of its thread, merged as values when a window ends.
+//!
+//! Who may do what: only the thread itself touches its cells. A thread that never turned profiling on (a checkpoint, a
+//! flusher, a client) has it off.
+//!
+//! ```text
+//!   worker's clock   |--- home ---|-- served --|manage|links|manage| ...      every border is stamped
+//!                    |exec|lock|exec|log|                                     in one poll of `one_in`
+//! ```
+//!
+//! The time between two stamps belongs to exactly one *account*: the loop itself, its links, transactions at home here,
+//! parts of transactions from elsewhere. Accounts are exact. How the time of the last two divides among the components is
+//! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
+//! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
+
+use crate::profile::Profile;
+use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
+use crate::ticks::ticks;
+use std::cell::{Cell, RefCell};
+
+/// Nothing is counted; everything is counted; and this poll's time is split as well.
+pub(crate) const OFF: u8 = 0;
+const COUNTING: u8 = 1;
+pub(crate) const TIMING: u8 = 2;
+
+/// Whose work a task does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Transactions that began at this instance: their time and their waits make up what a client sees.
+    Home,
+    /// Parts of transactions from elsewhere, and work of nobody's.
+    Served,
+}
+
+/// Whether the worker found anything to do in a round of its loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Round {
+    Worked,
+    Idle,
+}
+
+/// Whether a page is protected by its latch, or by having one owner (or by being looked at again).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Latched {
+    No,
+    Yes,
+}
+
+pub(crate) const MANAGE: u8 = 0;
+pub(crate) const LINKS: u8 = 1;
+const HOME: u8 = 2;
+const ROLES: usize = 2;
+const NOBODY: u8 = 255;
+pub(crate) const UNSPLIT: u8 = 255;
+
+/// More than there are kinds of pages.
+const PAGE_KINDS: usize = 16;
+
+/// Polls further apart than this many times the price of a stamp (some 20 µs) are all timed: there is time for it.
+const SPARSE: u64 = 2000;
+
+type Cells<const N: usize> = [Cell<u64>; N];
+
+pub(crate) struct Worker {
+    pub mode: Cell<u8>,
+    pub component: Cell<u8>,
+    pub wait: Cell<u8>,
+    /// The critical section entered last: where a wait for it is counted.
+    section: Cell<u8>,
+    account: Cell<u8>,
+    /// The role whose transaction's pages are being collected.
+    watched: Cell<u8>,
+    /// The list of pages belongs to a transaction that is parked.
+    list_kept: Cell<bool>,
+    one_in: Cell<u32>,
+    random: Cell<u64>,
+    weight: Cell<u64>,
+    stamp_cost: Cell<u64>,
+    /// When the current account, and the current component, began.
+    pub since: Cell<u64>,
+    split_since: Cell<u64>,
+    last_poll: Cell<u64>,
+    pub enabled_at: Cell<u64>,
+    window_ticks: Cell<u64>,
+    window_ns: Cell<u64>,
+    accounts: Cells<4>,
+    /// Rounds of the loop in which there was work: its own time, and receiving.
+    rounds: Cells<2>,
+    idle: Cell<u64>,
+    split: [Cells<{ Component::COUNT }>; ROLES],
+    pub waits: Cells<{ Wait::COUNT }>,
+    counts: Cells<{ Counter::COUNT }>,
+    /// Of pages, by whether they were latched and the number of their kind.
+    visits: [Cells<PAGE_KINDS>; 2],
+    entered: Cells<{ Section::COUNT }>,
+    contended: Cells<{ Section::COUNT }>,
+    polls: Cell<u64>,
+    timed: Cell<u64>,
+    begun: Cells<ROLES>,
+    seen: Cells<ROLES>,
+    different: [Cells<2>; ROLES],
+}
+
+thread_local! {
+    pub(crate) static WORKER: Worker = const { Worker::new() };
+    /// Pages of the watched transaction. Apart from the cells, because it has a destructor.
+    static PAGES: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+const fn cells<const N: usize>() -> Cells<N> {
+    [const { Cell::new(0) }; N]
+}
+
+#[inline]
+fn add(cell: &Cell<u64>, n: u64) {
+    cell.set(cell.get().wrapping_add(n));
+}
+
+impl Worker {
+    const fn new() -> Worker {
+        Worker {
+            mode: Cell::new(OFF),
+            component: Cell::new(Component::Management as u8),
+            wait: Cell::new(Wait::Turn as u8),
+            section: Cell::new(0),
+            account: Cell::new(MANAGE),
+            watched: Cell::new(NOBODY),
+            list_kept: Cell::new(false),
+            one_in: Cell::new(1),
+            random: Cell::new(0x9e37_79b9_7f4a_7c15),
+            weight: Cell::new(0),
+            stamp_cost: Cell::new(0),
+            since: Cell::new(0),
+            split_since: Cell::new(0),
+            last_poll: Cell::new(0),
+            enabled_at: Cell::new(0),
+            window_ticks: Cell::new(0),
+            window_ns: Cell::new(0),
+            accounts: cells(),
+            rounds: cells(),
+            idle: Cell::new(0),
+            split: [const { cells() }; ROLES],
+            waits: cells(),
+            counts: cells(),
+            visits: [const { cells() }; 2],
+            entered: cells(),
+            contended: cells(),
+            polls: Cell::new(0),
+            timed: Cell::new(0),
+            begun: cells(),
+            seen: cells(),
+            different: [const { cells() }; ROLES],
+        }
+    }
+
+    /// Stamps the end of the current account's time; what follows goes to `account`.
+    pub fn switch(&self, account: u8) -> u64 {
+        let now = ticks();
+        // Two processors' counters may differ by a little: a worker that was moved must not have worked for centuries.
+        add(&self.accounts[self.account.get() as usize], now.saturating_sub(self.since.get()));
+        self.since.set(now);
+        self.account.set(account);
+        now
+    }
+
+    /// The transactions' accounts follow the loop's two.
+    fn role(&self) -> usize {
+        usize::from(self.account.get().saturating_sub(HOME))
+    }
+
+    /// Begins a poll of a task. Gives what [`Worker::leave`] goes back to.
+    pub fn begin(&self, role: Role, component: u8) -> (u8, u8) {
+        let before = (self.account.get(), self.component.get());
+        if before.0 >= HOME {
+            if self.mode.get() == TIMING {
+                self.charge(ticks());
+            }
+            self.switch(HOME + role as u8);
+        } else {
+            // No stamp: what little the loop did since the last one, finding this task, is charged to it.
+            self.account.set(HOME + role as u8);
+            self.draw(self.since.get());
+        }
+        self.component.set(component);
+        before
+    }
+
+    pub fn leave(&self, (account, component): (u8, u8)) {
+        if self.mode.get() == TIMING {
+            self.charge(ticks());
+            if account < HOME {
+                self.mode.set(COUNTING);
+            }
+        }
+        self.switch(account);
+        self.component.set(component);
+    }
+
+    /// Decides whether the poll that begins is timed.
+    fn draw(&self, now: u64) {
+        add(&self.polls, 1);
+        let sparse = now.saturating_sub(self.last_poll.replace(now)) > SPARSE * self.stamp_cost.get();
+        let weight = if sparse || self.one_in.get() == 1 { 1 } else { u64::from(self.lot()) };
+        self.weight.set(weight);
+        if weight > 0 {
+            add(&self.timed, 1);
+            self.split_since.set(now);
+            self.mode.set(TIMING);
+        }
+    }
+
+    /// `one_in` with a chance of one in that many, else 0.
+    fn lot(&self) -> u32 {
+        // xorshift64: any other period than the workload's own will do.
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        let n = self.one_in.get();
+        if ((x >> 32) * u64::from(n)) >> 32 == 0 { n } else { 0 }
+    }
+
+    /// Charges the time since the last stamp of this poll to the current component, less the price of the stamp.
+    fn charge(&self, now: u64) {
+        let spent = now.saturating_sub(self.split_since.replace(now)).saturating_sub(self.stamp_cost.get());
+        add(&self.split[self.role()][self.component.get() as usize], spent * self.weight.get());
+    }
+
+    /// The span of another component begins or ends.
+    #[cold]
+    #[inline(never)]
+    pub fn change(&self, component: u8) -> u8 {
+        if self.mode.get() == TIMING {
+            self.charge(ticks());
+        }
+        self.component.replace(component)
+    }
+
+    /// A round of the loop is over.
+    pub fn round(&self, round: Round) {
+        self.switch(MANAGE);
+        for account in [MANAGE, LINKS] {
+            let spent = self.accounts[account as usize].take();
+            match round {
+                Round::Worked => add(&self.rounds[account as usize], spent),
+                Round::Idle => add(&self.idle, spent),
+            }
+        }
+    }
+
+    #[inline]
+    pub fn count(&self, counter: Counter, n: u64) {
+        add(&self.counts[counter as usize], n);
+    }
+
+    #[inline]
+    pub fn enter(&self, section: Section) {
+        add(&self.entered[section as usize], 1);
+        self.section.set(section as u8);
+    }
+
+    pub fn contended(&self) {
+        add(&self.contended[self.section.get() as usize], 1);
+    }
+
+    /// Kinds of pages stay numbers here; what they mean is asked when the window ends.
+    #[inline]
+    pub fn visited(&self, kind: u8, page: u32, latched: Latched) {
+        let kind = usize::from(kind) % PAGE_KINDS;
+        add(&self.visits[latched as usize][kind], 1);
+        if self.watched.get() != NOBODY {
+            self.watch_page(kind as u8, page);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn watch_page(&self, kind: u8, page: u32) {
+        let kind = PageKind::of(kind);
+        if kind.visits().is_some() {
+            PAGES.with_borrow_mut(|pages| pages.push((kind == PageKind::Index, page)));
+        }
+    }
+
+    /// Before a page latch is taken or left; the component to go back to.
+    #[inline]
+    pub fn latching(&self) -> u8 {
+        self.section.set(Section::PageLatch as u8);
+        self.split_off(Component::Latching)
+    }
+
+    /// As [`Worker::change`], unless this poll's time is not split.
+    #[inline]
+    pub fn split_off(&self, component: Component) -> u8 {
+        if self.mode.get() == TIMING { self.change(component as u8) } else { UNSPLIT }
+    }
+
+    /// A part of a transaction begins: its pages are collected if the lot falls on it. Parts overlap, and one is
+    /// watched at a time.
+    pub fn part_begins(&self) {
+        let role = self.role();
+        add(&self.begun[role], 1);
+        let free = self.watched.get() == NOBODY && !self.list_kept.get() && self.account.get() >= HOME;
+        if free && (self.one_in.get() == 1 || self.lot() > 0) {
+            PAGES.with_borrow_mut(Vec::clear);
+            self.watched.set(role as u8);
+        }
+    }
+
+    /// The watched part, if this is one, visits no more pages.
+    pub fn part_ends(&self) {
+        let watched = self.watched.replace(NOBODY);
+        let Some(different) = self.different.get(usize::from(watched)) else { return };
+        add(&self.seen[usize::from(watched)], 1);
+        PAGES.with_borrow_mut(|pages| {
+            pages.sort_unstable();
+            pages.dedup();
+            let index = pages.iter().filter(|(index, _)| *index).count() as u64;
+            add(&different[0], pages.len() as u64 - index);
+            add(&different[1], index);
+        });
+    }
+
+    /// The watched transaction is parked; whether there is one, for [`Worker::watch`] to be called when it goes on.
+    pub fn unwatch(&self) -> bool {
+        let watched = self.watched.replace(NOBODY) != NOBODY;
+        self.list_kept.set(self.list_kept.get() || watched);
+        watched
+    }
+
+    pub fn watch(&self) {
+        self.list_kept.set(false);
+        self.watched.set(Role::Home as u8);
+    }
+
+    pub fn enable(&self, profiling: Profiling) {
+        let Profiling::OneIn(n) = profiling else { return self.mode.set(OFF) };
+        self.one_in.set(n.max(1));
+        self.stamp_cost.set(stamp_cost());
+        self.mode.set(COUNTING);
+        self.watched.set(NOBODY);
+        self.list_kept.set(false);
+        self.account.set(MANAGE);
+        let now = ticks();
+        self.since.set(now);
+        self.enabled_at.set(now);
+        self.take(|_| 0);
+        self.open_window(now);
+    }
+
+    fn open_window(&self, now: u64) {
+        self.window_ticks.set(now);
+        self.window_ns.set(world::now_ns());
+    }
+
+    /// What the window measured; the next one begins.
+    pub fn window(&self) -> Option<Profile> {
+        if self.mode.get() == OFF {
+            return None;
+        }
+        let account = self.account.get();
+        let now = self.switch(account);
+        let window_ns = world::now_ns() - self.window_ns.get();
+        let scale = window_ns as f64 / now.saturating_sub(self.window_ticks.get()).max(1) as f64;
+        let mut profile = self.take(|ticks| (ticks as f64 * scale).round() as u64);
+        profile.window_ns = window_ns;
+        self.open_window(now);
+        Some(profile)
+    }
+
+    /// Empties all cells. `ns` turns ticks into nanoseconds.
+    fn take(&self, ns: impl Fn(u64) -> u64) -> Profile {
+        let mut profile = Profile::default();
+        let accounts: [u64; 4] = std::array::from_fn(|i| self.accounts[i].take());
+        let own = |account: u8| accounts[account as usize] + self.rounds[account as usize].take();
+        profile.busy_ns[Component::Management as usize] = ns(own(MANAGE));
+        profile.busy_ns[Component::Communication as usize] = ns(own(LINKS));
+        profile.idle_ns = ns(self.idle.take());
+        for role in 0..ROLES {
+            let split: [u64; Component::COUNT] = std::array::from_fn(|i| self.split[role][i].take());
+            for (i, share) in shares(split).into_iter().enumerate() {
+                let spent = ns((accounts[usize::from(HOME) + role] as f64 * share).round() as u64);
+                profile.busy_ns[i] += spent;
+                if role == Role::Home as usize {
+                    profile.own_ns[i] += spent;
+                }
+            }
+        }
+        profile.wait_ns = std::array::from_fn(|i| ns(self.waits[i].take()));
+        profile.counts = std::array::from_fn(|i| self.counts[i].take());
+        profile.entered = std::array::from_fn(|i| self.entered[i].take());
+        profile.contended = std::array::from_fn(|i| self.contended[i].take());
+        (profile.polls, profile.timed_polls) = (self.polls.take(), self.timed.take());
+        self.take_visits(&mut profile);
+        self.take_pages(&mut profile);
+        // What is scaled up from a sample may come out above the visits that were counted.
+        for (different, visits) in
+            [(Counter::UniqueHeapPages, Counter::HeapPages), (Counter::UniqueIndexPages, Counter::IndexPages)]
+        {
+            profile.set(different, profile.count(different).min(profile.count(visits)));
+        }
+        profile.derive();
+        profile
+    }
+
+    fn take_visits(&self, profile: &mut Profile) {
+        for latched in [Latched::No, Latched::Yes] {
+            for (number, visits) in self.visits[latched as usize].iter().enumerate() {
+                let (kind, visits) = (PageKind::of(number as u8), visits.take());
+                if let Some(counter) = kind.visits() {
+                    profile.counts[counter as usize] += visits;
+                }
+                if latched == Latched::Yes {
+                    profile.counts[kind.latches() as usize] += visits;
+                    profile.entered[Section::PageLatch as usize] += visits;
+                }
+            }
+        }
+    }
+
+    /// The mean of the parts that were watched, for all that began.
+    fn take_pages(&self, profile: &mut Profile) {
+        for role in 0..ROLES {
+            let (begun, seen) = (self.begun[role].take(), self.seen[role].take());
+            for (i, counter) in [Counter::UniqueHeapPages, Counter::UniqueIndexPages].into_iter().enumerate()
+            {
+                let different = self.different[role][i].take();
+                let of_all = (different as f64 / seen.max(1) as f64 * begun as f64).round() as u64;
+                profile.counts[counter as usize] += of_all;
+            }
+        }
+    }
+}
+
+/// As parts of one. Where no poll was timed all of it is execution.
+fn shares(split: [u64; Component::COUNT]) -> [f64; Component::COUNT] {
+    let all: u64 = split.iter().sum();
+    if all == 0 {
+        let mut shares = [0.0; Component::COUNT];
+        shares[Component::Execution as usize] = 1.0;
+        return shares;
+    }
+    split.map(|part| part as f64 / all as f64)
+}
+
+/// What an empty span measures: the smaller half of many says it without the interrupts.
+fn stamp_cost() -> u64 {
+    let mut costs: [u64; 64] = std::array::from_fn(|_| {
+        let start = ticks();
+        ticks().saturating_sub(start)
+    });
+    costs.sort_unstable();
+    costs[16]
+}

@@ -1,0 +1,425 @@
+//! Creating and dropping tables and indexes, as part of a transaction.
+//!
+//! ```text
+//!   create:  allocate roots -> row planned -> format roots -> row idle -> build -> row used -> ... commit
+//!                              system records, which stay                        the transaction's record
+//!   drop:    row idle -> ... commit -> free all pages -> remove the row
+//!            the transaction's                system records
+//! ```
+//!
+//! After the end of a transaction, however it ended, every row it was at work on and that is not *used* is taken away
+//! with its pages: a drop that committed, or a creation that did not. Restart does the same with every such row, so a
+//! crash at any point leaves nothing behind. Taking away is repeatable because of its order: every page is met and
+//! freed in the log before the row goes, and nobody is given one of the pages before the row has gone. So a restart
+//! that finds the row finds the pages as they were, whatever log and checkpoint say of them, and takes them back
+//! ([`Store::open_catalog`]) before it undoes anything.
+//!
+//! The caller isolates: nobody else may be at work on the table. A definition is checked before anything is done, and
+//! what fails half-way is taken back, so the transaction may go on after an error. All of it blocks for pages.
+
+use crate::StoreFault;
+use crate::catalog::{self, Table};
+use crate::definition::{self, Definition, State, Structure};
+use crate::kind::CATALOG;
+use crate::open::{Store, held};
+use crate::txn::{Mark, Txn};
+use access::{BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, TreeInsert, log_freed, pages_below};
+use base::{Key, Lsn, PageId, Rid, TableId};
+use latch::{Coupled, LatchPolicy};
+use pages::{PageFault, Stop};
+use std::collections::{BTreeMap, BTreeSet};
+use txn::{IndexDef, Row, Schema, TableDef};
+
+/// Where the catalog's heap begins, in every database.
+pub(crate) const CATALOG_ROOT: PageId = PageId(1);
+
+/// Entries of a new index that are sorted in memory at a time, some 60 bytes each.
+const RUN: usize = 1 << 20;
+
+impl Store {
+    /// Creates the tables of `schema` that do not exist yet, with their indexes; those that exist must be alike.
+    /// Durable when it returns. No other transaction may use the new tables before.
+    ///
+    /// # Errors
+    /// A schema that contradicts itself or what is there; no room; I/O. Nothing was created.
+    pub fn create(&self, schema: &Schema) -> Result<(), StoreFault> {
+        let mut txn = Txn::default();
+        self.begin(&mut txn, 0);
+        let made = schema.tables.iter().try_for_each(|def| self.create_table::<Coupled>(&mut txn, def));
+        if let Err(fault) = made {
+            self.insist(|| self.rollback::<Coupled>(&mut txn)).map_err(no_room)?;
+            return Err(fault);
+        }
+        let end = self.commit(&mut txn, None)?;
+        Ok(self.log.wait_durable(end)?)
+    }
+
+    /// All tables by their ids, each with its indexes; `None` when there are none.
+    pub fn schema(&self) -> Option<Schema> {
+        let schema = catalog::schema(&held(&self.catalog.known));
+        (!schema.tables.is_empty()).then_some(schema)
+    }
+
+    /// Creates a table with its indexes, unless it is there already, and alike.
+    ///
+    /// # Errors
+    /// A definition that contradicts itself or what is there; no room; I/O. Nothing was created.
+    pub fn create_table<L: LatchPolicy>(&self, txn: &mut Txn, def: &TableDef) -> Result<(), StoreFault> {
+        let there = catalog::schema(&held(&self.catalog.known));
+        match there.table(def.id) {
+            Some(old) if alike(old, def) => return Ok(()),
+            Some(old) => {
+                return Err(StoreFault::Schema(format!(
+                    "table '{}' cannot be created: its id {} belongs to table '{}', which is defined otherwise",
+                    def.name, def.id, old.name
+                )));
+            }
+            None => definition::check(def, &there)?,
+        }
+        self.statement::<L>(txn, |store, txn| {
+            for index in &def.indexes {
+                let root = store.pool.allocate().map_err(no_room)?;
+                let structure = Structure::Index { table: def.id, def: index.clone(), root };
+                let rid = store.make::<L>(txn, structure)?;
+                store.set_state::<L>(txn, rid, State::Used)?;
+            }
+            let heap = store.pool.allocate().map_err(no_room)?;
+            let tree = if def.key.is_empty() { None } else { Some(store.pool.allocate()) };
+            let tree = tree.transpose().inspect_err(|_| store.pool.free(heap)).map_err(no_room)?;
+            let def = TableDef { indexes: Vec::new(), ..def.clone() };
+            let rid = store.make::<L>(txn, Structure::Table { def, tree, heap })?;
+            store.set_state::<L>(txn, rid, State::Used)
+        })
+    }
+
+    /// Drops a table and its indexes. Their pages are free once the transaction has committed.
+    ///
+    /// # Errors
+    /// There is no such table; I/O. Nothing was dropped.
+    pub fn drop_table<L: LatchPolicy>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
+        self.table(id).ok_or_else(|| StoreFault::Schema(format!("there is no table {id} to drop")))?;
+        let rows = self.used(|s| s.table() == id);
+        self.statement::<L>(txn, |store, txn| {
+            // The table first: while it goes, it takes its indexes along in memory.
+            let (indexes, table): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, owner)| *owner != id);
+            table.into_iter().chain(indexes).try_for_each(|(rid, _)| store.retire::<L>(txn, rid))
+        })
+    }
+
+    /// Creates an index and fills it from the table's rows.
+    ///
+    /// # Errors
+    /// There is no such table; a definition that contradicts what is there; a row whose entry is too long; no room;
+    /// I/O. Nothing was created.
+    pub fn create_index<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        def: &IndexDef,
+    ) -> Result<(), StoreFault> {
+        let missing = || StoreFault::Schema(format!("there is no table {table} to index"));
+        let there = catalog::schema(&held(&self.catalog.known));
+        let mut whole = there.table(table).ok_or_else(missing)?.clone();
+        whole.indexes.push(def.clone());
+        definition::check(&whole, &there)?;
+        self.statement::<L>(txn, |store, txn| {
+            let root = store.pool.allocate().map_err(no_room)?;
+            let rid = store.make::<L>(txn, Structure::Index { table, def: def.clone(), root })?;
+            let rows = store.table(table).ok_or_else(missing)?;
+            store.build::<L>(rows, def, store.tree_at(root, def.id))?;
+            store.set_state::<L>(txn, rid, State::Used)
+        })
+    }
+
+    /// Drops an index. Its pages are free once the transaction has committed.
+    ///
+    /// # Errors
+    /// There is no such index; I/O. Nothing was dropped.
+    pub fn drop_index<L: LatchPolicy>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
+        let row = self.used(|s| s.owner() == id && s.table() != id).into_iter().next();
+        let (rid, _) = row.ok_or_else(|| StoreFault::Schema(format!("there is no index {id} to drop")))?;
+        self.statement::<L>(txn, |store, txn| store.retire::<L>(txn, rid))
+    }
+
+    /// The rows of used structures that `wanted` says yes to, each with its owner.
+    fn used(&self, wanted: impl Fn(&Structure) -> bool) -> Vec<(Rid, TableId)> {
+        let known = held(&self.catalog.known);
+        let rows = known.iter().filter(|(_, d)| d.state == State::Used && wanted(&d.structure));
+        rows.map(|(&rid, d)| (rid, d.structure.owner())).collect()
+    }
+
+    /// Runs a change of the schema so that it happens whole or not at all.
+    fn statement<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        change: impl FnOnce(&Store, &mut Txn) -> Result<(), StoreFault>,
+    ) -> Result<(), StoreFault> {
+        self.fault().map_or(Ok(()), Err)?;
+        self.catalog.room_for_changes()?;
+        let (mark, from): (Mark, usize) = (txn.mark(), txn.defined.len());
+        let done = change(self, txn);
+        if done.is_err() && self.fault().is_none() {
+            self.insist(|| self.undo_to::<L>(txn, mark)).map_err(no_room)?;
+            for rid in txn.defined.split_off(from) {
+                self.take_away::<L>(rid, &[]).map_err(no_room)?;
+            }
+        }
+        done
+    }
+
+    pub(crate) fn catalog_heap(&self) -> Heap<'_> {
+        Heap::open(&self.pool, CATALOG_ROOT, CATALOG, &self.catalog.insert_pages)
+    }
+
+    /// Makes an empty structure in its roots, which are allocated, and its row, idle.
+    fn make<L: LatchPolicy>(&self, txn: &mut Txn, structure: Structure) -> Result<Rid, StoreFault> {
+        let roots = structure.roots();
+        let plan = Definition { state: State::Planned, structure };
+        let heap = self.catalog_heap();
+        let planned = plan.encode().and_then(|row| {
+            self.insist(|| heap.insert::<L>(&mut self.system(Lsn(0)), &row)).map_err(no_room)
+        });
+        let rid = planned.inspect_err(|_| roots.iter().for_each(|&root| self.pool.free(root)))?;
+        held(&self.catalog.known).insert(rid, plan.clone());
+        if let Err(stop) = self.format::<L>(&plan.structure) {
+            self.take_away::<L>(rid, &roots).map_err(no_room)?;
+            return Err(no_room(stop));
+        }
+        let idle = Definition { state: State::Idle, ..plan };
+        let row = idle.encode()?;
+        self.insist(|| heap.update::<L>(&mut self.system(Lsn(0)), rid, &row, Moves::Forward))
+            .map_err(no_room)?;
+        held(&self.catalog.known).insert(rid, idle);
+        txn.defined.push(rid);
+        Ok(rid)
+    }
+
+    fn format<L: LatchPolicy>(&self, structure: &Structure) -> Result<(), Stop> {
+        let mut journal = self.system(Lsn(0));
+        let tree = match structure {
+            Structure::Table { tree, .. } => *tree,
+            Structure::Index { root, .. } => Some(*root),
+        };
+        if let Some(root) = tree {
+            self.insist(|| BTree::create_at::<L>(&self.pool, &mut journal, structure.owner(), root))?;
+        }
+        if let Structure::Table { def, heap, .. } = structure {
+            self.insist(|| Heap::create_at::<L>(&self.pool, &mut journal, def.id, *heap))?;
+        }
+        Ok(())
+    }
+
+    fn retire<L: LatchPolicy>(&self, txn: &mut Txn, rid: Rid) -> Result<(), StoreFault> {
+        txn.defined.push(rid);
+        self.set_state::<L>(txn, rid, State::Idle)
+    }
+
+    /// The transaction's own change of a definition: undone with it.
+    fn set_state<L: LatchPolicy>(&self, txn: &mut Txn, rid: Rid, state: State) -> Result<(), StoreFault> {
+        let lost =
+            || StoreFault::Broken { table: CATALOG, what: format!("the definition at {rid:?} is gone") };
+        let old = held(&self.catalog.known).get(&rid).cloned().ok_or_else(lost)?;
+        let new = Definition { state, ..old };
+        let row = new.encode()?;
+        let heap = self.catalog_heap();
+        let done =
+            self.insist(|| heap.update::<L>(&mut self.writer(&mut txn.chain), rid, &row, Moves::Forward));
+        if done.map_err(no_room)? != HeapUpdate::Done(None) {
+            return Err(lost());
+        }
+        self.learn(rid, Some(new))
+    }
+
+    /// Takes note of what a row of the catalog is by now.
+    fn learn(&self, rid: Rid, row: Option<Definition>) -> Result<(), StoreFault> {
+        let mut known = held(&self.catalog.known);
+        let table = row.as_ref().map(|r| r.structure.table());
+        let old = match row {
+            Some(row) => known.insert(rid, row),
+            None => known.remove(&rid),
+        };
+        match table.or(old.map(|r| r.structure.table())) {
+            Some(table) => self.catalog.publish(&known, table),
+            None => Ok(()),
+        }
+    }
+
+    /// A change of the catalog's row at `rid` was undone: looks what it is now.
+    pub(crate) fn relearn<L: LatchPolicy>(&self, rid: Rid) -> Result<(), Stop> {
+        let row = self.insist(|| self.catalog_heap().read::<L, _>(rid, Definition::decode))?;
+        let learnt = row.transpose().and_then(|row| self.learn(rid, row));
+        learnt.map_err(|fault| {
+            self.poison(fault);
+            Stop::Fault(self.corrupt(rid.page))
+        })
+    }
+
+    /// The transaction has ended: what it was at work on and nobody uses goes.
+    pub(crate) fn clear_away<L: LatchPolicy>(&self, txn: &mut Txn) {
+        for rid in std::mem::take(&mut txn.defined) {
+            // What cannot be taken away now (no frame is free) is, at the next restart.
+            let _ = self.take_away::<L>(rid, &[]);
+        }
+    }
+
+    /// Frees the pages of a structure that is not used, and removes its row. `unformatted` are those of its roots
+    /// that were allocated, whether or not they have content by now.
+    fn take_away<L: LatchPolicy>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
+        let row = held(&self.catalog.known).get(&rid).cloned();
+        let Some(row) = row.filter(|d| d.state != State::Used) else { return Ok(()) };
+        self.active.wait_for_visitors();
+        let pages = self.pages_of::<L>(&row)?;
+        log_freed(&mut self.system(Lsn(0)), row.structure.owner(), &pages);
+        let heap = self.catalog_heap();
+        self.insist(|| heap.delete::<L>(&mut self.system(self.log.end()), rid))?;
+        self.insist(|| heap.purge::<L>(&mut self.system(Lsn(0)), rid))?;
+        held(&self.catalog.known).remove(&rid);
+        let never = unformatted.iter().filter(|root| !pages.contains(root));
+        pages.iter().chain(never).for_each(|&page| self.pool.free(page));
+        Ok(())
+    }
+
+    /// Every page of a structure that is not used.
+    fn pages_of<L: LatchPolicy>(&self, row: &Definition) -> Result<Vec<PageId>, Stop> {
+        let roots = row.structure.roots();
+        if row.state == State::Planned {
+            // Those that were formatted are empty; the others are nobody's.
+            return Ok(roots.into_iter().filter(|&root| self.pool.uses(root)).collect());
+        }
+        self.walk::<L>(row.structure.owner(), roots, row.structure.has_large_rows())
+    }
+
+    /// The pages of the trees and heaps of `owner` that begin here.
+    fn walk<L: LatchPolicy>(
+        &self,
+        owner: TableId,
+        roots: Vec<PageId>,
+        large: bool,
+    ) -> Result<Vec<PageId>, Stop> {
+        let (mut all, mut ahead) = (BTreeSet::new(), roots);
+        while let Some(page) = ahead.pop() {
+            if !all.insert(page) {
+                continue;
+            }
+            match self.insist(|| pages_below::<L>(&self.pool, owner, page))? {
+                Below::More(below) => ahead.extend(below),
+                Below::Rows(below) if large => ahead.extend(below),
+                Below::Rows(below) | Below::Last(below) => all.extend(below),
+                Below::Foreign => return Err(Stop::Fault(PageFault::Malformed { page }.into())),
+            }
+        }
+        Ok(all.into_iter().collect())
+    }
+
+    /// Fills a new index that nobody else sees, by redo-only records.
+    fn build<L: LatchPolicy>(
+        &self,
+        table: &Table,
+        def: &IndexDef,
+        tree: BTree<'_>,
+    ) -> Result<(), StoreFault> {
+        let heap = self.heap(table);
+        let mut place = Some(HeapPlace::default());
+        while place.is_some() {
+            let mut run: Vec<(Key, Rid)> = Vec::new();
+            while let Some(here) = place.filter(|_| run.len() < RUN) {
+                let from = run.len();
+                let read = || {
+                    run.truncate(from);
+                    let entry = |row: &[u8]| table.def.entry_of(def, Row::new(&table.layout, row));
+                    heap.chunk::<L>(here, |rid, row| run.push((entry(row), rid)))
+                };
+                place = self.insist(read).map_err(no_room)?;
+            }
+            run.sort_unstable();
+            self.fill::<L>(tree, &run)?;
+        }
+        Ok(())
+    }
+
+    fn fill<L: LatchPolicy>(&self, tree: BTree<'_>, entries: &[(Key, Rid)]) -> Result<(), StoreFault> {
+        let mut journal = self.system(Lsn(0));
+        for (key, rid) in entries {
+            if key.len() > tree.max_key() {
+                return Err(StoreFault::Schema(format!(
+                    "index {} cannot be created: a row's entry is {} bytes long, at most {} fit",
+                    tree.id(),
+                    key.len(),
+                    tree.max_key()
+                )));
+            }
+            let put = self.insist(|| tree.insert::<L>(&mut journal, key, &rid.encode(), Expect::Any));
+            if put.map_err(no_room)? != TreeInsert::Done {
+                let what = format!("two rows have the same entry in index {}", tree.id());
+                return Err(StoreFault::Broken { table: tree.id(), what });
+            }
+        }
+        Ok(())
+    }
+
+    /// At restart, when all pages are as they were: reads the catalog, or makes it in a new database. The pages of
+    /// structures that are not used are nobody else's, also when the log had freed them.
+    pub(crate) fn open_catalog(&self) -> Result<(), StoreFault> {
+        if self.pool.allocator().next <= CATALOG_ROOT {
+            let root = self.pool.allocate().map_err(no_room)?;
+            debug_assert_eq!(root, CATALOG_ROOT);
+            let mut journal = self.system(Lsn(0));
+            return Heap::create_at::<Coupled>(&self.pool, &mut journal, CATALOG, root).map_err(no_room);
+        }
+        let (heap, mut place) = (self.catalog_heap(), HeapPlace::default());
+        let mut rows = BTreeMap::new();
+        while let Some(next) = self
+            .insist(|| {
+                heap.chunk::<Coupled>(place, |rid, row| drop(rows.insert(rid, Definition::decode(row))))
+            })
+            .map_err(no_room)?
+        {
+            place = next;
+        }
+        {
+            let mut known = held(&self.catalog.known);
+            for (rid, row) in rows {
+                known.insert(rid, row?);
+            }
+            let tables: BTreeSet<TableId> = known.values().map(|d| d.structure.table()).collect();
+            tables.into_iter().try_for_each(|table| self.catalog.publish(&known, table))?;
+        }
+        for (_, row) in self.unused() {
+            for page in self.pages_of::<Coupled>(&row).map_err(no_room)? {
+                self.pool.reserve(page).map_err(no_room)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unused(&self) -> Vec<(Rid, Definition)> {
+        let known = held(&self.catalog.known);
+        known.iter().filter(|(_, d)| d.state != State::Used).map(|(&rid, d)| (rid, d.clone())).collect()
+    }
+
+    /// At the end of restart: no transaction is at work on the catalog (none is prepared that was), so what is not
+    /// used goes.
+    pub(crate) fn clear_catalog(&self) -> Result<(), StoreFault> {
+        self.unused()
+            .into_iter()
+            .try_for_each(|(rid, _)| self.take_away::<Coupled>(rid, &[]).map_err(no_room))
+    }
+}
+
+/// Whether the definitions are the same but for the order of the indexes.
+fn alike(a: &TableDef, b: &TableDef) -> bool {
+    let sorted = |def: &TableDef| {
+        let mut def = def.clone();
+        def.indexes.sort_unstable_by_key(|i| i.id);
+        def
+    };
+    sorted(a) == sorted(b)
+}
+
+/// A change of the schema has nobody to say "no space" to but by its own error.
+fn no_room(stop: Stop) -> StoreFault {
+    match stop {
+        Stop::Fault(fault) => StoreFault::Page(fault),
+        stop => StoreFault::Schema(format!("the schema cannot be changed: {stop}")),
+    }
+}
