@@ -34,11 +34,13 @@ impl Doublewrite {
         let mut head = Aligned::new(HEADER);
         let read = file.read_at(head.bytes_mut(), 0)?;
         let found = u32::from_le_bytes(head.bytes()[8..12].try_into().expect("four bytes"));
-        if read == HEADER && head.bytes()[..8] == *MAGIC && found != FORMAT {
+        if read == HEADER && head.bytes()[..8] == *MAGIC && !FORMATS.contains(&found) {
             return Err(PageFault::File {
                 file: path.to_owned(),
                 what: format!(
-                    "a doublewrite area of format {found}, expected {FORMAT}; use the version of Atoll that wrote it"
+                    "a doublewrite area of format {found}, expected {} to {}; use the version of Atoll that wrote it",
+                    FORMATS.start(),
+                    FORMATS.end()
                 ),
             });
         }

@@ -48,7 +48,7 @@ fn a_table_of_four_times_the_pool_is_read_and_updated() {
     ] {
         let dir = private_dir();
         let micro =
-            |op| Micro::new(MicroOptions { dataset: 16_000, rows: 4, op, ..MicroOptions::new(1) }).unwrap();
+            |op| Micro::new(MicroOptions { dataset: 24_000, rows: 4, op, ..MicroOptions::new(1) }).unwrap();
         let workload = micro(Op::Update);
         let deployment = start(&workload, dir.path(), design, durability, 1);
         deployment.load();
