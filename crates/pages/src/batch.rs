@@ -4,8 +4,8 @@
 use crate::page::{PAGE_SIZE, Page};
 use base::{Lsn, PageId};
 
-/// Pages in a batch: half a MiB, written in about the time of one sync.
-pub(crate) const BATCH: usize = 64;
+/// Pages in a batch: a MiB, written in about the time of the three syncs that a batch costs.
+pub(crate) const BATCH: usize = 128;
 /// Bytes before the first page.
 pub(crate) const HEADER: usize = 4096;
 

@@ -19,7 +19,10 @@ use std::sync::Arc;
 use world::{File, Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLDBW";
-const FORMAT: u32 = 1;
+/// 2 since a batch has more than 64 pages; before, the same layout.
+const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;
+
+const _: () = assert!(20 + 4 * BATCH <= HEADER, "the header has room for every page's number");
 
 pub(crate) struct Doublewrite {
     file: Arc<dyn File>,
@@ -31,11 +34,13 @@ impl Doublewrite {
         let mut head = Aligned::new(HEADER);
         let read = file.read_at(head.bytes_mut(), 0)?;
         let found = u32::from_le_bytes(head.bytes()[8..12].try_into().expect("four bytes"));
-        if read == HEADER && head.bytes()[..8] == *MAGIC && found != FORMAT {
+        if read == HEADER && head.bytes()[..8] == *MAGIC && !FORMATS.contains(&found) {
             return Err(PageFault::File {
                 file: path.to_owned(),
                 what: format!(
-                    "a doublewrite area of format {found}, expected {FORMAT}; use the version of Atoll that wrote it"
+                    "a doublewrite area of format {found}, expected {} to {}; use the version of Atoll that wrote it",
+                    FORMATS.start(),
+                    FORMATS.end()
                 ),
             });
         }
@@ -50,7 +55,7 @@ impl Doublewrite {
         let header = batch.header_mut();
         header.fill(0);
         header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        header[8..12].copy_from_slice(&FORMATS.end().to_le_bytes());
         header[16..20].copy_from_slice(&(ids.len() as u32).to_le_bytes());
         for (id, at) in ids.iter().zip(header[20..].chunks_exact_mut(4)) {
             at.copy_from_slice(&id.0.to_le_bytes());
@@ -73,7 +78,7 @@ impl Doublewrite {
         let header = header.bytes();
         let good = read == HEADER
             && &header[..8] == MAGIC
-            && word(header, 8) == FORMAT
+            && FORMATS.contains(&word(header, 8))
             && word(header, 12) == crc32c(&header[16..]);
         let count = if good { word(header, 16) as usize } else { 0 };
         Ok(header[20..].chunks_exact(4).take(count.min(BATCH)).map(|b| PageId(word(b, 0))).collect())

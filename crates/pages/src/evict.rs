@@ -5,7 +5,7 @@
 //! transaction finds a frame at once, and a new page never waits for a device, unless work comes faster than the
 //! device can take it.
 
-use crate::batch::Leaving;
+use crate::batch::{BATCH, Batch, Leaving};
 use crate::fault::PageFault;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
@@ -93,7 +93,7 @@ impl Pool {
         let mut found = Found { left: 0, leaving: 0, looked: 0 };
         let mut batch = None;
         let looks = LOOKS.min(self.slots.len() * 3);
-        while found.left < goal && found.left + found.leaving < goal.max(LEAVE) && found.looked < looks {
+        while found.left < goal && found.looked < looks {
             found.looked += 1;
             let popped = self.queues().pop();
             let Some((slot, from)) = popped else { break };
@@ -111,11 +111,12 @@ impl Pool {
                 found.left += usize::from(self.evict(slot, id, from));
             } else {
                 if batch.is_none() {
-                    batch = self.writer.take_spare();
+                    batch = self.writer.take_spare(0);
                 }
                 let Some(batch) = &mut batch else {
+                    // All batches are on their way: a clean page may be behind it.
                     self.queues().stays(slot);
-                    break;
+                    continue;
                 };
                 if self.copy(id, batch) == Copied::Taken {
                     batch.leaving.push((slot, id));
@@ -123,15 +124,27 @@ impl Pool {
                 } else {
                     self.queues().stays(slot);
                 }
-                if batch.room() == 0 {
+                // What leaves is out of the queues for as long as it is written: not too much of a small pool.
+                if found.leaving >= BATCH.min(self.slots.len() / 4) {
                     break;
                 }
             }
         }
-        if let Some(batch) = batch {
+        if let Some(mut batch) = batch {
+            self.fill_up(&mut batch);
             self.hand_in(batch);
         }
         found
+    }
+
+    /// A batch that has to be written anyway takes along dirty pages that are next to leave: they will be clean then.
+    fn fill_up(&self, batch: &mut Batch) {
+        if self.slots.len() < 4 * BATCH {
+            return;
+        }
+        for id in self.dirty_pages(batch.room()) {
+            self.copy(id, batch);
+        }
     }
 
     /// Pages that were to leave once they are written, which they are: unless they have been used meanwhile.

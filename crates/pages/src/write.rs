@@ -34,8 +34,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use world::{IoQueue, Means};
 
-/// Batches at once: one being written, one being filled.
-const BATCHES: usize = 2;
+/// Batches at once: one being written, one being filled, and one that a checkpoint leaves to those who need frames.
+const BATCHES: usize = 3;
 
 /// The way to the files.
 pub(crate) struct Writer {
@@ -160,8 +160,10 @@ impl Writer {
         finished
     }
 
-    pub fn take_spare(&self) -> Option<Batch> {
-        held(&self.desk).spare.pop()
+    /// A batch to fill, if more than `keep` are spare.
+    pub fn take_spare(&self, keep: usize) -> Option<Batch> {
+        let mut desk = held(&self.desk);
+        if desk.spare.len() > keep { desk.spare.pop() } else { None }
     }
 
     /// Waits for the desk to move, but no longer than `most`.
@@ -282,7 +284,7 @@ impl Pool {
             run.pending = std::mem::take(&mut run.missed);
             run.pending.sort_unstable_by(|a, b| b.cmp(a));
         }
-        let Some(mut batch) = self.writer.take_spare() else { return Ok(Progress::Waiting) };
+        let Some(mut batch) = self.writer.take_spare(1) else { return Ok(Progress::Waiting) };
         while batch.room() > 0
             && let Some(id) = run.pending.pop()
         {
@@ -318,7 +320,7 @@ impl Pool {
     /// Copies those of `ids` that are dirty and unlatched for writing, as many as a batch takes, and gives their
     /// number; 0 also when every batch is on its way. Never waits.
     pub fn clean(&self, ids: &[PageId]) -> usize {
-        let Some(mut batch) = self.writer.take_spare() else { return 0 };
+        let Some(mut batch) = self.writer.take_spare(0) else { return 0 };
         for &id in ids.iter().take(batch.room()) {
             self.copy(id, &mut batch);
         }

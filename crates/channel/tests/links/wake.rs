@@ -146,3 +146,44 @@ fn parking_ends_at_its_time_and_not_before() {
     assert!(start.elapsed() >= Duration::from_millis(19));
     assert_eq!(parker.park(Some(TOO_LONG), || false), Parked::Busy);
 }
+
+/// Two workers watch one bell, which is never read: each ring wakes a sleeper, and none is lost between look and sleep.
+#[test]
+fn a_watched_bell_wakes_a_sleeper_at_every_ring() {
+    use rustix::event::{EventfdFlags, eventfd};
+    const RINGS: u64 = 2_000;
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let (rung, seen, left) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let ring = || rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let parker = Parker::new().unwrap();
+                parker.watch_bell(&bell).unwrap();
+                while seen.load(Ordering::SeqCst) < RINGS {
+                    let now = rung.load(Ordering::SeqCst);
+                    if seen.fetch_max(now, Ordering::SeqCst) == now && now < RINGS {
+                        let idle = || rung.load(Ordering::SeqCst) == now;
+                        parker.park(Some(TOO_LONG * 2), idle);
+                    }
+                }
+                left.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        for number in 1..=RINGS {
+            dawdle(number);
+            rung.store(number, Ordering::SeqCst);
+            ring();
+            let begun = Instant::now();
+            while seen.load(Ordering::SeqCst) < number {
+                assert!(begun.elapsed() < TOO_LONG, "ring {number} woke nobody");
+                thread::yield_now();
+            }
+        }
+        // A ring need not wake both.
+        while left.load(Ordering::SeqCst) < 2 {
+            ring();
+            thread::yield_now();
+        }
+    });
+}

@@ -2,6 +2,7 @@
 
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind;
+use probe::Measured;
 use std::path::Path;
 use txn::Workload;
 use wal::Durability;
@@ -26,6 +27,18 @@ fn start<W: Workload>(
     Deployment::start(workload.clone(), configs.collect())
 }
 
+/// Drives until at least this many transactions have committed and pages been read, however slow the machine is.
+fn drive<W: Workload>(deployment: &Deployment<W>, commits: u64, reads: u64) -> Measured {
+    let mut all = Measured::default();
+    for seed in 0..200 {
+        all.merge(&deployment.run_seeded(8, 100, seed));
+        if all.committed_total() >= commits && all.page_reads >= reads {
+            return all;
+        }
+    }
+    panic!("the instance stands still: {all:?}");
+}
+
 #[test]
 fn a_table_of_four_times_the_pool_is_read_and_updated() {
     for (design, durability) in [
@@ -35,17 +48,17 @@ fn a_table_of_four_times_the_pool_is_read_and_updated() {
     ] {
         let dir = private_dir();
         let micro =
-            |op| Micro::new(MicroOptions { dataset: 16_000, rows: 4, op, ..MicroOptions::new(1) }).unwrap();
+            |op| Micro::new(MicroOptions { dataset: 24_000, rows: 4, op, ..MicroOptions::new(1) }).unwrap();
         let workload = micro(Op::Update);
         let deployment = start(&workload, dir.path(), design, durability, 1);
         deployment.load();
-        let measured = deployment.run(8, 200);
-        assert!(measured.pages > 4 * FRAMES as u64, "{} pages", measured.pages);
-        assert!(measured.page_reads > 100 && measured.page_writes > 0, "{measured:?}");
+        let pages = deployment.measure().pages;
+        assert!(pages > 4 * FRAMES as u64, "{pages} pages");
+        let measured = drive(&deployment, 100, 300);
+        assert!(measured.page_writes > 0, "{measured:?}");
         let committed = measured.committed_total();
-        assert!(committed > 20, "{design} {durability}: {measured:?}");
         deployment.instances.iter().for_each(|i| i.reconfigure(micro(Op::Read)));
-        assert!(deployment.run_seeded(8, 50, 3).committed_total() > 20);
+        drive(&deployment, 20, 20);
         deployment.instances.iter().for_each(|i| i.reconfigure(workload.clone()));
         let verdict = workload.judge(deployment.audits(), Some(committed));
         assert!(verdict.holds(), "{design} {durability}: {verdict:?}");
@@ -69,8 +82,8 @@ fn distributed_transactions_wait_for_pages_too() {
             Tpcb::new(TpcbOptions { accounts: 6_000, multisite: 50.0, ..TpcbOptions::new(4) }).unwrap();
         let deployment = start(&workload, dir.path(), design, Durability::Async, 2);
         deployment.load();
-        let measured = deployment.run(4, 200);
-        assert!(measured.distributed > 10 && measured.page_reads > 100, "{measured:?}");
+        let measured = drive(&deployment, 100, 300);
+        assert!(measured.distributed > 0, "{measured:?}");
         let committed = Some(measured.committed_total());
         let verdict = workload.judge(deployment.audits(), committed);
         assert!(verdict.holds(), "{design}: {verdict:?}");
