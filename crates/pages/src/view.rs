@@ -205,20 +205,27 @@ impl Pool {
     /// See [`Stop`]; nothing was changed.
     #[inline]
     pub fn view<L: LatchPolicy>(&self, id: PageId) -> Result<PageView<'_>, Stop> {
+        let view = self.glance::<L>(id)?;
+        if probe::on() {
+            probe::visited(view.bytes().u8_at(KIND_AT).unwrap_or_default(), id.0, Latched::No);
+        }
+        Ok(view)
+    }
+
+    /// As [`Pool::view`], for a hint: it is not counted as a visit.
+    ///
+    /// # Errors
+    /// As [`Pool::view`].
+    #[inline]
+    pub fn glance<L: LatchPolicy>(&self, id: PageId) -> Result<PageView<'_>, Stop> {
         self.check(id)?;
         if !L::LATCHED {
             self.owner.check();
         }
         let latch = self.latch(id);
         match latch.glimpse() {
-            Ok(began) => {
-                // SAFETY: the page's own latch and memory, both as long-lived as the pool.
-                let view = unsafe { PageView::new(latch, self.page(id), id, began) };
-                if probe::on() {
-                    probe::visited(view.bytes().u8_at(KIND_AT).unwrap_or_default(), id.0, Latched::No);
-                }
-                Ok(view)
-            }
+            // SAFETY: the page's own latch and memory, both as long-lived as the pool.
+            Ok(began) => Ok(unsafe { PageView::new(latch, self.page(id), id, began) }),
             Err(refused) => Err(crate::pool::stop(refused, id)),
         }
     }

@@ -183,7 +183,7 @@ impl<'p> Heap<'p> {
     /// The first of two looks ahead at the row at `rid`: asks for its slot. Holds nothing.
     #[inline]
     pub fn ahead<L: LatchPolicy>(&self, rid: Rid) {
-        if let Ok(view) = self.pool.view::<L>(rid.page) {
+        if let Ok(view) = self.pool.glance::<L>(rid.page) {
             view.prefetch(0, 1);
             view.prefetch(slot_at(rid.slot), 1);
         }
@@ -192,7 +192,7 @@ impl<'p> Heap<'p> {
     /// The second: asks for the row.
     #[inline]
     pub fn ahead_row<L: LatchPolicy>(&self, rid: Rid) {
-        if let Ok(view) = self.pool.view::<L>(rid.page)
+        if let Ok(view) = self.pool.glance::<L>(rid.page)
             && let Ok(Some((at, len))) = plain_at(view.bytes(), rid.slot)
         {
             view.prefetch(at, len.min(ROW_AHEAD));
