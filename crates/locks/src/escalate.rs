@@ -37,6 +37,7 @@ impl<M: RawMutex> LockTable<M> {
         {
             locker.counts.requests += 1;
             locker.counts.repeated += 1;
+            probe::count(probe::Counter::LockRepeats);
             return Acquired::Granted;
         }
         let granule = &mut locker.granules[at];

@@ -105,6 +105,6 @@ impl Replacement {
 
     /// The slots next to leave, in order.
     pub fn next(&self) -> impl Iterator<Item = usize> {
-        self.probed.iter().chain(&self.main).map(|&slot| slot as usize)
+        self.probed.iter().chain(&self.main).chain(&self.young).map(|&slot| slot as usize)
     }
 }

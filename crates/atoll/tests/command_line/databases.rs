@@ -206,10 +206,16 @@ fn page_of_rows(bytes: &[u8]) -> usize {
 #[test]
 fn a_flipped_bit_in_a_page_is_named_with_file_and_place() {
     let database = Database::micro();
-    let mut at = 0;
+    let (mut at, mut page) = (0, Vec::new());
     database.change("1/data", |bytes| {
         at = page_of_rows(bytes);
+        page = bytes[at + 64..at + 8192].to_vec();
         bytes[at + 4000] ^= 4;
+    });
+    // As long as the last batch of writes lies beside the data, a page of it would be repaired from there.
+    database.change("1/doublewrite", |bytes| {
+        let copy = bytes.windows(page.len()).position(|window| window == page);
+        bytes[copy.expect("a copy of the page") + 4000] ^= 4;
     });
     let found = database.finding("checksum");
     assert!(found["file"].as_str().unwrap().ends_with("1/data"), "{found}");
