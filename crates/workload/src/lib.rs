@@ -6,8 +6,8 @@
 //! reply; whether all of that was right is answered by [`txn::Workload::audit`] and [`txn::Workload::judge`].
 //!
 //! Read it in this order: the list of all workloads, how one is named and chosen ([`spec`]), and what it tells those who
-//! measure it ([`benchmark`]); the islands microbenchmark ([`micro`]) and
-//! TPC-B ([`tpcb`]) and TPC-C ([`tpcc`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
+//! measure it ([`benchmark`]); the islands microbenchmark ([`micro`]),
+//! TPC-B ([`tpcb`]) TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
 //! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), and the do-nothing storage
 //! on which the language itself is measured (`null`).
 
@@ -17,11 +17,13 @@ pub mod benchmark;
 pub mod spec;
 
 pub mod micro;
+pub mod tatp;
 pub mod tpcb;
 pub mod tpcc;
 
 pub mod random;
 
+mod columns;
 mod findings;
 
 #[cfg(feature = "oracle")]

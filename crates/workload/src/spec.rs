@@ -47,6 +47,7 @@ workloads! {
     Micro: crate::micro::Micro,
     Tpcb: crate::tpcb::Tpcb,
     Tpcc: crate::tpcc::Tpcc,
+    Tatp: crate::tatp::Tatp,
 }
 
 /// Every name that [`WorkloadSpec::name`] takes.

@@ -7,4 +7,5 @@ mod cost;
 mod generators;
 mod runs;
 mod specs;
+mod tatp;
 mod tpcc;
