@@ -449,7 +449,9 @@ mod tests {
         assert!(error.is_usage());
         let text = error.to_string();
         assert!(text.contains("2 islands") && text.contains("3 islands"), "{text}");
-        let old = fs::read_to_string(path.join(FILE)).unwrap().replace(&format!("\"format\": {FORMAT}"), "\"format\": 99");
+        let old = fs::read_to_string(path.join(FILE))
+            .unwrap()
+            .replace(&format!("\"format\": {FORMAT}"), "\"format\": 99");
         fs::write(path.join(FILE), old).unwrap();
         let text = Home::at(&path, manifest(2)).err().unwrap().to_string();
         assert!(text.contains("format 99") && text.contains(&format!("format {FORMAT}")), "{text}");

@@ -79,7 +79,9 @@ pub trait Benchmark: Workload {
     /// An option out of its range.
     fn from_spec(spec: &WorkloadSpec) -> Result<Self, SpecError>;
 
-    fn labels(&self) -> Labels;
+    fn labels(&self) -> Labels {
+        Labels { scale: Some(self.sites().into()), ..Labels::default() }
+    }
 
     /// The data in words, apart from what is asked of it: two workloads with the same words can use the same database.
     fn data_name(&self) -> String;
@@ -94,8 +96,10 @@ pub trait Benchmark: Workload {
 
     /// What the consistency check counts of so many committed transactions by kind, in the unit of `committed` of
     /// [`Workload::judge`]; added up modulo 2^64, so that what takes rows away can count downwards. `None` if that does not
-    /// follow from the counts: nothing is then counted over this data any more.
-    fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64>;
+    /// follow from the counts: nothing is then counted over this data any more. Unless said otherwise, each counts one.
+    fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
+        Some(committed.values().sum())
+    }
 
     /// The one that judges data over which any of the request mixes may have run.
     #[must_use]

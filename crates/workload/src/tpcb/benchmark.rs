@@ -3,7 +3,6 @@
 use super::{Padding, RemoteRow, Tpcb, TpcbOptions};
 use crate::benchmark::{Benchmark, Common, Form, Labels, OwnOption, Shapes, Takes};
 use crate::spec::{SpecError, WorkloadSpec};
-use std::collections::BTreeMap;
 
 /// Bytes a branch takes for each account: what it takes beside them is less than the accounts' rounding.
 const ACCOUNT_BYTES: u64 = 110;
@@ -100,10 +99,5 @@ impl Benchmark for Tpcb {
 
     fn growth_bytes(&self) -> u64 {
         GROWTH
-    }
-
-    /// Deposits.
-    fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
-        Some(committed.values().sum())
     }
 }

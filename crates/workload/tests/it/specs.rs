@@ -12,7 +12,6 @@ fn wrong_options_are_named() {
     let micro = || WorkloadSpec::new("micro", 2);
     let tpcb = || WorkloadSpec::new("tpcb", 2);
     let cases = [
-        (WorkloadSpec::new("tpcz", 2), "no workload is called \"tpcz\": expected one of micro, tpcb"),
         (
             WorkloadSpec { multisite: Some(-1.0), ..micro() },
             "--multisite -1 is out of range: expected 0 to 100",
@@ -48,6 +47,8 @@ fn wrong_options_are_named() {
         (tpcb().with("remote", "branch"), "--remote branch: expected account or teller"),
         (tpcb().with("accounts", "many"), "--accounts many: expected a whole number from 1 to 10000000"),
     ];
+    let unknown = words(WorkloadSpec::new("tpcz", 2));
+    assert!(unknown.starts_with("no workload is called \"tpcz\": expected one of micro, tpcb,"), "{unknown}");
     for (spec, expected) in cases {
         assert_eq!(words(spec), expected);
     }

@@ -76,7 +76,9 @@ fn every_form_holds_in_every_deployment() {
 /// so their transactions are undone.
 fn rate(kind: Kind, distribution: Population, predicate: Predicate) -> f64 {
     const TRIES: u64 = 100_000;
-    let options = TatpOptions { mix: Mix::Only(kind), distribution, predicate, ..TatpOptions::new(1) };
+    // The model reads a secondary index whole: numbers in a table of their own make it quick, and the rates are the same.
+    let index = Index::NonAligned;
+    let options = TatpOptions { mix: Mix::Only(kind), distribution, predicate, index, ..TatpOptions::new(1) };
     let tatp = tatp(TatpOptions { popularity: Popularity::Uniform, subscribers: 3_000, ..options });
     let mut oracle = loaded(&tatp, 1);
     let mut requests = tatp.generator(11, 0..1);
@@ -128,7 +130,8 @@ fn success_rates_are_the_exact_ones() {
 #[test]
 fn the_mix_is_as_defined_and_a_quarter_of_it_fails() {
     const N: u64 = 200_000;
-    let tatp = tatp(TatpOptions { subscribers: 3_000, ..TatpOptions::new(1) });
+    let options = TatpOptions { subscribers: 3_000, index: Index::NonAligned, ..TatpOptions::new(1) };
+    let tatp = tatp(options);
     let mut oracle = loaded(&tatp, 1);
     let mut requests = tatp.generator(42, 0..1);
     let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
@@ -173,7 +176,8 @@ fn some_subscribers_are_as_popular_as_the_formula_makes_them() {
     let (one, ten) = top(Popularity::NonUniform, 10_000);
     assert!((one - 35.0).abs() < 2.0 && (ten - 76.0).abs() < 2.0, "{one} {ten}");
     let (one, ten) = top(Popularity::Uniform, 1_000);
-    assert!(one < 1.5 && ten < 12.5, "{one} {ten}");
+    // Poisson counts of mean 40: their own highest per cent and tenth lie 2.67 and 1.75 deviations of 6.3 above it.
+    assert!((one - 1.42).abs() < 0.05 && (ten - 12.78).abs() < 0.15, "{one} {ten}");
     assert_eq!(tatp(TatpOptions::new(2)).clients(), Clients::Routed);
     let bound = tatp(TatpOptions { popularity: Popularity::Uniform, ..TatpOptions::new(4) });
     assert_eq!(bound.clients(), Clients::Bound);
