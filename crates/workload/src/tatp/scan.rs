@@ -58,10 +58,9 @@ impl TatpOptions {
     fn slots_of(&self, subscribers: Range<u32>) -> SmallVec<[Range<u32>; 2]> {
         let (first, len) = (self.slot_of(subscribers.start), subscribers.len() as u32);
         let end = self.population() + 1;
-        match (first + len).checked_sub(end) {
-            None | Some(0) => SmallVec::from_iter([first..first + len]),
-            Some(more) => SmallVec::from_iter([first..end, 1..1 + more]),
-        }
+        let here = first..end.min(first + len);
+        let wrapped = 1..1 + (first + len).saturating_sub(end);
+        [here, wrapped].into_iter().filter(|run| !run.is_empty()).collect()
     }
 }
 
