@@ -191,7 +191,7 @@ mod tests {
         let sites = |range| options.by_site(range).collect::<Vec<_>>();
         assert_eq!(sites(1..31), [1..11, 11..21, 21..31]);
         assert_eq!(sites(10..12), [10..11, 11..12]);
-        assert_eq!(sites(12..13), [12..13]);
+        assert!(sites(12..13).into_iter().eq(std::iter::once(12..13)));
         for s in 1..=30 {
             assert_eq!(options.subscriber_in(options.slot_of(s)), s);
             for len in 1..=31 - s {
