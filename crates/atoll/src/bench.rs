@@ -1,13 +1,16 @@
-//! `atoll bench micro|tpcb`: every stop of the sweep, one after the other.
+//! `atoll bench` of a workload: every stop of the sweep, one after the other.
 
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{Output, title};
 use crate::progress::Progress;
-use crate::sweep::{Stop, Sweep, workload_name};
+use crate::sweep::{Stop, Sweep};
 use deploy::Interrupt;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
 use topology::{IslandCount, Machine, ping_pong_ns};
+use workload::WorkloadSpec;
+use workload::benchmark::Shapes;
+use workload::spec::own_options;
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
@@ -37,12 +40,17 @@ fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     if args.deployment.islands.is_empty() {
         args.deployment.islands = vec![IslandCount::Count(manifest.islands.into())];
     }
-    if shape.name == workload_name(args.workload) {
+    if shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1)) {
         if args.requests.scale.is_empty() {
             args.requests.scale = vec![shape.scale.unwrap_or(shape.cores)];
         }
         if args.requests.dataset.is_empty() {
             args.requests.dataset = shape.dataset.into_iter().collect();
+        }
+        for option in own_options().filter(|o| o.shapes == Shapes::Data) {
+            if let Some(value) = shape.own.get(option.name) {
+                args.requests.own.0.entry(option.name).or_insert_with(|| vec![value.clone()]);
+            }
         }
     }
     Ok(args)

@@ -1,5 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
+use crate::own::OwnOptions;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deploy::engine::Escalation;
 use deploy::{ChannelKind, Host};
@@ -47,6 +49,8 @@ Examples:
   atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
   atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
   atoll bench tpcb --design conventional,serial --islands 2 --profile
+  atoll bench tpcb --accounts 10000 --remote account,teller --padding none,page
+  atoll bench tatp --ids uniform --predicate standard,reversed --json
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
 
@@ -101,9 +105,8 @@ pub struct InstanceArgs {
 #[derive(Args, Debug)]
 #[command(after_help = LOAD_EXAMPLES)]
 pub struct LoadArgs {
-    /// micro, tpcb, tpcc or one of its variants
-    #[arg(value_enum)]
-    pub workload: Workload,
+    #[arg(value_parser = bench_name())]
+    pub workload: String,
     /// Where database and log shall live: an empty or missing directory, or one of an earlier load
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
@@ -116,12 +119,14 @@ pub struct LoadArgs {
     /// Rows of the table (micro) [default: 10000 per core]
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub dataset: Option<u64>,
-    /// Sites (micro), branches (tpcb) [default: one per core]
+    /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp) [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Option<u32>,
     /// Page memory of all instances together, in MiB [default: what the data needs]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub pool: Option<u64>,
+    #[command(flatten)]
+    pub own: OwnOptions,
     /// Print what was loaded as a JSON line
     #[arg(long)]
     pub json: bool,
@@ -141,25 +146,36 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Workload {
-    /// Transactions that read or update N rows, some of them over several sites
-    Micro,
-    /// TPC-B: deposits at a bank with branches, tellers, accounts and a history
-    Tpcb,
-    /// TPC-C: a wholesale supplier; five transactions on nine tables
-    Tpcc,
-    /// TPC-C's Payment alone
-    TpccPayment,
-    /// TPC-C's NewOrder alone
-    #[value(name = "tpcc-neworder")]
-    TpccNewOrder,
-    /// TPC-C's NewOrder and Payment, half each
-    TpccPrime,
-    /// Threads on shared counters: the smallest experiment about islands
-    Counter,
-    /// Round trips of 256-byte messages between two cores, for every mechanism
-    Ipc,
+/// `bench counter`: threads on shared counters.
+pub const COUNTER: &str = "counter";
+/// `bench ipc`: round trips of messages.
+pub const IPC: &str = "ipc";
+
+/// Everything that runs transactions.
+fn workload_values() -> Vec<PossibleValue> {
+    workload::spec::forms().map(|form| PossibleValue::new(form.name).help(form.about)).collect()
+}
+
+/// The same in a sentence.
+pub fn workload_names() -> String {
+    let names: Vec<&str> = workload::spec::forms().map(|form| form.name).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// What `bench` takes: the workloads, and two experiments without transactions.
+fn bench_name() -> PossibleValuesParser {
+    let mut all = workload_values();
+    all.push(
+        PossibleValue::new(COUNTER).help("Threads on shared counters: the smallest experiment about islands"),
+    );
+    all.push(
+        PossibleValue::new(IPC)
+            .help("Round trips of 256-byte messages between two cores, for every mechanism"),
+    );
+    all.into()
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,8 +267,8 @@ impl ChannelArg {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = BENCH_EXAMPLES)]
 pub struct BenchArgs {
-    #[arg(value_enum)]
-    pub workload: Workload,
+    #[arg(value_parser = bench_name())]
+    pub workload: String,
 
     #[command(flatten)]
     pub deployment: DeploymentArgs,
@@ -317,7 +333,7 @@ pub struct RequestArgs {
     /// Per cent of multisite (micro) or remote (tpcb, tpcc) transactions [default: micro 0, tpcb 15, tpcc as specified]
     #[arg(long, value_name = "PCT,...", value_delimiter = ',', value_parser = per_cent)]
     pub multisite: Vec<f64>,
-    /// Rows of a transaction (micro) [default: 10]
+    /// Rows of a transaction (micro, tatp-scan) [default: 10]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rows: Vec<u32>,
     /// What is done with them (micro) [default: read]
@@ -329,9 +345,11 @@ pub struct RequestArgs {
     /// Rows of the table (micro) [default: 10000 per core]
     #[arg(long, value_name = "ROWS,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub dataset: Vec<u64>,
-    /// Sites (micro), branches (tpcb), warehouses (tpcc) [default: one per core]
+    /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp) [default: one per core]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Vec<u32>,
+    #[command(flatten)]
+    pub own: OwnOptions,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod own;
 mod usage;
 
 mod bench;
@@ -27,7 +28,7 @@ mod output;
 mod progress;
 
 use clap::Parser;
-use cli::{Cli, Command, Workload};
+use cli::{COUNTER, Cli, Command, IPC};
 use deploy::Interrupt;
 use failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -56,12 +57,13 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
     match cli.command {
         None => tour::run(interrupt),
         Some(Command::Topology(args)) => topology_command::run(&args),
-        Some(Command::Bench(args)) => match args.workload {
-            Workload::Counter | Workload::Ipc if args.measuring.profile => Err(Failure::Usage(
-                "--profile: only transactions have one; expected bench micro, tpcb or tpcc".into(),
-            )),
-            Workload::Counter => counter::run(&args, interrupt),
-            Workload::Ipc => ipc::run(&args, interrupt),
+        Some(Command::Bench(args)) => match args.workload.as_str() {
+            COUNTER | IPC if args.measuring.profile => Err(Failure::Usage(format!(
+                "--profile: only transactions have one; expected bench {}",
+                cli::workload_names()
+            ))),
+            COUNTER => counter::run(&args, interrupt),
+            IPC => ipc::run(&args, interrupt),
             _ => bench::run(&args, interrupt),
         },
         Some(Command::Load(args)) => load::run(&args, interrupt),

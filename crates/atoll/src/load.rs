@@ -5,7 +5,7 @@
 //! known as unfinished, and the next load starts it anew.
 
 use crate::bench::live_machine;
-use crate::cli::{BenchArgs, Command, LoadArgs, Workload};
+use crate::cli::{BenchArgs, COUNTER, Command, IPC, LoadArgs, workload_names};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::progress::Progress;
@@ -21,13 +21,13 @@ use std::time::Instant;
 const NO_EFFECTS: Option<u64> = Some(0);
 
 pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    if matches!(args.workload, Workload::Counter | Workload::Ipc) {
-        return Err(Failure::Usage(
-            "counter and ipc have no data to load; expected micro, tpcb or tpcc".into(),
-        ));
+    if [COUNTER, IPC].contains(&args.workload.as_str()) {
+        let expected = workload_names();
+        return Err(Failure::Usage(format!("counter and ipc have no data to load; expected {expected}")));
     }
     let mut bench = as_bench(args)?;
-    bench.workload = args.workload;
+    bench.workload = args.workload.clone();
+    bench.requests.own = args.own.clone();
     let sweep = Sweep::plan(&bench, &live_machine("live")?, interrupt)?;
     let mut progress = Progress::new(1);
     sweep.remarks.iter().for_each(|remark| progress.warn(remark));

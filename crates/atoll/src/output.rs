@@ -124,6 +124,11 @@ const SETTINGS: &[Column] = &[
     ("dataset", |r| r.settings.labels.dataset.map(|n| n.to_string())),
     ("scale", |r| r.settings.labels.scale.map(|n| n.to_string())),
     ("multisite %", |r| r.settings.labels.multisite.map(|n| n.to_string())),
+    ("options", |r| {
+        let options = &r.settings.labels.options;
+        let words: Vec<_> = options.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }),
 ];
 
 const RESULTS: &[Column] = &[

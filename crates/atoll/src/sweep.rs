@@ -3,15 +3,18 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg, Workload};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg};
 use crate::failure::Failure;
 use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
 use deploy::{ChannelKind, Deployment, Host, Interrupt};
 use driver::{Profiling, Schedule, Subject};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use topology::{IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
+use workload::benchmark::Shapes;
 use workload::micro::Op;
+use workload::spec::own_options;
 
 /// One deployment and everything that is measured on it.
 pub struct Stop {
@@ -78,6 +81,7 @@ impl Default for Choice {
             workers: None,
             dataset: None,
             scale: None,
+            own: BTreeMap::new(),
         }
     }
 }
@@ -103,6 +107,8 @@ struct Choice {
     workers: Option<u32>,
     dataset: Option<u64>,
     scale: Option<u32>,
+    /// Options of one workload that shape its data.
+    own: BTreeMap<String, String>,
 }
 
 impl Planner<'_> {
@@ -155,7 +161,8 @@ impl Planner<'_> {
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
         let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
-        times(all, &optional(&r.scale), |c, v| c.scale = v)
+        let all = times(all, &optional(&r.scale), |c, v| c.scale = v);
+        self.own(Shapes::Data, all, |c| &mut c.own)
     }
 
     /// `None` for a combination that makes no sense beside others that do.
@@ -215,9 +222,7 @@ impl Planner<'_> {
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
         let refuse = |text: &str| Err(Failure::Usage(format!("--kill: {text}")));
         match () {
-            () if self.args.workload != Workload::Tpcb => {
-                refuse("only tpcb keeps a ledger; expected bench tpcb")
-            }
+            () if self.args.workload != "tpcb" => refuse("only tpcb keeps a ledger; expected bench tpcb"),
             () if self.args.measuring.profile => refuse(
                 "its clients are outside the instances, and a killed one takes its profile along; run --profile without it",
             ),
@@ -235,7 +240,8 @@ impl Planner<'_> {
         let spec = WorkloadSpec {
             scale: c.scale,
             dataset: c.dataset,
-            ..WorkloadSpec::new(workload_name(self.args.workload), self.machine.cores() as u32)
+            own: c.own.clone(),
+            ..WorkloadSpec::new(&self.args.workload, self.machine.cores() as u32)
         };
         let schedule = Schedule {
             warmup: m.warmup,
@@ -250,8 +256,25 @@ impl Planner<'_> {
         let all = times(all, &optional(&r.skew), |(spec, _), v| spec.skew = v);
         let all = times(all, &m.clients, |(_, schedule), v| schedule.clients_per_worker = v);
         let all = times(all, &optional(&r.multisite), |(spec, _), v| spec.multisite = v);
+        let all = self.own(Shapes::Requests, all, |(spec, _)| &mut spec.own);
         let checked = |(spec, schedule)| Ok((Subject::new(spec).map_err(Failure::usage)?, schedule));
         all.into_iter().map(checked).collect()
+    }
+
+    /// Each of `all` with every combination of the given options of one workload that shape so.
+    fn own<T: Clone>(
+        &self,
+        shapes: Shapes,
+        mut all: Vec<T>,
+        own: impl Fn(&mut T) -> &mut BTreeMap<String, String>,
+    ) -> Vec<T> {
+        let given = &self.args.requests.own.0;
+        for option in own_options().filter(|o| o.shapes == shapes) {
+            if let Some(values) = given.get(option.name) {
+                all = times(all, values, |one, value| drop(own(one).insert(option.name.into(), value)));
+            }
+        }
+        all
     }
 
     /// What the data needs, but no more than half of what the machine has left.
@@ -280,18 +303,6 @@ impl Planner<'_> {
             }
             _ => wanted,
         })
-    }
-}
-
-/// As a specification spells it.
-pub fn workload_name(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Tpcb => "tpcb",
-        Workload::Tpcc => "tpcc",
-        Workload::TpccPayment => "tpcc-payment",
-        Workload::TpccNewOrder => "tpcc-neworder",
-        Workload::TpccPrime => "tpcc-prime",
-        _ => "micro",
     }
 }
 

@@ -18,7 +18,7 @@ use workload::WorkloadSpec;
 pub(crate) const FILE: &str = "deployment.json";
 const LOCK: &str = "lock";
 /// Counted up whenever anything in a data directory changes its shape.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -449,7 +449,9 @@ mod tests {
         assert!(error.is_usage());
         let text = error.to_string();
         assert!(text.contains("2 islands") && text.contains("3 islands"), "{text}");
-        let old = fs::read_to_string(path.join(FILE)).unwrap().replace("\"format\": 2", "\"format\": 99");
+        let old = fs::read_to_string(path.join(FILE))
+            .unwrap()
+            .replace(&format!("\"format\": {FORMAT}"), "\"format\": 99");
         fs::write(path.join(FILE), old).unwrap();
         let text = Home::at(&path, manifest(2)).err().unwrap().to_string();
         assert!(text.contains("format 99") && text.contains(&format!("format {FORMAT}")), "{text}");

@@ -24,6 +24,9 @@ pub struct ResultRow {
     /// Reason -> count; `user` are rollbacks that the workload itself asks for, every other reason is a failure.
     #[serde(default)]
     pub aborted: BTreeMap<String, u64>,
+    /// The `user` ones by procedure: with `committed_by_kind` the success rate of each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub user_aborted_by_kind: BTreeMap<String, u64>,
     /// Share of transactions that touched more than one instance, 0..=1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributed: Option<f64>,
@@ -149,6 +152,9 @@ pub struct Labels {
     pub dataset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<u64>,
+    /// Options that only this workload knows, each with the value in force.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
     /// `counter`: how many counters the threads share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<String>,
@@ -163,6 +169,21 @@ pub struct Labels {
     /// `ipc`: whether the peers sit on the same island.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peers: Option<String>,
+}
+
+impl From<workload::Labels> for Labels {
+    fn from(of: workload::Labels) -> Labels {
+        Labels {
+            multisite: of.multisite,
+            rows: of.rows,
+            op: of.op,
+            skew: of.skew,
+            dataset: of.dataset,
+            scale: of.scale,
+            options: of.options,
+            ..Labels::default()
+        }
+    }
 }
 
 /// Microseconds. `ipc` has the median and p99 only.

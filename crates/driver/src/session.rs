@@ -39,7 +39,8 @@ pub type Ping<'a> = &'a dyn Fn() -> Option<f64>;
 
 pub struct Session {
     pub(crate) running: Running,
-    /// Effects committed since loading; `None` once an instance has died and taken its counts along.
+    /// Effects committed since loading, modulo 2^64; `None` once an instance has died and taken its counts along, or a mix has
+    /// run whose effects nobody can count.
     pub(crate) effects: Option<u64>,
     stamp: MachineStamp,
     placement: String,
@@ -134,9 +135,8 @@ impl Session {
     /// Takes a window and adds it to what the consistency check will count.
     fn measure(&mut self, subject: &Subject) -> Result<Window, DeployError> {
         let window = Window::of(&self.running.measure()?, self.running.deployment().host);
-        if let Some(effects) = &mut self.effects {
-            *effects += subject.effects(&window.all.committed);
-        }
+        let here = subject.effects(&window.all.committed);
+        self.effects = self.effects.zip(here).map(|(before, here)| before.wrapping_add(here));
         Ok(window)
     }
 

@@ -1,11 +1,10 @@
-//! What is measured: a workload with its options, and what the driver must know of it beyond the language.
+//! What is measured: a workload with its options, and what it says of itself beyond the language, whatever workload it is.
 
 use crate::row::Labels;
 use deploy::DeployError;
 use std::collections::BTreeMap;
 use txn::{Verdict, Workload};
-use workload::micro::Op;
-use workload::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};
+use workload::{AnyWorkload, Benchmark, SpecError, Visitor, WorkloadSpec};
 
 /// A workload's specification, checked.
 #[derive(Clone, Debug)]
@@ -16,18 +15,41 @@ pub struct Subject {
 
 /// Pages a byte of rows takes: slots, page headers, the index, and pages not quite full.
 const PAGES_PER_ROW_BYTES: f64 = 1.35;
-/// Bytes a TPC-B branch takes beside its accounts: less than the accounts' rounding.
-const TPCB_ROW_BYTES: u64 = 110;
-/// Bytes of a microbenchmark row with its id and counter.
-const MICRO_ROW_BYTES: u64 = 16 + workload::micro::PAYLOAD_BYTES as u64;
-/// Page memory for rows that a run adds: a minute's worth of 50,000 history rows of 80 bytes a second.
-const TPCB_GROWTH: u64 = 256 << 20;
-/// Bytes that TPC-C keeps for an item in a warehouse.
-const STOCK_BYTES: u64 = 340;
-/// Bytes that TPC-C keeps for a customer: the row, its history, one order with its lines.
-const CUSTOMER_BYTES: u64 = 1_560;
-/// A minute's worth of 20,000 orders of 700 bytes a second would be more: what a run adds at first.
-const TPCC_GROWTH: u64 = 512 << 20;
+
+/// What a workload says of itself, as values.
+struct Portrait {
+    sites: u32,
+    labels: Labels,
+    data_name: String,
+    row_bytes: u64,
+    growth_bytes: u64,
+}
+
+struct Draw;
+
+impl Visitor for Draw {
+    type Output = Portrait;
+
+    fn visit<W: Benchmark>(self, workload: W) -> Portrait {
+        Portrait {
+            sites: workload.sites(),
+            labels: workload.labels().into(),
+            data_name: workload.data_name(),
+            row_bytes: workload.row_bytes(),
+            growth_bytes: workload.growth_bytes(),
+        }
+    }
+}
+
+struct Effects<'a>(&'a BTreeMap<String, u64>);
+
+impl Visitor for Effects<'_> {
+    type Output = Option<u64>;
+
+    fn visit<W: Benchmark>(self, workload: W) -> Option<u64> {
+        workload.effects(self.0)
+    }
+}
 
 impl Subject {
     /// # Errors
@@ -40,120 +62,43 @@ impl Subject {
         &self.spec
     }
 
+    fn portrait(&self) -> Portrait {
+        self.workload.clone().visit(Draw)
+    }
+
     pub fn sites(&self) -> u32 {
-        match &self.workload {
-            AnyWorkload::Micro(w) => w.sites(),
-            AnyWorkload::Tpcb(w) => w.sites(),
-            AnyWorkload::Tpcc(w) => w.sites(),
-        }
+        self.portrait().sites
     }
 
     pub fn labels(&self) -> Labels {
-        match &self.workload {
-            AnyWorkload::Micro(w) => {
-                let o = w.options();
-                let op = match o.op {
-                    Op::Read => "read",
-                    Op::Update => "update",
-                };
-                Labels {
-                    multisite: Some(o.multisite),
-                    rows: Some(o.rows.into()),
-                    op: Some(op.into()),
-                    skew: Some(o.skew),
-                    dataset: Some(o.dataset),
-                    scale: Some(o.sites.into()),
-                    ..Labels::default()
-                }
-            }
-            AnyWorkload::Tpcb(w) => Labels {
-                multisite: Some(w.options().multisite),
-                scale: Some(w.options().branches.into()),
-                ..Labels::default()
-            },
-            AnyWorkload::Tpcc(w) => Labels {
-                multisite: w.options().multisite,
-                scale: Some(w.options().warehouses.into()),
-                ..Labels::default()
-            },
-        }
+        self.portrait().labels
     }
 
     /// The data, apart from what is asked of it: two subjects with the same name can use the same database.
     pub fn data_name(&self) -> String {
-        match &self.workload {
-            AnyWorkload::Micro(w) => {
-                let o = w.options();
-                format!("micro with {} rows over {} sites", o.dataset, o.sites)
-            }
-            AnyWorkload::Tpcb(w) => {
-                let o = w.options();
-                format!(
-                    "tpcb with {} branches of {} accounts and {} tellers",
-                    o.branches, o.accounts, o.tellers
-                )
-            }
-            AnyWorkload::Tpcc(w) => {
-                let o = w.options();
-                format!(
-                    "tpcc with {} warehouses, {} items, {} customers a district",
-                    o.warehouses, o.items, o.customers
-                )
-            }
-        }
+        self.portrait().data_name
     }
 
     /// Bytes that the loaded data takes in pages, roughly.
     pub fn data_bytes(&self) -> u64 {
-        let rows = match &self.workload {
-            AnyWorkload::Micro(w) => w.options().dataset * MICRO_ROW_BYTES,
-            AnyWorkload::Tpcb(w) => {
-                u64::from(w.options().branches) * u64::from(w.options().accounts) * TPCB_ROW_BYTES
-            }
-            AnyWorkload::Tpcc(w) => {
-                let o = w.options();
-                let (items, customers) = (u64::from(o.items), u64::from(o.customers));
-                u64::from(o.warehouses) * (items * STOCK_BYTES + 10 * customers * CUSTOMER_BYTES)
-            }
-        };
-        (rows as f64 * PAGES_PER_ROW_BYTES) as u64
+        (self.portrait().row_bytes as f64 * PAGES_PER_ROW_BYTES) as u64
     }
 
     /// Bytes of page memory in which the data and what a run adds stay resident.
     pub fn pool_bytes(&self) -> u64 {
-        let growth = match &self.workload {
-            AnyWorkload::Micro(_) => 0,
-            AnyWorkload::Tpcb(_) => TPCB_GROWTH,
-            AnyWorkload::Tpcc(_) => TPCC_GROWTH,
-        };
-        self.data_bytes() + self.data_bytes() / 4 + growth
+        self.data_bytes() + self.data_bytes() / 4 + self.portrait().growth_bytes
     }
 
-    /// What the consistency check counts of so many committed transactions by kind: rows updated (`micro`), deposits (`tpcb`),
-    /// NewOrders and Payments (`tpcc`).
-    pub fn effects(&self, committed: &BTreeMap<String, u64>) -> u64 {
-        let all: u64 = committed.values().sum();
-        match &self.workload {
-            AnyWorkload::Micro(w) if w.options().op == Op::Read => 0,
-            AnyWorkload::Micro(w) => all * u64::from(w.options().rows),
-            AnyWorkload::Tpcb(_) => all,
-            AnyWorkload::Tpcc(_) => {
-                let of = |kind| committed.get(kind).copied().unwrap_or(0);
-                of("new_order") + of("payment")
-            }
-        }
+    /// What the consistency check counts of so many committed transactions by kind, to be added up modulo 2^64 (see
+    /// [`Benchmark::effects`]); `None` if that does not follow from the counts.
+    pub fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
+        self.workload.clone().visit(Effects(committed))
     }
 
     /// Judges the instances' encoded audits. `effects`: everything committed since loading in the unit of
     /// [`Subject::effects`], over all request mixes that ran on the data; `None` when it is not known.
     pub fn judge(&self, audits: &[Vec<u8>], effects: Option<u64>) -> Result<Verdict, DeployError> {
-        let mut spec = self.spec.clone();
-        if let AnyWorkload::Micro(_) = self.workload {
-            // Mixes of several row counts have run: judged as transactions that update one row each.
-            spec.op = Some(Op::Update);
-            spec.rows = Some(1);
-        }
-        with_workload(&spec, Judge { audits, effects }).map_err(|e| DeployError::Impossible(e.to_string()))?
+        self.workload.clone().visit(Judge { audits, effects })
     }
 }
 
@@ -165,8 +110,8 @@ struct Judge<'a> {
 impl Visitor for Judge<'_> {
     type Output = Result<Verdict, DeployError>;
 
-    fn visit<W: Workload>(self, workload: W) -> Self::Output {
-        Ok(workload.judge(decode_audits::<W>(self.audits)?, self.effects))
+    fn visit<W: Benchmark>(self, workload: W) -> Self::Output {
+        Ok(workload.for_any_mix().judge(decode_audits::<W>(self.audits)?, self.effects))
     }
 }
 
@@ -182,6 +127,7 @@ pub(crate) fn decode_audits<W: Workload>(audits: &[Vec<u8>]) -> Result<Vec<W::Au
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workload::micro::Op;
 
     fn micro(op: Op, rows: u32, multisite: f64) -> Subject {
         let spec = WorkloadSpec {
@@ -199,7 +145,7 @@ mod tests {
         let (a, b) = (micro(Op::Read, 10, 0.0), micro(Op::Update, 4, 20.0));
         assert_eq!(a.data_name(), b.data_name());
         let committed = BTreeMap::from([("any".to_owned(), 3)]);
-        assert_eq!((a.effects(&committed), b.effects(&committed)), (0, 12));
+        assert_eq!((a.effects(&committed), b.effects(&committed)), (Some(0), Some(12)));
         assert_eq!(b.labels().op.as_deref(), Some("update"));
         assert_eq!(b.labels().multisite, Some(20.0));
     }

@@ -38,6 +38,7 @@ impl Window {
         row.committed_by_kind = self.all.committed.clone();
         row.aborted =
             self.all.aborted.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
+        row.user_aborted_by_kind = self.all.user_aborted.clone();
         row.distributed = Some(self.per_txn(self.all.distributed));
         row.latency_us = LatencyUs::of(&self.all.latency);
         row.seconds = self.seconds;

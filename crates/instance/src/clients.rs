@@ -81,9 +81,10 @@ async fn one_try<W: Workload, D: Design>(
 impl<W: Workload, D: Design> Local<W, D> {
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, latency_ns: u64) {
         let mut counts = self.counts.borrow_mut();
+        let kind = self.workload.borrow().kind(request);
         match outcome {
-            Ok(reach) => counts.committed(self.workload.borrow().kind(request), reach, latency_ns),
-            Err(abort) => counts.aborted(abort),
+            Ok(reach) => counts.committed(kind, reach, latency_ns),
+            Err(abort) => counts.aborted(kind, abort),
         }
     }
 

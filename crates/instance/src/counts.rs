@@ -14,6 +14,8 @@ pub(crate) enum Reach {
 pub(crate) struct Counts {
     committed: Vec<(&'static str, u64)>,
     aborted: Vec<(&'static str, u64)>,
+    /// By kind, those that the workload asked for.
+    user_aborted: Vec<(&'static str, u64)>,
     distributed: u64,
     latency: Latency,
 }
@@ -33,8 +35,11 @@ impl Counts {
         self.latency.record(latency_ns);
     }
 
-    pub fn aborted(&mut self, abort: Abort) {
+    pub fn aborted(&mut self, kind: &'static str, abort: Abort) {
         bump(&mut self.aborted, abort.name());
+        if let Abort::User(_) = abort {
+            bump(&mut self.user_aborted, kind);
+        }
     }
 
     /// Adds this window to `into` and starts the next.
@@ -45,6 +50,9 @@ impl Counts {
         }
         for (reason, n) in counts.aborted {
             *into.aborted.entry(reason.into()).or_default() += n;
+        }
+        for (kind, n) in counts.user_aborted {
+            *into.user_aborted.entry(kind.into()).or_default() += n;
         }
         into.distributed += counts.distributed;
         into.latency.merge(&counts.latency);

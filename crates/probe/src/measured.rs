@@ -56,6 +56,8 @@ pub struct Measured {
     pub committed: BTreeMap<String, u64>,
     /// Transactions that ended without effect, by reason ([`Abort::name`](../txn/enum.Abort.html)); each try counts.
     pub aborted: BTreeMap<String, u64>,
+    /// Those of them that the workload itself asked for, by kind of request.
+    pub user_aborted: BTreeMap<String, u64>,
     /// Committed transactions that touched more than one instance.
     pub distributed: u64,
     /// Messages sent to other instances and to clients.
@@ -88,6 +90,9 @@ impl Measured {
         }
         for (reason, n) in &other.aborted {
             *self.aborted.entry(reason.clone()).or_default() += n;
+        }
+        for (kind, n) in &other.user_aborted {
+            *self.user_aborted.entry(kind.clone()).or_default() += n;
         }
         self.distributed += other.distributed;
         self.messages += other.messages;

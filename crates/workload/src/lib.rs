@@ -5,21 +5,25 @@
 //! drawn by a workload's [`txn::Generator`], becomes steps in [`txn::Workload::run`], and leaves as a small
 //! reply; whether all of that was right is answered by [`txn::Workload::audit`] and [`txn::Workload::judge`].
 //!
-//! Read it in this order: how a workload is named and chosen ([`spec`]); the islands microbenchmark ([`micro`]) and
-//! TPC-B ([`tpcb`]) and TPC-C ([`tpcc`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
+//! Read it in this order: the list of all workloads, how one is named and chosen ([`spec`]), and what it tells those who
+//! measure it ([`benchmark`]); the islands microbenchmark ([`micro`]),
+//! TPC-B ([`tpcb`]) TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
 //! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), and the do-nothing storage
 //! on which the language itself is measured (`null`).
 
 #![forbid(unsafe_code)]
 
+pub mod benchmark;
 pub mod spec;
 
 pub mod micro;
+pub mod tatp;
 pub mod tpcb;
 pub mod tpcc;
 
 pub mod random;
 
+mod columns;
 mod findings;
 
 #[cfg(feature = "oracle")]
@@ -27,4 +31,5 @@ pub mod null;
 #[cfg(feature = "oracle")]
 pub mod oracle;
 
+pub use benchmark::{Benchmark, Labels};
 pub use spec::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};

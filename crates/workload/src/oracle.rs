@@ -7,6 +7,7 @@
 use base::{InstanceId, Key, KeyReader, SiteId, TableId};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Bound::{Included, Unbounded};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use txn::row::Layout;
@@ -107,16 +108,21 @@ impl Model {
         }
     }
 
-    /// The entries of a table or of one of its secondary indexes, in order.
-    fn entries(&self, index: TableId) -> Result<(&Layout, Vec<Entry<'_>>), Abort> {
+    /// The entries of a table or of one of its secondary indexes that lie in `range`, in order.
+    fn entries(&self, index: TableId, range: Range<'_>) -> Result<(&Layout, Vec<Entry<'_>>), Abort> {
+        let inside =
+            |k: &[u8]| range.low.is_none_or(|low| k >= low) && range.high.is_none_or(|high| k < high);
         if let Ok(at) = self.table(index) {
             let table = &self.tables[at];
-            return Ok((&table.layout, table.rows.iter().map(|(k, r)| (k.clone(), &r[..])).collect()));
+            let from = table.rows.range::<[u8], _>((range.low.map_or(Unbounded, Included), Unbounded));
+            let rows = from.take_while(|(k, _)| inside(k)).map(|(k, r)| (k.clone(), &r[..]));
+            return Ok((&table.layout, rows.collect()));
         }
         let find = |t: &Table| t.def.indexes.iter().position(|i| i.id == index);
         let (table, i) = self.tables.iter().find_map(|t| Some((t, find(t)?))).ok_or(Abort::BadRequest)?;
         let entry = |row: &[u8]| table.def.entry_of(&table.def.indexes[i], Row::new(&table.layout, row));
-        let mut all: Vec<_> = table.rows.values().map(|r| (entry(r).to_vec(), &r[..])).collect();
+        let all = table.rows.values().map(|r| (entry(r).to_vec(), &r[..]));
+        let mut all: Vec<_> = all.filter(|(k, _)| inside(k)).collect();
         all.sort();
         Ok((&table.layout, all))
     }
@@ -185,10 +191,7 @@ impl Access for Model {
         direction: Direction,
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (layout, mut entries) = self.entries(index)?;
-        entries.retain(|(k, _)| {
-            range.low.is_none_or(|low| &k[..] >= low) && range.high.is_none_or(|high| &k[..] < high)
-        });
+        let (layout, mut entries) = self.entries(index, range)?;
         if direction == Direction::Backward {
             entries.reverse();
         }

@@ -6,7 +6,7 @@
 //! the same distribution as drawing from all ranks until the run is hit.
 
 use fastrand::Rng;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// A seeded stream of draws.
 #[derive(Clone, Debug)]
@@ -25,6 +25,16 @@ impl Random {
     #[inline]
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         self.0.u64(range)
+    }
+
+    /// Uniform, both ends included.
+    pub(crate) fn between(&mut self, range: RangeInclusive<u32>) -> u32 {
+        self.within(u64::from(*range.start())..u64::from(*range.end()) + 1) as u32
+    }
+
+    /// Decimal digits, so many.
+    pub(crate) fn digits(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| b'0' + self.between(0..=9) as u8).collect()
     }
 
     /// True in `per_cent` of the calls (0 never, 100 always).

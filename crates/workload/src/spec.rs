@@ -1,19 +1,64 @@
-//! Workloads by name: from what was typed to a concrete type.
+//! Workloads by name: from what was typed to a concrete type. Here is the list of all of them.
 //!
 //! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives. Because every workload
 //! is a type of its own (its transactions are compiled into the engine, not called through a table), it cannot be
 //! returned as a trait object: [`with_workload`] instead calls a [`Visitor`], whose method is generic.
 
-use crate::micro::{Micro, MicroOptions, Op};
-use crate::tpcb::{Padding, RemoteRow, Tpcb, TpcbOptions};
-use crate::tpcc::{Mix, Tpcc, TpccOptions};
+use crate::benchmark::{Benchmark, Common, Form, OwnOption, Shapes, Takes};
+use crate::micro::Op;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use txn::Workload;
 
-/// The names that [`WorkloadSpec::name`] takes.
-pub const WORKLOADS: &[&str] = &["micro", "tpcb", "tpcc", "tpcc-payment", "tpcc-neworder", "tpcc-prime"];
+/// What is known of a workload by name, before one is built.
+#[derive(Debug)]
+pub struct Entry {
+    pub forms: &'static [Form],
+    pub options: &'static [OwnOption],
+    common: &'static [Common],
+    build: fn(&WorkloadSpec) -> Result<AnyWorkload, SpecError>,
+}
+
+/// Makes the list: the type that any of them fits into, and the table of names.
+macro_rules! workloads {
+    ($($kind:ident: $ty:ty),+ $(,)?) => {
+        /// A workload of any kind, ready to run.
+        #[derive(Clone, Debug)]
+        pub enum AnyWorkload { $($kind($ty)),+ }
+
+        impl AnyWorkload {
+            pub fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+                match self { $(AnyWorkload::$kind(w) => visitor.visit(w)),+ }
+            }
+        }
+
+        /// Every workload, in the order of the list.
+        pub const ENTRIES: &[Entry] = &[$(Entry {
+            forms: <$ty as Benchmark>::FORMS,
+            options: <$ty as Benchmark>::OPTIONS,
+            common: <$ty as Benchmark>::COMMON,
+            build: |spec| <$ty as Benchmark>::from_spec(spec).map(AnyWorkload::$kind),
+        }),+];
+    };
+}
+
+workloads! {
+    Micro: crate::micro::Micro,
+    Tpcb: crate::tpcb::Tpcb,
+    Tpcc: crate::tpcc::Tpcc,
+    Tatp: crate::tatp::Tatp,
+}
+
+/// Every name that [`WorkloadSpec::name`] takes.
+pub fn forms() -> impl Iterator<Item = &'static Form> {
+    ENTRIES.iter().flat_map(|e| e.forms)
+}
+
+/// Every option that not all workloads know.
+pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
+    ENTRIES.iter().flat_map(|e| e.options)
+}
 
 /// A workload's name and its options as they were given; `None` is the workload's own default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -22,41 +67,33 @@ pub struct WorkloadSpec {
     pub name: String,
     /// The number of cores that the data is meant for: the default of `scale`.
     pub cores: u32,
-    /// Warehouses of TPC-C; branches of TPC-B; logical sites of the microbenchmark.
+    /// Units of data: warehouses of TPC-C, branches of TPC-B, ten thousand subscribers of TATP, sites of the microbenchmark.
     pub scale: Option<u32>,
-    /// Per cent of multisite transactions (`micro`) or of remote ones (`tpcb`, `tpcc`).
+    /// Per cent of multisite or remote transactions.
     pub multisite: Option<f64>,
-    /// Rows of a transaction (`micro`).
+    /// Rows of a transaction.
     pub rows: Option<u32>,
-    /// What is done with them (`micro`).
+    /// What is done with them.
     pub op: Option<Op>,
-    /// Zipf exponent (`micro`).
+    /// Zipf exponent.
     pub skew: Option<f64>,
-    /// Rows of the table (`micro`).
+    /// Rows of the table.
     pub dataset: Option<u64>,
-    /// Accounts of a branch (`tpcb`).
-    pub accounts: Option<u32>,
-    /// Tellers of a branch (`tpcb`).
-    pub tellers: Option<u32>,
-    /// Which row of a remote transaction is remote (`tpcb`).
-    pub remote: Option<RemoteRow>,
-    /// Whether a branch or teller row fills a page (`tpcb`).
-    pub padding: Option<Padding>,
-    /// Items, and stock rows of a warehouse (`tpcc`).
-    pub items: Option<u32>,
-    /// Customers of a district (`tpcc`).
-    pub customers: Option<u32>,
+    /// Options that only some workloads know: see [`own_options`].
+    pub own: BTreeMap<String, String>,
 }
 
 /// Why a specification names no workload that can run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
-    #[error("no workload is called {name:?}: expected one of {}", WORKLOADS.join(", "))]
+    #[error("no workload is called {name:?}: expected one of {}", forms().map(|f| f.name).collect::<Vec<_>>().join(", "))]
     Unknown { name: String },
     #[error("--{option} {value} is out of range: expected {low} to {high}")]
     OutOfRange { option: &'static str, value: String, low: String, high: String },
+    #[error("--{option} {value}: expected {expected}")]
+    Value { option: String, value: String, expected: String },
     #[error("--{option} does not apply to {workload}: leave it out")]
-    NotApplicable { option: &'static str, workload: &'static str },
+    NotApplicable { option: String, workload: String },
 }
 
 /// A NaN lies in no range.
@@ -77,18 +114,29 @@ pub(crate) fn in_range<T: PartialOrd + Display>(
     })
 }
 
-/// A workload of any kind, ready to run.
-#[derive(Clone, Debug)]
-pub enum AnyWorkload {
-    Micro(Micro),
-    Tpcb(Tpcb),
-    Tpcc(Tpcc),
-}
-
 /// Something to be done with a workload of whatever type.
 pub trait Visitor {
     type Output;
-    fn visit<W: Workload>(self, workload: W) -> Self::Output;
+    fn visit<W: Benchmark>(self, workload: W) -> Self::Output;
+}
+
+impl Takes {
+    fn check(&self, option: &'static str, value: &str) -> Result<(), SpecError> {
+        match *self {
+            Takes::Word(words) if words.contains(&value) => Ok(()),
+            Takes::Word(words) => {
+                let expected = words.join(" or ");
+                Err(SpecError::Value { option: option.into(), value: value.into(), expected })
+            }
+            Takes::Number(low, high) => match value.parse::<u64>() {
+                Ok(n) => in_range(option, n, low..=high),
+                Err(_) => {
+                    let expected = format!("a whole number from {low} to {high}");
+                    Err(SpecError::Value { option: option.into(), value: value.into(), expected })
+                }
+            },
+        }
+    }
 }
 
 impl WorkloadSpec {
@@ -97,11 +145,50 @@ impl WorkloadSpec {
         WorkloadSpec { name: name.into(), cores, ..WorkloadSpec::default() }
     }
 
+    /// With one of the options that only some workloads know.
+    #[must_use]
+    pub fn with(mut self, option: &str, value: impl Display) -> WorkloadSpec {
+        self.own.insert(option.into(), value.to_string());
+        self
+    }
+
+    /// Units of data: as asked for, or one per core.
+    pub fn scale(&self) -> u32 {
+        self.scale.unwrap_or(self.cores)
+    }
+
+    /// An own option as a number; `None` if it was not given.
+    pub fn number(&self, option: &str) -> Option<u32> {
+        self.own.get(option)?.parse().ok()
+    }
+
+    /// Which of `words` an own option is; the first if it was not given.
+    pub fn word<T: Copy>(&self, option: &str, words: &[(&str, T)]) -> T {
+        let given = self.own.get(option).and_then(|value| words.iter().find(|(word, _)| word == value));
+        given.unwrap_or(&words[0]).1
+    }
+
+    /// The workload that goes by this name.
+    ///
+    /// # Errors
+    /// [`SpecError::Unknown`].
+    pub fn entry(&self) -> Result<&'static Entry, SpecError> {
+        let goes_by = |e: &&Entry| e.forms.iter().any(|f| f.name == self.name);
+        ENTRIES.iter().find(goes_by).ok_or_else(|| SpecError::Unknown { name: self.name.clone() })
+    }
+
     /// Without the options that shape requests: the same for all runs over the same data.
     #[must_use]
     pub fn data_only(&self) -> WorkloadSpec {
-        let all = self.clone();
-        WorkloadSpec { multisite: None, rows: None, op: None, skew: None, remote: None, ..all }
+        let mut all = self.clone();
+        let shapes_data = |name: &String| own_options().any(|o| o.name == name && o.shapes == Shapes::Data);
+        all.own.retain(|name, _| shapes_data(name));
+        WorkloadSpec { multisite: None, rows: None, op: None, skew: None, ..all }
+    }
+
+    /// Whether both go by names of one workload.
+    pub fn is_kin_of(&self, other: &WorkloadSpec) -> bool {
+        matches!((self.entry(), other.entry()), (Ok(a), Ok(b)) if std::ptr::eq(a.forms, b.forms))
     }
 
     /// Checks every option.
@@ -109,95 +196,25 @@ impl WorkloadSpec {
     /// # Errors
     /// The first option that is wrong, with what was expected.
     pub fn build(&self) -> Result<AnyWorkload, SpecError> {
-        match self.name.as_str() {
-            "micro" => self.micro().map(AnyWorkload::Micro),
-            "tpcb" => self.tpcb().map(AnyWorkload::Tpcb),
-            "tpcc" => self.tpcc("tpcc", Mix::Full).map(AnyWorkload::Tpcc),
-            "tpcc-payment" => self.tpcc("tpcc-payment", Mix::Payment).map(AnyWorkload::Tpcc),
-            "tpcc-neworder" => self.tpcc("tpcc-neworder", Mix::NewOrder).map(AnyWorkload::Tpcc),
-            "tpcc-prime" => self.tpcc("tpcc-prime", Mix::Prime).map(AnyWorkload::Tpcc),
-            _ => Err(SpecError::Unknown { name: self.name.clone() }),
+        let entry = self.entry()?;
+        let refuse =
+            |option: &str| SpecError::NotApplicable { option: option.into(), workload: self.name.clone() };
+        for (option, name, given) in [
+            (Common::Rows, "rows", self.rows.is_some()),
+            (Common::Op, "op", self.op.is_some()),
+            (Common::Skew, "skew", self.skew.is_some()),
+            (Common::Dataset, "dataset", self.dataset.is_some()),
+            (Common::Multisite, "multisite", self.multisite.is_some()),
+        ] {
+            if given && !entry.common.contains(&option) {
+                return Err(refuse(name));
+            }
         }
-    }
-
-    fn micro(&self) -> Result<Micro, SpecError> {
-        self.refuse("micro", &self.tpcb_only())?;
-        self.refuse("micro", &self.tpcc_only())?;
-        let base = MicroOptions::new(self.scale.unwrap_or(self.cores));
-        Micro::new(MicroOptions {
-            dataset: self.dataset.unwrap_or(base.dataset),
-            rows: self.rows.unwrap_or(base.rows),
-            op: self.op.unwrap_or(base.op),
-            multisite: self.multisite.unwrap_or(base.multisite),
-            skew: self.skew.unwrap_or(base.skew),
-            ..base
-        })
-    }
-
-    fn tpcb(&self) -> Result<Tpcb, SpecError> {
-        self.refuse("tpcb", &self.micro_only())?;
-        self.refuse("tpcb", &self.tpcc_only())?;
-        let base = TpcbOptions::new(self.scale.unwrap_or(self.cores));
-        Tpcb::new(TpcbOptions {
-            accounts: self.accounts.unwrap_or(base.accounts),
-            tellers: self.tellers.unwrap_or(base.tellers),
-            multisite: self.multisite.unwrap_or(base.multisite),
-            remote: self.remote.unwrap_or(base.remote),
-            padding: self.padding.unwrap_or(base.padding),
-            ..base
-        })
-    }
-
-    fn tpcc(&self, name: &'static str, mix: Mix) -> Result<Tpcc, SpecError> {
-        self.refuse(name, &self.micro_only())?;
-        self.refuse(name, &self.tpcb_only())?;
-        let base = TpccOptions::new(self.scale.unwrap_or(self.cores));
-        Tpcc::new(TpccOptions {
-            mix,
-            multisite: self.multisite,
-            items: self.items.unwrap_or(base.items),
-            customers: self.customers.unwrap_or(base.customers),
-            ..base
-        })
-    }
-
-    fn tpcc_only(&self) -> [(&'static str, bool); 2] {
-        [("items", self.items.is_some()), ("customers", self.customers.is_some())]
-    }
-
-    fn micro_only(&self) -> [(&'static str, bool); 4] {
-        [
-            ("rows", self.rows.is_some()),
-            ("op", self.op.is_some()),
-            ("skew", self.skew.is_some()),
-            ("dataset", self.dataset.is_some()),
-        ]
-    }
-
-    fn tpcb_only(&self) -> [(&'static str, bool); 4] {
-        [
-            ("accounts", self.accounts.is_some()),
-            ("tellers", self.tellers.is_some()),
-            ("remote", self.remote.is_some()),
-            ("padding", self.padding.is_some()),
-        ]
-    }
-
-    fn refuse(&self, workload: &'static str, options: &[(&'static str, bool)]) -> Result<(), SpecError> {
-        match options.iter().find(|(_, given)| *given) {
-            Some(&(option, _)) => Err(SpecError::NotApplicable { option, workload }),
-            None => Ok(()),
+        for (name, value) in &self.own {
+            let option = entry.options.iter().find(|o| o.name == name).ok_or_else(|| refuse(name))?;
+            option.takes.check(option.name, value)?;
         }
-    }
-}
-
-impl AnyWorkload {
-    pub fn visit<V: Visitor>(self, visitor: V) -> V::Output {
-        match self {
-            AnyWorkload::Micro(w) => visitor.visit(w),
-            AnyWorkload::Tpcb(w) => visitor.visit(w),
-            AnyWorkload::Tpcc(w) => visitor.visit(w),
-        }
+        (entry.build)(self)
     }
 }
 

@@ -11,6 +11,7 @@
 //! each, and so two transactions of one instance never wait for each other in a circle. From Porobic, Pandis,
 //! Branco, Tözün and Ailamaki, "OLTP on Hardware Islands" (VLDB 2012) and its follow-up of 2016.
 
+mod benchmark;
 mod check;
 mod generator;
 mod phase;

@@ -14,6 +14,7 @@
 //! HISTORY rows carry the request's number: what a client was told can be looked up after a crash. The specification's
 //! time stamp is logical here, the place of the request in its stream, because this room has no clock.
 
+mod benchmark;
 mod check;
 mod generator;
 mod rows;

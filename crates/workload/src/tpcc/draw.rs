@@ -27,11 +27,6 @@ pub fn last_name(number: u32) -> String {
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 impl Random {
-    /// Uniform, both ends included.
-    pub(super) fn between(&mut self, range: RangeInclusive<u32>) -> u32 {
-        self.within(u64::from(*range.start())..u64::from(*range.end()) + 1) as u32
-    }
-
     /// `NURand(A, x, y)` with the constant `c`.
     pub(super) fn non_uniform(&mut self, a: u32, c: u32, range: RangeInclusive<u32>) -> u32 {
         let (x, y) = (*range.start(), *range.end());
@@ -42,10 +37,6 @@ impl Random {
     pub(super) fn letters(&mut self, length: RangeInclusive<u32>) -> Vec<u8> {
         let length = self.between(length);
         (0..length).map(|_| LETTERS[self.between(0..=61) as usize]).collect()
-    }
-
-    pub(super) fn digits(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| b'0' + self.between(0..=9) as u8).collect()
     }
 
     /// As [`Random::letters`], in one of ten with "ORIGINAL" somewhere in it.

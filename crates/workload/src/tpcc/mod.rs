@@ -13,6 +13,7 @@
 //! stock was taken: its rollback has work to do. A customer asked for by name is looked up where it lies, inside the same request.
 //! Where the facts leave a choice: warehouses count from 0, the others from 1; dates are logical; Delivery is one transaction.
 
+mod benchmark;
 mod check;
 mod delivery;
 mod draw;
@@ -186,13 +187,8 @@ impl Workload for Tpcc {
     type Audit = TpccAudit;
 
     fn name(&self) -> String {
-        match self.options.mix {
-            Mix::Full => "tpcc",
-            Mix::Payment => "tpcc-payment",
-            Mix::NewOrder => "tpcc-neworder",
-            Mix::Prime => "tpcc-prime",
-        }
-        .into()
+        let named = Mix::NAMES.iter().find(|m| m.1 == self.options.mix);
+        named.map_or("tpcc", |m| m.0).into()
     }
 
     fn schema(&self) -> Schema {

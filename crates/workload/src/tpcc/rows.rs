@@ -4,6 +4,7 @@
 //! orders, order lines and items count from 1. ITEM, which nobody changes, lies in every instance. Money is cents, rates are
 //! ten-thousandths, so that sums are exact. Dates are numbers the workload is given (it has no clock).
 
+use crate::columns::columns;
 use base::{Key, TableId};
 use txn::schema::{Column, IndexDef, Schema, TableDef, Type};
 
@@ -23,24 +24,6 @@ pub const STOCK: TableId = TableId(11);
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u32 = 10;
-
-/// Gives each column of a table its position as a constant, and the list of columns.
-macro_rules! columns {
-    ($module:ident: $($name:ident $ty:expr $(, $nullable:ident)?;)+) => {
-        pub(crate) mod $module {
-            #![allow(dead_code)]
-            columns!(@number 0u16; $($name)+);
-            pub(super) fn list() -> Vec<super::Column> {
-                use super::Type::*;
-                vec![$(columns!(@column $name $ty $(, $nullable)?)),+]
-            }
-        }
-    };
-    (@column $name:ident $ty:expr) => { super::Column::new(stringify!($name), $ty) };
-    (@column $name:ident $ty:expr, nullable) => { super::Column::new(stringify!($name), $ty).nullable() };
-    (@number $n:expr; $name:ident $($rest:ident)*) => { pub const $name: u16 = $n; columns!(@number $n + 1; $($rest)*); };
-    (@number $n:expr;) => {};
-}
 
 columns! { warehouse:
     W_ID I32; W_TAX I32; W_YTD I64; W_STATE Char(2); W_ZIP Char(9); W_NAME Text(10); W_STREET_1 Text(20); W_STREET_2 Text(20);

@@ -3,8 +3,11 @@
 #[path = "../../examples/abstraction.rs"]
 #[allow(dead_code)]
 mod abstraction;
+mod adding;
 mod cost;
 mod generators;
 mod runs;
 mod specs;
+mod tatp;
+mod toy;
 mod tpcc;

@@ -5,7 +5,7 @@ use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Generator, Workload};
 use workload::micro::{self, Micro, MicroOptions, MicroRequest, Op};
 use workload::oracle::{Oracle, at_once};
-use workload::tpcb::{self, Padding, RemoteRow, Tpcb, TpcbOptions, TpcbRequest};
+use workload::tpcb::{self, Tpcb, TpcbOptions, TpcbRequest};
 use workload::{Visitor, WorkloadSpec, with_workload};
 
 const RUN: u64 = 10_000;
@@ -49,15 +49,15 @@ impl Visitor for RunAll {
 #[test]
 fn every_workload_runs_and_holds_in_every_deployment() {
     let micro = WorkloadSpec { dataset: Some(4_003), ..WorkloadSpec::new("micro", 4) };
-    let tpcb = WorkloadSpec { accounts: Some(1_500), ..WorkloadSpec::new("tpcb", 4) };
+    let tpcb = WorkloadSpec::new("tpcb", 4).with("accounts", 1500);
     let specs = [
         micro.clone(),
         WorkloadSpec { multisite: Some(50.0), ..micro.clone() },
         WorkloadSpec { multisite: Some(100.0), op: Some(Op::Update), rows: Some(20), ..micro.clone() },
         WorkloadSpec { multisite: Some(20.0), op: Some(Op::Update), skew: Some(1.0), ..micro },
         tpcb.clone(),
-        WorkloadSpec { multisite: Some(100.0), padding: Some(Padding::Page), ..tpcb.clone() },
-        WorkloadSpec { multisite: Some(60.0), remote: Some(RemoteRow::Teller), ..tpcb },
+        WorkloadSpec { multisite: Some(100.0), ..tpcb.clone().with("padding", "page") },
+        WorkloadSpec { multisite: Some(60.0), ..tpcb.with("remote", "teller") },
     ];
     for spec in specs {
         for instances in [1, 2, 3, 4] {
@@ -78,7 +78,7 @@ fn long_runs_hold() {
         multisite: Some(30.0),
         ..WorkloadSpec::new("micro", 4)
     };
-    let tpcb = WorkloadSpec { accounts: Some(2_000), ..WorkloadSpec::new("tpcb", 4) };
+    let tpcb = WorkloadSpec::new("tpcb", 4).with("accounts", 2000);
     for spec in [micro, tpcb] {
         with_workload(&spec, RunAll { instances: 2, transactions: RUN }).unwrap();
     }
@@ -86,7 +86,7 @@ fn long_runs_hold() {
 
 #[test]
 fn distributed_share_of_tpcb_is_as_derived() {
-    let spec = WorkloadSpec { accounts: Some(10), ..WorkloadSpec::new("tpcb", 8) };
+    let spec = WorkloadSpec::new("tpcb", 8).with("accounts", 10);
     for instances in [1u16, 2, 4, 8] {
         let found = with_workload(&spec, RunAll { instances, transactions: 20_000 }).unwrap();
         let own = 8.0 / f64::from(instances);

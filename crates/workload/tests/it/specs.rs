@@ -1,7 +1,6 @@
 //! Bad options are refused with words that name the value and what was expected.
 
 use workload::micro::Op;
-use workload::tpcb::RemoteRow;
 use workload::{AnyWorkload, WorkloadSpec};
 
 fn words(spec: WorkloadSpec) -> String {
@@ -13,7 +12,6 @@ fn wrong_options_are_named() {
     let micro = || WorkloadSpec::new("micro", 2);
     let tpcb = || WorkloadSpec::new("tpcb", 2);
     let cases = [
-        (WorkloadSpec::new("tpcz", 2), "no workload is called \"tpcz\": expected one of micro, tpcb"),
         (
             WorkloadSpec { multisite: Some(-1.0), ..micro() },
             "--multisite -1 is out of range: expected 0 to 100",
@@ -42,17 +40,15 @@ fn wrong_options_are_named() {
         ),
         (WorkloadSpec { scale: Some(0), ..micro() }, "--scale 0 is out of range: expected 1 to 65536"),
         (WorkloadSpec { scale: Some(0), ..tpcb() }, "--scale 0 is out of range: expected 1 to 65536"),
-        (
-            WorkloadSpec { accounts: Some(0), ..tpcb() },
-            "--accounts 0 is out of range: expected 1 to 10000000",
-        ),
-        (WorkloadSpec { tellers: Some(0), ..tpcb() }, "--tellers 0 is out of range: expected 1 to 1000"),
+        (tpcb().with("accounts", 0), "--accounts 0 is out of range: expected 1 to 10000000"),
+        (tpcb().with("tellers", 0), "--tellers 0 is out of range: expected 1 to 1000"),
         (WorkloadSpec { rows: Some(3), ..tpcb() }, "--rows does not apply to tpcb: leave it out"),
-        (
-            WorkloadSpec { remote: Some(RemoteRow::Teller), ..micro() },
-            "--remote does not apply to micro: leave it out",
-        ),
+        (micro().with("remote", "teller"), "--remote does not apply to micro: leave it out"),
+        (tpcb().with("remote", "branch"), "--remote branch: expected account or teller"),
+        (tpcb().with("accounts", "many"), "--accounts many: expected a whole number from 1 to 10000000"),
     ];
+    let unknown = words(WorkloadSpec::new("tpcz", 2));
+    assert!(unknown.starts_with("no workload is called \"tpcz\": expected one of micro, tpcb,"), "{unknown}");
     for (spec, expected) in cases {
         assert_eq!(words(spec), expected);
     }

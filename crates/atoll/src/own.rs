@@ -1,0 +1,52 @@
+//! Options that only some workloads know, as the command line takes them: the workloads themselves say which there are
+//! ([`workload::spec::own_options`]), what they take and how they are explained.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::collections::BTreeMap;
+use workload::benchmark::{OwnOption, Takes};
+use workload::spec::own_options;
+
+/// The values given for each option, in the order given; an option that was not given has no entry.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OwnOptions(pub BTreeMap<&'static str, Vec<String>>);
+
+fn argument(option: &'static OwnOption) -> Arg {
+    let arg = Arg::new(option.name)
+        .long(option.name)
+        .help(option.about)
+        .value_delimiter(',')
+        .action(ArgAction::Append)
+        .help_heading("Options of one workload (lists sweep)");
+    match option.takes {
+        Takes::Word(words) => arg.value_name("WORD,...").value_parser(PossibleValuesParser::new(words)),
+        Takes::Number(low, high) => arg
+            .value_name("N,...")
+            .value_parser(clap::value_parser!(u64).range(low..=high).map(|n| n.to_string())),
+    }
+}
+
+impl Args for OwnOptions {
+    fn augment_args(command: Command) -> Command {
+        command.args(own_options().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for OwnOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<OwnOptions, clap::Error> {
+        let given = |option: &'static OwnOption| {
+            let values: Vec<String> = matches.get_many::<String>(option.name)?.cloned().collect();
+            Some((option.name, values))
+        };
+        Ok(OwnOptions(own_options().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
+}

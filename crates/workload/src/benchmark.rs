@@ -1,0 +1,109 @@
+//! What a workload tells those who name, load and measure it, beyond the language of transactions.
+//!
+//! A module that implements [`txn::Workload`] and [`Benchmark`] and has a line in the list of [`crate::spec`] is known to the
+//! driver and to the command line: names, help, options, labels of rows, sizes and what is counted all come from here.
+
+use crate::spec::{SpecError, WorkloadSpec};
+use std::collections::BTreeMap;
+use txn::Workload;
+
+/// A name that a workload goes by: one of its mixes over the same data.
+#[derive(Debug)]
+pub struct Form {
+    /// As typed and as in result rows.
+    pub name: &'static str,
+    /// For `--help`.
+    pub about: &'static str,
+}
+
+/// An option that not every workload knows.
+#[derive(Debug)]
+pub struct OwnOption {
+    /// As typed, without the dashes.
+    pub name: &'static str,
+    /// For `--help`, with the default.
+    pub about: &'static str,
+    pub takes: Takes,
+    pub shapes: Shapes,
+}
+
+#[derive(Debug)]
+pub enum Takes {
+    /// A whole number from the first to the second, both included.
+    Number(u64, u64),
+    /// One of these.
+    Word(&'static [&'static str]),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shapes {
+    /// What is loaded: another value is another database.
+    Data,
+    /// Only what is asked of it.
+    Requests,
+}
+
+/// The options that several workloads share, by the names in [`WorkloadSpec`]; `scale` and `cores` apply to all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Common {
+    Multisite,
+    Rows,
+    Op,
+    Skew,
+    Dataset,
+}
+
+/// Settings as they stand in a result row; `None` where one does not apply.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Labels {
+    /// Per cent.
+    pub multisite: Option<f64>,
+    pub rows: Option<u64>,
+    pub op: Option<String>,
+    pub skew: Option<f64>,
+    pub dataset: Option<u64>,
+    pub scale: Option<u64>,
+    /// Own options by name, each with the value in force.
+    pub options: BTreeMap<String, String>,
+}
+
+pub trait Benchmark: Workload {
+    const FORMS: &'static [Form];
+    const OPTIONS: &'static [OwnOption] = &[];
+    const COMMON: &'static [Common] = &[];
+
+    /// The workload that `spec` describes. Its name is one of [`Benchmark::FORMS`], and its own options are known and fit
+    /// what [`OwnOption::takes`] says.
+    ///
+    /// # Errors
+    /// An option out of its range.
+    fn from_spec(spec: &WorkloadSpec) -> Result<Self, SpecError>;
+
+    fn labels(&self) -> Labels {
+        Labels { scale: Some(self.sites().into()), ..Labels::default() }
+    }
+
+    /// The data in words, apart from what is asked of it: two workloads with the same words can use the same database.
+    fn data_name(&self) -> String;
+
+    /// Bytes of the loaded rows, roughly.
+    fn row_bytes(&self) -> u64;
+
+    /// Bytes of page memory for rows that a run adds.
+    fn growth_bytes(&self) -> u64 {
+        0
+    }
+
+    /// What the consistency check counts of so many committed transactions by kind, in the unit of `committed` of
+    /// [`Workload::judge`]; added up modulo 2^64, so that what takes rows away can count downwards. `None` if that does not
+    /// follow from the counts: nothing is then counted over this data any more. Unless said otherwise, each counts one.
+    fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
+        Some(committed.values().sum())
+    }
+
+    /// The one that judges data over which any of the request mixes may have run.
+    #[must_use]
+    fn for_any_mix(&self) -> Self {
+        self.clone()
+    }
+}
