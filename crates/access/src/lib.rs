@@ -33,7 +33,7 @@ pub use heap::{
 pub use journal::Journal;
 pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};
-pub use redo::{each_redone, redo, redo_page};
+pub use redo::{redo, redo_page};
 pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
     BTree, Chunk, ChunkEnd, Direction, Expect, Loaded, Stamp, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,

@@ -10,7 +10,7 @@ use crate::page::{
     KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, bad_record, is,
     malformed, name,
 };
-use crate::record::{Action, Change, Kind, Record, SystemBody};
+use crate::record::{Action, Change, Kind, Record, SystemBody, each_page};
 use crate::tree::{NodeMut, Probe};
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
@@ -28,7 +28,7 @@ use wal::{Order, RecordHeader};
 /// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
 pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
     let mut pages = Vec::new();
-    if !each_redone(header.kind, body, |page| pages.push(page)) {
+    if !each_page(header.kind, body, |page, how| pages.extend(how.changes().then_some(page))) {
         return Err(bad_record(header.kind, "is malformed"));
     }
     for id in pages {
@@ -36,27 +36,6 @@ pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result
         redo_page(id, &mut page, header.kind, lsn, body).map_err(|fault| Stop::Fault(Arc::new(fault)))?;
     }
     Ok(())
-}
-
-/// Calls `visit` for every page that the record changes: those on which it has to be repeated. `false` if the body is
-/// malformed or the kind not this crate's.
-pub fn each_redone(kind: u8, body: &[u8], mut visit: impl FnMut(PageId)) -> bool {
-    match Record::decode(kind, body) {
-        Err(Garbled) => false,
-        Ok(Record::One { page, .. }) => {
-            visit(page);
-            true
-        }
-        Ok(Record::System { actions, .. }) => {
-            for action in actions {
-                let Ok((page, action)) = action else { return false };
-                if action != Action::Freed {
-                    visit(page);
-                }
-            }
-            true
-        }
-    }
 }
 
 /// Repeats on `page`, which is page `id`, what the record did to it, unless the page carries that already. What a record

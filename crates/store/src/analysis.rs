@@ -5,7 +5,7 @@ use crate::control::Checkpoint;
 use crate::kind;
 use crate::touched::row_of;
 use crate::txn::UndoList;
-use access::{Kind, PageUse, each_page, each_redone};
+use access::{Kind, PageUse, each_page};
 use base::{Lsn, PageId, Rid, TableId, TxnId};
 use pages::AllocatorState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -132,16 +132,21 @@ impl Analysis {
         changed: &mut Vec<PageId>,
     ) -> Result<(), StoreFault> {
         let (free, next) = (&mut self.free, &mut self.next_page);
-        let sound = each_page(header.kind, body, |page, how| match how {
-            PageUse::Changed => {}
-            PageUse::Formatted => {
-                free.remove(&page);
-                free.extend((*next..page.0).map(PageId));
-                *next = (*next).max(page.0 + 1);
+        let sound = each_page(header.kind, body, |page, how| {
+            if how.changes() {
+                changed.push(page);
             }
-            PageUse::Freed => drop(free.insert(page)),
+            match how {
+                PageUse::Changed => {}
+                PageUse::Formatted | PageUse::Taken => {
+                    free.remove(&page);
+                    free.extend((*next..page.0).map(PageId));
+                    *next = (*next).max(page.0 + 1);
+                }
+                PageUse::Freed | PageUse::Emptied => drop(free.insert(page)),
+            }
         });
-        if !sound || !each_redone(header.kind, body, |page| changed.push(page)) {
+        if !sound {
             return Err(StoreFault::Record { lsn: span.start, what: "it changes no page" });
         }
         if header.txn == TxnId(0)
