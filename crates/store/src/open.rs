@@ -20,7 +20,8 @@ use world::{Files, FolderLock, Open};
 pub struct StoreOptions {
     pub log: LogOptions,
     pub pool: PoolOptions,
-    /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint.
+    /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint. A restart takes four
+    /// times as much memory, at most.
     pub checkpoint_bytes: u64,
     /// Bytes of a tree's node that may be used. All of them (`usize::MAX`), but in tests that want small nodes; always
     /// the same for one database.
@@ -59,7 +60,7 @@ pub struct Store {
     pub(crate) control: Mutex<Control>,
     /// Where the last checkpoint's redo begins.
     pub(crate) checkpointed: AtomicU64,
-    checkpoint_bytes: u64,
+    pub(crate) checkpoint_bytes: u64,
     pub(crate) node_bytes: usize,
     fault: OnceLock<StoreFault>,
     _lock: FolderLock,
@@ -213,7 +214,7 @@ impl Store {
     }
 
     #[cold]
-    fn unreadable(&self, why: PageFault) -> StoreFault {
+    pub(crate) fn unreadable(&self, why: PageFault) -> StoreFault {
         let full = why.is_want_of_room();
         let fault = self.placed(StoreFault::from(why));
         if !full {

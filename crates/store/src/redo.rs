@@ -17,79 +17,118 @@
 //! and dirty. A checkpoint first has everything crossed off ([`Store::finish_redo`]), so it never passes a page that
 //! still waits; a crash before that finds the log as it was.
 //!
-//! Memory: the records' bodies, at most [`MOST`] of them; what a longer log has more is repeated while it is read.
+//! Memory: the records, packed by page, four times what is logged between two checkpoints; a longer log is repeated while it
+//! is read, each time so much has come together, and nothing of it is left to first touch (a page that is in memory
+//! already is not read again).
 
 use crate::StoreFault;
 use crate::analysis::Spread;
 use crate::open::{Store, held};
 use access::redo_page;
 use base::{Lsn, PageId};
-use pages::{Page, PageFault, Renew, Renewed};
+use latch::Coupled;
+use pages::{Page, PageFault, Renew, Renewed, Stop};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of records kept for pages that nobody wanted yet: four times what is logged between two checkpoints.
-pub(crate) const MOST: usize = 256 << 20;
+/// Bytes of records kept for pages that nobody wanted yet, whatever the options say: places in them are 32 bits.
+const MOST: u64 = 1 << 30;
 /// Page reads under way for a thread that waits for all of them.
 const DEPTH: usize = 128;
 /// Page reads under way beside transactions: enough to keep a device busy, few enough that a transaction's own read does
 /// not stand in a long line.
 const BESIDE: usize = 16;
 
-const NONE: u32 = u32::MAX;
-
-/// One record's part in the history of one page.
-struct Node {
-    lsn: Lsn,
-    /// Where its body lies.
-    at: u32,
-    bytes: u32,
-    /// The page's next one.
-    next: u32,
-    kind: u8,
-}
+/// Bytes of a page's first chunk, and what the later ones grow to: a page that is changed often has its records side by
+/// side, one that is changed once costs little.
+const CHUNK: std::ops::Range<usize> = 128..4096;
+/// Before each record: its kind, its body's length, its end.
+const FRONT: usize = 13;
+/// At the end of each chunk: kind 0 and where the next one begins, 0 if there is none.
+const LINK: usize = 5;
 
 /// Records by page, in log order.
-#[derive(Default)]
+///
+/// ```text
+///   chunk of page 7: kind u8 | length u32 | lsn u64 | body | kind ... | 0 u8 | next chunk u32 | zeros
+/// ```
 pub(crate) struct History {
-    bodies: Vec<u8>,
-    nodes: Vec<Node>,
-    /// First and last node of each page.
-    chains: HashMap<u32, (u32, u32), BuildHasherDefault<Spread>>,
+    bytes: Vec<u8>,
+    chains: Chains,
+    most: usize,
+}
+
+type Chains = HashMap<u32, Chain, BuildHasherDefault<Spread>>;
+
+/// One page's chunks, as places in the bytes.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    first: u32,
+    /// Where the next record goes, and where the last chunk ends.
+    at: u32,
+    end: u32,
+    /// Bytes of the last chunk.
+    chunk: u32,
 }
 
 impl History {
-    /// Takes a record in; `pages` are those it changes, `lsn` is its end, which they bear.
-    pub fn add(&mut self, kind: u8, lsn: Lsn, body: &[u8], pages: &[PageId]) {
-        let (at, bytes) = (self.bodies.len() as u32, body.len() as u32);
-        self.bodies.extend_from_slice(body);
-        for page in pages {
-            let node = self.nodes.len() as u32;
-            self.nodes.push(Node { lsn, at, bytes, next: NONE, kind });
-            let (_, last) = self.chains.entry(page.0).or_insert((node, node));
-            if *last != node {
-                self.nodes[*last as usize].next = node;
-                *last = node;
+    /// A history of at most about `most` bytes, that `expected` bytes of log will be added to.
+    pub fn new(expected: u64, most: u64) -> History {
+        let most = most.min(MOST) as usize;
+        let expected = most.min(usize::try_from(expected).unwrap_or(most));
+        // Place 0 means none.
+        let mut bytes = Vec::with_capacity(expected + expected / 2 + LINK);
+        bytes.resize(LINK, 0);
+        History { bytes, chains: Chains::default(), most }
+    }
+
+    /// Takes a record in for a page that it changes; `lsn` is its end, which the page bears.
+    pub fn add(&mut self, page: PageId, kind: u8, lsn: Lsn, body: &[u8]) {
+        let chain = self.chains.entry(page.0).or_default();
+        let need = FRONT + body.len() + LINK;
+        if (chain.end - chain.at) as usize <= need {
+            let size = (chain.chunk as usize * 2).clamp(CHUNK.start, CHUNK.end).max(need + 1);
+            let start = self.bytes.len();
+            if chain.end == 0 {
+                chain.first = start as u32;
+            } else {
+                self.bytes[chain.at as usize + 1..][..4].copy_from_slice(&(start as u32).to_le_bytes());
             }
+            self.bytes.resize(start + size, 0);
+            (chain.at, chain.end, chain.chunk) = (start as u32, (start + size) as u32, size as u32);
         }
+        let to = &mut self.bytes[chain.at as usize..][..FRONT + body.len()];
+        to[0] = kind;
+        to[1..5].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        to[5..FRONT].copy_from_slice(&lsn.0.to_le_bytes());
+        to[FRONT..].copy_from_slice(body);
+        chain.at += to.len() as u32;
     }
 
-    /// Whether there is no room for another record of any size.
+    /// Whether it has taken as much as it should.
     pub fn full(&self) -> bool {
-        self.bodies.len() + self.nodes.len() * size_of::<Node>() > MOST
+        self.bytes.len() > self.most
     }
+}
 
-    fn repeat(&self, first: u32, id: PageId, page: &mut Page) -> Result<(), PageFault> {
-        let mut at = first;
-        while let Some(node) = self.nodes.get(at as usize) {
-            let body = &self.bodies[node.at as usize..][..node.bytes as usize];
-            redo_page(id, page, node.kind, node.lsn, body)?;
-            at = node.next;
+/// The records in the chunks from `at` on: kind, end, body.
+fn records(bytes: &[u8], first: u32) -> impl Iterator<Item = (u8, Lsn, &[u8])> {
+    let mut at = first as usize;
+    std::iter::from_fn(move || {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if at != 0 && bytes[at] == 0 {
+            at = word(at + 1) as usize;
         }
-        Ok(())
-    }
+        if at == 0 {
+            return None;
+        }
+        let lsn = u64::from_le_bytes(bytes[at + 5..at + FRONT].try_into().expect("eight bytes"));
+        let (kind, body) = (bytes[at], &bytes[at + FRONT..][..word(at + 1) as usize]);
+        at += FRONT + body.len();
+        Some((kind, Lsn(lsn), body))
+    })
 }
 
 /// What is still to be repeated.
@@ -104,9 +143,9 @@ pub(crate) struct Redo {
 
 #[derive(Default)]
 struct Waiting {
-    history: Arc<History>,
-    /// The first node of each page that is not crossed off.
-    pages: HashMap<u32, u32, BuildHasherDefault<Spread>>,
+    records: Arc<Vec<u8>>,
+    /// Pages that are not crossed off.
+    pages: Chains,
 }
 
 /// All pages in the order of the file.
@@ -118,11 +157,11 @@ struct Drain {
 
 impl Redo {
     /// These pages are to be brought up to date from now on. Nothing else may be left.
-    fn set(&self, mut history: History) {
+    fn set(&self, history: History) {
         let mut drain = held(&self.drain);
         let mut waiting = held(&self.waiting);
-        waiting.pages = history.chains.drain().map(|(page, (first, _))| (page, first)).collect();
-        waiting.history = Arc::new(history);
+        waiting.pages = history.chains;
+        waiting.records = Arc::new(history.bytes);
         drain.order = waiting.pages.keys().copied().collect();
         drain.order.sort_unstable();
         drain.next = 0;
@@ -133,6 +172,10 @@ impl Redo {
     #[inline]
     pub fn left(&self) -> usize {
         self.left.load(Ordering::Acquire)
+    }
+
+    fn waits(&self, page: PageId) -> bool {
+        held(&self.waiting).pages.contains_key(&page.0)
     }
 
     /// Whether pages wait that no drain has come to.
@@ -166,10 +209,10 @@ impl Renew for Redo {
             return Ok(Renewed::AsItWas);
         }
         let waiting = held(&self.waiting);
-        let Some(&first) = waiting.pages.get(&id.0) else { return Ok(Renewed::AsItWas) };
-        let history = waiting.history.clone();
+        let Some(&Chain { first, .. }) = waiting.pages.get(&id.0) else { return Ok(Renewed::AsItWas) };
+        let bytes = waiting.records.clone();
         drop(waiting);
-        history.repeat(first, id, page)?;
+        records(&bytes, first).try_for_each(|(kind, lsn, body)| redo_page(id, page, kind, lsn, body))?;
         // Also a page that carried everything, but perhaps only in the kernel's cache: when a sync failed, the last
         // process died of it, and the kernel shows what never came to the device and counts it as written. So it is
         // written again.
@@ -228,15 +271,57 @@ impl Store {
         let (mut now, mut ahead) = (Vec::new(), self.redo.next(DEPTH));
         while !(now.is_empty() && ahead.is_empty()) {
             ahead.iter().for_each(|&page| _ = self.pool.prefetch(page));
-            now.drain(..).try_for_each(|page| self.load_page(page))?;
+            now.drain(..).try_for_each(|page| self.repeat_now(page))?;
             now = std::mem::replace(&mut ahead, self.redo.next(DEPTH));
         }
         // Others may be in the middle of some, or have met a fault.
         while self.redo.left() > 0 {
             let rest: Vec<u32> = held(&self.redo.waiting).pages.keys().copied().collect();
-            rest.into_iter().try_for_each(|page| self.load_page(PageId(page)))?;
-            std::thread::yield_now();
+            rest.into_iter().try_for_each(|page| self.repeat_now(PageId(page)))?;
         }
         Ok(())
+    }
+
+    /// Has page `id` read; and brings it up to date where it is, if it was in memory before its records came, as happens
+    /// with a log too long to be read in one go.
+    fn repeat_now(&self, id: PageId) -> Result<(), StoreFault> {
+        while self.redo.waits(id) {
+            self.load_page(id)?;
+            match self.pool.exclusive::<Coupled>(id) {
+                Ok(mut page) => {
+                    self.redo.renew(id, &mut page).map_err(|why| self.unreadable(why))?;
+                    self.redo.renewed(id);
+                }
+                Err(Stop::Fault(why)) => return Err(self.unreadable((*why).clone())),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_page_keeps_its_records_in_log_order() {
+        let mut history = History::new(0, 1 << 21);
+        let body = |n: u64| vec![n as u8; (n * 37 % 300) as usize + if n % 50 == 0 { 9000 } else { 0 }];
+        let all: Vec<(u32, u64)> = (1..4000).map(|n: u64| ((n * n % 23) as u32 + 1, n)).collect();
+        for &(page, n) in &all {
+            history.add(PageId(page), (n % 31) as u8 + 1, Lsn(n), &body(n));
+        }
+        assert_eq!(history.full(), history.bytes.len() > 1 << 21);
+        for (page, chain) in &history.chains {
+            let expected: Vec<u64> = all.iter().filter(|(p, _)| p == page).map(|(_, n)| *n).collect();
+            let found: Vec<u64> = records(&history.bytes, chain.first)
+                .map(|(kind, lsn, found)| {
+                    assert_eq!((kind, found), ((lsn.0 % 31) as u8 + 1, &body(lsn.0)[..]));
+                    lsn.0
+                })
+                .collect();
+            assert_eq!(found, expected, "page {page}");
+        }
     }
 }

@@ -96,24 +96,31 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
 /// Reads the log once, for analysis; records are put by for the pages they are about.
 fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> {
     let mut analysis = Analysis::new(checkpoint);
-    let (mut history, mut pages) = (History::default(), Vec::new());
+    let expected = store.log.end().0.saturating_sub(checkpoint.redo_start.0);
+    let most = store.checkpoint_bytes.saturating_mul(4);
+    let (mut history, mut pages) = (History::new(expected, most), Vec::new());
+    let mut long = false;
     let mut log = store.log.read_from(checkpoint.scan_start());
     while let Some(read) = log.advance(|span, header, body| {
         pages.clear();
         analysis.record(span, header, body, &mut pages)?;
-        pages.iter().try_for_each(|&page| store.pool.check(page))?;
-        if !pages.is_empty() {
-            history.add(header.kind, span.end, body, &pages);
+        for &page in &pages {
+            store.pool.check(page)?;
+            history.add(page, header.kind, span.end, body);
         }
         Ok::<_, StoreFault>(())
     }) {
         read??;
         if history.full() {
-            store.repeat_later(std::mem::take(&mut history));
+            long = true;
+            store.repeat_later(std::mem::replace(&mut history, History::new(expected, most)));
             store.finish_redo()?;
         }
     }
     store.repeat_later(history);
+    if long {
+        store.finish_redo()?;
+    }
     Ok(analysis)
 }
 

@@ -5,7 +5,7 @@ use crate::{ACCOUNTS, L, begin, commit, contents, key, open, options, retry, row
 use access::Expect;
 use std::path::Path;
 use std::sync::Arc;
-use store::{Store, StoreFault};
+use store::{Store, StoreFault, StoreOptions};
 use txn::Row;
 use wal::Durability;
 use world::{Files, Open};
@@ -110,6 +110,17 @@ fn nor_does_one_taken_in_pieces() {
     let (store, recovered) = open(&files, Durability::Sync, 2000);
     assert_eq!((recovered.redo_records, store.redo_left()), (0, 0));
     is_whole(&store, &[]);
+}
+
+/// A log longer than its records may take memory is repeated in several goes while it is read.
+#[test]
+fn a_long_log_is_repeated_while_it_is_read() {
+    for frames in [24, 2000] {
+        let small = StoreOptions { checkpoint_bytes: 1 << 10, ..options(Durability::Sync, frames) };
+        let (store, _) = Store::open(killed(), Path::new("/db"), small).unwrap();
+        assert_eq!(store.redo_left(), 0, "pages that are in memory already are not read again");
+        is_whole(&store, &[]);
+    }
 }
 
 /// Some pages were touched, changed, written out and thrown out, others not, when it dies again; and again.
