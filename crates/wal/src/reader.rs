@@ -63,40 +63,59 @@ impl LogReader {
         }
         while self.next < self.end {
             let at = self.next;
-            match self.source.read(at, self.end) {
-                Ok(item) => {
-                    self.next = at + item.bytes() as u64;
-                    if let Item::Record(frame) = item {
+            let fault = match self.source.bytes(at, self.end) {
+                // Taken apart here and handed on by reference: moving a frame costs more than checking it.
+                Ok((bytes, life)) => match frame::item(bytes, at, life) {
+                    Some(Item::Record(frame)) => {
+                        self.next = at + frame.bytes as u64;
                         let span = Span { start: Lsn(at), end: Lsn(self.next) };
                         return Some(Ok(look(span, &frame.header, frame.body)));
                     }
-                }
-                Err(fault) => {
-                    self.next = self.end;
-                    return Some(Err(fault));
-                }
-            }
+                    Some(nothing) => {
+                        self.next = at + nothing.bytes() as u64;
+                        continue;
+                    }
+                    None => self.source.broken(at),
+                },
+                Err(fault) => fault,
+            };
+            self.next = self.end;
+            return Some(Err(fault));
         }
         None
     }
 }
 
 impl Source {
-    /// What lies at `lsn`.
-    fn read(&mut self, lsn: u64, end: u64) -> Result<Item<'_>, LogFault> {
+    /// The bytes of the frame at `lsn`, and the life it must be of.
+    #[inline]
+    fn bytes(&mut self, lsn: u64, end: u64) -> Result<(&[u8], u64), LogFault> {
         match self {
             Source::Files { segments, window } => {
-                // Later segments win: what an earlier one has at these positions was cut off.
-                let at = segments.partition_point(|s| s.start <= lsn);
-                let segment = &segments[at - 1];
-                window.item(segment, lsn)?.ok_or_else(|| segment.corrupt(lsn, "a record fails its check"))
+                let segment = &segments[covering(segments, lsn)];
+                Ok((window.frame(segment, lsn)?, segment.life))
             }
             Source::Ring(shared, copy) => {
                 *copy = from_ring(shared, lsn, end).ok_or(LogFault::Forgotten { lsn })?;
-                frame::item(copy, lsn, shared.life).ok_or(LogFault::Forgotten { lsn })
+                Ok((copy, shared.life))
             }
         }
     }
+
+    #[cold]
+    fn broken(&self, lsn: u64) -> LogFault {
+        match self {
+            Source::Files { segments, .. } => {
+                segments[covering(segments, lsn)].corrupt(lsn, "a record fails its check")
+            }
+            Source::Ring(..) => LogFault::Forgotten { lsn },
+        }
+    }
+}
+
+/// The segment that has position `lsn`. Later ones win: what an earlier one has at these positions was cut off.
+fn covering(segments: &[Segment], lsn: u64) -> usize {
+    segments.partition_point(|s| s.start <= lsn) - 1
 }
 
 fn from_ring(shared: &Shared, lsn: u64, end: u64) -> Option<Vec<u8>> {
