@@ -101,7 +101,7 @@ pub struct InstanceArgs {
 #[derive(Args, Debug)]
 #[command(after_help = LOAD_EXAMPLES)]
 pub struct LoadArgs {
-    /// micro or tpcb
+    /// micro, tpcb, tpcc or one of its variants
     #[arg(value_enum)]
     pub workload: Workload,
     /// Where database and log shall live: an empty or missing directory, or one of an earlier load

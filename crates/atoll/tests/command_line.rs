@@ -320,8 +320,9 @@ fn a_profile_adds_up_to_the_latency() {
             assert!(row[field].is_object(), "{field}: {row}");
         }
     }
-    let latches = |row: &Value| row["latches_per_txn"]["index"].as_f64().unwrap();
-    assert!(latches(&rows[0]) > 3.5 && latches(&rows[1]) == 0.0, "{rows:?}");
+    // Index pages are looked at without latches by both.
+    let latches = |row: &Value| row["latches_per_txn"]["heap"].as_f64().unwrap();
+    assert!(latches(&rows[0]) > 3.5 && latches(&rows[1]) == 0.0, "{}", rows[0]["latches_per_txn"]);
 }
 
 #[test]
@@ -380,7 +381,9 @@ fn instances_die_and_nothing_acknowledged_is_lost() {
     let output = Sandbox::new().run(&args);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let row = &rows(&output)[0];
-    assert_eq!((&row["kills"], &row["consistent"]), (&4.into(), &true.into()), "{row}");
+    // Now and then one that restarts is killed once more.
+    assert!(row["kills"].as_u64().unwrap() >= 4, "{row}");
+    assert_eq!(row["consistent"], true, "{row}");
     assert!(row["acknowledged"].as_u64().unwrap() > 0, "{row}");
     assert!(row["max_in_doubt_ms"].as_u64().unwrap() <= 5000, "{row}");
 }

@@ -74,6 +74,12 @@ impl Key {
     }
 }
 
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Deref for Key {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

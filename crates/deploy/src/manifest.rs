@@ -452,7 +452,7 @@ mod tests {
         let old = fs::read_to_string(path.join(FILE)).unwrap().replace("\"format\": 2", "\"format\": 99");
         fs::write(path.join(FILE), old).unwrap();
         let text = Home::at(&path, manifest(2)).err().unwrap().to_string();
-        assert!(text.contains("format 99") && text.contains("format 1"), "{text}");
+        assert!(text.contains("format 99") && text.contains(&format!("format {FORMAT}")), "{text}");
         fs::write(path.join(FILE), "{").unwrap();
         assert!(matches!(Home::at(&path, manifest(2)), Err(DeployError::Manifest { .. })));
     }

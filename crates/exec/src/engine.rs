@@ -20,7 +20,7 @@ use pages::{PageFault, Progress, Stop, Tending};
 use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::{CheckpointRun, NoteId, Store, StoreFault, Touched, Txn};
+use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Touched, Txn};
 use txn::Abort;
 
 #[derive(Clone, Copy, Debug)]
@@ -107,11 +107,17 @@ impl<D: Design> Engine<D> {
 
     /// An empty part; [`Engine::begin`] starts it.
     pub fn part(&self) -> Part {
-        Part { txn: Txn::default(), locker: self.locks.locker(), protection: Protection::Alone }
+        Part {
+            txn: Txn::default(),
+            locker: self.locks.locker(),
+            ahead: Ahead::default(),
+            protection: Protection::Alone,
+        }
     }
 
     pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
         probe::part_begins();
+        part.ahead.clear();
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         if protection == Protection::Locks {
@@ -373,7 +379,7 @@ impl<D: Design> Engine<D> {
 
     /// Takes a transaction that restart found prepared: locks again what it changed.
     pub fn adopt(&self, txn: Txn, touched: &[Touched]) -> Part {
-        let mut part = Part { txn, locker: self.locks.locker(), protection: Protection::Locks };
+        let mut part = Part { txn, protection: Protection::Locks, ..self.part() };
         self.count_locking(1);
         for Touched { table, index, key, gap } in touched {
             self.regain(&mut part, LockName::table(*table), Mode::IX);

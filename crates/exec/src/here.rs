@@ -110,12 +110,13 @@ impl<'a, D: Design> Here<'a, D> {
             self.lock(table, LockName::key(table, hash64(key)), mode).await?;
         }
         let t = self.table(table)?;
+        let seen = self.part.ahead.take(table, key);
         let mut f = Some(f);
         let read = retry!(
             self,
-            self.engine
-                .store
-                .get::<D::Latch, _>(t, key, |bytes| { f.take().map(|f| f(Row::new(&t.layout, bytes))) })
+            self.engine.store.get_seen::<D::Latch, _>(t, key, seen, |bytes| f
+                .take()
+                .map(|f| f(Row::new(&t.layout, bytes))))
         );
         probe::add(Counter::Records, u64::from(read.is_some()));
         Ok(read.flatten())
@@ -299,15 +300,25 @@ impl<D: Design> Access for Here<'_, D> {
         if self.locks() && !t.def.indexes.is_empty() {
             return self.update_with_entries(t, key, f).await;
         }
+        let seen = self.part.ahead.take(table, key);
         let mut f = Some(f);
         let updated = retry!(
             self,
             self.engine
                 .store
-                .update::<D::Latch, _>(&mut self.part.txn, t, key, |row| f.take().map(|f| f(row)))
+                .update_seen::<D::Latch, _>(&mut self.part.txn, t, key, seen, |row| f.take().map(|f| f(row)))
         );
         probe::add(Counter::Records, u64::from(updated.is_some()));
         Ok(updated.flatten())
+    }
+
+    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+        let Some(t) = self.engine.store.table(table) else { return };
+        if self.locks() {
+            let name = |key: &Key| LockName::key(table, hash64(key));
+            keys.iter().for_each(|key| self.engine.locks.prefetch(name(key)));
+        }
+        self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {

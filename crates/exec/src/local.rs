@@ -6,7 +6,7 @@
 //! part exists, those that start meanwhile lock as well.
 
 use locks::Locker;
-use store::Txn;
+use store::{Ahead, Txn};
 
 /// When a design takes locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,8 @@ pub enum Protection {
 pub struct Part {
     pub(crate) txn: Txn,
     pub(crate) locker: Locker,
+    /// Rows it is about to ask for.
+    pub(crate) ahead: Ahead,
     pub(crate) protection: Protection,
 }
 

@@ -197,7 +197,8 @@ fn audit<W: Workload>(workload: &W, store: Store, sites: std::ops::Range<u32>) -
         return Err("no task is free".into());
     }
     while executor.tasks() > 0 {
-        if executor.turn(world::now_ns()) == 0 {
+        let turned = engine.turn();
+        if executor.turn(world::now_ns()) == 0 && !turned {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
     }

@@ -6,7 +6,7 @@
 //!   read-modify-write.
 //! - [`SpinMutex`] protects small structures for tens of nanoseconds; [`RawMutex`] is the same choice as a type
 //!   parameter, [`SpinRaw`] or [`NoMutex`].
-//! - [`CachePadded`] keeps two hot words off one cache line.
+//! - [`prefetch`] asks for memory before it is needed. [`CachePadded`] keeps two hot words off one cache line.
 //!
 //! Nothing here knows what a page holds or who transacts. Waiting is spinning, then yielding, then short sleeps:
 //! a latch is held for less than a microsecond, so a queue of waiters would cost more than it saves.
@@ -17,6 +17,7 @@ mod owner;
 mod padded;
 mod page_latch;
 mod policy;
+mod prefetch;
 mod spin;
 mod sync;
 
@@ -25,6 +26,7 @@ pub use owner::Owner;
 pub use padded::CachePadded;
 pub use page_latch::{Change, Glimpse, PageLatch, Refused, Seen};
 pub use policy::{Coupled, LatchPolicy, Optimistic, Owned};
+pub use prefetch::{LINE, prefetch};
 pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ pub struct Page {
 
 const _: () = assert!(size_of::<Page>() == PAGE_SIZE);
 
+/// Where a page says what it is.
+pub(crate) const KIND_AT: usize = 5;
+
 impl Page {
     /// A page of zeros, for tests and scratch work.
     pub fn zeroed() -> Box<Page> {
@@ -66,10 +69,10 @@ impl Page {
     /// What the page is, as the access methods number it; 0 is a page never used.
     #[inline]
     pub fn kind(&self) -> u8 {
-        self.bytes[5]
+        self.bytes[KIND_AT]
     }
     pub fn set_kind(&mut self, kind: u8) {
-        self.bytes[5] = kind;
+        self.bytes[KIND_AT] = kind;
     }
 
     #[inline]

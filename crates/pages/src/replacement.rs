@@ -18,8 +18,11 @@
 use base::PageId;
 use std::collections::{HashSet, VecDeque};
 
-/// Share of the frames that unproven pages may take: a tenth, as the paper found for all its traces.
+/// Share of the frames that unproven pages may take: a tenth, as in the paper.
 const YOUNG_SHARE: usize = 10;
+/// They may take so many in a small pool, up to half of it: fewer than the transactions that wait for pages have asked for, and
+/// pages would be thrown out before whoever asked comes to use them.
+const YOUNG_LEAST: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
@@ -47,7 +50,7 @@ impl Replacement {
             main: VecDeque::new(),
             ghosts: VecDeque::new(),
             remembered: HashSet::new(),
-            unproven: (frames / YOUNG_SHARE).max(1),
+            unproven: (frames / YOUNG_SHARE).max(YOUNG_LEAST).min(frames / 2).max(1),
             frames,
         }
     }

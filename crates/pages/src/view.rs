@@ -21,10 +21,11 @@
 //! ThreadSanitizer reports such reads by design; `xtask`'s suppression names this module and nothing else.
 
 use crate::fault::Stop;
-use crate::page::{PAGE_SIZE, Page};
+use crate::page::{KIND_AT, PAGE_SIZE, Page};
 use crate::pool::Pool;
 use base::PageId;
-use latch::{Glimpse, LatchPolicy, PageLatch};
+use latch::{Glimpse, LINE, LatchPolicy, PageLatch, prefetch};
+use probe::Latched;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -77,6 +78,17 @@ impl<'p> PageView<'p> {
     #[inline]
     pub fn version(self) -> u64 {
         self.began.version()
+    }
+
+    /// Asks for the cache lines of the `len` bytes from `at` on, as far as they lie in the page.
+    #[inline]
+    pub fn prefetch(self, at: usize, len: usize) {
+        let end = (at + len).min(PAGE_SIZE);
+        let mut line = at & !(LINE - 1);
+        while line < end {
+            prefetch(self.page.cast::<u8>().as_ptr().wrapping_add(line));
+            line += LINE;
+        }
     }
 
     /// Whether all that was read through this view so far was the page as it was at one moment.
@@ -193,6 +205,19 @@ impl Pool {
     /// See [`Stop`]; nothing was changed.
     #[inline]
     pub fn view<L: LatchPolicy>(&self, id: PageId) -> Result<PageView<'_>, Stop> {
+        let view = self.glance::<L>(id)?;
+        if probe::on() {
+            probe::visited(view.bytes().u8_at(KIND_AT).unwrap_or_default(), id.0, Latched::No);
+        }
+        Ok(view)
+    }
+
+    /// As [`Pool::view`], for a hint: it is not counted as a visit.
+    ///
+    /// # Errors
+    /// As [`Pool::view`].
+    #[inline]
+    pub fn glance<L: LatchPolicy>(&self, id: PageId) -> Result<PageView<'_>, Stop> {
         self.check(id)?;
         if !L::LATCHED {
             self.owner.check();

@@ -26,6 +26,11 @@ impl Wake for Count {
 
 /// Polls a future to its end as a worker does; a wait that nobody ends fails the test instead of hanging it.
 fn run<T>(pool: &Pool, future: impl Future<Output = T>) -> T {
+    run_tending(pool, future, || ())
+}
+
+/// As [`run`], with what the pages' owner does between two looks.
+fn run_tending<T>(pool: &Pool, future: impl Future<Output = T>, tend: impl Fn()) -> T {
     let woken = Arc::new(Count(AtomicUsize::new(1)));
     let waker = Waker::from(woken.clone());
     let (mut future, give_up) = (pin!(future), Instant::now() + Duration::from_secs(20));
@@ -36,6 +41,7 @@ fn run<T>(pool: &Pool, future: impl Future<Output = T>) -> T {
             return value;
         }
         pool.turn();
+        tend();
         assert!(Instant::now() < give_up, "nobody woke the waiter");
         std::thread::yield_now();
     }
@@ -337,7 +343,11 @@ fn an_owner_cleans_in_slices_while_another_thread_writes() {
             let mut run_of = pool.begin_write_back();
             loop {
                 let id = 1 + random.below(u64::from(PAGES)) as u32;
-                run(&pool, with_pages(&pool, || pool.exclusive::<Owned>(PageId(id)).map(drop)));
+                let page = with_pages(&pool, || pool.exclusive::<Owned>(PageId(id)).map(drop));
+                // Whoever owns the pages and stops to tend them waits for a frame for ever.
+                run_tending(&pool, page, || {
+                    pool.tend();
+                });
                 put::<Owned>(&pool, PageId(id), round);
                 model[id as usize] = round;
                 pool.tend();

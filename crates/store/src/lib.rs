@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod ahead;
 mod analysis;
 mod catalog;
 mod check;
@@ -45,6 +46,7 @@ mod scan;
 mod touched;
 mod txn;
 
+pub use ahead::Ahead;
 pub use catalog::Table;
 pub use check::{CheckReport, TableReport, Watch, scan_files};
 pub use checkpoint::CheckpointRun;

@@ -8,7 +8,7 @@
 use crate::catalog::{Index, Table};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
-use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, TreeDelete, TreeInsert};
+use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert};
 use base::{Key, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
@@ -72,6 +72,18 @@ impl Store {
         }
     }
 
+    /// As [`Store::find`], from what was seen ahead if that still holds.
+    #[inline]
+    fn locate<L: LatchPolicy>(
+        &self,
+        table: &Table,
+        key: &[u8],
+        sight: Option<Sight>,
+    ) -> Result<Option<Rid>, Stop> {
+        let seen = sight.as_ref().and_then(|sight| Rid::decode(sight.value(&self.pool)?));
+        if seen.is_some() { Ok(seen) } else { self.find::<L>(table, key) }
+    }
+
     /// Index and rows disagree: nothing can be believed any more.
     #[cold]
     pub(crate) fn broken(&self, table: &Table, what: &str) -> Stop {
@@ -93,7 +105,25 @@ impl Store {
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        let Some(rid) = self.find::<L>(table, key)? else { return Ok(None) };
+        self.get_seen::<L, R>(table, key, None, f)
+    }
+
+    /// As [`Store::get`], with what [`Store::ahead`] saw of the key.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    ///
+    /// # Panics
+    /// As [`Store::get`].
+    #[inline]
+    pub fn get_seen<L: LatchPolicy, R>(
+        &self,
+        table: &Table,
+        key: &[u8],
+        sight: Option<Sight>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(None) };
         let read = self.heap(table).read::<L, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
             Some(Some(result)) => Ok(Some(result)),
@@ -119,7 +149,26 @@ impl Store {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Stop> {
-        let Some(rid) = self.find::<L>(table, key)? else { return Ok(None) };
+        self.update_seen::<L, R>(txn, table, key, None, f)
+    }
+
+    /// As [`Store::update`], with what [`Store::ahead`] saw of the key.
+    ///
+    /// # Errors
+    /// As [`Store::update`].
+    ///
+    /// # Panics
+    /// As [`Store::update`].
+    #[inline]
+    pub fn update_seen<L: LatchPolicy, R>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        sight: Option<Sight>,
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(None) };
         let mut row = mem::take(&mut txn.row);
         let done =
             self.whole::<L, _>(txn, |store, txn| store.update_at::<L, R>(txn, table, key, rid, &mut row, f));

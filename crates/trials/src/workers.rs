@@ -119,6 +119,7 @@ where
                 }
                 while executor.tasks() > 0 {
                     engine.checkpoint_if_due(worker);
+                    engine.turn();
                     if executor.turn(world::now_ns()) == 0 {
                         std::thread::yield_now();
                     }

@@ -5,7 +5,7 @@
 //! one it records what it saw. Closures run on the bytes in place and never leave the thread.
 
 use crate::{Abort, Row, RowMut};
-use base::TableId;
+use base::{Key, TableId};
 
 /// What an insert found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,10 @@ pub trait Access {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort>;
+
+    /// Tells which rows of a table will be read or updated next, in this order, so that fetching them from memory can
+    /// overlap. A hint: it locks nothing, waits for nothing, changes no result, and may do nothing.
+    fn ahead(&mut self, _table: TableId, _keys: &[Key]) {}
 
     /// Reads for update and writes back what `f` changed. Takes the exclusive lock from the start, so that two
     /// updaters never deadlock on an upgrade. `f` must not change key columns.

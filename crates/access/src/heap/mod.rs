@@ -48,7 +48,7 @@ use base::{Lsn, PageId, Rid, TableId};
 use large::State;
 use latch::LatchPolicy;
 use pages::{Page, PageMut, PageRef, PageView, Pool, Stop};
-use rows::{INLINE, LEAST_ROOM, plain_at};
+use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
 use wal::Order;
 
 /// How often a reader without a latch looks again before it takes one: the page is being changed at each look.
@@ -70,6 +70,9 @@ pub struct HeapPlace {
     pub ordinal: u32,
     pub slot: u16,
 }
+
+/// The most of a row that is asked for ahead, in bytes.
+const ROW_AHEAD: usize = 512;
 
 impl<'p> Heap<'p> {
     /// The heap whose root lies in page `root`. `hints` lives with the table and is shared by all workers.
@@ -175,6 +178,25 @@ impl<'p> Heap<'p> {
             }
         }
         f.map_or(Ok(None), |f| self.read_held::<L, R>(rid, f))
+    }
+
+    /// The first of two looks ahead at the row at `rid`: asks for its slot. Holds nothing.
+    #[inline]
+    pub fn ahead<L: LatchPolicy>(&self, rid: Rid) {
+        if let Ok(view) = self.pool.glance::<L>(rid.page) {
+            view.prefetch(0, 1);
+            view.prefetch(slot_at(rid.slot), 1);
+        }
+    }
+
+    /// The second: asks for the row.
+    #[inline]
+    pub fn ahead_row<L: LatchPolicy>(&self, rid: Rid) {
+        if let Ok(view) = self.pool.glance::<L>(rid.page)
+            && let Ok(Some((at, len))) = plain_at(view.bytes(), rid.slot)
+        {
+            view.prefetch(at, len.min(ROW_AHEAD));
+        }
     }
 
     /// Where the row lies, if the page is one of this heap's and the row is just there.

@@ -335,6 +335,12 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Where slot `i` lies in its page.
+#[inline]
+pub(super) fn slot_at(i: u16) -> usize {
+    SLOTS + SLOT * usize::from(i)
+}
+
 /// Where the row in slot `i` lies in the page, and its length, if it is just there: as [`Rows::plain`], in a page that
 /// may be changing.
 #[inline]

@@ -27,6 +27,7 @@
 //! **Latch order.** Top to bottom, then left to right. The one descent that holds several leaves ([`write`]'s
 //! look at the next leaf) keeps its whole path shared, and goes right only.
 
+mod ahead;
 mod bulk;
 mod descend;
 mod edit;
@@ -42,6 +43,7 @@ mod race_tests;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{LANES, Sight};
 pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
 pub(crate) use node::{CAPACITY, Node, Probe};

@@ -459,6 +459,25 @@ impl<S: Source> Node<S> {
         self.0.u32(at).map(PageId)
     }
 
+    /// Where the last slot lies, which a search that guesses reads first.
+    #[inline]
+    pub(super) fn last_slot_at(self) -> usize {
+        SLOTS + SLOT * self.count().saturating_sub(1)
+    }
+
+    /// Where a search for `probe` will look first.
+    #[inline]
+    pub(super) fn guess_at(self, probe: Probe<'_>) -> usize {
+        let count = self.count();
+        if count < GUESS_FROM {
+            return SLOTS;
+        }
+        let bound = u64::from(probe.head(self.skip())) << 32;
+        let (first, last) = (self.raw(0), self.raw(count - 1));
+        let (offset, span) = (bound.saturating_sub(first) >> 32, (last.saturating_sub(first) >> 32).max(1));
+        SLOTS + SLOT * (offset.saturating_mul(count as u64 - 1) / span).min(count as u64 - 1) as usize
+    }
+
     /// The first slot at or above `bound`.
     ///
     /// Where the keys are spread evenly, as counters are, their place can be calculated. So a guess is tried first: one

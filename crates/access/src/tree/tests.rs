@@ -65,6 +65,8 @@ enum Op {
     Get(Vec<u8>),
     Scan(Option<Vec<u8>>, Option<Vec<u8>>),
     Neighbours(Vec<u8>),
+    /// Looks for these keys side by side, then inserts the first, then uses what was seen.
+    Ahead(Vec<Vec<u8>>),
 }
 
 /// Few distinct keys, many with long common prefixes and of differing lengths.
@@ -88,7 +90,41 @@ fn op() -> impl Strategy<Value = Op> {
         1 => key().prop_map(Op::Get),
         1 => (prop::option::of(key()), prop::option::of(key())).prop_map(|(a, b)| Op::Scan(a, b)),
         1 => key().prop_map(Op::Neighbours),
+        1 => prop::collection::vec(key(), 1..20).prop_map(Op::Ahead),
     ]
+}
+
+fn ahead<L: LatchPolicy>(tree: &BTree<'_>, keys: &[Vec<u8>]) -> Vec<Option<Sight>> {
+    let mut seen = vec![None; keys.len()];
+    tree.ahead::<L>(keys.iter().map(Vec::as_slice), |i, sight| seen[i] = sight);
+    seen
+}
+
+#[test]
+fn every_key_in_memory_is_seen_ahead_and_no_other() {
+    let pool = pool(64);
+    let mut journal = Recorder::new(&pool);
+    for fill in [300, 2_000] {
+        let tree = tree(&pool, &mut journal, fill);
+        for n in (0..600u64).map(|n| n * 2) {
+            let value = n.to_be_bytes();
+            let len = (n % 9) as usize;
+            settle(&pool, || {
+                tree.insert::<Optimistic>(&mut journal, &n.to_be_bytes(), &value[8 - len..], Expect::Any)
+            });
+        }
+        for first in (0..1_200u64).step_by(7) {
+            let keys: Vec<_> =
+                (0..LANES as u64).map(|i| ((first + i * 37) % 1_300).to_be_bytes().to_vec()).collect();
+            for seen in [ahead::<Optimistic>(&tree, &keys), ahead::<Coupled>(&tree, &keys)] {
+                for (key, sight) in keys.iter().zip(seen) {
+                    let there = settle(&pool, || tree.get::<Optimistic, _>(key, <[u8]>::to_vec));
+                    let value = sight.as_ref().and_then(|sight| sight.value(&pool)).map(<[u8]>::to_vec);
+                    assert_eq!(value, there);
+                }
+            }
+        }
+    }
 }
 
 fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, op: &Op) {
@@ -117,6 +153,15 @@ fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Mod
         }
         Op::Scan(low, high) => check_scans::<L>(tree, model, low.as_deref(), high.as_deref()),
         Op::Neighbours(key) => check_neighbours::<L>(tree, model, key),
+        Op::Ahead(keys) => {
+            let seen = ahead::<L>(tree, keys);
+            run::<L>(tree, journal, model, &Op::Insert(keys[0].clone(), vec![1]));
+            for (key, sight) in keys.iter().zip(&seen) {
+                if let Some(value) = sight.as_ref().and_then(|sight| sight.value(pool)) {
+                    assert_eq!(Some(value), model.get(key).map(Vec::as_slice));
+                }
+            }
+        }
     }
 }
 

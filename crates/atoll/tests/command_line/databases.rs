@@ -132,7 +132,7 @@ fn loading_again_changes_nothing_and_another_shape_is_refused() {
 fn what_cannot_be_loaded_or_checked_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
-    assert_refused(&["load", "counter", "--data", path], 2, &["counter", "micro or tpcb"]);
+    assert_refused(&["load", "counter", "--data", path], 2, &["counter", "micro, tpcb or tpcc"]);
     assert_refused(&["load", "micro"], 2, &["--data"]);
     assert_refused(&["load", "micro", "--data", path, "--islands", "9", "--workers", "2"], 2, &["9", "2"]);
     assert_refused(&["check", "--data", "/no/such/place"], 1, &["/no/such/place"]);

@@ -1,7 +1,9 @@
 //! The two steps: read, or read and increment, the rows that a transaction touches in one site.
 
 use super::{COUNTER, Ids, MICRO, key};
+use base::Key;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, RowMut};
 
@@ -38,9 +40,13 @@ impl RowStep for ReadRows {
 
     async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort> {
         let mut sum = 0i64;
-        for &id in ids {
-            let counter = access.read(MICRO, &key(id), |row| row.int(COUNTER)).await?;
-            sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
+        for ids in ids.chunks(ABREAST) {
+            let keys = keys(ids);
+            access.ahead(MICRO, &keys);
+            for key in &keys {
+                let counter = access.read(MICRO, key, |row| row.int(COUNTER)).await?;
+                sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
+            }
         }
         Ok(sum)
     }
@@ -53,12 +59,23 @@ impl RowStep for UpdateRows {
 
     async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort> {
         let mut sum = 0i64;
-        for &id in ids {
-            let counter = access.update(MICRO, &key(id), increment).await?;
-            sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
+        for ids in ids.chunks(ABREAST) {
+            let keys = keys(ids);
+            access.ahead(MICRO, &keys);
+            for key in &keys {
+                let counter = access.update(MICRO, key, increment).await?;
+                sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
+            }
         }
         Ok(sum)
     }
+}
+
+/// Rows that are looked up side by side.
+const ABREAST: usize = 16;
+
+fn keys(ids: &[u64]) -> SmallVec<[Key; ABREAST]> {
+    ids.iter().map(|&id| key(id)).collect()
 }
 
 fn increment(row: &mut RowMut<'_>) -> i64 {

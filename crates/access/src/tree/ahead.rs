@@ -1,0 +1,131 @@
+//! Looking ahead: where several keys lie, found side by side.
+//!
+//! A descent is a chain of cache misses, each of which waits for the one before: the node's header, the slots the search
+//! reads, the value. Several descents have nothing to wait for in each other. So they go down abreast, one step of each after the
+//! other, and every step asks for the memory that the next one reads (group prefetching, Chen, Ailamaki, Gibbons and Mowry,
+//! ICDE 2004). Nothing is held and nothing promised: what was seen is used only if the leaf is still at the same
+//! version, and a key whose way was disturbed is just not seen.
+
+use super::BTree;
+use super::Seek;
+use super::node::{Node, Probe};
+use base::PageId;
+use latch::LatchPolicy;
+use pages::{PAGE_SIZE, PageView, Pool};
+use smallvec::SmallVec;
+
+/// Descents that go down abreast: about as many misses as a core has under way at once.
+pub const LANES: usize = 16;
+
+/// Where a key was seen, and its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sight {
+    leaf: PageId,
+    version: u64,
+    value: [u8; 8],
+    len: u8,
+}
+
+impl Sight {
+    /// The key's value, if the leaf is as it was.
+    #[inline]
+    pub fn value(&self, pool: &Pool) -> Option<&[u8]> {
+        pool.version_unchanged(self.leaf, self.version).then(|| &self.value[..usize::from(self.len)])
+    }
+}
+
+/// One descent.
+#[derive(Clone, Copy)]
+struct Lane<'p, 'k> {
+    probe: Probe<'k>,
+    at: PageView<'p>,
+    /// The entry in the leaf.
+    slot: usize,
+    /// Whether the way was undisturbed so far.
+    good: bool,
+}
+
+impl<'p> BTree<'p> {
+    /// Looks for up to [`LANES`] keys at once; gives a sight of each that was found and whose value has at most eight bytes.
+    #[inline]
+    pub fn ahead<'k, L: LatchPolicy>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        mut seen: impl FnMut(usize, Option<Sight>),
+    ) {
+        let Ok(root) = self.pool.view::<L>(self.root) else { return };
+        let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
+        let lane = |key| Lane {
+            probe: Probe::new(key),
+            at: root,
+            slot: 0,
+            good: self.is_node(Node(root.bytes()), None),
+        };
+        lanes.extend(keys.take(LANES).map(lane));
+        for _ in 0..Node(root.bytes()).level().min(super::node::MAX_LEVEL) {
+            lanes.iter_mut().for_each(|lane| self.step::<L>(lane));
+        }
+        for lane in &lanes {
+            lane.at.prefetch(Node(lane.at.bytes()).last_slot_at(), 1);
+        }
+        for lane in &lanes {
+            lane.at.prefetch(Node(lane.at.bytes()).guess_at(lane.probe), 1);
+        }
+        for lane in &mut lanes {
+            let node = Node(lane.at.bytes());
+            match node.search(lane.probe) {
+                Ok(Ok(slot)) if node.level() == 0 && lane.good => {
+                    lane.slot = slot;
+                    if let Ok((at, len)) = node.value_at(slot) {
+                        lane.at.prefetch(at, len);
+                    }
+                }
+                _ => lane.good = false,
+            }
+        }
+        for (i, lane) in lanes.iter().enumerate() {
+            seen(i, lane.sight());
+        }
+    }
+
+    /// To the child that covers the key, whose first lines are asked for.
+    #[inline]
+    fn step<L: LatchPolicy>(&self, lane: &mut Lane<'p, '_>) {
+        let node = Node(lane.at.bytes());
+        if !lane.good || node.level() == 0 {
+            return;
+        }
+        lane.good = false;
+        if let Ok(child) = Seek::Key(lane.probe).child(node)
+            && let Ok(next) = self.pool.view::<L>(child)
+            && lane.at.still()
+        {
+            // The header, and the first slots behind it.
+            next.prefetch(0, 2 * latch::LINE);
+            lane.at = next;
+            lane.good = true;
+        }
+    }
+}
+
+impl Lane<'_, '_> {
+    #[inline]
+    fn sight(&self) -> Option<Sight> {
+        if !self.good {
+            return None;
+        }
+        let (at, len) = Node(self.at.bytes()).value_at(self.slot).ok()?;
+        // A word at the end of the page begins before the value.
+        let from = at.min(PAGE_SIZE - 8);
+        let word = self.at.bytes().u64_at(from)? >> (8 * (at - from).min(7));
+        if len > 8 || !self.at.still() {
+            return None;
+        }
+        Some(Sight {
+            leaf: self.at.page_id(),
+            version: self.at.version(),
+            value: word.to_le_bytes(),
+            len: len as u8,
+        })
+    }
+}

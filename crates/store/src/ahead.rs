@@ -1,0 +1,73 @@
+//! Rows that a transaction is about to ask for, looked up side by side before it does.
+//!
+//! [`Store::ahead`] finds where the rows lie and has their bytes fetched; the operations that follow take the addresses
+//! from there, in the same order, as long as the index says nothing new. It reads no row, holds nothing, and an address that
+//! is no longer good is looked up again.
+
+use crate::catalog::Table;
+use crate::open::Store;
+use access::{LANES, Sight};
+use base::{Rid, TableId};
+use latch::LatchPolicy;
+
+/// What was seen for one transaction.
+#[derive(Default)]
+pub struct Ahead {
+    keys: Vec<u8>,
+    seen: Vec<Seen>,
+    /// The first that was not asked for yet.
+    next: usize,
+}
+
+struct Seen {
+    table: TableId,
+    /// Where its key ends in `keys`.
+    end: u32,
+    sight: Option<Sight>,
+}
+
+impl Ahead {
+    /// Forgets everything.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.seen.clear();
+        self.next = 0;
+    }
+
+    fn note(&mut self, table: TableId, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.seen.push(Seen { table, end: self.keys.len() as u32, sight: None });
+    }
+
+    /// What was seen of this key, if it is the next one.
+    #[inline]
+    pub fn take(&mut self, table: TableId, key: &[u8]) -> Option<Sight> {
+        let seen = self.seen.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.seen[before].end as usize);
+        if seen.table != table || &self.keys[start..seen.end as usize] != key {
+            return None;
+        }
+        self.next += 1;
+        seen.sight
+    }
+}
+
+impl Store {
+    /// Looks for the rows of `keys`, as many as there are, and has what will be read of them fetched.
+    #[inline]
+    pub fn ahead<L: LatchPolicy>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Ahead) {
+        if table.def.key.is_empty() {
+            return;
+        }
+        for keys in keys.chunks(LANES) {
+            let first = into.seen.len();
+            keys.iter().for_each(|key| into.note(table.def.id, key.as_ref()));
+            let seen = &mut into.seen[first..];
+            self.tree(table).ahead::<L>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
+            let rids = || seen.iter().filter_map(|seen| Rid::decode(seen.sight.as_ref()?.value(&self.pool)?));
+            rids().for_each(|rid| self.heap(table).ahead::<L>(rid));
+            rids().for_each(|rid| self.heap(table).ahead_row::<L>(rid));
+        }
+    }
+}
