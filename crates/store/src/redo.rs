@@ -307,7 +307,8 @@ mod tests {
     #[test]
     fn each_page_keeps_its_records_in_log_order() {
         let mut history = History::new(0, 1 << 21);
-        let body = |n: u64| vec![n as u8; (n * 37 % 300) as usize + if n % 50 == 0 { 9000 } else { 0 }];
+        let body =
+            |n: u64| vec![n as u8; (n * 37 % 300) as usize + if n.is_multiple_of(50) { 9000 } else { 0 }];
         let all: Vec<(u32, u64)> = (1..4000).map(|n: u64| ((n * n % 23) as u32 + 1, n)).collect();
         for &(page, n) in &all {
             history.add(PageId(page), (n % 31) as u8 + 1, Lsn(n), &body(n));
