@@ -11,7 +11,7 @@
 //! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
-//! - [`redo`], [`redo_part`], [`undo`]: a record done again, and taken back.
+//! - [`redo`], [`redo_page`], [`undo`]: a record done again (on one page of those it changes), and taken back.
 //! - [`check_kind`]: whether a page is one of this room's.
 
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ pub use heap::{
 pub use journal::Journal;
 pub use page::check_kind;
 pub use record::{Kind, PageUse, each_page};
-pub use redo::{redo, redo_part};
+pub use redo::{redo, redo_page};
 pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
     BTree, Chunk, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, Stamp, TreeDelete, TreeFlaw, TreeInsert,

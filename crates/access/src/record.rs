@@ -387,8 +387,19 @@ pub enum PageUse {
     Changed,
     /// The page is given new content whole: from here on it is in use, if it was not before.
     Formatted,
-    /// The page is free from here on.
+    /// The page is in use from here on; another record gives it its content.
+    Taken,
+    /// The page is free from here on; its bytes stay as they are.
     Freed,
+    /// The page is free from here on, and says so itself.
+    Emptied,
+}
+
+impl PageUse {
+    /// Whether the record changes the page's bytes, so that it has to be repeated there.
+    pub fn changes(self) -> bool {
+        matches!(self, PageUse::Changed | PageUse::Formatted | PageUse::Emptied)
+    }
 }
 
 /// Calls `visit` for every page the record touches; `false` if the body is malformed or the kind not this crate's.
@@ -399,14 +410,15 @@ pub fn each_page(kind: u8, body: &[u8], mut visit: impl FnMut(PageId, PageUse)) 
             match change {
                 Change::LargeMake { pages, .. } => {
                     visit(page, PageUse::Formatted);
-                    pages.iter().for_each(|page| visit(page, PageUse::Formatted));
+                    pages.iter().for_each(|page| visit(page, PageUse::Taken));
                 }
                 Change::HeapRemove { freed, .. } => {
                     // A large row's root names itself among the pages freed.
                     if freed.iter().all(|free| free != page) {
                         visit(page, PageUse::Changed);
                     }
-                    freed.iter().for_each(|page| visit(page, PageUse::Freed));
+                    let how = |free| if free == page { PageUse::Emptied } else { PageUse::Freed };
+                    freed.iter().for_each(|free| visit(free, how(free)));
                 }
                 _ => visit(page, PageUse::Changed),
             }
@@ -490,9 +502,9 @@ mod tests {
         let front = slot_front(PageId(4), TableId(1), 0);
         let pages = [5u32, 9].map(u32::to_le_bytes).concat();
         let made = uses(Kind::LargeMake, &[&front, &[0; 4], &pages]);
-        assert_eq!(made, Some([4, 5, 9].map(|p| (p, PageUse::Formatted)).to_vec()));
+        assert_eq!(made, Some(vec![(4, PageUse::Formatted), (5, PageUse::Taken), (9, PageUse::Taken)]));
         let gone = uses(Kind::HeapRemove, &[&front, &4u32.to_le_bytes(), &pages]);
-        assert_eq!(gone, Some([4, 5, 9].map(|p| (p, PageUse::Freed)).to_vec()));
+        assert_eq!(gone, Some(vec![(4, PageUse::Emptied), (5, PageUse::Freed), (9, PageUse::Freed)]));
         let stub = uses(Kind::HeapRemove, &[&front, &pages]);
         assert_eq!(stub.unwrap()[0], (4, PageUse::Changed));
         assert_eq!(uses(Kind::HeapRemove, &[&front, &pages[..7]]), None);

@@ -10,73 +10,58 @@ use crate::page::{
     KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, bad_record, is,
     malformed, name,
 };
-use crate::record::{Action, Change, Kind, Record, SystemBody};
+use crate::record::{Action, Change, Kind, Record, SystemBody, each_page};
 use crate::tree::{NodeMut, Probe};
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
-use pages::{Page, PageMut, Pool, Stop};
+use pages::{Page, PageFault, PageMut, Pool, Stop};
+use std::sync::Arc;
 use wal::{Order, RecordHeader};
 
 /// Repeats what the record did, on the pages that do not carry it yet.
 ///
 /// `lsn` is what the journal gave when the record was written. Idempotent: each page is compared with `lsn`, so
 /// after [`Stop::Page`] the caller loads that page (one never written loads as zeros) and calls again. Records must
-/// come in log order for each page; the latches make it safe to replay different pages from several threads.
+/// come in log order for each page.
 ///
 /// # Errors
 /// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
 pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
-    redo_part(pool, header, lsn, body, |_| true)
+    let mut pages = Vec::new();
+    if !each_page(header.kind, body, |page, how| pages.extend(how.changes().then_some(page))) {
+        return Err(bad_record(header.kind, "is malformed"));
+    }
+    for id in pages {
+        let mut page = pool.exclusive::<Coupled>(id)?;
+        redo_page(id, &mut page, header.kind, lsn, body).map_err(|fault| Stop::Fault(Arc::new(fault)))?;
+    }
+    Ok(())
 }
 
-/// As [`redo`], on the pages for which `mine` says yes: a record that changes several pages changes each of them by
-/// itself, so each may be left to another thread.
+/// Repeats on `page`, which is page `id`, what the record did to it, unless the page carries that already. What a record
+/// does to one page depends on that page and the record alone, so pages may be brought up to date in any order and by
+/// different threads, as long as each sees its own records in log order.
 ///
 /// # Errors
-/// As [`redo`].
-#[inline]
-pub fn redo_part(
-    pool: &Pool,
-    header: &RecordHeader,
-    lsn: Lsn,
-    body: &[u8],
-    mine: impl Fn(PageId) -> bool,
-) -> Result<(), Stop> {
-    let record =
-        Record::decode(header.kind, body).map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
-    match record {
-        Record::One { page, owner, change } if mine(page) => {
-            on(pool, page, lsn, |bytes| apply(bytes, owner, change))
-        }
-        Record::One { .. } => Ok(()),
-        Record::System { owner, actions } => {
-            for action in actions {
-                let (page, action) = action.map_err(|Garbled| bad_record(header.kind, "is malformed"))?;
-                if action != Action::Freed && mine(page) {
-                    on(pool, page, lsn, |bytes| act(bytes, owner, action))?;
-                }
-            }
-            Ok(())
-        }
-    }
-}
-
-fn on(
-    pool: &Pool,
-    id: PageId,
-    lsn: Lsn,
-    change: impl FnOnce(&mut Page) -> Result<(), Garbled>,
-) -> Result<(), Stop> {
-    let mut page = pool.exclusive::<Coupled>(id)?;
+/// A record that does not fit the page, or no record at all.
+pub fn redo_page(id: PageId, page: &mut Page, kind: u8, lsn: Lsn, body: &[u8]) -> Result<(), PageFault> {
     if page.lsn() >= lsn {
-        // It carries the change, but perhaps only in the kernel's cache: when a sync failed, the last process died of
-        // it, and the kernel shows what never came to the device and counts it as written. So it is written again.
-        let carried = page.lsn();
-        page.logged(carried);
         return Ok(());
     }
-    change(&mut page).map_err(|Garbled| malformed(id))?;
-    page.logged(lsn);
+    let misfit = |Garbled| PageFault::Malformed { page: id };
+    let garbled = |Garbled| PageFault::Record { kind, why: "is malformed" };
+    match Record::decode(kind, body).map_err(garbled)? {
+        Record::One { owner, change, .. } => apply(page, owner, change).map_err(misfit)?,
+        Record::System { owner, actions } => {
+            for action in actions {
+                let (of, action) = action.map_err(garbled)?;
+                if of == id && action != Action::Freed {
+                    act(page, owner, action).map_err(misfit)?;
+                }
+            }
+        }
+    }
+    page.set_lsn(lsn);
     Ok(())
 }
 

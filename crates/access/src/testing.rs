@@ -102,8 +102,8 @@ pub(crate) fn replay(kept: &[Kept]) -> Pool {
         }
         let well_formed = each_page(kept.header.kind, &kept.body, |page, used| match used {
             PageUse::Changed => {}
-            PageUse::Formatted => to.reserve(page).expect("a page the original had"),
-            PageUse::Freed => to.free(page),
+            PageUse::Formatted | PageUse::Taken => to.reserve(page).expect("a page the original had"),
+            PageUse::Freed | PageUse::Emptied => to.free(page),
         });
         assert!(well_formed);
     }

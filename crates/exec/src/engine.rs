@@ -258,11 +258,12 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// What a worker does between transactions for the pages: takes the reads that have ended and, where it owns the
-    /// pages, a slice of cleaning and of a checkpoint. `true` when there was something.
+    /// What a worker does between transactions for the pages: takes the reads that have ended, has pages read that
+    /// a restart left to be brought up to date, and where it owns the pages, a slice of cleaning and of a checkpoint. `true` when there was something.
     #[inline]
     pub fn turn(self: &Arc<Self>) -> bool {
         let mut any = self.store.pool().turn();
+        any |= self.store.redo_some();
         if !D::Latch::LATCHED {
             any |= self.store.pool().tend();
             any |= self.step_checkpoint();

@@ -17,6 +17,9 @@
 //! written ([`Pool::tend`], [`Pool::step_write_back`]); any thread does the waiting for the device between
 //! ([`Pool::serve`], [`Pool::write_out`]).
 //!
+//! What a restart has to repeat on a page is repeated when the page is read in, by what the layer above has given the
+//! pool for that ([`Pool::renew_by`]); [`Pool::prefetch`] has pages read that nobody waits for.
+//!
 //! What it does not know: what is in a page behind its header, what the log's records say, transactions.
 
 mod allocator;
@@ -30,6 +33,7 @@ mod load;
 mod page;
 mod pool;
 mod region;
+mod renew;
 mod replacement;
 mod scan;
 mod slots;
@@ -44,6 +48,7 @@ pub use latch::{Coupled, LatchPolicy, Optimistic, Owned};
 pub use load::PageWait;
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
+pub use renew::{Renew, Renewed};
 pub use scan::{Found, scan};
 pub use view::{PageView, Racing};
 pub use write::{Progress, WriteBack};

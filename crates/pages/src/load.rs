@@ -14,9 +14,10 @@ use crate::data_file::offset;
 use crate::fault::PageFault;
 use crate::page::{PAGE_SIZE, Page};
 use crate::pool::Pool;
+use crate::renew::Renewed;
 use crate::slots::Slot;
 use base::PageId;
-use latch::Backoff;
+use latch::{Backoff, Change};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -140,11 +141,16 @@ impl Pool {
         PageWait { pool: self, id, load: None, failures: self.writer.failures() }
     }
 
-    /// Begins to read page `id` if it is absent and a frame is free, for someone who will come for it soon.
-    pub fn prefetch(&self, id: PageId) {
-        if self.check(id).is_ok() {
-            let _ = self.begin(id, None);
-        }
+    /// Begins to read page `id` if it is absent, for someone who will come for it soon. `false` when no frame is free, or
+    /// somebody is just throwing the page out.
+    pub fn prefetch(&self, id: PageId) -> bool {
+        self.check(id).is_ok() && matches!(self.begin(id, None), Begun::Resident | Begun::Reading(_))
+    }
+
+    /// Pages being read now.
+    #[inline]
+    pub fn reading(&self) -> usize {
+        self.loads.queue.pending()
     }
 
     fn poll_load(
@@ -266,16 +272,26 @@ impl Pool {
         // SAFETY: the page is still being loaded by this read, which has ended; nobody else looks at its bytes.
         let page = unsafe { self.page(id).as_mut() };
         let outcome = done.result.map_err(PageFault::from).and_then(|_| self.verify(id, page));
-        self.publish(id, outcome);
+        let renewed = outcome.and_then(|()| match self.renew.get() {
+            Some(renew) => renew.renew(id, page),
+            None => Ok(Renewed::AsItWas),
+        });
+        self.publish(id, renewed);
     }
 
-    fn publish(&self, id: PageId, outcome: Result<(), PageFault>) {
+    fn publish(&self, id: PageId, renewed: Result<Renewed, PageFault>) {
         let mut table = held(&self.loads.table);
         let Some(Entry { load, slot, waiters }) = table.remove(&id.0) else { return };
-        if outcome.is_ok() {
-            let index = slot.0 as usize;
+        if let Ok(renewed) = renewed {
+            let (index, latch) = (slot.0 as usize, self.latch(id));
             self.slots.name(slot, id);
-            self.latch(id).end_load();
+            match renewed {
+                Renewed::AsItWas => latch.end_load(),
+                Renewed::Changed => {
+                    latch.end_load_exclusive();
+                    latch.unlock_exclusive(Change::Bytes);
+                }
+            }
             self.entered(index, id);
             self.counts.loaded.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -285,7 +301,10 @@ impl Pool {
             self.slots.give(slot);
         }
         drop(table);
-        let _ = load.outcome.set(outcome);
+        if matches!(renewed, Ok(Renewed::Changed)) {
+            self.renewed(id);
+        }
+        let _ = load.outcome.set(renewed.map(drop));
         waiters.into_iter().for_each(Waker::wake);
     }
 

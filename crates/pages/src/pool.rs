@@ -23,6 +23,7 @@ use crate::guard::{PageMut, PageRef};
 use crate::load::Loads;
 use crate::page::{PAGE_SIZE, Page};
 use crate::region::Region;
+use crate::renew::Renew;
 use crate::replacement::Replacement;
 use crate::slots::Slots;
 use crate::write::Writer;
@@ -32,7 +33,7 @@ use probe::{Latched, Section};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use wal::{Durability, Log};
 use world::{Caching, Files, Means};
 
@@ -104,6 +105,8 @@ pub struct Pool {
     huge: AtomicBool,
     pub(crate) log: Arc<Log>,
     allocator: SpinMutex<Allocator>,
+    /// What is done to pages as they are read in; see [`Pool::renew_by`].
+    pub(crate) renew: OnceLock<Arc<dyn Renew>>,
     pub(crate) counts: Counts,
 }
 
@@ -164,6 +167,7 @@ impl Pool {
             huge: AtomicBool::new(huge),
             log,
             allocator: SpinMutex::new(Allocator::new(options.max_pages)),
+            renew: OnceLock::new(),
             counts,
         })
     }
@@ -172,6 +176,22 @@ impl Pool {
     pub(crate) fn shrink_pages(&self) {
         if self.huge.load(Ordering::Relaxed) && self.huge.swap(false, Ordering::Relaxed) {
             self.region.refuse_huge_pages();
+        }
+    }
+
+    /// From now on pages are brought up to date by `renew` as they are read in. To be given once, before any page is
+    /// touched.
+    ///
+    /// # Panics
+    /// When it was given already.
+    pub fn renew_by(&self, renew: Arc<dyn Renew>) {
+        assert!(self.renew.set(renew).is_ok(), "pages are renewed in one way");
+    }
+
+    /// Page `id` is in memory, and as it should be.
+    pub(crate) fn renewed(&self, id: PageId) {
+        if let Some(renew) = self.renew.get() {
+            renew.renewed(id);
         }
     }
 
@@ -196,8 +216,12 @@ impl Pool {
         PageFault::Range { page, max_pages: self.max_pages }
     }
 
+    /// Whether there can be a page `id`.
+    ///
+    /// # Errors
+    /// [`PageFault::Range`] when not.
     #[inline]
-    pub(crate) fn check(&self, id: PageId) -> Result<(), PageFault> {
+    pub fn check(&self, id: PageId) -> Result<(), PageFault> {
         // Page 0 wraps to the largest number: one comparison.
         if id.0.wrapping_sub(1) < self.max_pages - 1 { Ok(()) } else { Err(self.out_of_range(id)) }
     }
@@ -283,6 +307,7 @@ impl Pool {
         self.slots.name(slot, id);
         let version = latch.end_load_exclusive();
         self.entered(index, id);
+        self.renewed(id);
         Ok(Some(version))
     }
 

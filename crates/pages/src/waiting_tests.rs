@@ -391,7 +391,7 @@ fn a_pool_can_go_while_pages_are_being_read() {
         let log = Arc::new(wal::Log::open(world::real(), &folder.path().join("log"), options).unwrap());
         let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
         let pool = Pool::open(world::real(), &folder.path().join("data"), options, log).unwrap();
-        (1..9).for_each(|n| pool.prefetch(PageId(n)));
+        assert!((1..9).all(|n| pool.prefetch(PageId(n))));
         pool.flush();
     }
 }

@@ -3,7 +3,6 @@
 use crate::StoreFault;
 use crate::control::Checkpoint;
 use crate::kind;
-use crate::redo::Threads;
 use crate::touched::row_of;
 use crate::txn::UndoList;
 use access::{Kind, PageUse, each_page};
@@ -49,6 +48,9 @@ impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&b| self.write_u64(self.0 << 8 | u64::from(b)));
     }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
+    }
     fn write_u64(&mut self, n: u64) {
         self.0 = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
@@ -70,22 +72,27 @@ impl Analysis {
         }
     }
 
-    /// Takes note of a record; gives the threads that must repeat it.
+    /// Takes note of a record; `changed` is given the pages on which it must be repeated.
     ///
     /// # Errors
     /// A record that makes no sense.
-    pub fn record(&mut self, span: Span, header: &RecordHeader, body: &[u8]) -> Result<Threads, StoreFault> {
+    pub fn record(
+        &mut self,
+        span: Span,
+        header: &RecordHeader,
+        body: &[u8],
+        changed: &mut Vec<PageId>,
+    ) -> Result<(), StoreFault> {
         let old = span.start < self.redo_start;
-        let mut threads = Threads::default();
         if !old {
             self.redo_records += 1;
             self.redo_bytes += span.end.0 - span.start.0;
-            threads = self.repeat(span, header, body)?;
+            self.repeat(span, header, body, changed)?;
         }
         if header.txn != TxnId(0) && (!old || self.running.contains(&header.txn)) {
             self.follow(span, header, body);
         }
-        Ok(threads)
+        Ok(())
     }
 
     /// Which pages are in use at the end.
@@ -93,7 +100,13 @@ impl Analysis {
         AllocatorState { next: PageId(self.next_page), free: self.free.iter().copied().collect() }
     }
 
-    fn repeat(&mut self, span: Span, header: &RecordHeader, body: &[u8]) -> Result<Threads, StoreFault> {
+    fn repeat(
+        &mut self,
+        span: Span,
+        header: &RecordHeader,
+        body: &[u8],
+        changed: &mut Vec<PageId>,
+    ) -> Result<(), StoreFault> {
         let malformed = |what| StoreFault::Record { lsn: span.start, what };
         match header.kind {
             kind::NOTE | kind::NOTED_COMMIT => {
@@ -104,28 +117,33 @@ impl Analysis {
                 self.notes.remove(&Lsn(u64::from_le_bytes(name)));
             }
             kind::COMMIT | kind::END | kind::PREPARE => {}
-            kind if kind <= Kind::LAST => return self.pages(span, header, body),
+            kind if kind <= Kind::LAST => return self.pages(span, header, body, changed),
             _ => return Err(malformed("its kind is unknown")),
         }
-        Ok(Threads::default())
+        Ok(())
     }
 
     /// Keeps the books of the allocator and of the ghosts.
-    fn pages(&mut self, span: Span, header: &RecordHeader, body: &[u8]) -> Result<Threads, StoreFault> {
-        let mut threads = Threads::default();
+    fn pages(
+        &mut self,
+        span: Span,
+        header: &RecordHeader,
+        body: &[u8],
+        changed: &mut Vec<PageId>,
+    ) -> Result<(), StoreFault> {
         let (free, next) = (&mut self.free, &mut self.next_page);
-        let sound = each_page(header.kind, body, |page, how| match how {
-            PageUse::Changed => threads.add(page),
-            PageUse::Formatted => {
-                threads.add(page);
-                free.remove(&page);
-                free.extend((*next..page.0).map(PageId));
-                *next = (*next).max(page.0 + 1);
+        let sound = each_page(header.kind, body, |page, how| {
+            if how.changes() {
+                changed.push(page);
             }
-            PageUse::Freed => {
-                // It may still change by the same record: a large row's root says that it is gone.
-                threads.add(page);
-                free.insert(page);
+            match how {
+                PageUse::Changed => {}
+                PageUse::Formatted | PageUse::Taken => {
+                    free.remove(&page);
+                    free.extend((*next..page.0).map(PageId));
+                    *next = (*next).max(page.0 + 1);
+                }
+                PageUse::Freed | PageUse::Emptied => drop(free.insert(page)),
             }
         });
         if !sound {
@@ -137,7 +155,7 @@ impl Analysis {
         {
             self.ghosts.remove(&ghost);
         }
-        Ok(threads)
+        Ok(())
     }
 
     /// Keeps the books of the record's transaction.

@@ -1,5 +1,7 @@
 //! Checkpoints, taken while transactions run.
 //!
+//! 0. What a restart has left to be repeated is repeated: pages that wait for it are not dirty yet, and the log they
+//!    need is before any `begin`.
 //! 1. `begin` = a fence in the log ([`wal::Log::fence`]): records that were appended before lie before it, later ones
 //!    behind it. Every page changed by a record before it is latched or dirty.
 //! 2. Write all those pages. From now on redo needs nothing before `begin`.
@@ -48,13 +50,17 @@ impl Store {
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
         let control = held(&self.control);
+        self.finish_redo()?;
         let redo_start = self.log.fence();
         self.pool.write_back()?;
         self.conclude(control, redo_start)
     }
 
-    /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile.
+    /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile. Blocks if a restart has left pages
+    /// to be brought up to date that [`Store::redo_some`] did not; should one of them be unreadable, the first step says so.
     pub fn begin_checkpoint(&self) -> CheckpointRun {
+        // It poisons the store, where the first step looks.
+        let _ = self.finish_redo();
         let redo_start = self.log.fence();
         CheckpointRun { redo_start, pages: self.pool.begin_write_back() }
     }

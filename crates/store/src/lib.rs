@@ -9,6 +9,9 @@
 //! to wait for. Nothing here waits for pages on the way in: an operation that meets an absent page has changed
 //! nothing and says which ([`pages::Stop`]); await [`Store::page`] (or have [`Store::load_page`] block for it) and call again.
 //!
+//! What a restart has to repeat on a page waits until the page is read: [`Store::redo_some`] has that done beside
+//! transactions.
+//!
 //! A transaction goes back part of the way with [`Store::rollback_to`], and changes the schema with
 //! [`Store::create_table`], [`Store::create_index`] and their opposites.
 //!

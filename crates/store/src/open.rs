@@ -3,6 +3,7 @@
 use crate::active::Active;
 use crate::catalog::{Catalog, Table};
 use crate::control::{Checkpoint, Control, Keeping};
+use crate::redo::Redo;
 use crate::restart::{Recovered, restart};
 use crate::{DATA, StoreFault};
 use base::{Lsn, PageId, TableId};
@@ -19,7 +20,8 @@ use world::{Files, FolderLock, Open};
 pub struct StoreOptions {
     pub log: LogOptions,
     pub pool: PoolOptions,
-    /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint.
+    /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint. A restart takes four
+    /// times as much memory, at most.
     pub checkpoint_bytes: u64,
     /// Bytes of a tree's node that may be used. All of them (`usize::MAX`), but in tests that want small nodes; always
     /// the same for one database.
@@ -49,6 +51,8 @@ pub struct Store {
     pub(crate) pool: Pool,
     pub(crate) catalog: Catalog,
     pub(crate) active: Arc<Active>,
+    /// What restart has left to be repeated.
+    pub(crate) redo: Arc<Redo>,
     /// Live notes by the end of their records. A note's record is appended with this held, so that a checkpoint
     /// sees both or neither.
     pub(crate) notes: Mutex<BTreeMap<Lsn, Vec<u8>>>,
@@ -56,7 +60,7 @@ pub struct Store {
     pub(crate) control: Mutex<Control>,
     /// Where the last checkpoint's redo begins.
     pub(crate) checkpointed: AtomicU64,
-    checkpoint_bytes: u64,
+    pub(crate) checkpoint_bytes: u64,
     pub(crate) node_bytes: usize,
     fault: OnceLock<StoreFault>,
     _lock: FolderLock,
@@ -90,6 +94,8 @@ impl Store {
         }
         let log = Arc::new(Log::open(files.clone(), &dir.join("log"), options.log)?);
         let pool = Pool::open(files.clone(), &dir.join(DATA), options.pool, log.clone())?;
+        let redo = Arc::<Redo>::default();
+        pool.renew_by(redo.clone());
         let store = Store {
             files,
             dir: dir.to_owned(),
@@ -97,6 +103,7 @@ impl Store {
             pool,
             catalog: Catalog::new(),
             active: Arc::new(Active::new(control.life)),
+            redo,
             notes: Mutex::default(),
             checkpointed: AtomicU64::new(control.checkpoint.redo_start.0),
             checkpoint_bytes: options.checkpoint_bytes,
@@ -113,7 +120,7 @@ impl Store {
         Ok((store, recovered))
     }
 
-    /// A fault met while opening, with the file and the place in it.
+    /// A fault met while opening or reading a page, with the file and the place in it.
     fn placed(&self, fault: StoreFault) -> StoreFault {
         match &fault {
             StoreFault::Page(page) => match **page {
@@ -207,9 +214,9 @@ impl Store {
     }
 
     #[cold]
-    fn unreadable(&self, why: PageFault) -> StoreFault {
+    pub(crate) fn unreadable(&self, why: PageFault) -> StoreFault {
         let full = why.is_want_of_room();
-        let fault = StoreFault::from(why);
+        let fault = self.placed(StoreFault::from(why));
         if !full {
             self.poison(fault.clone());
         }
@@ -248,10 +255,13 @@ impl Store {
         self.log.poisoned().map(StoreFault::Log)
     }
 
-    /// Whether enough was logged since the last checkpoint to make another.
+    /// Whether enough was logged since the last checkpoint to make another, and what was logged before is repeated or has
+    /// been tried ([`Store::redo_some`]).
     pub fn checkpoint_due(&self) -> bool {
         let logged = self.log.end().0 - self.checkpointed.load(Ordering::Relaxed);
-        logged >= self.checkpoint_bytes && self.log.durability() != Durability::Memory
+        logged >= self.checkpoint_bytes
+            && !self.redo.draining()
+            && self.log.durability() != Durability::Memory
     }
 }
 

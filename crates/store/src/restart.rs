@@ -1,24 +1,25 @@
 //! Restart: bringing everything back to the last promise made (ARIES, Mohan et al. 1992).
 //!
-//! One pass over the log does analysis and redo: every record from the checkpoint's `redo_start` on is repeated
-//! where its pages do not carry it yet (see `redo`), and what transactions that have not ended did is collected (see
-//! `analysis`). Then those that were not prepared are rolled back, by the same code as in normal running, with
-//! compensation records; so a crash in the middle leaves a log that the next restart understands. Prepared ones are
-//! handed out.
+//! One pass over the log does analysis: what transactions that have not ended did is collected (see `analysis`), and
+//! every record from the checkpoint's `redo_start` on is put by for the pages it is about, to be repeated where they do
+//! not carry it yet when they are read (see `redo`). Then those that were not prepared are rolled back, by the same
+//! code as in normal running, with compensation records; so a crash in the middle leaves a log that the next restart
+//! understands. Prepared ones are handed out.
 //!
 //! Records before `redo_start` are read only for transactions that were running then, and only collected.
 //!
-//! **How long it takes.** No page is read that no record since the last checkpoint is about, and none is written: the
-//! changed pages stay in memory like any others, and the next checkpoint is due as if there had been no restart. So
-//! opening costs what reading [`StoreOptions::checkpoint_bytes`](crate::StoreOptions::checkpoint_bytes) of log costs,
-//! and the log written while a checkpoint was taken.
+//! **How long it takes.** Opening costs what reading
+//! [`StoreOptions::checkpoint_bytes`](crate::StoreOptions::checkpoint_bytes) of log costs, and the log written while a
+//! checkpoint was taken; and the pages that losers changed. No other page is read before somebody wants it, and none is
+//! written. The rest is brought up to date beside transactions ([`Store::redo_some`]), and the next checkpoint is due as
+//! if there had been no restart.
 
 use crate::StoreFault;
 use crate::analysis::{Analysis, Open};
 use crate::control::{Checkpoint, Control};
 use crate::end::NoteId;
 use crate::open::{Store, held};
-use crate::redo::Redo;
+use crate::redo::History;
 use crate::touched::{Touched, row_of};
 use crate::txn::{State, Txn};
 use access::Kind;
@@ -92,18 +93,34 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
     })
 }
 
-/// Reads the log: analysis here, redo on threads of its own.
+/// Reads the log once, for analysis; records are put by for the pages they are about.
 fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> {
     let mut analysis = Analysis::new(checkpoint);
-    std::thread::scope(|scope| {
-        let mut redo = Redo::start(store, scope)?;
-        for record in store.log.read_from(checkpoint.scan_start()) {
-            let (span, header, body) = record?;
-            let threads = analysis.record(span, &header, &body)?;
-            redo.record(threads, &header, span.end, &body)?;
+    let expected = store.log.end().0.saturating_sub(checkpoint.redo_start.0);
+    let most = store.checkpoint_bytes.saturating_mul(4);
+    let (mut history, mut pages) = (History::new(expected, most), Vec::new());
+    let mut long = false;
+    let mut log = store.log.read_from(checkpoint.scan_start());
+    while let Some(read) = log.advance(|span, header, body| {
+        pages.clear();
+        analysis.record(span, header, body, &mut pages)?;
+        for &page in &pages {
+            store.pool.check(page)?;
+            history.add(page, header.kind, span.end, body);
         }
-        redo.finish()
-    })?;
+        Ok::<_, StoreFault>(())
+    }) {
+        read??;
+        if history.full() {
+            long = true;
+            store.repeat_later(std::mem::replace(&mut history, History::new(expected, most)));
+            store.finish_redo()?;
+        }
+    }
+    store.repeat_later(history);
+    if long {
+        store.finish_redo()?;
+    }
     Ok(analysis)
 }
 

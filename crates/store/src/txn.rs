@@ -263,8 +263,8 @@ fn account(pool: &Pool, kind: u8, body: &[&[u8]]) {
 fn account_for(pool: &Pool, kind: u8, body: &[u8]) {
     each_page(kind, body, |page, how| match how {
         PageUse::Changed => {}
-        PageUse::Formatted => pool.claimed(page),
-        PageUse::Freed => pool.released(page),
+        PageUse::Formatted | PageUse::Taken => pool.claimed(page),
+        PageUse::Freed | PageUse::Emptied => pool.released(page),
     });
 }
 

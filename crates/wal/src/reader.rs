@@ -21,8 +21,12 @@ pub struct LogReader {
 }
 
 enum Source {
-    Files { segments: Vec<Segment>, window: Window },
-    Ring(Arc<Shared>),
+    Files {
+        segments: Vec<Segment>,
+        window: Window,
+    },
+    /// What is read is copied out of the ring first.
+    Ring(Arc<Shared>, Vec<u8>),
 }
 
 impl LogReader {
@@ -43,77 +47,92 @@ impl LogReader {
             Some(segments) => {
                 Source::Files { segments: segments.unwrap_or_default(), window: Window::default() }
             }
-            None => Source::Ring(shared.clone()),
+            None => Source::Ring(shared.clone(), Vec::new()),
         };
         LogReader { source, next, end: end.unwrap_or(0), fault }
     }
 
-    /// What lies at the next position: a record, or nothing up to another position.
-    fn read(&mut self) -> Result<Found, LogFault> {
-        match &mut self.source {
+    /// Shows the next record to `look`, without a copy where it was read from files; `None` at the end.
+    pub fn advance<R>(
+        &mut self,
+        look: impl FnOnce(Span, &RecordHeader, &[u8]) -> R,
+    ) -> Option<Result<R, LogFault>> {
+        if let Some(fault) = self.fault.take() {
+            self.next = self.end;
+            return Some(Err(fault));
+        }
+        while self.next < self.end {
+            let at = self.next;
+            let fault = match self.source.bytes(at, self.end) {
+                // Taken apart here and handed on by reference: moving a frame costs more than checking it.
+                Ok((bytes, life)) => match frame::item(bytes, at, life) {
+                    Some(Item::Record(frame)) => {
+                        self.next = at + frame.bytes as u64;
+                        let span = Span { start: Lsn(at), end: Lsn(self.next) };
+                        return Some(Ok(look(span, &frame.header, frame.body)));
+                    }
+                    Some(nothing) => {
+                        self.next = at + nothing.bytes() as u64;
+                        continue;
+                    }
+                    None => self.source.broken(at),
+                },
+                Err(fault) => fault,
+            };
+            self.next = self.end;
+            return Some(Err(fault));
+        }
+        None
+    }
+}
+
+impl Source {
+    /// The bytes of the frame at `lsn`, and the life it must be of.
+    #[inline]
+    fn bytes(&mut self, lsn: u64, end: u64) -> Result<(&[u8], u64), LogFault> {
+        match self {
             Source::Files { segments, window } => {
-                // Later segments win: what an earlier one has at these positions was cut off.
-                let at = segments.partition_point(|s| s.start <= self.next);
-                let segment = &segments[at - 1];
-                match window.item(segment, self.next)? {
-                    Some(item) => Ok(found(self.next, &item)),
-                    None => Err(segment.corrupt(self.next, "a record fails its check")),
-                }
+                let segment = &segments[covering(segments, lsn)];
+                Ok((window.frame(segment, lsn)?, segment.life))
             }
-            Source::Ring(shared) => from_ring(shared, self.next, self.end),
+            Source::Ring(shared, copy) => {
+                *copy = from_ring(shared, lsn, end).ok_or(LogFault::Forgotten { lsn })?;
+                Ok((copy, shared.life))
+            }
+        }
+    }
+
+    #[cold]
+    fn broken(&self, lsn: u64) -> LogFault {
+        match self {
+            Source::Files { segments, .. } => {
+                segments[covering(segments, lsn)].corrupt(lsn, "a record fails its check")
+            }
+            Source::Ring(..) => LogFault::Forgotten { lsn },
         }
     }
 }
 
-enum Found {
-    Record(Record),
-    Nothing { until: u64 },
+/// The segment that has position `lsn`. Later ones win: what an earlier one has at these positions was cut off.
+fn covering(segments: &[Segment], lsn: u64) -> usize {
+    segments.partition_point(|s| s.start <= lsn) - 1
 }
 
-fn found(lsn: u64, item: &Item<'_>) -> Found {
-    let end = lsn + item.bytes() as u64;
-    match item {
-        Item::Record(frame) => {
-            Found::Record((Span { start: Lsn(lsn), end: Lsn(end) }, frame.header, frame.body.to_vec()))
-        }
-        Item::Pad(_) | Item::Mark(_) => Found::Nothing { until: end },
-    }
-}
-
-fn from_ring(shared: &Shared, lsn: u64, end: u64) -> Result<Found, LogFault> {
+fn from_ring(shared: &Shared, lsn: u64, end: u64) -> Option<Vec<u8>> {
     let size = shared.ring.bytes() as u64;
-    let bytes = shared.inserter.held(|reserved| {
+    shared.inserter.held(|reserved| {
         // A record has at most half a ring.
         let until = end.min(lsn + size / 2);
         // SAFETY: below `end` all is whole and its owners are gone, and what overlays it in the ring would have been
         // reserved, which nobody can while the shared end is held.
         (lsn + size >= reserved).then(|| frame::prefix(unsafe { shared.ring.pieces(lsn, until) }))
-    });
-    let item = bytes.as_deref().and_then(|bytes| frame::item(bytes, lsn, shared.life));
-    item.map(|item| found(lsn, &item)).ok_or(LogFault::Forgotten { lsn })
+    })
 }
 
 impl Iterator for LogReader {
     type Item = Result<Record, LogFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(fault) = self.fault.take() {
-            self.next = self.end;
-            return Some(Err(fault));
-        }
-        while self.next < self.end {
-            match self.read() {
-                Ok(Found::Nothing { until }) => self.next = until,
-                Ok(Found::Record(record)) => {
-                    self.next = record.0.end.0;
-                    return Some(Ok(record));
-                }
-                Err(fault) => {
-                    self.next = self.end;
-                    return Some(Err(fault));
-                }
-            }
-        }
-        None
+        self.advance(|span, header, body| (span, *header, body.to_vec()))
     }
 }

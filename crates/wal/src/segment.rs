@@ -121,17 +121,23 @@ impl Window {
 
     /// The frame of any sort at `lsn`, `None` unless it is intact.
     pub fn item(&mut self, segment: &Segment, lsn: u64) -> Result<Option<Item<'_>>, LogFault> {
+        Ok(frame::item(self.frame(segment, lsn)?, lsn, segment.life))
+    }
+
+    /// All bytes of what may be a frame at `lsn`; none if it cannot be one.
+    #[inline]
+    pub fn frame(&mut self, segment: &Segment, lsn: u64) -> Result<&[u8], LogFault> {
         let head = self.bytes(segment, lsn, 16)?;
         if head.len() < 16 || u64_at(head, 8) != lsn {
-            return Ok(None);
+            return Ok(&[]);
         }
         let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
         let bytes = frame::span(length);
         // A length that leads beyond the file is not worth an allocation.
         if bytes > head.len() && segment.offset(lsn) + bytes as u64 > segment.file.len()? {
-            return Ok(None);
+            return Ok(&[]);
         }
-        Ok(frame::item(self.bytes(segment, lsn, bytes)?, lsn, segment.life))
+        self.bytes(segment, lsn, bytes)
     }
 
     /// The first position from `lsn` (a multiple of 8) on where bytes look like a frame of that position.

@@ -5,6 +5,7 @@ mod basics;
 mod crash;
 mod ddl;
 mod files;
+mod first_touch;
 mod large;
 mod load;
 mod notes;
