@@ -61,9 +61,11 @@ fn user(of: &Path) -> Result<Option<(u32, u32)>, PeerFault> {
 }
 
 impl Server {
-    /// Makes a database cluster beside the directory `near` and starts it.
+    /// Makes a database cluster in the nearest directory around `near` that another user may enter, and starts it.
     fn start(near: &Path, commits: Commits) -> Result<Server, PeerFault> {
-        let parent = near.parent().and_then(Path::parent).unwrap_or(near);
+        let enters = |p: &&&Path| std::fs::metadata(p).is_ok_and(|m| m.mode() & 0o001 != 0);
+        let around: Vec<&Path> = near.ancestors().collect();
+        let parent = around.iter().rev().take_while(enters).last().copied().unwrap_or(Path::new("/"));
         let dir = tempfile::Builder::new().prefix("atoll-postgres-").tempdir_in(parent);
         let dir = dir.map_err(PeerFault::io(parent))?;
         let server = Server { bin: installed()?, user: user(dir.path())?, dir };
