@@ -18,7 +18,7 @@
 //! - The writer cannot tell that it is being read, so its own code is compiled as if alone, and is correct so.
 //! - The addresses are mapped as long as the pool lives. A page that was evicted reads as zeros; its version has moved.
 //!
-//! ThreadSanitizer reports such reads by design; `xtask`'s suppression names this module and nothing else.
+//! ThreadSanitizer reports such reads by design; `scripts/tsan-suppressions` names this module.
 
 use crate::fault::Stop;
 use crate::page::{KIND_AT, PAGE_SIZE, Page};
