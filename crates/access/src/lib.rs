@@ -36,8 +36,8 @@ pub use record::{Kind, PageUse, each_page};
 pub use redo::{redo, redo_page};
 pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
-    BTree, Chunk, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, Stamp, TreeDelete, TreeFlaw, TreeInsert,
-    TreeReplace, TreeReport,
+    BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
+    TreeReport,
 };
 pub use undo::undo;
 

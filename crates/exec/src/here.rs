@@ -270,7 +270,7 @@ impl<'a, D: Design> Here<'a, D> {
                 |key, row| chunk.push(key, row),
             )
         });
-        chunk.end = found.end;
+        chunk.end = found;
         Ok(chunk)
     }
 }

@@ -271,7 +271,7 @@ impl Store {
             let chunk = self.insist(read).map_err(|stop| stop.to_string())?;
             bad += part.iter().filter(|(rid, _)| rid.is_none()).count();
             found.extend(part.into_iter().filter_map(|(rid, hash)| Some((rid?, hash))));
-            match chunk.end {
+            match chunk {
                 access::ChunkEnd::Continue(fence) => from = Bound::Included(fence),
                 _ if bad > 0 => return Err(format!("{bad} entries are no row addresses")),
                 _ => return Ok(found),

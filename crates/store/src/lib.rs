@@ -57,7 +57,7 @@ pub use load::{Loaded, Loader};
 pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};
 pub use rows::{DeleteOutcome, InsertOutcome};
-pub use scan::{Chunk, ChunkEnd};
+pub use scan::ChunkEnd;
 pub use touched::Touched;
 pub use txn::{Savepoint, Txn};
 

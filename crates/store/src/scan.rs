@@ -15,12 +15,6 @@ use txn::Direction;
 /// A chunk ends behind the row that brings it beyond this many bytes: rows may be long.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// What [`Store::chunk`] found besides the rows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Chunk {
-    pub end: ChunkEnd,
-}
-
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkEnd {
     /// The range goes on: read the next chunk from here.
@@ -89,10 +83,10 @@ impl Store {
         direction: Direction,
         limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Chunk, Stop> {
+    ) -> Result<ChunkEnd, Stop> {
         let Some((table, tree)) = self.tree_of(index) else {
             let end = self.heap_chunk::<L>(index, from, |row| visit(&[], row))?;
-            return Ok(Chunk { end });
+            return Ok(end);
         };
         let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
         let mut cut = false;
@@ -131,9 +125,9 @@ impl Store {
         }
         let end = match (cut, entries.last()) {
             (true, Some((last, _))) => ChunkEnd::More(Bound::Excluded(last.clone())),
-            _ => onward(read.end, direction),
+            _ => onward(read, direction),
         };
-        Ok(Chunk { end })
+        Ok(end)
     }
 
     /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.

@@ -119,7 +119,7 @@ fn scan(store: &Store, table: TableId) -> Result<Vec<(Key, Vec<u8>)>, StoreFault
             })
         })?;
         all.append(&mut part);
-        match chunk.end {
+        match chunk {
             ChunkEnd::More(next) => from = next,
             ChunkEnd::Done(_) => return Ok(all),
         }

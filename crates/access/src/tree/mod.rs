@@ -47,7 +47,7 @@ pub use ahead::{LANES, Sight};
 pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
 pub(crate) use node::{CAPACITY, Node, Probe};
-pub use read::{Chunk, ChunkEnd, Direction, Stamp};
+pub use read::{ChunkEnd, Direction};
 pub use verify::{TreeFlaw, TreeReport};
 pub use write::{Expect, TreeDelete, TreeInsert, TreeReplace};
 

@@ -1,17 +1,14 @@
 //! Reading the tree: one key, a neighbour, or a leaf's worth of entries at a time.
 //!
-//! A scan goes leaf by leaf, and between two leaves it holds nothing. Its caller reads a [`Chunk`], locks the keys
-//! it met, and then asks [`BTree::still`] whether the leaf is as it was; if not, it reads the chunk again. **The gap
-//! between two leaves** needs one more look: after the first key of the next chunk (or the key that ends the scan) is
-//! locked, ask again for the *earlier* chunk's stamp; a key inserted behind that chunk's last key meanwhile went into
-//! that leaf and shows there.
+//! A scan goes leaf by leaf, and between two leaves it holds nothing; [`ChunkEnd`] tells where it goes on. What protects
+//! the keys it met, and those that could appear between two looks, are its caller's locks.
 
 use super::descend::{Look, TRIES};
 use super::node::KeyBuf;
 use super::{BTree, Node, Probe, Seek};
 use crate::bytes::{Bytes, Garbled, Source};
 use crate::page::{corrupt, malformed};
-use base::{Key, PageId};
+use base::Key;
 use latch::LatchPolicy;
 use pages::{Page, PageView, Stop};
 use std::cell::Cell;
@@ -27,21 +24,6 @@ thread_local! {
 pub enum Direction {
     Forward,
     Backward,
-}
-
-/// A leaf at a moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
-    page: PageId,
-    version: u64,
-}
-
-/// What [`BTree::chunk`] found besides the entries.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Chunk {
-    /// The leaf the entries came from, for [`BTree::still`].
-    pub stamp: Stamp,
-    pub end: ChunkEnd,
 }
 
 /// How a chunk ended.
@@ -168,30 +150,18 @@ impl<'p> BTree<'p> {
         until: Option<&[u8]>,
         direction: Direction,
         visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Chunk, Stop> {
+    ) -> Result<ChunkEnd, Stop> {
         if L::VIEWS && L::LATCHED {
             for _ in 0..TRIES {
                 let Look::Saw(leaf) = self.leaf_view::<L>(seek(from, direction))? else { continue };
-                let stamp = Stamp { page: leaf.page_id(), version: leaf.version() };
                 let Some(copy) = Copied::of(leaf) else { continue };
                 let end = walk(copy.node(), from, until, direction, visit);
-                return Ok(Chunk { stamp, end: end.map_err(|Garbled| malformed(stamp.page))? });
+                return end.map_err(|Garbled| malformed(leaf.page_id()));
             }
         }
         let leaf = self.leaf::<L>(seek(from, direction))?;
         let node = self.node(&leaf, Some(0))?;
-        let stamp = Stamp { page: leaf.page_id(), version: leaf.version() };
-        let end = walk(node, from, until, direction, visit).map_err(|Garbled| corrupt(&leaf))?;
-        Ok(Chunk { stamp, end })
-    }
-
-    /// Whether the leaf is as it was when the chunk was read. Never says yes wrongly; a no may be a change that
-    /// did not matter, or that the leaf is no longer in memory.
-    ///
-    /// # Errors
-    /// None.
-    pub fn still<L: LatchPolicy>(&self, stamp: Stamp) -> Result<bool, Stop> {
-        Ok(self.pool.version_unchanged(stamp.page, stamp.version))
+        walk(node, from, until, direction, visit).map_err(|Garbled| corrupt(&leaf))
     }
 }
 

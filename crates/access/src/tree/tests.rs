@@ -45,7 +45,7 @@ fn scan<L: LatchPolicy>(
             Ok((chunk, some))
         });
         all.extend(chunk.1);
-        match chunk.0.end {
+        match chunk.0 {
             ChunkEnd::Continue(fence) => resume = Some(ChunkEnd::Continue(fence)),
             ChunkEnd::Key(key) => return (all, Some(key)),
             ChunkEnd::End => return (all, None),
@@ -458,27 +458,6 @@ fn the_expected_next_key_is_checked_across_leaves() {
     }
     assert!(tree.verify::<Coupled>().expect("sound").leaves > 8, "many next keys lay in another leaf");
     assert_eq!(content::<Coupled>(&tree, Direction::Forward), pairs(&model));
-}
-
-#[test]
-fn a_stamp_tells_of_changes_to_its_leaf_only() {
-    fn check<L: LatchPolicy>() {
-        let pool = pool(64);
-        let mut journal = Recorder::new(&pool);
-        let tree = tree(&pool, &mut journal, 256);
-        for n in 0..100u8 {
-            tree.insert::<L>(&mut journal, &[n], b"v", Expect::Any).unwrap();
-        }
-        let first = tree.chunk::<L>(Bound::Unbounded, None, Direction::Forward, |_, _| {}).unwrap();
-        let last = tree.chunk::<L>(Bound::Unbounded, None, Direction::Backward, |_, _| {}).unwrap();
-        assert!(tree.still::<L>(first.stamp).unwrap() && tree.still::<L>(last.stamp).unwrap());
-        tree.insert::<L>(&mut journal, &[0, 1], b"v", Expect::Any).unwrap();
-        assert!(!tree.still::<L>(first.stamp).unwrap(), "{}", L::NAME);
-        assert!(tree.still::<L>(last.stamp).unwrap());
-    }
-    check::<Coupled>();
-    check::<Owned>();
-    check::<Optimistic>();
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn scan(store: &Store, index: TableId, direction: Direction) -> Vec<(Key, Vec<u8
             })
         });
         all.append(&mut part);
-        match chunk.end {
+        match chunk {
             ChunkEnd::More(next) => from = next,
             ChunkEnd::Done(_) => return all,
         }
