@@ -4,7 +4,8 @@ use crate::{Change, Owner, PageLatch, Refused};
 
 /// What protects a page while it is read or changed.
 ///
-/// `shared` and `exclusive` give the page's version and must be paired with their unlock, on the same policy.
+/// `shared` and `exclusive` give the page's version and must be paired with their unlock, on the same policy. Unless a policy
+/// says otherwise they take the page's latch, by one atomic read-modify-write each.
 pub trait LatchPolicy: Copy + Send + Sync + 'static {
     /// The name used in reports.
     const NAME: &'static str;
@@ -16,15 +17,27 @@ pub trait LatchPolicy: Copy + Send + Sync + 'static {
 
     /// # Errors
     /// See [`Refused`].
-    fn shared(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused>;
-    fn unlock_shared(latch: &PageLatch);
+    #[inline]
+    fn shared(latch: &PageLatch, _owner: &Owner) -> Result<u64, Refused> {
+        latch.shared()
+    }
+    #[inline]
+    fn unlock_shared(latch: &PageLatch) {
+        latch.unlock_shared();
+    }
     /// # Errors
     /// See [`Refused`].
-    fn exclusive(latch: &PageLatch, owner: &Owner) -> Result<u64, Refused>;
-    fn unlock_exclusive(latch: &PageLatch, change: Change);
+    #[inline]
+    fn exclusive(latch: &PageLatch, _owner: &Owner) -> Result<u64, Refused> {
+        latch.exclusive()
+    }
+    #[inline]
+    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+        latch.unlock_exclusive(change);
+    }
 }
 
-/// Shared and exclusive latches, one atomic read-modify-write in and one out.
+/// Shared and exclusive latches, for readers too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coupled;
 
@@ -32,23 +45,6 @@ impl LatchPolicy for Coupled {
     const NAME: &'static str = "coupled";
     const LATCHED: bool = true;
     const VIEWS: bool = false;
-
-    #[inline]
-    fn shared(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
-        latch.shared()
-    }
-    #[inline]
-    fn unlock_shared(latch: &PageLatch) {
-        latch.unlock_shared();
-    }
-    #[inline]
-    fn exclusive(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
-        latch.exclusive()
-    }
-    #[inline]
-    fn unlock_exclusive(latch: &PageLatch, change: Change) {
-        latch.unlock_exclusive(change);
-    }
 }
 
 /// Readers take no latch where they can: they read, and look at the version before and after, so that reading writes
@@ -61,23 +57,6 @@ impl LatchPolicy for Optimistic {
     const NAME: &'static str = "optimistic";
     const LATCHED: bool = true;
     const VIEWS: bool = true;
-
-    #[inline]
-    fn shared(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
-        latch.shared()
-    }
-    #[inline]
-    fn unlock_shared(latch: &PageLatch) {
-        latch.unlock_shared();
-    }
-    #[inline]
-    fn exclusive(latch: &PageLatch, _: &Owner) -> Result<u64, Refused> {
-        latch.exclusive()
-    }
-    #[inline]
-    fn unlock_exclusive(latch: &PageLatch, change: Change) {
-        latch.unlock_exclusive(change);
-    }
 }
 
 /// One thread touches the pages, so nothing is latched. The holds are still counted, by plain stores, because
