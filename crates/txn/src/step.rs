@@ -216,6 +216,21 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
+/// The body of a [`crate::Workload::run_step`]: runs the encoded step whose number is given, one of the kinds named.
+///
+/// ```text
+/// run_one_of!(id, args, access, out; ReadRows, UpdateRows)
+/// ```
+#[macro_export]
+macro_rules! run_one_of {
+    ($id:expr, $args:expr, $access:expr, $out:expr; $($step:ty),+ $(,)?) => {
+        match $id {
+            $(<$step as $crate::step::Step>::ID => $crate::step::run_encoded::<$step, _>($args, $access, $out).await,)+
+            _ => Err($crate::Abort::BadRequest),
+        }
+    };
+}
+
 /// Runs an encoded step and appends its encoded output: what a workload's [`crate::Workload::run_step`] does per kind.
 pub async fn run_encoded<S: Step, A: Access>(
     args: &[u8],

@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use txn::schema::{Column, Schema, TableDef, Type};
-use txn::step::{Route, Step, StepId, Transaction, run_encoded};
+use txn::step::{Route, StepId, Transaction};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Inserted, RowBuf, Workload};
 
@@ -226,11 +226,7 @@ impl Workload for Micro {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        match id {
-            ReadRows::ID => run_encoded::<ReadRows, A>(args, access, out).await,
-            UpdateRows::ID => run_encoded::<UpdateRows, A>(args, access, out).await,
-            _ => Err(Abort::BadRequest),
-        }
+        txn::run_one_of!(id, args, access, out; ReadRows, UpdateRows)
     }
 
     fn routes(&self, request: &MicroRequest, visit: &mut dyn FnMut(Route)) {

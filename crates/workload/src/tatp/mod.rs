@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
 use txn::schema::Schema;
-use txn::step::{Route, Step, StepId, Transaction, run_encoded};
+use txn::step::{Route, StepId, Transaction};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Workload};
 
@@ -308,21 +308,7 @@ impl Workload for Tatp {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        match id {
-            ReadSubscriber::ID => run_encoded::<ReadSubscriber, A>(args, access, out).await,
-            FindDestination::ID => run_encoded::<FindDestination, A>(args, access, out).await,
-            ReadAccess::ID => run_encoded::<ReadAccess, A>(args, access, out).await,
-            UpdateSubscriber::ID => run_encoded::<UpdateSubscriber, A>(args, access, out).await,
-            SetLocation::ID => run_encoded::<SetLocation, A>(args, access, out).await,
-            InsertForwarding::ID => run_encoded::<InsertForwarding, A>(args, access, out).await,
-            DeleteForwarding::ID => run_encoded::<DeleteForwarding, A>(args, access, out).await,
-            Toggle::ID => run_encoded::<Toggle, A>(args, access, out).await,
-            LookUp::ID => run_encoded::<LookUp, A>(args, access, out).await,
-            ScanNumbers::ID => run_encoded::<ScanNumbers, A>(args, access, out).await,
-            ListNumbers::ID => run_encoded::<ListNumbers, A>(args, access, out).await,
-            FetchSubscribers::ID => run_encoded::<FetchSubscribers, A>(args, access, out).await,
-            _ => Err(Abort::BadRequest),
-        }
+        txn::run_one_of!(id, args, access, out; ReadSubscriber, FindDestination, ReadAccess, UpdateSubscriber, SetLocation, InsertForwarding, DeleteForwarding, Toggle, LookUp, ScanNumbers, ListNumbers, FetchSubscribers)
     }
 
     fn routes(&self, request: &TatpRequest, visit: &mut dyn FnMut(Route)) {

@@ -30,7 +30,7 @@ use base::SiteId;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use txn::schema::Schema;
-use txn::step::{Route, Step, StepId, Transaction, run_encoded};
+use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
 use txn::{Abort, Access, Workload};
 
@@ -181,11 +181,7 @@ impl Workload for Tpcb {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        match id {
-            HomePart::ID => run_encoded::<HomePart, A>(args, access, out).await,
-            RemotePart::ID => run_encoded::<RemotePart, A>(args, access, out).await,
-            _ => Err(Abort::BadRequest),
-        }
+        txn::run_one_of!(id, args, access, out; HomePart, RemotePart)
     }
 
     fn routes(&self, request: &TpcbRequest, visit: &mut dyn FnMut(Route)) {

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
 use txn::schema::Schema;
-use txn::step::{Route, Step, StepId, Transaction, run_encoded};
+use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
 use txn::{Abort, Access, Direction, Flow, Workload};
 
@@ -225,18 +225,7 @@ impl Workload for Tpcc {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        match id {
-            NewOrderHome::ID => run_encoded::<NewOrderHome, A>(args, access, out).await,
-            TakeStock::ID => run_encoded::<TakeStock, A>(args, access, out).await,
-            InsertOrder::ID => run_encoded::<InsertOrder, A>(args, access, out).await,
-            PaymentHome::ID => run_encoded::<PaymentHome, A>(args, access, out).await,
-            PayingCustomer::ID => run_encoded::<PayingCustomer, A>(args, access, out).await,
-            InsertHistory::ID => run_encoded::<InsertHistory, A>(args, access, out).await,
-            ReadOrder::ID => run_encoded::<ReadOrder, A>(args, access, out).await,
-            DeliverAll::ID => run_encoded::<DeliverAll, A>(args, access, out).await,
-            CountLow::ID => run_encoded::<CountLow, A>(args, access, out).await,
-            _ => Err(Abort::BadRequest),
-        }
+        txn::run_one_of!(id, args, access, out; NewOrderHome, TakeStock, InsertOrder, PaymentHome, PayingCustomer, InsertHistory, ReadOrder, DeliverAll, CountLow)
     }
 
     fn routes(&self, request: &TpccRequest, visit: &mut dyn FnMut(Route)) {

@@ -171,7 +171,9 @@ impl Step for TakeStock {
         if !(1..=super::DISTRICTS).contains(&self.d) {
             return Err(Abort::BadRequest);
         }
-        for &(item, quantity) in &self.lines {
+        let keys: Lines<Key> = self.lines.iter().map(|&(item, _)| key([self.supply, item])).collect();
+        access.ahead(STOCK, &keys);
+        for (&(_, quantity), key) in self.lines.iter().zip(&keys) {
             let take = |row: &mut RowMut<'_>| {
                 let (had, quantity) = (row.int(S_QUANTITY), i64::from(quantity));
                 let left = if had >= quantity + 10 { had - quantity } else { had - quantity + 91 };
@@ -186,7 +188,7 @@ impl Step for TakeStock {
                 info.copy_from_slice(row.bytes(S_DIST_01 + self.d as u16 - 1));
                 Taken { left, original: is_original(row.bytes(S_DATA)), info }
             };
-            let taken = access.update(STOCK, &key([self.supply, item]), take).await?;
+            let taken = access.update(STOCK, key, take).await?;
             // The unused item has no stock either; the step that reads ITEM says so in the specification's words.
             all.push(taken.ok_or(Abort::User(INVALID_ITEM))?);
         }
@@ -205,10 +207,11 @@ impl Step for NewOrderHome {
     async fn run<A: Access>(&self, access: &mut A) -> Result<HomeOutput, Abort> {
         use rows::{customer::*, district::*, item::*, warehouse::*};
         let mut items: Lines<(i64, bool)> = SmallVec::new();
-        for &id in &self.items {
-            let item = access
-                .read(ITEM, &key([id]), |row| (row.int(I_PRICE), is_original(row.bytes(I_DATA))))
-                .await?;
+        let keys: Lines<Key> = self.items.iter().map(|&id| key([id])).collect();
+        access.ahead(ITEM, &keys);
+        for key in &keys {
+            let item =
+                access.read(ITEM, key, |row| (row.int(I_PRICE), is_original(row.bytes(I_DATA)))).await?;
             items.push(item.ok_or(Abort::User(INVALID_ITEM))?);
         }
         let customer = |row: txn::Row<'_>| {

@@ -2,12 +2,15 @@
 
 use super::rows::{self, DISTRICT, ORDER_LINE, STOCK, key};
 use super::{found, route};
+use base::Key;
 use serde::{Deserialize, Serialize};
 use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, Direction, Flow, Range};
 
 /// The orders looked at.
 const LAST_ORDERS: u32 = 20;
+/// Stock rows looked up side by side.
+const ABREAST: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StockLevelRequest {
@@ -45,9 +48,13 @@ impl Step for CountLow {
         items.sort_unstable();
         items.dedup();
         let mut count = 0;
-        for item in items {
-            let left = access.read(STOCK, &key([w, item]), |row| row.int(rows::stock::S_QUANTITY)).await?;
-            count += u32::from(found(left)? < i64::from(threshold));
+        let keys: Vec<Key> = items.into_iter().map(|item| key([w, item])).collect();
+        for keys in keys.chunks(ABREAST) {
+            access.ahead(STOCK, keys);
+            for key in keys {
+                let left = access.read(STOCK, key, |row| row.int(rows::stock::S_QUANTITY)).await?;
+                count += u32::from(found(left)? < i64::from(threshold));
+            }
         }
         Ok(count)
     }
