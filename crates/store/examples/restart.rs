@@ -16,7 +16,7 @@ use pages::Stop;
 use std::path::Path;
 use std::time::Instant;
 use store::{Store, StoreOptions, Table, Txn};
-use txn::{Column, RowBuf, Schema, TableDef, Type};
+use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
 const TABLE: TableId = TableId(1);
@@ -79,7 +79,15 @@ fn fill_and_die(dir: &Path, rows: u64, log: u64) -> ! {
         Column::new("n", Type::I64),
         Column::new("pad", Type::Char(PAYLOAD as u16)),
     ];
-    let def = TableDef { id: TABLE, name: "t".into(), columns, key: vec![0], indexes: vec![], domain: 1 };
+    let def = TableDef {
+        id: TABLE,
+        name: "t".into(),
+        columns,
+        key: vec![0],
+        indexes: vec![],
+        domain: 1,
+        kind: TableKind::Heap,
+    };
     store.create(&Schema { tables: vec![def] }).expect("creates");
     let table = store.table(TABLE).expect("created");
     let mut txn = Txn::default();

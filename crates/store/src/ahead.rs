@@ -65,6 +65,9 @@ impl Store {
             keys.iter().for_each(|key| into.note(table.def.id, key.as_ref()));
             let seen = &mut into.seen[first..];
             self.tree(table).ahead::<L>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
+            if table.is_clustered() {
+                continue;
+            }
             let rids = || seen.iter().filter_map(|seen| Rid::decode(seen.sight.as_ref()?.value(&self.pool)?));
             rids().for_each(|rid| self.heap(table).ahead::<L>(rid));
             rids().for_each(|rid| self.heap(table).ahead_row::<L>(rid));

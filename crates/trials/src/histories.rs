@@ -15,7 +15,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{Store, StoreFault, StoreOptions};
-use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use txn::{
+    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+};
 use wal::Durability;
 
 const LISTS: TableId = TableId(1);
@@ -34,6 +36,7 @@ fn table() -> TableDef {
         key: vec![0],
         indexes: vec![],
         domain: 1,
+        kind: TableKind::Heap,
     }
 }
 

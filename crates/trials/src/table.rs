@@ -7,7 +7,7 @@ use pages::{PoolOptions, Stop};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{ChunkEnd, Store, StoreFault, StoreOptions};
-use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, Type};
+use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 
 /// Keyed rows with two secondary indexes.
@@ -37,6 +37,7 @@ pub fn schema() -> Schema {
         key: vec![0],
         indexes: vec![index(BY_SCORE, "by_score", SCORE), index(BY_NAME, "by_name", NAME)],
         domain: 1,
+        kind: TableKind::Heap,
     };
     let history = TableDef {
         id: HISTORY,
@@ -45,6 +46,7 @@ pub fn schema() -> Schema {
         key: vec![],
         indexes: vec![],
         domain: 1,
+        kind: TableKind::Heap,
     };
     Schema { tables: vec![accounts, history] }
 }

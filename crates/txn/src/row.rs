@@ -270,7 +270,7 @@ impl RowBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Column;
+    use crate::{Column, TableKind};
     use base::TableId;
 
     fn table() -> TableDef {
@@ -287,6 +287,7 @@ mod tests {
             key: vec![0],
             indexes: vec![],
             domain: 1,
+            kind: TableKind::Heap,
         }
     }
 

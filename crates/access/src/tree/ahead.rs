@@ -17,6 +17,9 @@ use smallvec::SmallVec;
 /// Descents that go down abreast: about as many misses as a core has under way at once.
 pub const LANES: usize = 16;
 
+/// The most of a value that is asked for, in bytes.
+const VALUE_AHEAD: usize = 512;
+
 /// Where a key was seen, and its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight {
@@ -77,7 +80,7 @@ impl<'p> BTree<'p> {
                 Ok(Ok(slot)) if node.level() == 0 && lane.good => {
                     lane.slot = slot;
                     if let Ok((at, len)) = node.value_at(slot) {
-                        lane.at.prefetch(at, len);
+                        lane.at.prefetch(at, len.min(VALUE_AHEAD));
                     }
                 }
                 _ => lane.good = false,

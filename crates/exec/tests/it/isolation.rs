@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
 use txn::{
-    Abort, Access, Column, Direction, Flow, IndexDef, Inserted, Range, RowBuf, Schema, TableDef, Type,
+    Abort, Access, Column, Direction, Flow, IndexDef, Inserted, Range, RowBuf, Schema, TableDef, TableKind,
+    Type,
 };
 use wal::Durability;
 
@@ -34,6 +35,7 @@ fn table(id: TableId) -> TableDef {
         key: vec![0],
         indexes: if id == INDEXED { vec![by_value] } else { vec![] },
         domain: 1,
+        kind: TableKind::Heap,
     }
 }
 

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
-use txn::{Abort, Access, Column, IndexDef, Inserted, RowBuf, TableDef, Type};
+use txn::{Abort, Access, Column, IndexDef, Inserted, RowBuf, TableDef, TableKind, Type};
 use wal::Durability;
 
 const T: TableId = TableId(1);
@@ -16,7 +16,15 @@ const BY_VALUE: TableId = TableId(2);
 
 fn table() -> TableDef {
     let columns = vec![Column::new("id", Type::I64), Column::new("value", Type::I64)];
-    TableDef { id: T, name: "t".into(), columns, key: vec![0], indexes: vec![], domain: 1 }
+    TableDef {
+        id: T,
+        name: "t".into(),
+        columns,
+        key: vec![0],
+        indexes: vec![],
+        domain: 1,
+        kind: TableKind::Heap,
+    }
 }
 
 fn by_value() -> IndexDef {

@@ -20,9 +20,17 @@ fn documents() -> Schema {
         key: vec![0],
         indexes: vec![IndexDef { id: BY_TITLE, name: "by_title".into(), columns: vec![1] }],
         domain: 1,
+        kind: TableKind::Heap,
     };
-    let scraps =
-        TableDef { id: SCRAPS, name: "scraps".into(), columns, key: vec![], indexes: vec![], domain: 1 };
+    let scraps = TableDef {
+        id: SCRAPS,
+        name: "scraps".into(),
+        columns,
+        key: vec![],
+        indexes: vec![],
+        domain: 1,
+        kind: TableKind::Heap,
+    };
     Schema { tables: vec![documents, scraps] }
 }
 

@@ -21,7 +21,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use store::{ChunkEnd, Recovered, Store, StoreOptions, Txn};
-use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, Type};
+use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 use world::Files;
 
@@ -46,6 +46,7 @@ fn schema() -> Schema {
         key: vec![0],
         indexes: vec![index(BY_SCORE, "by_score", 1), index(BY_NAME, "by_name", 2)],
         domain: 1,
+        kind: TableKind::Heap,
     };
     let history = TableDef {
         id: HISTORY,
@@ -54,6 +55,7 @@ fn schema() -> Schema {
         key: vec![],
         indexes: vec![],
         domain: 1,
+        kind: TableKind::Heap,
     };
     Schema { tables: vec![accounts, history] }
 }

@@ -10,7 +10,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
-use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use txn::{
+    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+};
 use wal::Durability;
 
 const T: TableId = TableId(1);
@@ -23,6 +25,7 @@ fn table() -> TableDef {
         key: vec![0],
         indexes: vec![],
         domain: 1,
+        kind: TableKind::Heap,
     }
 }
 
