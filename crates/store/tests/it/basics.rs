@@ -46,7 +46,7 @@ fn names_in(store: &Store, index: base::TableId, direction: Direction) -> Vec<St
 }
 
 #[test]
-fn rows_and_both_indexes_move_together() {
+pub fn rows_and_both_indexes_move_together() {
     let store = fresh();
     let mut txn = begin(&store);
     for (id, score, name) in [(3, 10, "carol"), (1, 30, "alice"), (2, 20, "bob")] {
@@ -71,7 +71,7 @@ fn rows_and_both_indexes_move_together() {
 }
 
 #[test]
-fn a_row_that_outgrows_its_page_keeps_its_entries() {
+pub fn a_row_that_outgrows_its_page_keeps_its_entries() {
     let store = fresh();
     let mut txn = begin(&store);
     for id in 0..100 {
@@ -88,7 +88,7 @@ fn a_row_that_outgrows_its_page_keeps_its_entries() {
 }
 
 #[test]
-fn rollback_leaves_no_trace() {
+pub fn rollback_leaves_no_trace() {
     let store = fresh();
     let mut txn = begin(&store);
     (0..200).for_each(|id| drop(insert(&store, &mut txn, id, id % 7, "before")));
@@ -116,7 +116,7 @@ fn rollback_leaves_no_trace() {
 }
 
 #[test]
-fn an_unexpected_neighbour_is_reported_and_nothing_stays() {
+pub fn an_unexpected_neighbour_is_reported_and_nothing_stays() {
     let store = fresh();
     let mut txn = begin(&store);
     assert_eq!(
@@ -160,7 +160,7 @@ fn a_keyless_table_keeps_what_is_appended() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+pub fn what_does_not_fit_is_refused() {
     let store = fresh();
     let table = store.table(ACCOUNTS).unwrap();
     let mut txn = begin(&store);
@@ -172,7 +172,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_reused_transaction_gets_a_new_number() {
+pub fn a_reused_transaction_gets_a_new_number() {
     let store = fresh();
     let mut txn = Txn::default();
     let mut ids = Vec::new();

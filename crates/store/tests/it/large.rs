@@ -31,7 +31,7 @@ fn documents() -> Schema {
         domain: 1,
         kind: TableKind::Heap,
     };
-    Schema { tables: vec![documents, scraps] }
+    Schema { tables: vec![documents, scraps] }.of_kind(KIND.get())
 }
 
 fn document(id: i64, text: &str) -> Vec<u8> {
@@ -99,7 +99,7 @@ fn filled(files: &Arc<dyn Files>) -> Store {
 const FILLED: [(i64, usize); 6] = [(1, 10), (2, 5000), (3, 9000), (4, 100_000), (5, 1 << 20), (6, 40)];
 
 #[test]
-fn rows_of_a_mebibyte_come_back_after_close_and_after_a_crash() {
+pub fn rows_of_a_mebibyte_come_back_after_close_and_after_a_crash() {
     let files = memory();
     let store = filled(&files);
     assert_eq!(lengths(&store), FILLED);
@@ -118,7 +118,7 @@ fn rows_of_a_mebibyte_come_back_after_close_and_after_a_crash() {
 }
 
 #[test]
-fn changes_over_the_border_are_taken_back_by_rollback_and_by_restart() {
+pub fn changes_over_the_border_are_taken_back_by_rollback_and_by_restart() {
     let files = memory();
     let store = filled(&files);
     let pages = store.pages_used();
@@ -150,7 +150,7 @@ fn changes_over_the_border_are_taken_back_by_rollback_and_by_restart() {
 
 /// The transaction is durable, but the process dies before it purges what the transaction left.
 #[test]
-fn restart_purges_what_a_committed_transaction_left() {
+pub fn restart_purges_what_a_committed_transaction_left() {
     let files = memory();
     let store = filled(&files);
     let pages = store.pages_used();
@@ -200,7 +200,7 @@ fn rows_that_may_be_longer_than_the_longest_are_refused_with_the_schema() {
 
 /// A pool too small for the row: the operation says so and leaves nothing half done.
 #[test]
-fn a_large_row_that_finds_no_room_leaves_nothing() {
+pub fn a_large_row_that_finds_no_room_leaves_nothing() {
     let files = memory();
     let mut options = options(Durability::Sync, 64);
     options.pool.max_pages = 60;

@@ -62,7 +62,7 @@ fn what_was_loaded_is_there_at_once_and_after_a_crash() {
 }
 
 #[test]
-fn two_rows_with_one_key_are_refused() {
+pub fn two_rows_with_one_key_are_refused() {
     let files = memory();
     let (store, _) = open(&files, Durability::Memory, 400);
     store.create(&schema()).expect("a schema");

@@ -2,6 +2,7 @@
 
 mod bad;
 mod basics;
+mod clustered;
 mod crash;
 mod ddl;
 mod files;
@@ -16,6 +17,7 @@ mod threads;
 use base::{Key, TableId};
 use latch::Coupled;
 use pages::{PoolOptions, Stop};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -31,6 +33,11 @@ const ACCOUNTS: TableId = TableId(1);
 const BY_SCORE: TableId = TableId(2);
 const BY_NAME: TableId = TableId(3);
 const HISTORY: TableId = TableId(10);
+
+thread_local! {
+    /// What the keyed tables of a test that is run on this thread are.
+    static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
+}
 
 /// A keyed table with two secondary indexes and rows of varying length, and a keyless one.
 fn schema() -> Schema {
@@ -57,7 +64,7 @@ fn schema() -> Schema {
         domain: 1,
         kind: TableKind::Heap,
     };
-    Schema { tables: vec![accounts, history] }
+    Schema { tables: vec![accounts, history] }.of_kind(KIND.get())
 }
 
 fn options(durability: Durability, frames: usize) -> StoreOptions {
