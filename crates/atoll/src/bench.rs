@@ -40,6 +40,9 @@ fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     if args.deployment.islands.is_empty() {
         args.deployment.islands = vec![IslandCount::Count(manifest.islands.into())];
     }
+    if args.deployment.tables.is_empty() {
+        args.deployment.tables = vec![manifest.tables.into()];
+    }
     if shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1)) {
         if args.requests.scale.is_empty() {
             args.requests.scale = vec![shape.scale.unwrap_or(shape.cores)];

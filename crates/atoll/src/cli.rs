@@ -3,7 +3,7 @@
 use crate::own::OwnOptions;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use deploy::engine::Escalation;
+use deploy::engine::{Escalation, TableKind};
 use deploy::{ChannelKind, Host};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -122,6 +122,9 @@ pub struct LoadArgs {
     /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp) [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Option<u32>,
+    /// Where the rows of tables with a primary key lie
+    #[arg(long, value_name = "T", value_enum, default_value = "heap")]
+    pub tables: TablesArg,
     /// Page memory of all instances together, in MiB [default: what the data needs]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub pool: Option<u64>,
@@ -194,6 +197,32 @@ pub enum DurabilityArg {
     Async,
     /// The log is kept in memory only
     Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TablesArg {
+    /// In a heap, and every index leads to the row's address
+    Heap,
+    /// In the leaves of the primary key's index
+    Clustered,
+}
+
+impl From<TableKind> for TablesArg {
+    fn from(kind: TableKind) -> TablesArg {
+        match kind {
+            TableKind::Heap => TablesArg::Heap,
+            TableKind::Clustered => TablesArg::Clustered,
+        }
+    }
+}
+
+impl From<TablesArg> for TableKind {
+    fn from(arg: TablesArg) -> TableKind {
+        match arg {
+            TablesArg::Heap => TableKind::Heap,
+            TablesArg::Clustered => TableKind::Clustered,
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -307,6 +336,9 @@ pub struct DeploymentArgs {
     /// When a commit is acknowledged
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async")]
     pub durability: Vec<DurabilityArg>,
+    /// Where the rows of tables with a primary key lie [default: as --data has them; else heap]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
+    pub tables: Vec<TablesArg>,
     /// Where database and log live [default: a temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,

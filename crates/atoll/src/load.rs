@@ -58,6 +58,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.islands = vec![args.islands];
     bench.deployment.workers = args.workers.into_iter().collect();
     bench.deployment.data = Some(args.data.clone());
+    bench.deployment.tables = vec![args.tables];
     bench.deployment.memory = args.pool.map(|mib| mib << 20);
     bench.requests.dataset = args.dataset.into_iter().collect();
     bench.requests.scale = args.scale.into_iter().collect();

@@ -3,9 +3,9 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg, TablesArg};
 use crate::failure::Failure;
-use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
+use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, TableKind};
 use deploy::{ChannelKind, Deployment, Host, Interrupt};
 use driver::{Profiling, Schedule, Subject};
 use std::collections::BTreeMap;
@@ -76,6 +76,7 @@ impl Default for Choice {
             channel: ChannelKind::Shm,
             host: Host::Process,
             durability: Durability::Async,
+            tables: TableKind::Heap,
             locks: LockTuning::default(),
             placement: Placement::Island,
             workers: None,
@@ -101,6 +102,7 @@ struct Choice {
     channel: ChannelKind,
     host: Host,
     durability: Durability,
+    tables: TableKind,
     locks: LockTuning,
     placement: Placement,
     /// `None`: the default.
@@ -156,6 +158,8 @@ impl Planner<'_> {
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
+        let tables = list(&d.tables, || vec![TablesArg::Heap]);
+        let all = times(all, &tables, |c, v| c.tables = v.into());
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = times(all, &d.placement, |c, v| c.placement = v);
@@ -204,6 +208,7 @@ impl Planner<'_> {
             host: c.host,
             channel: c.channel,
             durability: c.durability,
+            tables: c.tables,
             data: d.data.clone(),
             data_name: subject.data_name(),
             data_bytes: subject.data_bytes(),
@@ -453,5 +458,8 @@ mod tests {
         assert_eq!(one.stops[0].deployment.data.as_deref(), Some(Path::new("d")));
         let two = plan(&["micro", "--islands", "1,2", "--data", "d"]).unwrap();
         assert_ne!(two.stops[0].deployment.data, two.stops[1].deployment.data);
+        let kinds = plan(&["micro", "--islands", "1", "--tables", "heap,clustered"]).unwrap();
+        let tables: Vec<_> = kinds.stops.iter().map(|s| s.deployment.tables).collect();
+        assert_eq!(tables, TableKind::ALL);
     }
 }

@@ -13,12 +13,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use txn::TableKind;
 use workload::WorkloadSpec;
 
 pub(crate) const FILE: &str = "deployment.json";
 const LOCK: &str = "lock";
 /// Counted up whenever anything in a data directory changes its shape.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub struct Manifest {
     pub islands: u16,
     /// Designs of one family share their files; others cannot read them.
     pub family: String,
+    /// Where the rows of tables with a key lie.
+    pub tables: TableKind,
     /// A number that follows from the tables' definitions.
     pub schema: u32,
     /// The workload whose data it is, without what only shapes its requests.
@@ -37,7 +40,8 @@ pub struct Manifest {
 
 impl Manifest {
     fn fits(&self, other: &Manifest) -> bool {
-        let shape = |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.schema);
+        let shape =
+            |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.tables, m.schema);
         shape(self) == shape(other)
     }
 
@@ -45,8 +49,13 @@ impl Manifest {
     pub fn describe(&self) -> String {
         let islands = if self.islands == 1 { "island" } else { "islands" };
         format!(
-            "{} on {} {islands} ({} format {}, schema {:08x})",
-            self.data, self.islands, self.family, self.format, self.schema
+            "{} on {} {islands} ({} format {}, {} tables, schema {:08x})",
+            self.data,
+            self.islands,
+            self.family,
+            self.format,
+            self.tables.name(),
+            self.schema
         )
     }
 }
@@ -380,6 +389,7 @@ mod tests {
             data: "micro, 10 rows".into(),
             islands,
             family: "disk".into(),
+            tables: TableKind::Heap,
             schema: 7,
             workload: WorkloadSpec::new("micro", 2),
         }
@@ -412,7 +422,10 @@ mod tests {
         let mut other = manifest(2);
         other.workload.skew = Some(0.9);
         assert!(Home::at(&path, other.clone()).unwrap().is_loaded());
-        other.schema = 8;
+        other.tables = TableKind::Clustered;
+        let text = Home::at(&path, other.clone()).err().unwrap().to_string();
+        assert!(text.contains("heap tables") && text.contains("clustered tables"), "{text}");
+        (other.tables, other.schema) = (TableKind::Heap, 8);
         let text = Home::at(&path, other).err().unwrap().to_string();
         assert!(text.contains("schema 00000007") && text.contains("schema 00000008"), "{text}");
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use topology::{CpuId, InstancePlace};
-use txn::Placement;
+use txn::{Placement, TableKind};
 use workload::WorkloadSpec;
 
 /// Where an instance lives.
@@ -99,6 +99,8 @@ pub struct Deployment {
     pub host: Host,
     pub channel: ChannelKind,
     pub durability: Durability,
+    /// Where the rows of tables with a key lie.
+    pub tables: TableKind,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
     /// The data in words, for the manifest ("micro, 240000 rows, 24 sites").
@@ -196,6 +198,7 @@ impl Deployment {
                     placement: placement.clone(),
                     design: self.design,
                     durability: self.durability,
+                    tables: self.tables,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
                     cpus,

@@ -60,6 +60,7 @@ impl Deployment {
             islands: self.islands,
             // Every design so far keeps its data in the same pages and logs.
             family: "disk".into(),
+            tables: self.tables,
             schema: schema_number(&self.spec)?,
             workload: self.spec.data_only(),
         };

@@ -116,6 +116,9 @@ pub struct Settings {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Where the rows of tables with a key lie: `heap` or `clustered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<String>,
     /// Speculative lock inheritance: `on` or `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sli: Option<String>,

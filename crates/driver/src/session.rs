@@ -122,6 +122,7 @@ impl Session {
             host: Some(d.host.name().into()),
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
+            tables: Some(d.tables.name().into()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             clients: Some(schedule.clients_per_worker),

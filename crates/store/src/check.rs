@@ -17,7 +17,7 @@ use pages::Found;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::Path;
-use txn::Row;
+use txn::{Row, TableKind};
 use world::Files;
 
 /// Findings of one kind about one tree that are told; the rest is counted.
@@ -37,6 +37,8 @@ pub struct CheckReport {
 pub struct TableReport {
     pub id: TableId,
     pub name: String,
+    pub kind: TableKind,
+    /// Of a clustered table, the rows that are too long for a leaf.
     pub heap: HeapReport,
     /// The primary tree, then the secondary ones.
     pub trees: Vec<(TableId, TreeReport)>,
@@ -44,6 +46,16 @@ pub struct TableReport {
 
 /// What each tree of a table must hold; `None` for one that is not to be compared.
 type Marks = Vec<Option<Vec<Mark>>>;
+
+impl TableReport {
+    /// Rows of the table, wherever they lie.
+    pub fn rows(&self) -> u64 {
+        match (self.kind, self.trees.first()) {
+            (TableKind::Clustered, Some((_, primary))) => primary.entries,
+            _ => self.heap.rows,
+        }
+    }
+}
 
 /// Told what is being looked at, how many units of it are done, and how many there are.
 pub type Watch<'a> = &'a mut dyn FnMut(&str, u64, u64);
@@ -183,8 +195,8 @@ impl Store {
             true => self.marks_by_key(table, heap.rows, findings)?,
             false => self.marks_of_rows(table, heap.rows, findings)?,
         };
-        let mut report =
-            TableReport { id: table.def.id, name: table.def.name.clone(), heap, trees: Vec::new() };
+        let (id, name, kind) = (table.def.id, table.def.name.clone(), table.def.kind);
+        let mut report = TableReport { id, name, kind, heap, trees: Vec::new() };
         for ((id, name, tree), expected) in trees.into_iter().zip(expected) {
             match tree.verify_into::<Coupled>(seen) {
                 Err(flaw) => findings.push(self.flaw(flaw.page(), format!("index '{name}': {flaw}"))),

@@ -67,7 +67,7 @@ pub fn rows_and_both_indexes_move_together() {
     assert_eq!(names_in(&store, BY_SCORE, Direction::Forward), ["alice", "aaron"]);
     assert_eq!(names_in(&store, BY_NAME, Direction::Forward), ["aaron", "alice"]);
     let report = store.check().unwrap();
-    assert_eq!((report.tables[0].heap.rows, report.tables[0].heap.ghosts), (2, 0));
+    assert_eq!((report.tables[0].rows(), report.tables[0].heap.ghosts), (2, 0));
 }
 
 #[test]
@@ -129,7 +129,7 @@ pub fn an_unexpected_neighbour_is_reported_and_nothing_stays() {
         |txn: &mut Txn, expect| retry(&store, || store.insert::<L>(txn, table, &key(15), &bytes, expect));
     let next = key(20);
     assert_eq!(put(&mut txn, Expect::Next(None)), InsertOutcome::Next(Some(next.clone())));
-    assert_eq!(store.check().unwrap().tables[0].heap.rows, 2);
+    assert_eq!(store.check().unwrap().tables[0].rows(), 2);
     assert_eq!(put(&mut txn, Expect::Next(Some(&next))), InsertOutcome::Done);
     let gone = store.delete::<L>(&mut txn, table, &next, Expect::Next(Some(&next))).unwrap();
     assert_eq!(gone, DeleteOutcome::Next(None));
