@@ -13,12 +13,12 @@ pub struct Rate {
     over_ns: u64,
 }
 
-/// More than any machine answers: a slip of the finger.
-const HIGHEST: f64 = 1e9;
+/// More than a machine answers; at a hundred times as many a worker would do nothing but count arrivals.
+const HIGHEST: f64 = 1e7;
 
 impl Rate {
     /// # Errors
-    /// A number that is not above 0, or above a billion, with what was expected.
+    /// A number that is not above 0, or above ten millions, with what was expected.
     pub fn constant(per_second: f64) -> Result<Rate, String> {
         Rate::ramp(per_second, per_second, Duration::ZERO)
     }
@@ -29,7 +29,7 @@ impl Rate {
         for rate in [from, to] {
             if !(rate > 0.0 && rate <= HIGHEST) {
                 return Err(format!(
-                    "{rate} requests a second: expected a number above 0 and up to {HIGHEST:e}"
+                    "{rate} requests a second: expected a number above 0 and up to {HIGHEST}"
                 ));
             }
         }
