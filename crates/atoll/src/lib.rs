@@ -17,6 +17,7 @@ mod usage;
 mod bench;
 mod check;
 mod counter;
+mod demand;
 mod ipc;
 mod load;
 mod sweep;
