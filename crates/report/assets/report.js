@@ -151,7 +151,7 @@
       option: {
         ...base(l), legend: lg.option,
         tooltip: { ...base(l).tooltip, trigger: 'axis', axisPointer: { type: 'line' }, formatter: (all) => axisTip(chart, Array.isArray(all) ? all : [all]) },
-        grid: { left: 8, right: 20, top: 34, bottom: lg.height + 8, outerBoundsMode: 'same', outerBoundsContain: 'all' },
+        grid: { left: 8, right: 20, top: 8, bottom: lg.height + 8, outerBoundsMode: 'same', outerBoundsContain: 'all' },
         xAxis: valueAxis(l, chart.x, { ...across, ...room, splitLine: { show: false }, axisTick: { show: true, ...ticks }, axisLabel: { color: l.text, formatter: tick(room), hideOverlap: true, ...ticks } }),
         yAxis: valueAxis(l, chart.y, { ...upright, ...yRoom, nameTextStyle: leftName(l) }),
         series,
@@ -213,7 +213,7 @@
     }
     return {
       height: 310 + lg.height,
-      option: { ...common, grid: grid(34, lg.height + 8), yAxis: valueAxis(l, chart.y, { ...upright, min: 0, nameTextStyle: leftName(l) }), xAxis: { ...category, name: chart.x.name, ...across } },
+      option: { ...common, grid: grid(8, lg.height + 8), yAxis: valueAxis(l, chart.y, { ...upright, min: 0, nameTextStyle: leftName(l) }), xAxis: { ...category, name: chart.x.name, ...across } },
     };
   }
   const grid = (top, bottom) => ({ left: 8, right: 24, top, bottom, outerBoundsMode: 'same', outerBoundsContain: 'all' });
@@ -232,42 +232,71 @@
     };
   }
 
+  const ROW = 24;
+  const full = (name) => [name.group, name.place].filter(Boolean).join(' · ') || 'all';
+  // One line for each name; names that share a group stand under it, so that it is said once.
+  function groups(names) {
+    const rows = [];
+    names.forEach((name, of) => {
+      const shared = name.group && name.place && names.filter((n) => n.group === name.group).length > 1;
+      if (!shared) { rows.push({ text: full(name), of }); return; }
+      if (of === 0 || names[of - 1].group !== name.group) rows.push({ text: name.group });
+      rows.push({ text: name.place, of });
+    });
+    return rows;
+  }
+  function groupAxis(l, rows, width) {
+    return {
+      type: 'category', data: rows.map((_, at) => at), inverse: true, axisTick: { show: false }, axisLine: { lineStyle: { color: l.axis } },
+      axisLabel: {
+        color: l.text, interval: 0, lineHeight: 13, fontSize: width < 480 ? 11 : 12, width: width * 0.42, overflow: 'break',
+        formatter: (at) => { const r = rows[at]; return r.of === undefined ? `{g|${r.text.replace(/[{}|]/g, ' ')}}` : r.text; },
+        rich: { g: { fontWeight: 'bold', color: l.text, fontSize: width < 480 ? 11 : 12 } },
+      },
+    };
+  }
+
   function drawStacked(chart, l, width, view) {
     const { parts, unit } = chart.views[view];
     const lg = legend(l, parts.map((p) => p.name.replace(/_/g, ' ')), width, false);
     const totals = chart.bars.map((_, b) => parts.reduce((sum, p) => sum + p.values[b], 0));
     const most = Math.max(...totals, 1e-9);
     const room = width * 0.55;
+    const rows = groups(chart.bars);
     const series = parts.map((p, i) => {
       const c = colour(l, p.name, i);
-      const fits = (v) => (v / most) * room > 30;
+      const fits = (v) => (v / most) * room > 34;
       return {
-        type: 'bar', stack: 'all', name: p.name.replace(/_/g, ' '), data: p.values, barWidth: '68%', barMinHeight: 0,
+        type: 'bar', stack: 'all', name: p.name.replace(/_/g, ' '), data: rows.map((r) => (r.of === undefined || !p.values[r.of] ? '-' : p.values[r.of])), barWidth: '72%', barMinHeight: 0,
         itemStyle: { color: c, borderColor: l.bg, borderWidth: 0.5 }, emphasis: { focus: 'series' },
         label: { show: true, color: ink(c), fontSize: 11, formatter: (d) => (fits(d.value) ? trim(d.value >= 1000 ? Math.round(d.value) : d.value) : '') },
       };
     });
     const tip = (p) => {
-      const rows = parts.map((q) => `<br>${escape(q.name.replace(/_/g, ' '))}: ${escape(trim(q.values[p.dataIndex]))}`);
-      return `<b>${escape(chart.bars[p.dataIndex])}</b><br>all: ${escape(trim(totals[p.dataIndex]))} ${escape(unit)}${rows.join('')}`;
+      const at = rows[p.dataIndex].of;
+      if (at === undefined) return '';
+      const lines = parts.map((q) => `<br>${escape(q.name.replace(/_/g, ' '))}: ${escape(trim(q.values[at]))}`);
+      return `<b>${escape(full(chart.bars[at]))}</b><br>all: ${escape(trim(totals[at]))} ${escape(unit)}${lines.join('')}`;
     };
-    const narrow = width < 480;
     return {
-      height: 56 + chart.bars.length * (narrow ? 38 : 30) + lg.height,
+      height: 56 + rows.length * ROW + lg.height,
       option: {
         ...base(l), legend: lg.option, series, tooltip: { ...base(l).tooltip, formatter: tip }, grid: grid(8, lg.height + 8),
         xAxis: valueAxis(l, { name: unit + ' per transaction', scale: 'linear' }, { ...across, min: 0, max: unit === '%' ? 100 : undefined, name: unit === '%' ? '% of all' : unit + ' per transaction' }),
-        yAxis: categoryAxis(l, chart.bars, width, true),
+        yAxis: groupAxis(l, rows, width),
       },
     };
   }
 
   function drawQuantiles(chart, l, width) {
     const names = Object.keys(QUANTILES).filter((q) => chart.rows.some((r) => r.marks.some((m) => m[0] === q)));
-    const lg = legend(l, names, width, true);
+    const lg = legend(l, names, width, false);
+    lg.option.data = names.map((name) => ({ name }));
+    const rows = groups(chart.rows.map((r) => r.name));
+    const where = (at) => rows.findIndex((r) => r.of === at);
     const series = [{
       type: 'custom', silent: true, z: 1, tooltip: { show: false }, encode: { x: [0, 1], y: 2 },
-      data: chart.rows.map((r, at) => [Math.min(...r.marks.map((m) => m[1])), Math.max(...r.marks.map((m) => m[1])), at]).filter((d) => isFinite(d[0])),
+      data: chart.rows.map((r, at) => [Math.min(...r.marks.map((m) => m[1])), Math.max(...r.marks.map((m) => m[1])), where(at)]).filter((d) => isFinite(d[0])),
       renderItem: (_, api) => {
         const [a, b] = [api.coord([api.value(0), api.value(2)]), api.coord([api.value(1), api.value(2)])];
         return { type: 'line', shape: { x1: a[0], y1: a[1], x2: b[0], y2: b[1] }, style: { stroke: l.soft, lineWidth: 1.5 } };
@@ -275,16 +304,16 @@
     }];
     names.forEach((q, i) => series.push({
       type: 'scatter', name: q, symbol: QUANTILES[q], symbolSize: q === 'p50' ? 11 : 9, itemStyle: { color: LINES[l.mode][i] },
-      data: chart.rows.flatMap((r, at) => r.marks.filter((m) => m[0] === q).map((m) => [m[1], at])),
+      data: chart.rows.flatMap((r, at) => r.marks.filter((m) => m[0] === q).map((m) => [m[1], where(at)])),
     }));
-    const tip = (p) => `${escape(chart.rows[p.value[1]].name)}<br>${escape(p.seriesName)}: <b>${escape(short(p.value[0]))} µs</b>`;
+    const tip = (p) => `${escape(full(chart.rows[rows[p.value[1]].of].name))}<br>${escape(p.seriesName)}: <b>${escape(short(p.value[0]))} µs</b>`;
     const all = chart.rows.flatMap((r) => r.marks.map((m) => m[1]));
     return {
-      height: 60 + chart.rows.length * (width < 480 ? 38 : 28) + lg.height,
+      height: 56 + rows.length * ROW + lg.height,
       option: {
         ...base(l), legend: lg.option, series, tooltip: { ...base(l).tooltip, formatter: tip }, grid: grid(8, lg.height + 8),
         xAxis: valueAxis(l, chart.x, { ...across, min: 10 ** Math.floor(Math.log10(Math.min(...all))), max: 10 ** Math.ceil(Math.log10(Math.max(...all))) }),
-        yAxis: categoryAxis(l, chart.rows.map((r) => r.name), width, true),
+        yAxis: groupAxis(l, rows, width),
       },
     };
   }
@@ -306,10 +335,10 @@
         ...base(l), tooltip: { ...base(l).tooltip, formatter: tip },
         grid: { left: 8, right: 70, top: 8, bottom: 8, outerBoundsMode: 'same', outerBoundsContain: 'all' },
         xAxis: axis, yAxis: { ...axis, inverse: true, nameGap: 32 },
-        visualMap: { type: 'continuous', min: Math.floor(values[0]), max: Math.max(Math.ceil(top), Math.floor(values[0]) + 1), right: 0, top: 'middle', itemHeight: Math.min(160, side - 80), itemWidth: 14, text: [chart.unit, ''], textStyle: { color: l.text }, calculable: true, inRange: { color: VIRIDIS } },
+        visualMap: { type: 'continuous', min: values[0] === top ? 0 : Math.floor(values[0]), max: Math.ceil(top), right: 0, top: 'middle', itemHeight: Math.min(160, side - 80), itemWidth: 14, text: [chart.unit, ''], textStyle: { color: l.text }, calculable: true, inRange: { color: VIRIDIS } },
         series: [{
-          type: 'heatmap', data: chart.cells, itemStyle: { borderColor: l.bg, borderWidth: n > 48 ? 0 : 1 },
-          label: { show: n <= 12, formatter: (p) => trim(p.value[2] >= 100 ? Math.round(p.value[2]) : p.value[2]), fontSize: 11, textBorderWidth: 2, textBorderColor: '#fff', color: '#111' },
+          type: 'heatmap', progressive: 0, data: chart.cells.map((c) => ({ value: c, label: { color: (c[2] - values[0]) / (top - values[0] || 1) > 0.45 || values[0] === top ? '#fff' : '#111' } })), itemStyle: { borderColor: l.bg, borderWidth: n > 48 ? 0 : 1 },
+          label: { show: n <= 12, formatter: (p) => trim(p.value[2] >= 100 ? Math.round(p.value[2]) : p.value[2]), fontSize: 11 },
         }],
       },
     };
@@ -382,8 +411,10 @@
         draw(figure);
       }, i === 0)));
     }
-    bar.append(button('Save', () => save(figure)));
     box.before(bar);
+    const keep = button('Save', () => save(figure));
+    keep.className = 'save';
+    host.append(keep);
     draw(figure);
     resized.observe(box);
   }

@@ -27,7 +27,7 @@ pub enum Chart {
     /// A bar for each line at each of few places.
     Bars { x: Axis, y: Axis, places: Vec<String>, bars: Vec<Bars> },
     /// A bar a row, of parts; one of several ways to divide it is shown at a time.
-    Stacked { bars: Vec<String>, views: Vec<View> },
+    Stacked { bars: Vec<Name>, views: Vec<View> },
     /// Quantiles of each row on one logarithmic axis.
     Quantiles { x: Axis, rows: Vec<Quantiles> },
     /// Distances between CPUs.
@@ -90,9 +90,26 @@ pub struct Part {
     pub values: Vec<f64>,
 }
 
+/// What a row is called beside others of its chart: which line it is of, and where on the axis. Either may be empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Name {
+    pub group: String,
+    pub place: String,
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.group.is_empty(), self.place.is_empty()) {
+            (true, true) => f.write_str("all"),
+            (false, false) => write!(f, "{} · {}", self.group, self.place),
+            _ => write!(f, "{}{}", self.group, self.place),
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Quantiles {
-    pub name: String,
+    pub name: Name,
     /// What was measured of p50, p95, p99, p99.9 and max, in this order, µs.
     pub marks: Vec<(&'static str, f64)>,
 }

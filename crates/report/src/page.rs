@@ -124,7 +124,9 @@ impl Report {
                 && self.rows.iter().all(|r| r.json.get(key.as_str()) == first.json.get(key.as_str()))
         });
         let item = |(key, value): (&String, &serde_json::Value)| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            let number =
+                || value.as_f64().filter(|v| v.fract() != 0.0).map_or_else(|| value.to_string(), short);
+            let text = value.as_str().map_or_else(number, str::to_string);
             format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&key.replace('_', " ")), escape(&text))
         };
         format!(
@@ -165,7 +167,7 @@ impl Report {
         let mut out = "<section id=\"machine\"><h2>The machine</h2>".to_string();
         for (number, machine) in self.machines.iter().enumerate() {
             out += &format!(
-                "<h3>{}</h3><p>{}.</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Islands\">{}</div>",
+                "<h3>{}</h3><p>{}.</p><div class=\"drawing\">{}</div>",
                 escape(&machine.model),
                 escape(&machine::heading(machine)),
                 machine::drawing(machine)

@@ -11,6 +11,7 @@
 //! Nothing here is named in a list of what can be swept: any setting of a row can, those of one workload included. The
 //! lists below only say which come first, and how a person calls them.
 
+use crate::chart::Name;
 use crate::rows::Row;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,12 +178,10 @@ impl Sweep {
         panels
     }
 
-    /// A row within its panel: line, then place on the axis.
-    pub fn name_in_panel(&self, row: usize) -> String {
-        let line = self.words(&self.lines, row);
-        let at = self.axis().and_then(|d| Some(phrase(&d.key, d.values[row].as_deref()?)));
-        let words: Vec<String> = [Some(line), at].into_iter().flatten().filter(|w| !w.is_empty()).collect();
-        if words.is_empty() { "all".into() } else { words.join(" · ") }
+    /// A row within its panel.
+    pub fn name(&self, row: usize) -> Name {
+        let place = self.axis().and_then(|d| Some(phrase(&d.key, d.values[row].as_deref()?)));
+        Name { group: self.words(&self.lines, row), place: place.unwrap_or_default() }
     }
 
     /// What a row was asked to do, as far as rows differ in it.
@@ -407,7 +406,7 @@ mod tests {
         let (name, line) = &panels[1].lines[3];
         assert_eq!(name, "serial, 2 islands");
         assert_eq!(line.iter().map(|r| sweep.at(*r).unwrap()).collect::<Vec<_>>(), [0.0, 20.0, 100.0]);
-        assert_eq!(sweep.name_in_panel(line[2]), "serial, 2 islands · 100 % multisite");
+        assert_eq!(sweep.name(line[2]).to_string(), "serial, 2 islands · 100 % multisite");
         assert_eq!(sweep.request(line[2]), "100 % multisite, update");
         assert_eq!(sweep.deployment(line[2]), "serial, 2 islands");
     }
@@ -439,7 +438,10 @@ mod tests {
         assert_eq!(sweep.deployment(2), "b, #1");
         assert!(sweep.axis().is_none());
         let one = Sweep::of(&rows[..1]);
-        assert_eq!((one.dimensions.len(), one.panels().len(), one.name_in_panel(0).as_str()), (0, 1, "all"));
+        assert_eq!(
+            (one.dimensions.len(), one.panels().len(), one.name(0).to_string().as_str()),
+            (0, 1, "all")
+        );
     }
 
     #[test]

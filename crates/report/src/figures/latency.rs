@@ -1,7 +1,7 @@
 //! How long for whom: quantiles of each row, and where there is a histogram the whole tail.
 
 use super::{BARS, Section, portion_title, portions, titled};
-use crate::chart::{Axis, Chart, Figure, Line, Marks, Point, Quantiles};
+use crate::chart::{Axis, Chart, Figure, Line, Marks, Name, Point, Quantiles};
 use crate::rows::Row;
 use crate::sweep::{LINES, Panel, Sweep};
 use crate::table::{Align, Cell, Table};
@@ -30,10 +30,8 @@ pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
 fn quantile_figures(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
     let portions = portions(panel, |r| rows[r].row.latency_us.is_some(), BARS);
     let figure = |(at, portion): (usize, &Vec<usize>)| {
-        let of: Vec<(String, LatencyUs)> = portion
-            .iter()
-            .filter_map(|r| Some((sweep.name_in_panel(*r), rows[*r].row.latency_us?)))
-            .collect();
+        let of: Vec<(Name, LatencyUs)> =
+            portion.iter().filter_map(|r| Some((sweep.name(*r), rows[*r].row.latency_us?))).collect();
         let title = portion_title(&titled("Quantiles of latency", panel), at, portions.len());
         quantiles(format!("latency-{number}-{at}"), title, "From the median to the slowest request seen.", of)
     };
@@ -41,15 +39,16 @@ fn quantile_figures(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -
 }
 
 fn by_kind(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
-    let all: Vec<(String, LatencyUs)> = panel
+    let all: Vec<(Name, LatencyUs)> = panel
         .rows()
         .filter(|r| rows[*r].detail.latency_us_by_kind.len() > 1)
         .flat_map(|r| {
-            let row = sweep.name_in_panel(r);
-            rows[r].detail.latency_us_by_kind.iter().map(move |(kind, l)| (format!("{row} · {kind}"), *l))
+            let group = sweep.name(r).to_string();
+            let of = rows[r].detail.latency_us_by_kind.iter();
+            of.map(move |(kind, l)| (Name { group: group.clone(), place: kind.clone() }, *l))
         })
         .collect();
-    let portions: Vec<Vec<(String, LatencyUs)>> = all.chunks(BARS).map(<[_]>::to_vec).collect();
+    let portions: Vec<Vec<(Name, LatencyUs)>> = all.chunks(BARS).map(<[_]>::to_vec).collect();
     let count = portions.len();
     let figure = |(at, of)| {
         let title = portion_title(&titled("Latency by type of transaction", panel), at, count);
@@ -68,12 +67,12 @@ fn marks(l: &LatencyUs) -> [(&'static str, Option<f64>); 5] {
     std::array::from_fn(|i| (MARKS[i], values[i].filter(|v| v.is_finite())))
 }
 
-fn quantiles(id: String, title: String, caption: &str, of: Vec<(String, LatencyUs)>) -> Figure {
+fn quantiles(id: String, title: String, caption: &str, of: Vec<(Name, LatencyUs)>) -> Figure {
     let head = [(String::new(), Align::Left)].into_iter();
     let mut table = Table::new(head.chain(MARKS.map(|m| (format!("{m} µs"), Align::Right))));
     for (name, latency) in &of {
         let cells = marks(latency).map(|(_, v)| v.map_or(Cell::text("–"), |v| Cell::number(v, short(v))));
-        table.rows.push([Cell::text(name)].into_iter().chain(cells).collect());
+        table.rows.push([Cell::text(name.to_string())].into_iter().chain(cells).collect());
     }
     let positive = |l: &LatencyUs| -> Vec<(&'static str, f64)> {
         marks(l).into_iter().filter_map(|(name, v)| Some((name, v.filter(|v| *v > 0.0)?))).collect()
@@ -89,7 +88,7 @@ fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figur
     let count = portions.len();
     let figure = |(at, portion): (usize, &Vec<usize>)| {
         let line = |r: &usize| Line {
-            name: sweep.name_in_panel(*r),
+            name: sweep.name(*r).to_string(),
             marks: Marks::Plain,
             points: tail(&rows[*r].detail.latency_histogram),
         };

@@ -9,7 +9,7 @@ mod time;
 
 pub use overview::{NOISY, all_rows, winners};
 
-use crate::chart::{Chart, Figure, Part, View};
+use crate::chart::{Chart, Figure, Name, Part, View};
 use crate::rows::Row;
 use crate::sweep::{Panel, Sweep};
 use crate::table::{Align, Cell, Table};
@@ -93,21 +93,21 @@ fn shares(parts: &[Part]) -> Vec<Part> {
 }
 
 /// A row of the table for each bar, a column for each part of the first view.
-fn stacked_table(bars: &[String], view: &View) -> Table {
+fn stacked_table(bars: &[Name], view: &View) -> Table {
     let head = [("".to_string(), Align::Left), (format!("all, {}", view.unit), Align::Right)];
     let parts = view.parts.iter().map(|p| (p.name.clone(), Align::Right));
     let mut table = Table::new(head.into_iter().chain(parts));
     for (b, bar) in bars.iter().enumerate() {
         let whole: f64 = view.parts.iter().map(|p| p.values[b]).sum();
         let cells = view.parts.iter().map(|p| Cell::number(p.values[b], short(p.values[b])));
-        let first = [Cell::text(bar), Cell::number(whole, short(whole))];
+        let first = [Cell::text(bar.to_string()), Cell::number(whole, short(whole))];
         table.rows.push(first.into_iter().chain(cells).collect());
     }
     table
 }
 
 /// `None` when there is nothing to stack. The table is that of the first view.
-fn stacked(id: String, title: String, caption: &str, bars: Vec<String>, views: Vec<View>) -> Option<Figure> {
+fn stacked(id: String, title: String, caption: &str, bars: Vec<Name>, views: Vec<View>) -> Option<Figure> {
     let views: Vec<View> = views.into_iter().filter(|v| !v.parts.is_empty()).collect();
     let table = stacked_table(&bars, views.first()?);
     Some(Figure { id, title, caption: caption.into(), chart: Chart::Stacked { bars, views }, table })

@@ -57,7 +57,7 @@ fn figure(
     let line = |r: &usize| {
         let point = |s: &Second| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
         let points = rows[*r].detail.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
-        Line { name: sweep.name_in_panel(*r), marks: Marks::Plain, points }
+        Line { name: sweep.name(*r).to_string(), marks: Marks::Plain, points }
     };
     let lines: Vec<Line> = portion.iter().map(line).collect();
     let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));

@@ -1,7 +1,7 @@
 //! Who met whom: critical sections and latches of a transaction, and the locks and pages behind them.
 
 use super::{Amounts, BARS, Section, parts, portion_title, portions, stacked, titled};
-use crate::chart::{Figure, View};
+use crate::chart::{Figure, Name, View};
 use crate::rows::Row;
 use crate::sweep::{Panel, Sweep};
 use driver::PerTransaction;
@@ -14,47 +14,49 @@ const PAGES: &[&str] = &["index", "heap", "catalog", "free_space"];
 
 type Counts = BTreeMap<String, BTreeMap<String, f64>>;
 
+/// Title, id, how to read it, and the ways to count.
+type Kind = (&'static str, &'static str, &'static str, fn(&[&PerTransaction]) -> Vec<View>);
+
+const FIGURES: &[Kind] = &[
+    (
+        "Critical sections of a transaction",
+        "sections",
+        "Contended sections were occupied and had to be waited for.",
+        section_views,
+    ),
+    (
+        "Latches and accesses of a transaction",
+        "latches",
+        "Page latches by what the page holds; pages visited, records touched and locks taken beside them.",
+        latch_views,
+    ),
+];
+
 pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
-    let figures = sweep
-        .panels()
-        .iter()
-        .enumerate()
-        .flat_map(|(i, panel)| panel_figures(rows, sweep, panel, i))
-        .collect();
+    let panels = sweep.panels();
+    let of =
+        |kind| panels.iter().enumerate().flat_map(move |(i, panel)| figures_of(rows, sweep, panel, i, kind));
     Section {
         id: "sections",
         title: "Critical sections and latches",
         words: "Counts per committed transaction. An unbounded section is one that every worker of an instance may want at once, so it \
             grows with the machine; a fixed one is met by a fixed number of threads; whoever waits at a cooperative one can have its \
             work done by another.",
-        figures,
+        figures: FIGURES.iter().flat_map(of).collect(),
     }
 }
 
-fn panel_figures(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
+fn figures_of(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize, kind: &Kind) -> Vec<Figure> {
+    let (what, id, words, views) = kind;
     let portions = portions(panel, |r| rows[r].row.profile.is_some(), BARS);
-    let mut figures = Vec::new();
-    for (at, portion) in portions.iter().enumerate() {
+    let figure = |(at, portion): (usize, &Vec<usize>)| {
         let profiles: Vec<&PerTransaction> =
             portion.iter().filter_map(|r| rows[*r].row.profile.as_ref()).collect();
-        let bars: Vec<String> = portion.iter().map(|r| sweep.name_in_panel(*r)).collect();
-        let title = |what: &str| portion_title(&titled(what, panel), at, portions.len());
-        figures.extend(stacked(
-            format!("sections-{number}-{at}"),
-            title("Critical sections of a transaction"),
-            "Contended sections were occupied and had to be waited for.",
-            bars.clone(),
-            section_views(&profiles),
-        ));
-        figures.extend(stacked(
-            format!("latches-{number}-{at}"),
-            title("Latches and accesses of a transaction"),
-            "Page latches by what the page holds; pages visited, records touched and locks taken beside them.",
-            bars,
-            latch_views(&profiles),
-        ));
-    }
-    figures
+        let bars: Vec<Name> = portion.iter().map(|r| sweep.name(*r)).collect();
+        let title = portion_title(&titled(what, panel), at, portions.len());
+        stacked(format!("{id}-{number}-{at}"), title, words, bars, views(&profiles))
+    };
+    portions.iter().enumerate().filter_map(figure).collect()
 }
 
 fn section_views(profiles: &[&PerTransaction]) -> Vec<View> {

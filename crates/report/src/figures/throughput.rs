@@ -130,7 +130,7 @@ fn one_bar_each(rows: &[Row], sweep: &Sweep, panel: &Panel, unit: &str) -> Chart
 fn place_name(sweep: &Sweep, panel: &Panel, row: usize) -> String {
     let line = panel.lines.iter().find(|(_, of)| of.contains(&row)).map_or("", |(name, _)| name.as_str());
     let alone = panel.lines.iter().all(|(_, of)| of.len() == 1);
-    if alone && !line.is_empty() { line.into() } else { sweep.name_in_panel(row) }
+    if alone && !line.is_empty() { line.into() } else { sweep.name(row).to_string() }
 }
 
 fn table(rows: &[Row], sweep: &Sweep, panel: &Panel, unit: &str) -> Table {
@@ -140,7 +140,7 @@ fn table(rows: &[Row], sweep: &Sweep, panel: &Panel, unit: &str) -> Table {
     for r in panel.rows() {
         let (tps, low, high) = spread(&rows[r]);
         let number = |v: f64| Cell::number(v, if v < 100.0 { short(v) } else { thousands(v) });
-        table.rows.push(vec![Cell::text(sweep.name_in_panel(r)), number(tps), number(low), number(high)]);
+        table.rows.push(vec![Cell::text(sweep.name(r).to_string()), number(tps), number(low), number(high)]);
     }
     table
 }

@@ -43,36 +43,31 @@ const KINDS: &[Kind] = &[
 ];
 
 pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
-    let figures = sweep
-        .panels()
-        .iter()
-        .enumerate()
-        .flat_map(|(i, panel)| panel_figures(rows, sweep, panel, i))
-        .collect();
+    let panels = sweep.panels();
+    let of =
+        |kind| panels.iter().enumerate().flat_map(move |(i, panel)| figures_of(rows, sweep, panel, i, kind));
     Section {
         id: "time",
         title: "Where the time goes",
         words: "Means per committed transaction, aborted tries included.",
-        figures,
+        figures: KINDS.iter().flat_map(of).collect(),
     }
 }
 
-fn panel_figures(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
+fn figures_of(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize, kind: &Kind) -> Vec<Figure> {
+    let (what, id, of, order, words) = kind;
     let portions = portions(panel, |r| rows[r].row.profile.is_some(), BARS);
-    let mut figures = Vec::new();
-    for (what, id, of, order, words) in KINDS {
-        for (at, portion) in portions.iter().enumerate() {
-            let amounts: Amounts =
-                portion.iter().filter_map(|r| rows[*r].row.profile.as_ref()).map(|p| of(p).clone()).collect();
-            let absolute = parts(&amounts, order, MICROSECONDS);
-            let views = vec![
-                View { name: "µs".into(), unit: "µs".into(), parts: absolute.clone() },
-                View { name: "%".into(), unit: "%".into(), parts: shares(&absolute) },
-            ];
-            let bars = portion.iter().map(|r| sweep.name_in_panel(*r)).collect();
-            let title = portion_title(&titled(what, panel), at, portions.len());
-            figures.extend(stacked(format!("{id}-{number}-{at}"), title, words, bars, views));
-        }
-    }
-    figures
+    let figure = |(at, portion): (usize, &Vec<usize>)| {
+        let amounts: Amounts =
+            portion.iter().filter_map(|r| rows[*r].row.profile.as_ref()).map(|p| of(p).clone()).collect();
+        let absolute = parts(&amounts, order, MICROSECONDS);
+        let views = vec![
+            View { name: "µs".into(), unit: "µs".into(), parts: absolute.clone() },
+            View { name: "%".into(), unit: "%".into(), parts: shares(&absolute) },
+        ];
+        let bars = portion.iter().map(|r| sweep.name(*r)).collect();
+        let title = portion_title(&titled(what, panel), at, portions.len());
+        stacked(format!("{id}-{number}-{at}"), title, words, bars, views)
+    };
+    portions.iter().enumerate().filter_map(figure).collect()
 }
