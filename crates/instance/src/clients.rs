@@ -56,7 +56,7 @@ async fn one_try<W: Workload, D: Design>(
         outcome.map(|_| now)
     } else {
         // Counted and timed where it runs.
-        local.submit_elsewhere(home, request).await.map(|()| world::now_ns())
+        Box::pin(local.submit_elsewhere(home, request)).await.map(|()| world::now_ns())
     };
     match outcome {
         Ok(now) => {
@@ -71,7 +71,7 @@ async fn one_try<W: Workload, D: Design>(
         Err(_) if local.halting.get() => Next::Stop,
         Err(abort) => {
             if abort == Abort::InstanceDown {
-                local.sleep(DOWN_NS).await;
+                Box::pin(local.sleep(DOWN_NS)).await;
             }
             Next::Again
         }
