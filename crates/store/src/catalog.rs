@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use txn::row::Layout;
-use txn::{IndexDef, Schema, TableDef, TableKind};
+use txn::{Columns, IndexDef, Schema, TableDef, TableKind};
 
 /// A table, looked up once and used for many operations of one transaction.
 pub struct Table {
@@ -32,6 +32,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Whether setting these columns may change an entry of a secondary index.
+    pub(crate) fn indexed(&self, columns: Columns) -> bool {
+        self.indexes.iter().any(|index| index.columns.meets(columns))
+    }
+
     /// Whether its rows lie in the leaves of its primary tree; the heap then has only those that are too long.
     #[inline]
     pub(crate) fn is_clustered(&self) -> bool {
@@ -71,6 +76,8 @@ impl AsRef<[u8]> for Reference {
 pub(crate) struct Index {
     pub def: IndexDef,
     pub root: PageId,
+    /// Those of the definition: an update of others leaves the entry as it is, since no update changes the key's.
+    pub columns: Columns,
 }
 
 enum Entry {
@@ -242,7 +249,9 @@ fn assemble(known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<Option<Tab
                 let what = format!("there are two tables with the id {id}");
                 return Err(StoreFault::Broken { table: crate::kind::CATALOG, what });
             }
-            Structure::Index { def, root, .. } => indexes.push(Index { def: def.clone(), root: *root }),
+            Structure::Index { def, root, .. } => {
+                indexes.push(Index { def: def.clone(), root: *root, columns: Columns::of(&def.columns) });
+            }
         }
     }
     indexes.sort_unstable_by_key(|i| i.def.id);

@@ -20,13 +20,14 @@
 
 use crate::catalog::Table;
 use crate::open::Store;
-use crate::rows::{DeleteOutcome, InsertOutcome};
+use crate::rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 use crate::txn::Txn;
 use access::{Expect, MAX_ROW, TreeDelete, TreeInsert, TreeModify, TreeReplace};
 use base::Rid;
 use latch::LatchPolicy;
 use pages::Stop;
-use txn::{Row, RowMut};
+use std::ops::ControlFlow;
+use txn::{Columns, Row, RowMut};
 
 const HERE: u8 = 0;
 const AWAY: u8 = 1;
@@ -127,56 +128,59 @@ impl Store {
     pub(crate) fn update_clustered<L: LatchPolicy, R>(
         &self,
         txn: &mut Txn,
-        table: &Table,
+        (table, entries): (&Table, Entries),
         key: &[u8],
         row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Stop> {
+    ) -> Result<UpdateOutcome<R>, Stop> {
         let tree = self.tree(table);
         let old_row = &mut txn.old_row;
-        let mut f = Some(f);
+        let (mut f, mut set) = (Some(f), Columns::NONE);
         let change = |value: &mut Vec<u8>| {
             match Lies::of(value) {
                 Some(Lies::Here(row)) if table.layout.fits(row) => {}
-                Some(Lies::Here(_)) => return Look::Bad(LAYOUT),
-                Some(Lies::Away(rid)) => return Look::Away(rid),
-                None => return Look::Bad(NO_VALUE),
+                Some(Lies::Here(_)) => return ControlFlow::Break(Look::Bad(LAYOUT)),
+                Some(Lies::Away(rid)) => return ControlFlow::Break(Look::Away(rid)),
+                None => return ControlFlow::Break(Look::Bad(NO_VALUE)),
             }
             value.pop();
             if !table.indexes.is_empty() {
                 old_row.clear();
                 old_row.extend_from_slice(value);
             }
-            let result = f.take().map(|f| f(&mut RowMut::new(&table.layout, value)));
+            let mut row_mut = RowMut::new(&table.layout, value);
+            let result = f.take().map(|f| f(&mut row_mut));
+            set = row_mut.columns_set();
             debug_assert_eq!(
                 &*table.def.key_of(Row::new(&table.layout, value)),
                 key,
                 "an update changed the key"
             );
-            value.push(HERE);
-            Look::Done(result)
-        };
-        let (look, outgrown) =
-            match tree.modify::<L, _>(&mut self.writer(&mut txn.chain), key, row, change)? {
-                TreeModify::Done(look) => (look, false),
-                TreeModify::Outgrown(look) => (look, true),
-                TreeModify::Missing => return Ok(None),
-            };
-        let result = match look {
-            Look::Done(result) => result,
-            Look::Bad(what) => return Err(self.broken(table, what)),
-            Look::Away(rid) => {
-                return f.map_or(Ok(None), |f| self.update_at::<L, R>(txn, table, key, rid, row, f));
+            if entries == Entries::HoldBack && table.indexed(set) {
+                return ControlFlow::Break(Look::Done(result));
             }
+            value.push(HERE);
+            ControlFlow::Continue(Look::Done(result))
+        };
+        let done = tree.modify::<L, _>(&mut self.writer(&mut txn.chain), key, row, change)?;
+        let (result, outgrown) = match done {
+            TreeModify::Done(Look::Done(Some(result))) => (result, false),
+            TreeModify::Outgrown(Look::Done(Some(result))) => (result, true),
+            TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
+            TreeModify::Left(Look::Away(rid)) => {
+                let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
+                return self.update_at::<L, R>(txn, (table, entries), (key, rid), row, f);
+            }
+            TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
+            // The closure runs once at most, and goes on only with a result.
+            _ => return Ok(UpdateOutcome::Missing),
         };
         if outgrown {
             self.regrow::<L>(txn, table, key, row)?;
         }
         row.pop();
-        if !table.indexes.is_empty() {
-            self.reindex::<L>(txn, table, row, &[])?;
-        }
-        Ok(result)
+        self.reindex::<L>(txn, (table, set), row, &[])?;
+        Ok(UpdateOutcome::Done(result))
     }
 
     /// Writes the value of a row that has outgrown its leaf, or leaves altogether.

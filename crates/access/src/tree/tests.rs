@@ -13,7 +13,7 @@ use latch::{Coupled, Optimistic, Owned};
 use pages::PAGE_SIZE;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -158,7 +158,9 @@ fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Mod
                 value.splice(at..end.min(value.len()), bytes.iter().copied());
             };
             let mut buffer = Vec::new();
-            let done = settle(pool, || tree.modify::<L, _>(journal, key, &mut buffer, change));
+            let done = settle(pool, || {
+                tree.modify::<L, _>(journal, key, &mut buffer, |value| ControlFlow::Continue(change(value)))
+            });
             match model.get_mut(key) {
                 None => assert_eq!(done, TreeModify::Missing),
                 Some(value) => {

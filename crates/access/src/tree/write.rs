@@ -14,6 +14,7 @@ use crate::record::{Kind, entry_front};
 use base::Key;
 use latch::LatchPolicy;
 use pages::{PageMut, PageRef, Stop};
+use std::ops::ControlFlow;
 
 /// What the caller believes about the key that follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,8 @@ pub enum TreeModify<R> {
     /// The closure has run, but its value does not fit the leaf and nothing was changed: call [`BTree::replace`] with the
     /// buffer's content, if the tree [takes](BTree::takes) it.
     Outgrown(R),
+    /// The closure wants nothing changed.
+    Left(R),
     /// No such key; the closure was not called.
     Missing,
 }
@@ -171,7 +174,8 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Lets `f` change a copy of the key's value in `buffer` and writes back what changed, in one hold of the leaf.
+    /// Lets `f` change a copy of the key's value in `buffer` and writes back what changed, in one hold of the leaf, unless it
+    /// breaks off.
     ///
     /// # Errors
     /// [`Stop`]: `f` was not called and nothing was changed.
@@ -181,7 +185,7 @@ impl<'p> BTree<'p> {
         journal: &mut impl Journal,
         key: &[u8],
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&mut Vec<u8>) -> R,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
     ) -> Result<TreeModify<R>, Stop> {
         let probe = Probe::new(key);
         let mut leaf = self.leaf_exclusive::<L>(probe)?;
@@ -191,7 +195,10 @@ impl<'p> BTree<'p> {
         let old = node.value(at).map_err(|Garbled| corrupt(&leaf))?;
         buffer.clear();
         buffer.extend_from_slice(old);
-        let result = f(buffer);
+        let result = match f(buffer) {
+            ControlFlow::Continue(result) => result,
+            ControlFlow::Break(result) => return Ok(TreeModify::Left(result)),
+        };
         let growth = stored(buffer.len()).saturating_sub(stored(old.len()));
         if growth > 0 && (node.used() + growth > self.fill || !self.takes(key.len(), buffer.len())) {
             return Ok(TreeModify::Outgrown(result));
