@@ -17,7 +17,7 @@ use std::sync::Arc;
 use world::File;
 
 const MAGIC: &[u8; 8] = b"ATOLLLOG";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Bytes before the first frame: one block, so that the header and a frame never share one.
 pub(crate) const HEADER: u64 = 4096;
 /// Bytes a reader fetches at a time.
