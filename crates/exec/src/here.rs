@@ -41,14 +41,15 @@ pub struct Here<'a, D: Design> {
 
 /// Repeats a page-touching operation until it does not stop for a page or a latch. An absent page parks the transaction.
 macro_rules! retry {
-    ($here:expr, $op:expr) => {
+    ($here:expr, $op:expr) => {{
+        let mut seat = None;
         loop {
             match $op {
                 Ok(value) => break value,
-                Err(stop) => $here.engine.resume(stop, $here.part.protection).await?,
+                Err(stop) => $here.engine.resume(stop, $here.part.protection, &mut seat).await?,
             }
         }
-    };
+    }};
 }
 
 mod entries;

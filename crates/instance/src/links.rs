@@ -84,6 +84,11 @@ impl Links {
         self.callees.borrow().get(instance.0 as usize).copied().flatten()
     }
 
+    /// Whether nobody is linked to this worker.
+    pub fn is_empty(&self) -> bool {
+        self.slots.borrow().iter().all(Option::is_none)
+    }
+
     pub fn is_open(&self, id: LinkId) -> bool {
         let slots = self.slots.borrow();
         slots[id.slot as usize].as_ref().is_some_and(|s| s.generation == id.generation)

@@ -123,6 +123,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             probe::communicating(|| self.local.links.flush());
             self.report();
+            self.local.flush_log();
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
@@ -152,6 +153,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             if self.local.links.ring_ready() {
                 break;
+            }
+            if self.local.executor.has_ready() {
+                // While those run, the device may as well work for those that have run.
+                self.local.flush_log();
             }
         }
         true

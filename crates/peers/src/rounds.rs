@@ -70,16 +70,36 @@ pub fn alternate(
     work: &Work,
     mut progress: impl FnMut(&str, Rate),
 ) -> Result<Vec<Line>, PeerFault> {
-    let mut lines: Vec<Line> = contestants.iter().map(|c| Line::new(c.name())).collect();
+    let mut lines = lines_of(contestants);
     for round in 0..rounds {
-        let work = Work { seed: work.seed + u64::from(round), ..*work };
-        for (contestant, line) in contestants.iter_mut().zip(&mut lines) {
-            let rate = contestant.run(&work)?;
-            progress(contestant.name(), rate);
-            line.push(rate);
-        }
+        one_round(contestants, &mut lines, round, work, &mut progress)?;
     }
     Ok(lines)
+}
+
+/// An empty line for each.
+pub fn lines_of(contestants: &[Box<dyn Contestant>]) -> Vec<Line> {
+    contestants.iter().map(|c| Line::new(c.name())).collect()
+}
+
+/// The `round`-th round of `work`, added to `lines`.
+///
+/// # Errors
+/// As [`alternate`].
+pub fn one_round(
+    contestants: &mut [Box<dyn Contestant>],
+    lines: &mut [Line],
+    round: u32,
+    work: &Work,
+    progress: &mut impl FnMut(&str, Rate),
+) -> Result<(), PeerFault> {
+    let work = Work { seed: work.seed + u64::from(round), ..*work };
+    for (contestant, line) in contestants.iter_mut().zip(lines) {
+        let rate = contestant.run(&work)?;
+        progress(contestant.name(), rate);
+        line.push(rate);
+    }
+    Ok(())
 }
 
 /// Column heads of [`cells`].
