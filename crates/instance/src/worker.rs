@@ -1,5 +1,6 @@
 //! The worker loop: messages in, tasks polled, messages out; when there is nothing to do, spin a little, then sleep.
 //!
+//! When all that it has waits for the log it flushes the log itself ([`Local::flush_log`]), which blocks nobody but those.
 //! A worker blocks nowhere else, except where a rollback or a purge misses a page that has left in the meantime, or a new
 //! page finds no frame that can be had without writing first.
 
