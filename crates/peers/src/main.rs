@@ -259,7 +259,9 @@ impl Comparison<'_> {
             contestants.push(engine.load(bench.clone(), self.commits, &dir, &cpus)?);
         }
         if self.commits == Commits::Synced {
-            contestants.push(Box::new(Device::prepare(&dir, clients, &cpus)?));
+            // Beside Atoll, so that both find the disk in the same state.
+            let after = engines.iter().rposition(|e| matches!(e, Engine::Atoll(..))).map_or(0, |at| at + 1);
+            contestants.insert(after, Box::new(Device::prepare(&dir, clients, &cpus)?));
         }
         Ok(Field { clients, contestants })
     }

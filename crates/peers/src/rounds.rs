@@ -1,4 +1,4 @@
-//! A B A B: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
+//! A B B A: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
 
 use crate::contestant::{Contestant, Rate, Work};
 use crate::fault::PeerFault;
@@ -82,7 +82,8 @@ pub fn lines_of(contestants: &[Box<dyn Contestant>]) -> Vec<Line> {
     contestants.iter().map(|c| Line::new(c.name())).collect()
 }
 
-/// The `round`-th round of `work`, added to `lines`.
+/// The `round`-th round of `work`, added to `lines`. Every other round goes backwards: what somebody leaves behind (a disk that is still
+/// writing) does not always meet the same one.
 ///
 /// # Errors
 /// As [`alternate`].
@@ -94,12 +95,14 @@ pub fn one_round(
     progress: &mut impl FnMut(&str, Rate),
 ) -> Result<(), PeerFault> {
     let work = Work { seed: work.seed + u64::from(round), ..*work };
-    for (contestant, line) in contestants.iter_mut().zip(lines) {
+    let mut turn = |(contestant, line): (&mut Box<dyn Contestant>, &mut Line)| {
         let rate = contestant.run(&work)?;
         progress(contestant.name(), rate);
         line.push(rate);
-    }
-    Ok(())
+        Ok(())
+    };
+    let mut all = contestants.iter_mut().zip(lines);
+    if round.is_multiple_of(2) { all.try_for_each(turn) } else { all.rev().try_for_each(&mut turn) }
 }
 
 /// Column heads of [`cells`].

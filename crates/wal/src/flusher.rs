@@ -81,6 +81,9 @@ impl Flusher {
 
     /// See [`crate::Log::flush_here`].
     pub fn flush_here(&self) {
+        if !self.desk.shared.is_wanted() {
+            return;
+        }
         let flushed =
             self.desk.try_work().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
         // Somebody else is at it, more are coming, or one came too late for this flush.

@@ -44,16 +44,12 @@ pub struct Larger {
 impl fmt::Display for Larger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| {} | {HEADS} |\n|---|---:|---:|---:|", self.what)?;
-        let rows: [(&Series, fn(f64) -> String); 6] = [
-            (&self.tps, thousands),
-            (&self.engine, thousands),
-            (&self.device, thousands),
-            (&self.share, |v| format!("{v:.2}")),
-            (&self.longest[0], |v| format!("{v:.1}")),
-            (&self.longest[1], |v| format!("{v:.1}")),
-        ];
-        for (series, show) in rows {
-            writeln!(f, "| {} | {} |", series.name, cells(series, show))?;
+        for series in [&self.tps, &self.engine, &self.device] {
+            writeln!(f, "| {} | {} |", series.name, cells(series, thousands))?;
+        }
+        writeln!(f, "| {} | {} |", self.share.name, cells(&self.share, |v| format!("{v:.2}")))?;
+        for series in &self.longest {
+            writeln!(f, "| {} | {} |", series.name, cells(series, |v| format!("{v:.1}")))?;
         }
         let (frames, pages) = self.pages;
         write!(
