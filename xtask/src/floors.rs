@@ -12,7 +12,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("storage", &["wal", "pages", "access", "locks", "store"]),
     ("execution", &["exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["client", "deploy", "driver"]),
+    ("archipelago", &["client", "deploy", "driver", "report"]),
     ("doors", &["trials", "atoll", "peers", "xtask"]),
 ];
 

@@ -16,7 +16,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let args = &adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(sweep.rows());
     sweep.remarks.iter().for_each(|r| progress.warn(r));
     let outcome = run_all(sweep, args, &machine, &mut progress, &mut output);

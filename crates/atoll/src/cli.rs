@@ -19,7 +19,8 @@ Examples:
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
-  atoll check --data DIR                    is every page, index and row of it as it should be?";
+  atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier";
 
 const LOAD_EXAMPLES: &str = "\
 The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
@@ -42,6 +43,17 @@ Examples:
   atoll check --data bank --json | jq 'select(.weight == \"damage\")'
 
 Exit code: 0 nothing is damaged; 1 damage was found, or a consistency condition does not hold; 2 wrong usage.";
+
+const REPORT_EXAMPLES: &str = "\
+Rows of several files are joined: rows with the same settings are told apart by their file. A machine.json beside a file of
+rows is drawn. Lines that are no rows are named and left out, and so is a file that cannot be read.
+
+Examples:
+  atoll bench micro --islands 1,2 --multisite 0,20,100 --profile --out first
+  atoll report first second/rows.jsonl --out both.html
+  atoll bench tpcb --json | atoll report - --out tpcb.html
+
+Exit code: 0 all rows are in the report; 1 something was left out, or nothing could be read or written; 2 wrong usage.";
 
 const BENCH_EXAMPLES: &str = "\
 A comma list sweeps: every combination is measured. One row each: a table, or JSON lines with --json.
@@ -82,6 +94,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
     Check(CheckArgs),
+    /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
+    Report(ReportArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),
@@ -98,6 +112,17 @@ pub struct TopologyArgs {
     /// Print the machine as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = REPORT_EXAMPLES)]
+pub struct ReportArgs {
+    /// Files of rows as `bench --out` or `--json` writes them, or directories that `bench --out` made; `-` is standard input
+    #[arg(value_name = "ROWS", required = true)]
+    pub rows: Vec<PathBuf>,
+    /// Where the page goes; it stands alone and needs no network
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub out: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -418,7 +443,7 @@ pub struct MeasuringArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// Write rows.jsonl into this directory
+    /// Write rows.jsonl, machine.json and report.html into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print the rows on standard output as JSON lines

@@ -17,7 +17,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let variants = variants(args, &machine)?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(variants.len());
     let mut outcome = Ok(());
     for spec in variants {

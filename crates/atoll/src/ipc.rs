@@ -57,7 +57,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         .map_err(|e| {
             Failure::Run(format!("cannot create a temporary directory: {e}; set TMPDIR to another place"))
         })?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(pairs.len() * mechanisms.len() * Waiting::ALL.len());
     for pair in &pairs {
         for &mechanism in &mechanisms {

@@ -1,44 +1,35 @@
-//! Where rows go: JSON lines or a table on standard output, and `rows.jsonl` in a directory.
+//! Where rows go: JSON lines or a table on standard output, and a directory of results.
 
 use crate::cli::ResultArgs;
 use crate::failure::Failure;
+use crate::results::{Directory, line_of};
 use comfy_table::{CellAlignment, Table, presets};
 use driver::ResultRow;
-use std::fs::File;
 use std::io::{self, Write};
+use std::path::PathBuf;
+use topology::Machine;
 
 pub struct Output {
     json: bool,
-    file: Option<File>,
+    directory: Option<Directory>,
     rows: Vec<ResultRow>,
 }
 
 impl Output {
+    /// `machine`: the one that the rows are of, for a report of them.
+    ///
     /// # Errors
-    /// If the directory or the file cannot be made.
-    pub fn new(args: &ResultArgs) -> Result<Output, Failure> {
-        let file = match &args.out {
-            None => None,
-            Some(dir) => {
-                let path = dir.join("rows.jsonl");
-                let made = std::fs::create_dir_all(dir).and_then(|()| File::create(&path));
-                let why = |e| {
-                    Failure::Run(format!(
-                        "cannot write {}: {e}; name another directory with --out",
-                        path.display()
-                    ))
-                };
-                Some(made.map_err(why)?)
-            }
-        };
-        Ok(Output { json: args.json, file, rows: Vec::new() })
+    /// If the directory or a file in it cannot be made.
+    pub fn new(args: &ResultArgs, machine: &Machine) -> Result<Output, Failure> {
+        let directory = args.out.as_deref().map(|path| Directory::new(path, machine)).transpose()?;
+        Ok(Output { json: args.json, directory, rows: Vec::new() })
     }
 
     /// Writes the row wherever rows are wanted one by one.
     pub fn add(&mut self, row: ResultRow) -> Result<(), Failure> {
-        let line = serde_json::to_string(&row).map_err(Failure::run)?;
-        if let Some(file) = &mut self.file {
-            writeln!(file, "{line}").map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))?;
+        let line = line_of(&row)?;
+        if let Some(directory) = &mut self.directory {
+            directory.add(&line)?;
         }
         if self.json {
             print(&line)?;
@@ -47,12 +38,20 @@ impl Output {
         Ok(())
     }
 
+    /// Writes the report, if results go into a directory, and returns where it is.
+    pub fn report(&mut self) -> Result<Option<PathBuf>, Failure> {
+        self.directory.as_mut().map_or(Ok(None), Directory::report)
+    }
+
     pub fn rows(&self) -> &[ResultRow] {
         &self.rows
     }
 
-    /// Prints the table, unless JSON was asked for, and then [`Output::check`]s.
-    pub fn finish(&self) -> Result<(), Failure> {
+    /// Writes the report, prints the table unless JSON was asked for, and then [`Output::check`]s.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(path) = self.report()? {
+            eprintln!("report: {}", path.display());
+        }
         if !self.json && !self.rows.is_empty() {
             print(&table(&self.rows).to_string())?;
             if let Some(profiles) = profile_table(&self.rows) {

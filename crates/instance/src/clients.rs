@@ -181,7 +181,7 @@ async fn to_its_end<W: Workload, D: Design>(
         let least = if abort == Abort::InstanceDown { DOWN_NS } else { 0 };
         match (pause.as_nanos() as u64).max(least) {
             0 => exec::yield_now().await,
-            ns => local.sleep(ns).await,
+            ns => Box::pin(local.sleep(ns)).await,
         }
     }
 }
@@ -200,7 +200,8 @@ async fn one_try<W: Workload, D: Design>(
         local.count(request, outcome, now);
         (outcome.map(drop), now)
     } else {
-        (local.submit_elsewhere(home, request).await, world::now_ns())
+        // Counted where it runs.
+        (Box::pin(local.submit_elsewhere(home, request)).await, world::now_ns())
     };
     if outcome.0.is_ok() {
         local.answered(request, outcome.1.saturating_sub(since_ns));
