@@ -267,6 +267,7 @@ pub struct LatencyUs {
 
 /// One second of a window.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SecondRow {
     /// When it began, in seconds since the first window did.
     pub at: f64,
