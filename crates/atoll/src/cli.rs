@@ -424,7 +424,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub terminals: Option<u32>,
     /// How often a request is tried again after a deadlock, a time-out or the loss of an instance: N, unlimited
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries)]
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true)]
     pub retries: RetryLimit,
     /// The first pause before a retry is drawn up to this, and the range doubles with each: 1ms, none
     #[arg(long, value_name = "TIME", default_value = "none", value_parser = backoff)]

@@ -289,9 +289,9 @@ fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, tra
     row.series = window.series(windows[..median].iter().map(|(_, before)| before.seconds).sum());
     row.window = Some(median as u32 + 1);
     row.noise = *noise;
-    if let (LoadModel::Terminals { think, .. }, Some(terminals)) = (traffic.model, subject.terminals()) {
-        row.tpmc = Some(window.per_minute(terminals.counted));
-        let ceiling = terminals.ceiling * f64::from(subject.sites()) / think.factor();
+    if let (LoadModel::Terminals { terminals, think }, Some(people)) = (traffic.model, subject.terminals()) {
+        row.tpmc = Some(window.per_minute(people.counted));
+        let ceiling = people.ceiling / f64::from(people.per_site) * f64::from(terminals) / think.factor();
         row.tpmc_ceiling = Some(ceiling).filter(|c| c.is_finite());
     }
 }
