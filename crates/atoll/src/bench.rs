@@ -96,7 +96,7 @@ fn run_all(
     let kills = args.measuring.kill.map(|kills| KillSchedule {
         kills,
         check_every: args.measuring.check_every,
-        clients: args.measuring.clients[0] * 2,
+        clients: args.measuring.clients.first().unwrap_or(&4) * 2,
     });
     for stop in sweep.stops {
         match &kills {

@@ -57,7 +57,7 @@ fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<CounterSpec>, Fai
                     sharing,
                     protection,
                     duration: args.measuring.duration.max(SHORTEST),
-                    repeats: args.measuring.repeat as usize,
+                    repeats: args.measuring.repeat.unwrap_or(crate::demand::REPEAT) as usize,
                 }));
             }
         }

@@ -72,7 +72,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
                     cpus: pair.cpus,
                     ..Plan::new(mechanism, waiting, directory.path().join("links"))
                 };
-                match row(&machine, pair, &plan, args.measuring.repeat) {
+                match row(&machine, pair, &plan, args.measuring.repeat.unwrap_or(crate::demand::REPEAT)) {
                     Ok(row) => progress.suspend(|| output.add(row))?,
                     Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
                     Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),

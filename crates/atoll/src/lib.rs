@@ -18,6 +18,7 @@ mod usage;
 mod bench;
 mod check;
 mod counter;
+mod demand;
 mod ipc;
 mod load;
 mod report_command;

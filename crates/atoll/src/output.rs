@@ -113,6 +113,11 @@ const SETTINGS: &[Column] = &[
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
+    ("rate", |r| r.settings.rate.clone()),
+    ("arrivals", |r| r.settings.arrivals.clone()),
+    ("terminals", |r| r.settings.terminals.map(|n| n.to_string())),
+    ("think", |r| r.settings.think.clone()),
+    ("phases", |r| r.settings.phases.clone()),
     ("counters", |r| r.settings.labels.counters.clone()),
     ("protection", |r| r.settings.labels.protection.clone()),
     ("waiting", |r| r.settings.labels.waiting.clone()),
@@ -120,6 +125,7 @@ const SETTINGS: &[Column] = &[
     ("op", |r| r.settings.labels.op.clone()),
     ("rows", |r| r.settings.labels.rows.map(|n| n.to_string())),
     ("skew", |r| r.settings.labels.skew.map(|n| n.to_string())),
+    ("hot", |r| r.settings.labels.hot.clone()),
     ("dataset", |r| r.settings.labels.dataset.map(|n| n.to_string())),
     ("scale", |r| r.settings.labels.scale.map(|n| n.to_string())),
     ("multisite %", |r| r.settings.labels.multisite.map(|n| n.to_string())),
@@ -135,6 +141,10 @@ const RESULTS: &[Column] = &[
     // From the slowest to the fastest repetition, as a share of the median.
     ("spread %", |r| Some(format!("{:.0}", (r.tps_max - r.tps_min) / r.tps.max(1e-9) * 100.0))),
     ("distributed %", |r| r.distributed.map(|d| format!("{:.1}", d * 100.0))),
+    ("offered", |r| r.offered_tps.map(thousands)),
+    ("backlog", |r| r.backlog.filter(|n| *n > 0).map(|n| thousands(n as f64))),
+    ("tpmC", |r| r.tpmc.map(thousands)),
+    ("of ceiling %", |r| Some(format!("{:.1}", r.tpmc? / r.tpmc_ceiling? * 100.0))),
     ("p50 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p50))),
     ("p99 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p99))),
     ("aborted", |r| {
@@ -143,6 +153,8 @@ const RESULTS: &[Column] = &[
     ("messages/s", |r| r.messages_per_second.map(thousands)),
     ("kills", |r| r.kills.map(|n| n.to_string())),
     ("in doubt ms", |r| r.max_in_doubt_ms.map(|n| n.to_string())),
+    // Worth a column only where it is not.
+    ("steady", |r| (r.steady == Some(false)).then(|| "no".into())),
     ("noise %", |r| Some(format!("{:.0}", r.noise * 100.0))),
     ("consistent", |r| r.consistent.map(|c| if c { "yes" } else { "NO" }.into())),
 ];

@@ -71,7 +71,7 @@ fn args(words: &[&str]) -> Result<BenchArgs, Failure> {
 fn set_windows(sweeps: &mut [Sweep], rows: usize) {
     let window = (MEASURING / (rows.max(1) as u32 * (REPEAT + 1))).max(SHORTEST);
     for (_, schedule) in sweeps.iter_mut().flat_map(|s| &mut s.stops).flat_map(|s| &mut s.mixes) {
-        (schedule.duration, schedule.warmup, schedule.repeat) = (window, window, REPEAT);
+        (schedule.duration, schedule.warmup, schedule.repeat) = (window, driver::Warmup::For(window), REPEAT);
     }
 }
 
