@@ -151,8 +151,13 @@ impl Report {
         say(count(|r| r.row.oversubscribed), "ran more workers than the machine has cores");
         say(
             count(|r| r.row.noise > figures::NOISY),
-            "lost more than a tenth of the machine to other work (noise)",
+            "lost more than a tenth of the machine to other work (noise): read them with care",
         );
+        say(
+            count(|r| r.row.steady == Some(false)),
+            "had not settled: throughput still rose or fell while it was measured",
+        );
+        say(count(|r| r.row.refused.is_some_and(|n| n > 0)), "refused requests: the rate could not be met");
         say(count(|r| r.row.restarts > 0), "saw an instance die and start again");
         for row in &self.rows {
             notes.extend(row.row.violations.iter().map(|v| format!("{}: {v}", row.row.settings.workload)));

@@ -378,7 +378,7 @@ mod tests {
             ..Settings::default()
         };
         let row = ResultRow { settings, ..ResultRow::default() };
-        Row { json: serde_json::to_value(&row).unwrap(), row, detail: Default::default(), source: "a".into() }
+        Row { json: serde_json::to_value(&row).unwrap(), row, source: "a".into() }
     }
 
     fn grid() -> Vec<Row> {

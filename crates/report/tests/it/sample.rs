@@ -97,7 +97,7 @@ fn row(design: &str, islands: u16, op: &str, multisite: f64) -> Value {
 fn with_details(mut row: Value, us: f64, tps: f64) -> Value {
     let second = |at: i32| {
         let wave = 1.0 + 0.08 * f64::from(at).sin();
-        json!({"at": at, "tps": tps * wave, "aborted": at % 3, "p50_us": us / wave, "p99_us": 4.0 * us / wave})
+        json!({"at": at, "tps": tps * wave, "committed": (tps * wave) as u64, "aborted": at % 3, "p50_us": us / wave, "p99_us": 4.0 * us / wave})
     };
     row["series"] = (1..=20).map(second).collect();
     let bucket = |i: i32| json!([us * 0.5 * 1.25f64.powi(i), (1e6 * 0.7f64.powi(i)) as u64 + 1]);
