@@ -129,10 +129,11 @@ impl Report {
             let text = value.as_str().map_or_else(number, str::to_string);
             format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&key.replace('_', " ")), escape(&text))
         };
-        format!(
-            "<h3>The same in all rows</h3><dl class=\"settings\">{}</dl>",
-            same.map(item).collect::<String>()
-        )
+        let items: String = same.map(item).collect();
+        if items.is_empty() {
+            return items;
+        }
+        format!("<h3>The same in all rows</h3><dl class=\"settings\">{items}</dl>")
     }
 
     /// What was said to the report, and what the rows themselves give reason to say.

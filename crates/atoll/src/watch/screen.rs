@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
 use std::io::{IsTerminal, Stderr, stderr};
 use std::sync::Once;
@@ -18,6 +19,8 @@ static ENTERED: AtomicBool = AtomicBool::new(false);
 
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
+    /// When it was drawn on last.
+    size: Size,
 }
 
 impl Screen {
@@ -31,8 +34,7 @@ impl Screen {
             ));
         }
         leave_before_panics();
-        let terminal = Terminal::new(CrosstermBackend::new(stderr())).map_err(cannot)?;
-        Ok(Screen { terminal })
+        Ok(Screen { terminal: terminal()?, size: Size::default() })
     }
 
     /// Draws, entering the alternate screen first if need be.
@@ -40,9 +42,15 @@ impl Screen {
     /// # Errors
     /// If the terminal is gone.
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> Result<(), Failure> {
-        if !ENTERED.swap(true, Ordering::SeqCst) {
+        let size = self.terminal.size().map_err(cannot)?;
+        let entering = !ENTERED.swap(true, Ordering::SeqCst);
+        if entering {
             execute!(stderr(), EnterAlternateScreen, Hide).map_err(cannot)?;
-            self.terminal.clear().map_err(cannot)?;
+        }
+        if entering || size != self.size {
+            // Begun anew rather than resized: that would ask the terminal where its cursor is and wait for an answer.
+            execute!(stderr(), Clear(ClearType::All)).map_err(cannot)?;
+            (self.terminal, self.size) = (terminal()?, size);
         }
         self.terminal.draw(picture).map(drop).map_err(cannot)
     }
@@ -57,6 +65,10 @@ impl Drop for Screen {
     fn drop(&mut self) {
         leave();
     }
+}
+
+fn terminal() -> Result<Terminal<CrosstermBackend<Stderr>>, Failure> {
+    Terminal::new(CrosstermBackend::new(stderr())).map_err(cannot)
 }
 
 fn leave() {

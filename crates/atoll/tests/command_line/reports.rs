@@ -144,7 +144,7 @@ fn watching_draws_and_gives_the_terminal_back() {
 
 #[test]
 fn ctrl_c_while_watching_gives_the_terminal_back() {
-    let args = [MICRO, &["--watch", "--duration", "60s"]].concat();
+    let args = [MICRO, &["--watch", "--duration", "10s", "--repeat", "1"]].concat();
     let Some(text) = on_a_terminal(&args, Some(("throughput", b"\x03"))) else { return };
     assert_given_back(&text);
     let after = &text[text.rfind("\x1b[?1049l").unwrap()..];
