@@ -67,6 +67,7 @@ Examples:
   atoll bench tpcb --load-model open --rate 1000,10000,50000
   atoll bench tpcc --think standard --terminals 1000 --scale 100 --warmup auto
   atoll bench tatp-get-subscriber-data --phases shift.txt --repeat 1 --duration 20s
+  atoll bench tpcc --islands 1,2 --profile --watch --out results
   atoll bench tatp --ids uniform --predicate standard,reversed --json
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
@@ -449,6 +450,9 @@ pub struct ResultArgs {
     /// Print the rows on standard output as JSON lines
     #[arg(long)]
     pub json: bool,
+    /// Show throughput, latency and each instance on the terminal while it runs; with --profile where the time goes too
+    #[arg(long, conflicts_with = "kill")]
+    pub watch: bool,
 }
 
 /// `None`: no limit.

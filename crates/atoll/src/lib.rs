@@ -30,6 +30,7 @@ mod failure;
 mod output;
 mod progress;
 mod results;
+mod watch;
 
 use clap::Parser;
 use cli::{COUNTER, Cli, Command, IPC};
@@ -64,6 +65,10 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Bench(args)) => match args.workload.as_str() {
             COUNTER | IPC if args.measuring.profile => Err(Failure::Usage(format!(
                 "--profile: only transactions have one; expected bench {}",
+                cli::workload_names()
+            ))),
+            COUNTER | IPC if args.results.watch => Err(Failure::Usage(format!(
+                "--watch: only transactions are shown as they run; expected bench {}",
                 cli::workload_names()
             ))),
             COUNTER => counter::run(&args, interrupt),
