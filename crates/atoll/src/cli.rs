@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use crate::own::OwnOptions;
+use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deploy::engine::Escalation;
@@ -17,7 +18,9 @@ Examples:
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
-  atoll check --data DIR                    is every page, index and row of it as it should be?";
+  atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll figures --list                      the figures of the papers behind this, to be measured here
+  atoll claims --quick                      which of the papers' claims hold on this machine";
 
 const LOAD_EXAMPLES: &str = "\
 The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
@@ -77,6 +80,10 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
     Check(CheckArgs),
+    /// Measures the papers' figures and tables on this machine
+    Figures(FiguresArgs),
+    /// Decides which of the papers' claims hold here
+    Claims(ClaimsArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),

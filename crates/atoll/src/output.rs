@@ -7,9 +7,13 @@ use driver::ResultRow;
 use std::fs::File;
 use std::io::{self, Write};
 
+/// Takes rows one by one, in place of standard output.
+pub type Sink = Box<dyn FnMut(&ResultRow) -> Result<(), Failure>>;
+
 pub struct Output {
     json: bool,
     file: Option<File>,
+    sink: Option<Sink>,
     rows: Vec<ResultRow>,
 }
 
@@ -31,7 +35,12 @@ impl Output {
                 Some(made.map_err(why)?)
             }
         };
-        Ok(Output { json: args.json, file, rows: Vec::new() })
+        Ok(Output { json: args.json, file, sink: None, rows: Vec::new() })
+    }
+
+    /// Prints nothing: rows go to `sink`.
+    pub fn to(sink: Sink) -> Output {
+        Output { json: false, file: None, sink: Some(sink), rows: Vec::new() }
     }
 
     /// Writes the row wherever rows are wanted one by one.
@@ -42,6 +51,9 @@ impl Output {
         }
         if self.json {
             print(&line)?;
+        }
+        if let Some(sink) = &mut self.sink {
+            sink(&row)?;
         }
         self.rows.push(row);
         Ok(())
