@@ -5,6 +5,8 @@
 
 #[path = "command_line/databases.rs"]
 mod databases;
+#[path = "command_line/papers.rs"]
+mod papers;
 
 use serde_json::Value;
 use std::net::TcpListener;
