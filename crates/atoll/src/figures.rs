@@ -20,7 +20,12 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         let outcome = lab.rows(figure);
         print(&heading(figure))?;
         match outcome {
-            Outcome::Rows(rows) => show(figure, &rows)?,
+            Outcome::Rows(rows) => {
+                show(figure, &rows)?;
+                if let Some(path) = lab.report(&figure.id, &rows)? {
+                    eprintln!("report: {}", path.display());
+                }
+            }
             Outcome::None(why) => {
                 let theirs: Vec<Row> = lab
                     .partial()
@@ -38,6 +43,10 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
     if let Some(path) = lab.write_all()? {
         eprintln!("rows: {}", path.display());
+    }
+    // One page of all of them, beside one for each.
+    if let Some(path) = lab.report("report", &lab.all_rows())? {
+        eprintln!("report: {}", path.display());
     }
     match lab.failures() {
         _ if lab.interrupted() => Err(Failure::Interrupted),

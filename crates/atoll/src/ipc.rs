@@ -45,7 +45,7 @@ struct Pair {
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let outcome = measure_all(args, &machine, interrupt, &mut output);
     let shown = output.finish();
     outcome.and(shown)
@@ -92,7 +92,7 @@ pub fn measure_all(
                     cpus: pair.cpus,
                     ..Plan::new(mechanism, waiting, directory.path().join("links"))
                 };
-                match row(machine, pair, &plan, args.measuring.repeat) {
+                match row(machine, pair, &plan, args.measuring.repeat.unwrap_or(crate::demand::REPEAT)) {
                     Ok(row) => progress.suspend(|| output.add(row))?,
                     Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
                     Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),

@@ -12,6 +12,7 @@
 use crate::bench;
 use crate::cli::{BenchArgs, COUNTER, Cli, Command, IPC};
 use crate::counter;
+use crate::demand::REPEAT;
 use crate::failure::Failure;
 use crate::ipc;
 use crate::output::Output;
@@ -152,13 +153,14 @@ impl Lab {
         for run in &experiment.runs {
             let args = self.args(run)?;
             let m = &args.measuring;
+            let repeat = m.repeat.unwrap_or(REPEAT);
             let (more, each) = match args.workload.as_str() {
-                COUNTER => (counter::rows(&args, &self.machine)?, m.duration * m.repeat),
-                IPC => (ipc::rows(&args, &self.machine)?, ROUND_TRIPS * m.repeat),
+                COUNTER => (counter::rows(&args, &self.machine)?, m.duration * repeat),
+                IPC => (ipc::rows(&args, &self.machine)?, ROUND_TRIPS * repeat),
                 _ => {
                     let sweep = Sweep::plan(&args, &self.machine, &self.interrupt)?;
                     time += LAUNCH * sweep.stops.len() as u32;
-                    (sweep.rows(), m.warmup + m.duration * m.repeat + CHECK)
+                    (sweep.rows(), WARM_UP + m.duration * repeat + CHECK)
                 }
             };
             rows += more;
@@ -255,13 +257,38 @@ impl Lab {
     /// If it cannot be written.
     pub fn write_all(&self) -> Result<Option<std::path::PathBuf>, Failure> {
         let Some(folder) = &self.folder else { return Ok(None) };
+        let written = folder.write_all(self.all_rows().iter());
+        written.map(Some).map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))
+    }
+
+    /// Writes the page of these rows into the directory, if there is one, and returns where it is; `None` also where no row
+    /// is of a run.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn report(&self, name: &str, rows: &[Row]) -> Result<Option<std::path::PathBuf>, Failure> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let measured = rows.iter().filter(|row| row.number("tps").is_some());
+        let text: String = measured.map(|row| row.line() + "\n").collect();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let mut read = report::Rows::default();
+        read.add(name, text.as_bytes());
+        let notes = read.complaints.iter().map(ToString::to_string).chain(read.remarks).collect();
+        let page = report::Report { rows: read.rows, machines: vec![self.machine.clone()], notes };
+        let path = folder.file(&format!("{name}.html"));
+        crate::results::write(&path, page.html())?;
+        Ok(Some(path))
+    }
+
+    /// Every row that was measured or found.
+    pub fn all_rows(&self) -> Vec<Row> {
         let whole = self.outcomes.values().flat_map(|outcome| match outcome {
             Outcome::Rows(rows) => rows.to_vec(),
             Outcome::None(_) => Vec::new(),
         });
-        let all: Vec<Row> = whole.chain(self.partial.iter().cloned()).collect();
-        let written = folder.write_all(all.iter());
-        written.map(Some).map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))
+        whole.chain(self.partial.iter().cloned()).collect()
     }
 
     /// The rows of experiments that came to no end.
@@ -284,8 +311,10 @@ impl Lab {
     }
 }
 
-/// Loading and launching a deployment, checking the data after a row, a count, and an `ipc` measurement: for the estimate.
+/// Loading and launching a deployment, warming it up for a row and checking the data after it, a count, and an `ipc`
+/// measurement: for the estimate.
 const LAUNCH: Duration = Duration::from_millis(700);
+const WARM_UP: Duration = Duration::from_millis(500);
 const CHECK: Duration = Duration::from_millis(400);
 const COUNTING: Duration = Duration::from_millis(500);
 const ROUND_TRIPS: Duration = Duration::from_millis(700);
@@ -384,7 +413,7 @@ mod tests {
         let args =
             bench_args("micro --workers {workers} --scale {cores} --repeat 1", Size::Quick, 4).unwrap();
         assert_eq!((args.deployment.workers, args.requests.scale), (vec![1, 2, 4], vec![4]));
-        assert_eq!((args.measuring.repeat, args.measuring.duration), (1, Duration::from_millis(300)));
+        assert_eq!((args.measuring.repeat, args.measuring.duration), (Some(1), Duration::from_millis(300)));
         assert!(bench_args("micro --no-such-thing", Size::Full, 4).is_err());
         assert!(bench_args("topology", Size::Full, 4).is_err());
     }
