@@ -1,9 +1,10 @@
 //! `figures` and `claims` from outside: what is refused, what is kept, and that a second call measures nothing.
 
-use super::{Sandbox, stderr};
+use super::{Sandbox, signal, stderr};
 use serde_json::Value;
 use std::fs;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -86,4 +87,24 @@ fn a_measured_claim_is_decided_from_a_run() {
     assert_eq!(verdict["verdict"], "reproduced", "{verdict}");
     let rows = fs::read_to_string(out.path().join("rows.jsonl")).unwrap();
     assert!(rows.lines().count() == 5 && rows.contains("\"experiment\":\"escalation\""));
+}
+
+#[test]
+fn ctrl_c_keeps_the_rows_that_were_measured() {
+    let (sandbox, out) = (Sandbox::new(), tempfile::tempdir().unwrap());
+    let partial = out.path().join("escalation.partial.jsonl");
+    let args = ["claims", "PLP-32", "PLP-49", "--json", "--out", out.path().to_str().unwrap()];
+    let child = sandbox.command(&args).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::read_to_string(&partial).map_or(0, |text| text.lines().count()) == 0 {
+        assert!(Instant::now() < deadline, "no row has been measured");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(child.id(), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    sandbox.assert_nothing_left();
+    assert!(stdout(&output).contains("interrupted while it was measured"), "{}", stdout(&output));
+    let kept = fs::read_to_string(out.path().join("rows.jsonl")).unwrap();
+    assert!(kept.lines().count() >= 1 && kept.contains("\"experiment\":\"escalation\""));
 }
