@@ -67,6 +67,8 @@ pub struct Lab {
     machine: Machine,
     interrupt: Interrupt,
     size: Size,
+    /// Which program this is: see [`build`].
+    build: String,
     folder: Option<Folder>,
     /// Rows of a file, by experiment.
     given: BTreeMap<String, Rc<Vec<Row>>>,
@@ -92,6 +94,7 @@ impl Lab {
             machine: bench::live_machine("live")?,
             interrupt: interrupt.clone(),
             size: if args.quick { Size::Quick } else { Size::Full },
+            build: build(),
             folder: args.out.as_ref().map(folder).transpose()?,
             given: args.rows.as_deref().map(given).transpose()?.unwrap_or_default(),
             outcomes: BTreeMap::new(),
@@ -110,7 +113,7 @@ impl Lab {
     }
 
     fn stamp(&self, experiment: &Experiment) -> Stamp {
-        Stamp::new(experiment, self.size.name(), driver::VERSION, driver::COMMIT)
+        Stamp::new(experiment, self.size.name(), driver::VERSION, &self.build)
     }
 
     /// The rows that are there without running anything.
@@ -342,6 +345,14 @@ impl Keeper {
         self.rows.borrow_mut().push(row);
         Ok(())
     }
+}
+
+/// The commit, and when the program was built: a commit alone does not tell two builds with changes apart.
+fn build() -> String {
+    let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
+    let since =
+        built.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    format!("{} {}", driver::COMMIT, since.as_nanos())
 }
 
 /// The rows of a file, by experiment.

@@ -30,7 +30,8 @@ impl Row {
     pub fn word(&self, path: &str) -> Option<String> {
         match self.value(path)? {
             Value::String(word) => Some(word.clone()),
-            Value::Number(n) => Some(n.to_string()),
+            // 100.0 and 100 are one number.
+            Value::Number(n) => n.as_f64().map(|n| n.to_string()),
             Value::Bool(b) => Some(b.to_string()),
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         }
@@ -52,5 +53,19 @@ impl Row {
             Ok(_) => Err("expected a JSON object".into()),
             Err(e) => Err(format!("no JSON object ({e})")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_numbers_and_words() {
+        let row = Row::parse(r#"{"a":{"b":100.0,"c":"w","d":[1]},"e":true}"#).unwrap();
+        assert_eq!((row.number("a.b"), row.word("a.b").as_deref()), (Some(100.0), Some("100")));
+        assert_eq!((row.number("a.c"), row.word("a.c").as_deref()), (None, Some("w")));
+        assert_eq!((row.number("e"), row.word("a.d"), row.number("a.x.y")), (Some(1.0), None, None));
+        assert!(Row::parse("[1]").is_err() && Row::parse("{").is_err());
     }
 }

@@ -6,8 +6,8 @@
 //! DIR/rows.jsonl               the rows of all, for other programs
 //! ```
 //!
-//! Each row carries its experiment, how long the windows were, and a hash of what was to be run, beside the version and
-//! commit that result rows have anyway. Rows that differ in any of these answer another question and are not used again.
+//! Each row carries its experiment, how long the windows were, a hash of what was to be run, and which build of the program ran
+//! it, beside the version that result rows have anyway. Rows that differ in any of these answer another question and are not used again.
 
 use crate::error::DataError;
 use crate::experiment::Experiment;
@@ -25,18 +25,19 @@ pub struct Stamp {
     /// Hash of the runs and counts.
     pub definition: String,
     pub version: String,
-    pub commit: String,
+    /// Tells builds of one version apart.
+    pub build: String,
 }
 
 impl Stamp {
-    pub fn new(experiment: &Experiment, size: &str, version: &str, commit: &str) -> Stamp {
+    pub fn new(experiment: &Experiment, size: &str, version: &str, build: &str) -> Stamp {
         let text = format!("{:?} {:?}", experiment.runs, experiment.counts);
         Stamp {
             experiment: experiment.id.clone(),
             size: size.into(),
             definition: format!("{:016x}", base::hash64(text.as_bytes())),
             version: version.into(),
-            commit: commit.into(),
+            build: build.into(),
         }
     }
 
@@ -46,7 +47,7 @@ impl Stamp {
             ("size", &self.size),
             ("definition", &self.definition),
             ("version", &self.version),
-            ("commit", &self.commit),
+            ("build", &self.build),
         ]
     }
 
@@ -190,7 +191,7 @@ mod tests {
         partial.finish().unwrap();
         assert_eq!(folder.find(&full), Some(vec![row(&full)]));
         assert!(folder.find(&stamp("quick")).is_none());
-        assert!(folder.find(&Stamp { commit: "def".into(), ..full.clone() }).is_none());
+        assert!(folder.find(&Stamp { build: "def".into(), ..full.clone() }).is_none());
         assert!(folder.find(&Stamp { definition: "0".into(), ..full.clone() }).is_none());
         fs::write(folder.file("e.jsonl"), "{").unwrap();
         assert!(folder.find(&full).is_none(), "a damaged file");
