@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use crate::own::OwnOptions;
+use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deploy::engine::Escalation;
@@ -20,7 +21,9 @@ Examples:
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
   atoll check --data DIR                    is every page, index and row of it as it should be?
-  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier";
+  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
+  atoll figures --list                      the figures of the papers behind this, to be measured here
+  atoll claims --quick                      which of the papers' claims hold on this machine";
 
 const LOAD_EXAMPLES: &str = "\
 The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
@@ -97,6 +100,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
     Report(ReportArgs),
+    /// Measures the papers' figures and tables on this machine
+    Figures(FiguresArgs),
+    /// Decides which of the papers' claims hold here
+    Claims(ClaimsArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),

@@ -5,6 +5,8 @@
 
 #[path = "command_line/databases.rs"]
 mod databases;
+#[path = "command_line/papers.rs"]
+mod papers;
 #[path = "command_line/reports.rs"]
 mod reports;
 
