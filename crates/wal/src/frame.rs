@@ -254,6 +254,14 @@ fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
     })
 }
 
+/// Kind, padded length and body of the record at the start of `bytes`, which was found intact before.
+#[inline]
+pub(crate) fn known(bytes: &[u8]) -> (u8, u64, &[u8]) {
+    let length = u32_at(bytes, 0) as usize;
+    let fixed = if bytes[21] & CLR != 0 { FIXED + 8 } else { FIXED };
+    (bytes[20], padded(length) as u64, &bytes[fixed..length])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

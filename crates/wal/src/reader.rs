@@ -23,6 +23,8 @@ pub struct LogReader {
 enum Source {
     Files {
         segments: Vec<Segment>,
+        /// Which of them was read last.
+        current: usize,
         window: Window,
     },
     /// What is read is copied out of the ring first.
@@ -45,7 +47,8 @@ impl LogReader {
         };
         let source = match segments {
             Some(segments) => {
-                Source::Files { segments: segments.unwrap_or_default(), window: Window::default() }
+                let window = Window::default();
+                Source::Files { segments: segments.unwrap_or_default(), current: 0, window }
             }
             None => Source::Ring(shared.clone(), Vec::new()),
         };
@@ -86,13 +89,73 @@ impl LogReader {
     }
 }
 
+impl LogReader {
+    /// From now on what is read stays in memory, about `expected` bytes. Does nothing for a log in memory.
+    pub fn keep(&mut self, expected: usize) {
+        if let Source::Files { window, .. } = &mut self.source {
+            window.keep(expected);
+        }
+    }
+
+    /// Bytes kept so far.
+    pub fn kept(&self) -> usize {
+        match &self.source {
+            Source::Files { window, .. } => window.kept(),
+            Source::Ring(..) => 0,
+        }
+    }
+
+    /// Hands over what was kept; what is read from here on is kept anew.
+    pub fn take_kept(&mut self) -> Stretch {
+        let (start, bytes) = match &mut self.source {
+            Source::Files { window, .. } => window.take(),
+            Source::Ring(..) => (0, Vec::new()),
+        };
+        Stretch { start, bytes }
+    }
+}
+
+/// A stretch of the log as it lies in the files, kept by a reader that has checked each of its records.
+#[derive(Default)]
+pub struct Stretch {
+    /// Position of the first byte.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Stretch {
+    /// Position of the first byte.
+    pub fn start(&self) -> Lsn {
+        Lsn(self.start)
+    }
+
+    /// Kind, end and body of the record that starts at `start`.
+    ///
+    /// # Panics
+    /// When no record was read there.
+    #[inline]
+    pub fn record(&self, start: Lsn) -> (u8, Lsn, &[u8]) {
+        let (kind, bytes, body) = frame::known(&self.bytes[(start.0 - self.start) as usize..]);
+        (kind, Lsn(start.0 + bytes), body)
+    }
+
+    /// The first byte of the record that starts at `start`: looking at it has its cache line fetched.
+    #[inline]
+    pub fn peek(&self, start: Lsn) -> u8 {
+        self.bytes[(start.0 - self.start) as usize]
+    }
+}
+
 impl Source {
     /// The bytes of the frame at `lsn`, and the life it must be of.
     #[inline]
     fn bytes(&mut self, lsn: u64, end: u64) -> Result<(&[u8], u64), LogFault> {
         match self {
-            Source::Files { segments, window } => {
-                let segment = &segments[covering(segments, lsn)];
+            Source::Files { segments, current, window } => {
+                if !covers(segments, *current, lsn) {
+                    *current = covering(segments, lsn);
+                }
+                let segment = &segments[*current];
                 Ok((window.frame(segment, lsn)?, segment.life))
             }
             Source::Ring(shared, copy) => {
@@ -111,6 +174,12 @@ impl Source {
             Source::Ring(..) => LogFault::Forgotten { lsn },
         }
     }
+}
+
+/// Whether the `n`-th segment is the one that has position `lsn`.
+#[inline]
+fn covers(segments: &[Segment], n: usize, lsn: u64) -> bool {
+    segments[n].start <= lsn && segments.get(n + 1).is_none_or(|next| lsn < next.start)
 }
 
 /// The segment that has position `lsn`. Later ones win: what an earlier one has at these positions was cut off.

@@ -95,28 +95,68 @@ impl Segment {
     }
 }
 
-/// A stretch of one segment, read ahead.
+/// A stretch of the log, read ahead.
 #[derive(Default)]
 pub(crate) struct Window {
     bytes: Vec<u8>,
     /// Position of the first byte.
     at: u64,
-    /// Start of the segment the bytes are of; 0 when there are none.
+    /// Start of the segment that the last bytes are of; 0 when there are none.
     segment: u64,
+    keeping: Keeping,
+}
+
+/// What becomes of bytes that were read and passed.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Keeping {
+    #[default]
+    Nothing,
+    /// They stay, from one segment to the next.
+    All,
 }
 
 impl Window {
-    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before.
+    /// From now on all that is read stays, about `expected` bytes, until it is taken.
+    pub fn keep(&mut self, expected: usize) {
+        *self = Window { bytes: Vec::with_capacity(expected + WINDOW), keeping: Keeping::All, ..*self };
+        self.segment = 0;
+    }
+
+    /// Bytes that a keeping window has.
+    pub fn kept(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Hands over what was kept, and where it begins.
+    pub fn take(&mut self) -> (u64, Vec<u8>) {
+        self.segment = 0;
+        (self.at, std::mem::take(&mut self.bytes))
+    }
+
+    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before. A keeping window is asked
+    /// for ascending positions.
+    #[inline]
     pub fn bytes(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<&[u8], LogFault> {
         let have = (self.at + self.bytes.len() as u64).saturating_sub(lsn);
         if self.segment != segment.start || lsn < self.at || have < want as u64 {
-            self.segment = 0;
-            self.bytes.resize(want.max(WINDOW), 0);
-            let read = segment.file.read_at(&mut self.bytes, segment.offset(lsn))?;
-            self.bytes.truncate(read);
-            (self.at, self.segment) = (lsn, segment.start);
+            self.fetch(segment, lsn, want)?;
         }
         Ok(&self.bytes[(lsn - self.at) as usize..])
+    }
+
+    fn fetch(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<(), LogFault> {
+        self.segment = 0;
+        if self.keeping == Keeping::Nothing || self.bytes.is_empty() {
+            self.at = lsn;
+        }
+        // What was read from `lsn` on already may be a dead tail of the segment before, or half a frame.
+        let from = (lsn - self.at) as usize;
+        self.bytes.resize(from, 0);
+        self.bytes.resize(from + want.max(WINDOW), 0);
+        let read = segment.file.read_at(&mut self.bytes[from..], segment.offset(lsn))?;
+        self.bytes.truncate(from + read);
+        self.segment = segment.start;
+        Ok(())
     }
 
     /// The frame of any sort at `lsn`, `None` unless it is intact.
