@@ -126,7 +126,8 @@ impl Job {
         let (answered, _) = since();
         let waiting = store.redo_left();
         std::thread::scope(|scope| {
-            let all: Vec<_> = (0..self.threads).map(|_| scope.spawn(|| store.finish_redo())).collect();
+            let all: Vec<_> = (1..self.threads).map(|_| scope.spawn(|| store.finish_redo())).collect();
+            store.finish_redo().expect("repeats everything");
             all.into_iter().for_each(|one| one.join().expect("ends").expect("repeats everything"));
         });
         let (repeated, repeated_cpu) = since();

@@ -118,8 +118,9 @@ enum Keeping {
 impl Window {
     /// From now on all that is read stays, about `expected` bytes, until it is taken.
     pub fn keep(&mut self, expected: usize) {
-        *self = Window { bytes: Vec::with_capacity(expected + WINDOW), keeping: Keeping::All, ..*self };
-        self.segment = 0;
+        let mut bytes = Vec::with_capacity(expected + WINDOW);
+        world::prefer_huge_pages(bytes.spare_capacity_mut());
+        *self = Window { bytes, keeping: Keeping::All, ..Window::default() };
     }
 
     /// Bytes that a keeping window has.
