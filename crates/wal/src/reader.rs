@@ -14,6 +14,8 @@ pub type Record = (Span, RecordHeader, Vec<u8>);
 /// The records from a position to the end that the log had when the reader was made. After an error it ends.
 pub struct LogReader {
     source: Source,
+    /// Where the log ended that each life found, ascending; empty for a log in memory.
+    inherited: Vec<u64>,
     next: u64,
     end: u64,
     /// Met before the first record.
@@ -45,17 +47,20 @@ impl LogReader {
             (Err(fault), _) | (_, Some(Err(fault))) => Some(fault.clone()),
             _ => None,
         };
+        let mut inherited = Vec::new();
         let source = match segments {
             Some(segments) => {
-                let window = Window::default();
-                Source::Files { segments: segments.unwrap_or_default(), current: 0, window }
+                let segments = segments.unwrap_or_default();
+                inherited = segments.iter().map(|s| s.inherited).filter(|&end| end > 0).collect();
+                Source::Files { segments, current: 0, window: Window::default() }
             }
             None => Source::Ring(shared.clone(), Vec::new()),
         };
-        LogReader { source, next, end: end.unwrap_or(0), fault }
+        LogReader { source, inherited, next, end: end.unwrap_or(0), fault }
     }
 
-    /// Shows the next record to `look`, without a copy where it was read from files; `None` at the end.
+    /// Shows the next record to `look`, without a copy where it was read from files; `None` at the end. Records that rest on
+    /// what a crash took are passed over.
     pub fn advance<R>(
         &mut self,
         look: impl FnOnce(Span, &RecordHeader, &[u8]) -> R,
@@ -71,7 +76,11 @@ impl LogReader {
                 Ok((bytes, life)) => match frame::item(bytes, at, life) {
                     Some(Item::Record(frame)) => {
                         self.next = at + frame.bytes as u64;
-                        let span = Span { start: Lsn(at), end: Lsn(self.next) };
+                        let rests_on = frame.header.rests_on;
+                        if rests_on != Lsn(0) && lost(&self.inherited, at, rests_on.0) {
+                            continue;
+                        }
+                        let span = Span::new(at, self.next, rests_on);
                         return Some(Ok(look(span, &frame.header, frame.body)));
                     }
                     Some(nothing) => {
@@ -176,6 +185,12 @@ impl Source {
             Source::Ring(..) => LogFault::Forgotten { lsn },
         }
     }
+}
+
+/// Whether a record at `at` rests on what was lost: its life, or what of it was moved into the next one, ended before that.
+/// What the present life rests on is still there.
+fn lost(inherited: &[u64], at: u64, rests_on: u64) -> bool {
+    inherited.get(inherited.partition_point(|&end| end <= at)).is_some_and(|&end| end < rests_on)
 }
 
 /// Whether the `n`-th segment is the one that has position `lsn`.

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!  0 "ATOLLLOG"   8 format u32   12 crc32c u32 (of bytes 16..48)   16 start lsn u64   24 previous segment's start u64
-//! 32 life u64    40 unused u64   ... zeros to 4096, then the frame at lsn `start`
+//! 32 life u64    40 inherited u64   ... zeros to 4096, then the frame at lsn `start`
 //! ```
 //!
 //! The file is named `log-` and its start in 16 hex digits. Position P lies at byte 4096 + P - start. A segment is
 //! put in place by a rename after its header is on the device, and only when the one before is on the device in
 //! full: so a segment that has a successor is complete, and only the last one can have a torn tail.
+//!
+//! A life's first segment says where the log ended that the life found: `inherited`, at or behind `start`, for it may begin
+//! with what was in a dead process' ring. Records before that which rest on anything behind it do not count, for ever. In
+//! other segments it is 0.
 
 use crate::LogFault;
 use crate::frame::{self, Item};
@@ -17,7 +21,7 @@ use std::sync::Arc;
 use world::File;
 
 const MAGIC: &[u8; 8] = b"ATOLLLOG";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Bytes before the first frame: one block, so that the header and a frame never share one.
 pub(crate) const HEADER: u64 = 4096;
 /// Bytes a reader fetches at a time.
@@ -29,6 +33,8 @@ pub(crate) struct Segment {
     /// Start of the segment before, 0 when this was the first of all.
     pub previous: u64,
     pub life: u64,
+    /// Where the log ended that this life found, in its first segment; else 0.
+    pub inherited: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
 }
@@ -43,13 +49,14 @@ pub(crate) fn start_of(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-pub(crate) fn header(start: u64, previous: u64, life: u64) -> Vec<u8> {
+pub(crate) fn header(start: u64, previous: u64, life: u64, inherited: u64) -> Vec<u8> {
     let mut block = vec![0; HEADER as usize];
     block[..8].copy_from_slice(MAGIC);
     block[8..12].copy_from_slice(&FORMAT.to_le_bytes());
     block[16..24].copy_from_slice(&start.to_le_bytes());
     block[24..32].copy_from_slice(&previous.to_le_bytes());
     block[32..40].copy_from_slice(&life.to_le_bytes());
+    block[40..48].copy_from_slice(&inherited.to_le_bytes());
     let sum = crc32c(&block[16..48]);
     block[12..16].copy_from_slice(&sum.to_le_bytes());
     block
@@ -81,8 +88,8 @@ impl Segment {
         if u64_at(&block, 16) != start {
             return Err(corrupt(16, "the header is another segment's: was the file renamed?"));
         }
-        let (previous, life) = (u64_at(&block, 24), u64_at(&block, 32));
-        Ok(Segment { start, previous, life, path: path.to_owned(), file })
+        let (previous, life, inherited) = (u64_at(&block, 24), u64_at(&block, 32), u64_at(&block, 40));
+        Ok(Segment { start, previous, life, inherited, path: path.to_owned(), file })
     }
 
     /// Where position `lsn` lies in the file.
