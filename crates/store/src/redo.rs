@@ -42,9 +42,9 @@ use wal::Stretch;
 pub(crate) const MOST: u64 = 1 << 34;
 /// Records start at multiples of this.
 const GRAIN: u64 = 8;
-/// Page reads under way for a thread that waits for all of them.
-const DEPTH: usize = 128;
-/// Page reads under way beside transactions: enough to keep a device busy, few enough that a transaction's own read does
+/// Pages being read for a thread that waits for all of them.
+const DEPTH: usize = 512;
+/// Pages being read beside transactions: enough to keep a device busy, few enough that a transaction's own read does
 /// not stand in a long line.
 const BESIDE: usize = 16;
 /// Records of a page that are fetched side by side.
@@ -282,8 +282,7 @@ impl Store {
     fn redo_beside(&self) -> bool {
         let most = BESIDE.saturating_sub(self.pool.reading());
         // Where no frame is free the page is passed over: the checkpoint, which waits for frames, comes for it.
-        let begun = self.redo.next(most).into_iter().filter(|&page| self.pool.prefetch(page)).count();
-        begun > 0
+        self.pool.prefetch_all(&self.redo.next(most)) > 0
     }
 
     /// From now on pages are brought up to date by `history`, whose records lie in `log`.
@@ -297,11 +296,12 @@ impl Store {
     /// # Errors
     /// A page that cannot be read or does not fit its records: the store is poisoned from now on.
     pub fn finish_redo(&self) -> Result<(), StoreFault> {
-        let (mut now, mut ahead) = (Vec::new(), self.redo.next(DEPTH));
+        let depth = DEPTH.min(self.pool.frames() / 8).max(1);
+        let (mut now, mut ahead) = (Vec::new(), self.redo.next(depth));
         while !(now.is_empty() && ahead.is_empty()) {
-            ahead.iter().for_each(|&page| _ = self.pool.prefetch(page));
+            self.pool.prefetch_all(&ahead);
             now.drain(..).try_for_each(|page| self.repeat_now(page))?;
-            now = std::mem::replace(&mut ahead, self.redo.next(DEPTH));
+            now = std::mem::replace(&mut ahead, self.redo.next(depth));
         }
         // Others may be in the middle of some, or have met a fault.
         while self.redo.left() > 0 {
