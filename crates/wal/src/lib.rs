@@ -4,7 +4,8 @@
 //! [`Order`] allows in one of three ways ([`Insert`]), copied into a ring. A flusher (a thread, or whoever has nothing else to do) writes the ring to segment files and syncs them; one
 //! sync makes everything durable that was in the ring when the write began (group commit). Whoever must know waits
 //! by [`Log::poll_durable`] (a task) or [`Log::wait_durable`] (a thread). After a crash [`Log::open`] finds the
-//! end of what is valid, and [`Log::read_from`] gives the records back.
+//! end of what is valid, and [`Log::read_from`] gives the records back; [`LogReader::keep`] has them stay in memory, where
+//! [`Stretch::record`] finds each again.
 //!
 //! What counts as durable is an option, [`Durability`]; `docs/log.md` has the table of what survives what.
 //!
@@ -29,7 +30,7 @@ pub use frame::{CLR, RecordHeader, Span};
 pub use log::Log;
 pub use options::{Durability, Insert, LogOptions, LogStats, Urge};
 pub use order::Order;
-pub use reader::{LogReader, Record};
+pub use reader::{LogReader, Record, Stretch};
 
 #[cfg(test)]
 mod crash_tests;

@@ -200,13 +200,18 @@ impl Log {
     pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
         let shared = &*self.shared;
         let append = |hand: &mut Hand| {
-            let sum = frame::build(&mut hand.scratch, header, body, shared.life);
-            let bytes = hand.scratch.len();
-            assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
             if hand.log != shared.id {
                 hand.turn_to(shared);
             }
             let slot = hand.slot.as_ref().expect("turned to this log");
+            let rests_on = match order {
+                Order::Resting(_) => Lsn(shared.inserter.rests_on(slot)),
+                Order::After(_) | Order::Last => Lsn(0),
+            };
+            let header = RecordHeader { rests_on, ..*header };
+            let sum = frame::build(&mut hand.scratch, &header, body, shared.life);
+            let bytes = hand.scratch.len();
+            assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
             let stable = shared.stable.load(Ordering::Relaxed);
             let mut draft = Draft { frame: &mut hand.scratch, sum, stable };
             let Placed { start, reserved } = self.place(slot, &mut draft, order);
@@ -216,7 +221,7 @@ impl Log {
             if let Some(flusher) = &self.flusher {
                 flusher.reserved(reserved);
             }
-            Span { start: Lsn(start), end: Lsn(start + bytes as u64) }
+            Span::new(start, start + bytes as u64, rests_on)
         };
         probe::within(Component::Logging, || HAND.with_borrow_mut(append))
     }
