@@ -41,7 +41,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
         match (outcome, gtid) {
             (Ok(reply), None) => {
                 let lsn = engine.commit(part)?;
-                engine.durable(lsn).await?;
+                local.durable(lsn).await?;
                 return Ok((reply, Reach::Home));
             }
             (Ok(reply), Some(gtid)) => {
@@ -93,7 +93,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
     };
     if participants.is_empty() {
         let lsn = engine.commit(part)?;
-        engine.durable(lsn).await?;
+        local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
         return Ok(());
@@ -104,7 +104,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
-    engine.durable(lsn).await?;
+    local.durable(lsn).await?;
     local.feed_home(gtid, Event::Logged);
     Ok(())
 }
