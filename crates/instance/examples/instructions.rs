@@ -84,7 +84,7 @@ fn count<W: Workload>(workload: W, (design, profiling, transactions): (DesignKin
     instance.drive(1, 1 << 32);
     let mut measured = instance.measure();
     while measured.committed_total() < transactions {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(300));
         measured.merge(&instance.measure());
     }
     instance.halt();

@@ -2,12 +2,16 @@
 //!
 //! A transient abort (deadlock, time-out, an instance that is down) is tried again with the same request, at once, and its
 //! latency goes on from the first try; any other abort ends the request.
+//!
+//! Here as on the whole way to a row a future is pinned where it was made (`pin!(f()).await`): awaiting it by value copies it
+//! twice, and those of a transaction that nests ten deep are hundreds of bytes long.
 
 use crate::counts::Reach;
 use crate::home;
 use crate::local::Local;
 use base::InstanceId;
 use exec::{Design, Part};
+use std::pin::pin;
 use std::rc::Rc;
 use txn::{Abort, Clients, Generator, Workload};
 use wire::Frame;
@@ -29,7 +33,7 @@ pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, mut r
     'requests: while !local.halting.get() {
         let request = requests.next();
         loop {
-            match one_try(&local, &request, routed, &mut part, &mut started).await {
+            match pin!(one_try(&local, &request, routed, &mut part, &mut started)).await {
                 Next::Draw => break,
                 Next::Again => {}
                 Next::Stop => break 'requests,
@@ -50,7 +54,7 @@ async fn one_try<W: Workload, D: Design>(
 ) -> Next {
     let home = if routed { local.home_of(request) } else { local.me() };
     let outcome = if home == local.me() {
-        let outcome = home::run(local, request, part).await.map(|(_, reach)| reach);
+        let outcome = pin!(home::run(local, request, part)).await.map(|(_, reach)| reach);
         let now = world::now_ns();
         local.count(request, outcome, now - *started);
         outcome.map(|_| now)

@@ -30,6 +30,7 @@ use crate::spec::{SpecError, in_range};
 use base::SiteId;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::pin::pin;
 use txn::schema::Schema;
 use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
@@ -164,7 +165,7 @@ impl Workload for Tpcb {
         let remote = self.remote_row(request)?;
         let home = HomePart { request: *request, remote };
         let account_balance = match remote {
-            None => txn.last(home).await?,
+            None => pin!(txn.last(home)).await?,
             Some(RemoteRow::Account) => {
                 txn.last((RemotePart::account(request.account, request.delta), home)).await?.0
             }
