@@ -31,4 +31,4 @@ pub use inspect::{Inspected, inspect};
 pub use instance::offline::Examined;
 pub use manifest::{FORMAT, Home, Look, Manifest, look, manifest_in};
 pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name};
-pub use running::Running;
+pub use running::{Change, Running};
