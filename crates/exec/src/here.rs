@@ -334,14 +334,6 @@ impl<D: Design> Access for Here<'_, D> {
         self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
     }
 
-    fn ahead_across(&mut self, rows: &[(TableId, Key)]) {
-        if self.locks() {
-            let name = |(table, key): &(TableId, Key)| LockName::key(*table, hash64(key));
-            rows.iter().for_each(|row| self.engine.locks.prefetch(name(row)));
-        }
-        self.engine.store.ahead_across::<D::Latch>(rows, &mut self.part.ahead);
-    }
-
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
         if !self.locks() {
             let t = self.table(table)?;
