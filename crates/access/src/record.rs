@@ -51,22 +51,23 @@ impl Kind {
     pub const LAST: u8 = 31;
 
     /// `None` for a kind this crate does not write.
+    #[inline]
     pub fn of(kind: u8) -> Option<Kind> {
-        const ALL: [Kind; 12] = [
-            Kind::TreeInsert,
-            Kind::TreeDelete,
-            Kind::TreeReplace,
-            Kind::HeapInsert,
-            Kind::HeapUpdate,
-            Kind::HeapDelete,
-            Kind::HeapRestore,
-            Kind::HeapRemove,
-            Kind::System,
-            Kind::HeapPlace,
-            Kind::HeapReplace,
-            Kind::LargeMake,
-        ];
-        ALL.into_iter().find(|k| *k as u8 == kind)
+        Some(match kind {
+            1 => Kind::TreeInsert,
+            2 => Kind::TreeDelete,
+            3 => Kind::TreeReplace,
+            4 => Kind::HeapInsert,
+            5 => Kind::HeapUpdate,
+            6 => Kind::HeapDelete,
+            7 => Kind::HeapRestore,
+            8 => Kind::HeapRemove,
+            9 => Kind::System,
+            20 => Kind::HeapPlace,
+            21 => Kind::HeapReplace,
+            22 => Kind::LargeMake,
+            _ => return None,
+        })
     }
 }
 
@@ -118,6 +119,7 @@ impl<'a> PageList<'a> {
 }
 
 impl<'a> Record<'a> {
+    #[inline]
     pub(crate) fn decode(kind: u8, body: &'a [u8]) -> Result<Record<'a>, Garbled> {
         let kind = Kind::of(kind).ok_or(Garbled)?;
         let mut from = Cursor(body);
@@ -508,6 +510,14 @@ mod tests {
         let stub = uses(Kind::HeapRemove, &[&front, &pages]);
         assert_eq!(stub.unwrap()[0], (4, PageUse::Changed));
         assert_eq!(uses(Kind::HeapRemove, &[&front, &pages[..7]]), None);
+    }
+
+    #[test]
+    fn kinds_are_told_by_the_numbers_they_are_stored_as() {
+        let known: Vec<u8> = (0..=u8::MAX).filter(|&n| Kind::of(n).is_some()).collect();
+        assert!(known.iter().all(|&n| Kind::of(n).map(|kind| kind as u8) == Some(n)));
+        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22]);
+        assert!(known.iter().all(|&n| n <= Kind::LAST));
     }
 
     #[test]

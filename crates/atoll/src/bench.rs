@@ -2,7 +2,7 @@
 
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
-use crate::output::{Output, title};
+use crate::output::{Output, thousands, title};
 use crate::progress::Progress;
 use crate::sweep::{Stop, Sweep};
 use deploy::Interrupt;
@@ -16,8 +16,11 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let args = &adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
+    let mut progress = match args.results.watch {
+        true => Progress::watching(sweep.rows(), interrupt)?,
+        false => Progress::new(sweep.rows()),
+    };
     let mut output = Output::new(&args.results, &machine)?;
-    let mut progress = Progress::new(sweep.rows());
     sweep.remarks.iter().for_each(|r| progress.warn(r));
     let outcome = run_all(sweep, args, &machine, &mut progress, &mut output);
     progress.finish();
@@ -122,6 +125,7 @@ pub fn measure(
             progress.next(&names[i]);
         }
         let row = session.run(subject, schedule, &|| ping(machine), progress)?;
+        progress.done(&format!("{} /s", thousands(row.tps)));
         progress.suspend(|| output.add(row))?;
     }
     Ok(session.close()?)

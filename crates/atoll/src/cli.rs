@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use crate::own::OwnOptions;
+use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deploy::engine::Escalation;
@@ -20,7 +21,9 @@ Examples:
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
   atoll check --data DIR                    is every page, index and row of it as it should be?
-  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier";
+  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
+  atoll figures --list                      the figures of the papers behind this, to be measured here
+  atoll claims --quick                      which of the papers' claims hold on this machine";
 
 const LOAD_EXAMPLES: &str = "\
 The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
@@ -67,6 +70,7 @@ Examples:
   atoll bench tpcb --load-model open --rate 1000,10000,50000
   atoll bench tpcc --think standard --terminals 1000 --scale 100 --warmup auto
   atoll bench tatp-get-subscriber-data --phases shift.txt --repeat 1 --duration 20s
+  atoll bench tpcc --islands 1,2 --profile --watch --out results
   atoll bench tatp --ids uniform --predicate standard,reversed --json
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
@@ -96,6 +100,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
     Report(ReportArgs),
+    /// Measures the papers' figures and tables on this machine
+    Figures(FiguresArgs),
+    /// Decides which of the papers' claims hold here
+    Claims(ClaimsArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),
@@ -424,7 +432,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub terminals: Option<u32>,
     /// How often a request is tried again after a deadlock, a time-out or the loss of an instance: N, unlimited
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries)]
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true)]
     pub retries: RetryLimit,
     /// The first pause before a retry is drawn up to this, and the range doubles with each: 1ms, none
     #[arg(long, value_name = "TIME", default_value = "none", value_parser = backoff)]
@@ -449,6 +457,9 @@ pub struct ResultArgs {
     /// Print the rows on standard output as JSON lines
     #[arg(long)]
     pub json: bool,
+    /// Show throughput, latency and each instance on the terminal while it runs; with --profile where the time goes too
+    #[arg(long, conflicts_with = "kill")]
+    pub watch: bool,
 }
 
 /// `None`: no limit.

@@ -53,10 +53,10 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
 fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
-    let place = ResultArgs { out: Some(DIRECTORY.into()), json: false };
+    let place = ResultArgs { out: Some(DIRECTORY.into()), json: false, watch: false };
     Output::new(&place, machine).or_else(|failure| {
         progress.warn(&format!("no report: {failure}"));
-        Output::new(&ResultArgs { out: None, json: false }, machine)
+        Output::new(&ResultArgs { out: None, json: false, watch: false }, machine)
     })
 }
 

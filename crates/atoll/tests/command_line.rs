@@ -5,6 +5,10 @@
 
 #[path = "command_line/databases.rs"]
 mod databases;
+#[path = "command_line/papers.rs"]
+mod papers;
+#[path = "command_line/reports.rs"]
+mod reports;
 
 use serde_json::Value;
 use std::net::TcpListener;
@@ -128,6 +132,7 @@ fn help_says_everything_and_succeeds() {
         "--json",
         "--kill",
         "--profile",
+        "--watch",
         "Examples",
     ] {
         assert!(help.contains(option), "{option}");

@@ -8,13 +8,14 @@
 //!   close: stop
 //! ```
 
+use crate::live::{Ending, Pieces};
 use crate::noise::Moment;
 use crate::row::{MachineStamp, ResultRow, Settings};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
 use deploy::{Change, DeployError, Deployment, Host, Running};
-use probe::Profiling;
+use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
 use traffic::{LoadModel, Traffic};
 
@@ -53,6 +54,18 @@ pub trait Watcher {
     /// `share` of the current phase, 0..=1.
     fn progress(&mut self, phase: &str, share: f64);
     fn warn(&mut self, text: &str);
+    /// Whether [`Watcher::sample`] is wanted; it costs the instances a message and a little bookkeeping a second.
+    fn sampling(&self) -> Sampling {
+        Sampling::Off
+    }
+    /// What each instance has measured in the last second or so, in order of their numbers.
+    fn sample(&mut self, _instances: &[Measured]) {}
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sampling {
+    Off,
+    EverySecond,
 }
 
 /// How far apart the cores are now, in nanoseconds; `None` on a single core.
@@ -65,6 +78,8 @@ pub struct Session {
     pub(crate) effects: Option<u64>,
     stamp: MachineStamp,
     placement: String,
+    /// Of the window that runs, when somebody watches.
+    pieces: Pieces,
 }
 
 impl Session {
@@ -78,7 +93,7 @@ impl Session {
         let mut running = deployment.launch()?;
         let effects = running.effects_at_start();
         running.load(&mut |done, total| watcher.progress("loading", done as f64 / total.max(1) as f64))?;
-        Ok(Session { running, effects, stamp, placement: placement.into() })
+        Ok(Session { running, effects, stamp, placement: placement.into(), pieces: Pieces::default() })
     }
 
     /// Measures one request mix over the data. `subject` must name the data that was loaded.
@@ -158,7 +173,8 @@ impl Session {
 
     /// Takes a window and adds it to what the consistency check will count.
     fn measure(&mut self, subject: &Subject) -> Result<Window, DeployError> {
-        let window = Window::of(&self.running.measure()?, self.running.deployment().host);
+        let whole = self.pieces.finish(&self.running.measure()?);
+        let window = Window::of(&whole, self.running.deployment().host);
         let here = subject.effects(&window.all.committed);
         self.effects = self.effects.zip(here).map(|(before, here)| before.wrapping_add(here));
         Ok(window)
@@ -205,6 +221,12 @@ impl Session {
         let start = Instant::now();
         loop {
             let left = time.saturating_sub(start.elapsed());
+            let ending = if left.is_zero() { Ending::Now } else { Ending::Later };
+            if watcher.sampling() == Sampling::EverySecond && self.pieces.is_due(Instant::now(), ending) {
+                let piece = self.running.measure()?;
+                watcher.sample(&piece);
+                self.pieces.add(Instant::now(), &piece);
+            }
             if left.is_zero() {
                 return Ok(());
             }
@@ -289,9 +311,9 @@ fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, tra
     row.series = window.series(windows[..median].iter().map(|(_, before)| before.seconds).sum());
     row.window = Some(median as u32 + 1);
     row.noise = *noise;
-    if let (LoadModel::Terminals { think, .. }, Some(terminals)) = (traffic.model, subject.terminals()) {
-        row.tpmc = Some(window.per_minute(terminals.counted));
-        let ceiling = terminals.ceiling * f64::from(subject.sites()) / think.factor();
+    if let (LoadModel::Terminals { terminals, think }, Some(people)) = (traffic.model, subject.terminals()) {
+        row.tpmc = Some(window.per_minute(people.counted));
+        let ceiling = people.ceiling / f64::from(people.per_site) * f64::from(terminals) / think.factor();
         row.tpmc_ceiling = Some(ceiling).filter(|c| c.is_finite());
     }
 }

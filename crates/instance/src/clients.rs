@@ -205,6 +205,7 @@ async fn one_try<W: Workload, D: Design>(
         local.count(request, outcome, now);
         (outcome.map(drop), now)
     } else {
+        // Counted where it runs.
         (Box::pin(local.submit_elsewhere(home, request)).await, world::now_ns())
     };
     if outcome.0.is_ok() {

@@ -211,3 +211,52 @@ fn request_numbers_are_unique_over_streams_and_equal_seeds_give_equal_streams() 
     let deltas = |seed| again(seed).iter().map(|r| r.delta).collect::<Vec<_>>();
     assert_ne!(deltas(7), deltas(8));
 }
+
+/// Half of the requests to three tenths of the rows, and every row of a request that stays at home in its home site.
+#[test]
+fn a_hot_range_gets_its_share_of_requests() {
+    const DRAWS: usize = 100_000;
+    let hot = Some("50/30@20".parse().unwrap());
+    for op in [Op::Read, Op::Update] {
+        let m = micro(MicroOptions { rows: 4, op, hot, ..MicroOptions::new(10) });
+        assert_eq!(m.clients(), txn::Clients::Routed);
+        let hot = hot.unwrap().range(m.options().dataset);
+        let all: Vec<_> = requests(&m, 0..10, DRAWS).collect();
+        let share = all.iter().filter(|r| hot.contains(&r.home)).count() as f64 / DRAWS as f64;
+        assert!((share - 0.5).abs() < 5.0 * 0.5 / (DRAWS as f64).sqrt(), "{share}");
+        assert!(all.iter().all(|r| r.ids.iter().all(|id| m.site_of(*id) == m.site_of(r.home))));
+    }
+    let tatp = workload::WorkloadSpec { hot, ..workload::WorkloadSpec::new("tatp-get-subscriber-data", 4) };
+    let workload::AnyWorkload::Tatp(tatp) = tatp.build().unwrap() else { panic!("tatp") };
+    let subscriber = |r: workload::tatp::TatpRequest| match r {
+        workload::tatp::TatpRequest::GetSubscriberData { s } => u64::from(s) - 1,
+        other => panic!("{other:?}"),
+    };
+    let hot = hot.unwrap().range(40_000);
+    let hits = requests(&tatp, 0..4, DRAWS).filter(|r| hot.contains(&subscriber(r.clone()))).count();
+    let share = hits as f64 / DRAWS as f64;
+    assert!((share - 0.5).abs() < 5.0 * 0.5 / (DRAWS as f64).sqrt(), "{share}");
+}
+
+/// A terminal stays at its warehouse, and asks for the stock of its own district; its mix is that of everybody.
+#[test]
+fn tpcc_terminals_stay_where_they_are() {
+    use workload::tpcc::{Tpcc, TpccOptions, TpccRequest};
+    let tpcc = Tpcc::new(TpccOptions::new(5)).unwrap();
+    let mut generator = tpcc.generator(1, 0..5);
+    let mut orders = 0.0;
+    for i in 0..100_000u32 {
+        let (site, number) = (i % 5, i % 17);
+        let request = generator.next_at(site, number);
+        let mut home = None;
+        tpcc.routes(&request, &mut |route| _ = home.get_or_insert(route.key));
+        assert_eq!(home, Some(site.into()), "{request:?}");
+        assert!(tpcc.pauses(&request).is_some_and(|p| p.keying_s >= 2.0 && p.think_s >= 5.0));
+        match request {
+            TpccRequest::StockLevel(level) => assert_eq!(level.d, number % 10 + 1),
+            TpccRequest::NewOrder(_) => orders += 1.0,
+            _ => {}
+        }
+    }
+    assert!((orders / 100_000.0 - 0.45f64).abs() < 0.01, "{orders}");
+}
