@@ -125,10 +125,16 @@ fn json(d: &Decision) -> String {
     object.to_string()
 }
 
+/// Of a table that goes to a file, in characters.
+const WIDTH: u16 = 160;
+
 fn table(library: &Library, decisions: &[Decision]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(WIDTH);
+    }
     table.set_header(["claim", "says", "measured here", "verdict"]);
     for d in decisions {
         let claim = library.ledger.get(&d.id).map_or("", |c| c.claim.as_str());

@@ -15,6 +15,7 @@ use base::{Gtid, InstanceId};
 use exec::{Design, Part, Protection};
 use probe::{Component, Wait};
 use smallvec::SmallVec;
+use std::pin::pin;
 use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
 use twophase::{LockPoint, Vote};
@@ -35,7 +36,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
         engine.begin(part, local.worker, protection);
         let mut run = Run { local, part, gtid: None };
         let span = probe::span(Component::Execution);
-        let outcome = workload.run(request, &mut run).await;
+        let outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         let gtid = run.gtid;
         match (outcome, gtid) {
@@ -131,7 +132,7 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         let count = steps.count();
         let at_home = |i: usize| local.owner(steps.route(i)) == local.me();
         if local.is_alone() || (0..count).all(at_home) {
-            return steps.run_all(&mut local.here(self.part)).await;
+            return pin!(steps.run_all(&mut local.here(self.part))).await;
         }
         if self.part.protection() == Protection::Alone {
             return Err(Abort::NeedsLocks);
@@ -313,11 +314,11 @@ enum Last {
 
 impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        self.phase(steps, Last::No).await
+        pin!(self.phase(steps, Last::No)).await
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        self.phase(steps, Last::Yes).await
+        pin!(self.phase(steps, Last::Yes)).await
     }
 }
 

@@ -159,7 +159,10 @@ fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Mod
             };
             let mut buffer = Vec::new();
             let done = settle(pool, || {
-                tree.modify::<L, _>(journal, key, &mut buffer, |value| ControlFlow::Continue(change(value)))
+                tree.modify::<L, _>(journal, key, &mut buffer, |value| {
+                    change(value);
+                    ControlFlow::Continue(())
+                })
             });
             match model.get_mut(key) {
                 None => assert_eq!(done, TreeModify::Missing),

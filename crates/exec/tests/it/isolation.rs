@@ -260,6 +260,24 @@ pub fn a_missing_key_stays_missing() {
     assert_eq!(b.insert(&mut two, 15), Waits);
 }
 
+/// The oldest of a queue, say: whoever takes the next ones or adds to it need not wait.
+#[test]
+fn a_scan_that_has_enough_at_once_locks_only_what_it_saw() {
+    let b = bench((0..10).map(|i| i * 10));
+    let mut one = b.begin();
+    let (low, high) = (key(0), key(1_000));
+    let first = |_: &[u8], _: txn::Row<'_>| Flow::Enough;
+    let range = Range::new(&low, &high);
+    assert_eq!(once(b.here(one.part()).scan(b.table, range, Direction::Forward, first)), Done(()));
+    let mut two = b.begin();
+    assert_eq!(b.write(&mut two, 10, 1), Done(Some(())));
+    assert_eq!(b.insert(&mut two, 15), Done(Inserted::Done));
+    two.commit();
+    let (mut two, mut three) = (b.begin(), b.begin());
+    assert_eq!(b.write(&mut two, 0, 1), Waits, "the row was read");
+    assert_eq!(b.insert(&mut three, -5), Waits, "and the gap below it");
+}
+
 #[test]
 pub fn an_aborted_insert_is_gone_and_a_duplicate_is_told() {
     let b = bench(0..10);

@@ -9,7 +9,7 @@ use base::{Key, Lsn};
 use pages::PAGE_SIZE;
 use std::ops::Bound;
 use std::path::Path;
-use store::{Ahead, DeleteOutcome, Entries, InsertOutcome, Store, Txn, UpdateOutcome};
+use store::{DeleteOutcome, Entries, InsertOutcome, Store, Txn, UpdateOutcome};
 use txn::{Direction, Row, RowBuf};
 use wal::Durability;
 
@@ -98,31 +98,6 @@ fn an_update_that_sets_an_indexed_column_is_held_back_when_asked() {
     assert_eq!(scan(&store, BY_SCORE, Direction::Forward)[0].1, row(1, 12, "zoe"));
     assert_eq!(names_in(&store, BY_NAME, Direction::Forward), ["zoe"]);
     store.check().unwrap();
-}
-
-/// Rows of several tables in one call, one of them absent and one of a table without a key.
-#[test]
-fn rows_of_several_tables_are_seen_ahead_in_the_order_given() {
-    let store = fresh();
-    let mut txn = begin(&store);
-    (0..20).for_each(|id| assert_eq!(insert(&store, &mut txn, id, id, "x"), InsertOutcome::Done));
-    commit(&store, txn);
-    let mut ahead = Ahead::default();
-    let rows = [
-        (ACCOUNTS, key(3)),
-        (HISTORY, key(3)),
-        (ACCOUNTS, key(99)),
-        (base::TableId(77), key(1)),
-        (ACCOUNTS, key(7)),
-    ];
-    store.ahead_across::<L>(&rows, &mut ahead);
-    let table = store.table(ACCOUNTS).unwrap();
-    for (id, there) in [(3, true), (99, false), (7, true)] {
-        let sight = ahead.take(ACCOUNTS, &key(id));
-        assert_eq!(sight.is_some(), there, "row {id}");
-        let read = store.get_seen::<L, _>(table, &key(id), sight, <[u8]>::to_vec).unwrap();
-        assert_eq!(read, there.then(|| row(id, id, "x")));
-    }
 }
 
 #[test]
