@@ -413,7 +413,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 let generator = local.generator(self.terminals_stream);
                 let workload = local.workload();
                 let place = Box::new(place);
-                Kind::Terminals(Terminals::new(&*workload, count, thinker, generator, place, now))
+                Kind::Terminals(Box::new(Terminals::new(&*workload, count, thinker, generator, place, now)))
             }
         };
         Some(Source::new(kind))

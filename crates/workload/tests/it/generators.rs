@@ -216,24 +216,27 @@ fn request_numbers_are_unique_over_streams_and_equal_seeds_give_equal_streams() 
 #[test]
 fn a_hot_range_gets_its_share_of_requests() {
     const DRAWS: usize = 100_000;
-    let hot = Some("50/30@20".parse().unwrap());
+    let hot: workload::Hot = "50/30@20".parse().unwrap();
     for op in [Op::Read, Op::Update] {
-        let m = micro(MicroOptions { rows: 4, op, hot, ..MicroOptions::new(10) });
+        let m = micro(MicroOptions { rows: 4, op, hot: Some(hot), ..MicroOptions::new(10) });
         assert_eq!(m.clients(), txn::Clients::Routed);
-        let hot = hot.unwrap().range(m.options().dataset);
+        let hot = hot.range(m.options().dataset);
         let all: Vec<_> = requests(&m, 0..10, DRAWS).collect();
         let share = all.iter().filter(|r| hot.contains(&r.home)).count() as f64 / DRAWS as f64;
         assert!((share - 0.5).abs() < 5.0 * 0.5 / (DRAWS as f64).sqrt(), "{share}");
         assert!(all.iter().all(|r| r.ids.iter().all(|id| m.site_of(*id) == m.site_of(r.home))));
     }
-    let tatp = workload::WorkloadSpec { hot, ..workload::WorkloadSpec::new("tatp-get-subscriber-data", 4) };
+    let tatp = workload::WorkloadSpec {
+        hot: Some(hot),
+        ..workload::WorkloadSpec::new("tatp-get-subscriber-data", 4)
+    };
     let workload::AnyWorkload::Tatp(tatp) = tatp.build().unwrap() else { panic!("tatp") };
     let subscriber = |r: workload::tatp::TatpRequest| match r {
         workload::tatp::TatpRequest::GetSubscriberData { s } => u64::from(s) - 1,
         other => panic!("{other:?}"),
     };
-    let hot = hot.unwrap().range(40_000);
-    let hits = requests(&tatp, 0..4, DRAWS).filter(|r| hot.contains(&subscriber(r.clone()))).count();
+    let hot = hot.range(40_000);
+    let hits = requests(&tatp, 0..4, DRAWS).filter(|r| hot.contains(&subscriber(*r))).count();
     let share = hits as f64 / DRAWS as f64;
     assert!((share - 0.5).abs() < 5.0 * 0.5 / (DRAWS as f64).sqrt(), "{share}");
 }
