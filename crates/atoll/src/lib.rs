@@ -3,7 +3,8 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one.
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `stats` counts what one
+//! transaction touches.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
 //! consistency check did not hold; 2: wrong usage; 130: interrupted.
@@ -19,6 +20,8 @@ mod check;
 mod counter;
 mod ipc;
 mod load;
+mod shelf;
+mod stats;
 mod sweep;
 mod topology_command;
 mod tour;
@@ -67,6 +70,7 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
             _ => bench::run(&args, interrupt),
         },
         Some(Command::Load(args)) => load::run(&args, interrupt),
+        Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }

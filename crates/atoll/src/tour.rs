@@ -6,6 +6,7 @@ use crate::cli::{BenchArgs, Cli, Command};
 use crate::failure::Failure;
 use crate::output::{Output, print, table, thousands};
 use crate::progress::Progress;
+use crate::shelf::{Reload, Shelf};
 use crate::sweep::Sweep;
 use crate::topology_command::probe;
 use clap::Parser;
@@ -36,7 +37,10 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     set_windows(&mut sweeps, rows);
     let mut output = Output::new(&micro.results)?;
     let mut progress = Progress::new(rows);
-    for stop in sweeps.into_iter().flat_map(|s| s.stops) {
+    let stops: Vec<_> = sweeps.into_iter().flat_map(|s| s.stops).collect();
+    let mut shelf = Shelf::of(&stops, Reload::Never)?;
+    for (i, mut stop) in stops.into_iter().enumerate() {
+        shelf.lend(i, &mut stop)?;
         measure(stop, &machine, &mut progress, &mut output)?;
     }
     progress.finish();

@@ -4,6 +4,7 @@ use crate::row::Labels;
 use deploy::DeployError;
 use std::collections::BTreeMap;
 use txn::{Verdict, Workload};
+use workload::benchmark::{Counted, Statistic, Statistics};
 use workload::{AnyWorkload, Benchmark, SpecError, Visitor, WorkloadSpec};
 
 /// A workload's specification, checked.
@@ -38,6 +39,16 @@ impl Visitor for Draw {
             row_bytes: workload.row_bytes(),
             growth_bytes: workload.growth_bytes(),
         }
+    }
+}
+
+struct Describe<'a>(Counted<'a>);
+
+impl Visitor for Describe<'_> {
+    type Output = Statistics;
+
+    fn visit<W: Benchmark>(self, workload: W) -> Statistics {
+        workload.statistics(self.0)
     }
 }
 
@@ -93,6 +104,11 @@ impl Subject {
     /// [`Benchmark::effects`]); `None` if that does not follow from the counts.
     pub fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         self.workload.clone().visit(Effects(committed))
+    }
+
+    /// What the workload's definition says about so many requests, beside what was found, by name.
+    pub fn statistics(&self, counted: Counted<'_>) -> BTreeMap<String, Statistic> {
+        self.workload.clone().visit(Describe(counted)).0
     }
 
     /// Judges the instances' encoded audits. `effects`: everything committed since loading in the unit of

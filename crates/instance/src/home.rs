@@ -28,6 +28,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
     part: &mut Part,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
+    probe::transaction(workload.kind(request));
     let engine = &local.shared.engine;
     let mut protection =
         if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
@@ -42,10 +43,12 @@ pub(crate) async fn run<W: Workload, D: Design>(
             (Ok(reply), None) => {
                 let lsn = engine.commit(part)?;
                 engine.durable(lsn).await?;
+                observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Home));
             }
             (Ok(reply), Some(gtid)) => {
                 commit_everywhere(local, gtid, part).await?;
+                observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection == Protection::Alone => {
@@ -59,10 +62,30 @@ pub(crate) async fn run<W: Workload, D: Design>(
                     local.homes.borrow_mut().remove(&gtid);
                 }
                 undone?;
+                if let Abort::User(_) = abort {
+                    observe(local, &*workload, request, None);
+                }
                 return Err(abort);
             }
         }
     }
+}
+
+/// Adds what the workload says of a request that was carried out.
+#[inline]
+fn observe<W: Workload, D: Design>(
+    local: &Local<W, D>,
+    workload: &W,
+    request: &W::Request,
+    reply: Option<&W::Reply>,
+) {
+    workload.observe(request, reply, &mut |name, n| {
+        let mut observed = local.observed.borrow_mut();
+        match observed.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
+            Some((_, sum)) => *sum += n,
+            None => observed.push((name, n)),
+        }
+    });
 }
 
 /// Drives the coordinator from "the procedure has ended well" to the answer.

@@ -41,6 +41,8 @@ pub(crate) struct Local<W: Workload, D: Design> {
     buffers: RefCell<Vec<Vec<u8>>>,
     pub acks: RefCell<VecDeque<PendingAck>>,
     pub counts: RefCell<Counts>,
+    /// What the workload reports of its requests, in this window.
+    pub observed: RefCell<Vec<(&'static str, u64)>>,
     pub halting: Cell<bool>,
     pub clients: Cell<usize>,
     next_number: Cell<u64>,
@@ -66,6 +68,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             buffers: RefCell::default(),
             acks: RefCell::default(),
             counts: RefCell::default(),
+            observed: RefCell::default(),
             halting: Cell::new(false),
             clients: Cell::new(0),
             next_number: Cell::new(1),

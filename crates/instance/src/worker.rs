@@ -350,6 +350,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
         let mut measured = Measured { window_ns: now - self.window_ns, ..Measured::default() };
         self.window_ns = now;
         self.local.counts.borrow_mut().take(&mut measured);
+        for (name, n) in self.local.observed.take() {
+            *measured.observed.entry(name.into()).or_default() += n;
+        }
         let Links { messages, bytes, .. } = &self.local.links;
         measured.messages = messages.replace(0);
         measured.message_bytes = bytes.replace(0);
