@@ -7,12 +7,12 @@ use crate::workspace::Workspace;
 
 /// Bottom to top, and within a floor likewise: a room is built only from rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
-    ("ground", &["base", "world", "topology", "probe", "latch"]),
+    ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
     ("language", &["txn", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store"]),
     ("execution", &["exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["client", "deploy", "driver"]),
+    ("archipelago", &["client", "deploy", "driver", "report"]),
     ("doors", &["trials", "atoll", "peers", "xtask"]),
 ];
 

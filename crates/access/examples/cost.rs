@@ -7,6 +7,7 @@ use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
 use base::{Lsn, Rid, TableId};
 use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
 use std::hint::black_box;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use wal::{Durability, Log, LogOptions, Order, RecordHeader};
@@ -118,6 +119,7 @@ fn run<L: LatchPolicy>() {
     measure(&format!("{}: heap modify 8 bytes, hot", L::NAME), CALLS, |i| {
         let done = heap.modify::<L, _>(&mut journal, rids[key(i % 1000) as usize], &mut buffer, |row| {
             row[100..108].copy_from_slice(&i.to_le_bytes());
+            ControlFlow::Continue(())
         });
         assert!(matches!(done, Ok(HeapModify::Done(()))));
     });
@@ -125,6 +127,7 @@ fn run<L: LatchPolicy>() {
     measure(&format!("{}: heap modify 8 bytes, hot, logged", L::NAME), CALLS, |i| {
         let done = heap.modify::<L, _>(&mut appender, rids[key(i % 1000) as usize], &mut buffer, |row| {
             row[100..108].copy_from_slice(&i.to_le_bytes());
+            ControlFlow::Continue(())
         });
         assert!(matches!(done, Ok(HeapModify::Done(()))));
     });

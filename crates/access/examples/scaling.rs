@@ -11,6 +11,7 @@ use access::{BTree, Heap, InsertPages, Journal};
 use base::{Lsn, Rid, TableId};
 use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
 use std::hint::black_box;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
@@ -86,7 +87,10 @@ fn counted<L: LatchPolicy>(data: &Data, op: Op, seed: u64, calls: u64) -> f64 {
             Op::Get => _ = black_box(rid),
             Op::Read => _ = black_box(heap.read::<L, _>(rid, |row| row[100]).expect("at hand")),
             Op::Modify => {
-                let set = |row: &mut Vec<u8>| row[100..108].copy_from_slice(&i.to_le_bytes());
+                let set = |row: &mut Vec<u8>| {
+                    row[100..108].copy_from_slice(&i.to_le_bytes());
+                    ControlFlow::Continue(())
+                };
                 _ = black_box(heap.modify::<L, _>(&mut journal, rid, &mut buffer, set).expect("at hand"));
             }
         }

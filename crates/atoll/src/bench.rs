@@ -17,7 +17,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let args = &adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(sweep.rows());
     sweep.remarks.iter().for_each(|r| progress.warn(r));
     let outcome = run_all(sweep, args, &machine, &mut progress, &mut output);
@@ -97,7 +97,7 @@ fn run_all(
     let kills = args.measuring.kill.map(|kills| KillSchedule {
         kills,
         check_every: args.measuring.check_every,
-        clients: args.measuring.clients[0] * 2,
+        clients: args.measuring.clients.first().unwrap_or(&4) * 2,
     });
     let mut shelf = Shelf::of(&sweep.stops, if kills.is_some() { Reload::EachMix } else { Reload::Never })?;
     for (i, mut stop) in sweep.stops.into_iter().enumerate() {

@@ -5,10 +5,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deploy::engine::Escalation;
 use deploy::{ChannelKind, Host};
+use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use topology::{IslandCount, Placement};
+use workload::Hot;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +19,8 @@ Examples:
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
-  atoll check --data DIR                    is every page, index and row of it as it should be?";
+  atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier";
 
 const LOAD_EXAMPLES: &str = "\
 The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
@@ -51,6 +54,16 @@ Examples:
   atoll stats tatp --json | jq '.workload_stats'
 
 Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
+const REPORT_EXAMPLES: &str = "\
+Rows of several files are joined: rows with the same settings are told apart by their file. A machine.json beside a file of
+rows is drawn. Lines that are no rows are named and left out, and so is a file that cannot be read.
+
+Examples:
+  atoll bench micro --islands 1,2 --multisite 0,20,100 --profile --out first
+  atoll report first second/rows.jsonl --out both.html
+  atoll bench tpcb --json | atoll report - --out tpcb.html
+
+Exit code: 0 all rows are in the report; 1 something was left out, or nothing could be read or written; 2 wrong usage.";
 
 const BENCH_EXAMPLES: &str = "\
 A comma list sweeps: every combination is measured. One row each: a table, or JSON lines with --json.
@@ -61,6 +74,9 @@ Examples:
   atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
   atoll bench tpcb --design conventional,serial --islands 2 --profile
   atoll bench tpcb --accounts 10000 --remote account,teller --padding none,page
+  atoll bench tpcb --load-model open --rate 1000,10000,50000
+  atoll bench tpcc --think standard --terminals 1000 --scale 100 --warmup auto
+  atoll bench tatp-get-subscriber-data --phases shift.txt --repeat 1 --duration 20s
   atoll bench tatp --ids uniform --predicate standard,reversed --json
   atoll bench counter --placement island,spread
   atoll bench ipc --channel shm,uds,pipe
@@ -90,6 +106,8 @@ pub enum Command {
     Stats(Box<StatsArgs>),
     /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
     Check(CheckArgs),
+    /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
+    Report(ReportArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),
@@ -106,6 +124,17 @@ pub struct TopologyArgs {
     /// Print the machine as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = REPORT_EXAMPLES)]
+pub struct ReportArgs {
+    /// Files of rows as `bench --out` or `--json` writes them, or directories that `bench --out` made; `-` is standard input
+    #[arg(value_name = "ROWS", required = true)]
+    pub rows: Vec<PathBuf>,
+    /// Where the page goes; it stands alone and needs no network
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub out: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -276,6 +305,8 @@ pub enum OpArg {
 pub enum LoadModelArg {
     /// Each client sends its next request when the answer to the last one is there
     Closed,
+    /// Requests come at --rate; latency counts from when they were due
+    Open,
 }
 
 impl From<HostArg> for Host {
@@ -382,6 +413,9 @@ pub struct RequestArgs {
     /// Zipf exponent of the popularity of rows, 0 is uniform (micro) [default: 0]
     #[arg(long, value_name = "S,...", value_delimiter = ',', value_parser = skew)]
     pub skew: Vec<f64>,
+    /// A hot range: 50/30 sends 50 % of the requests to 30 % of the keys, 50/30@40 to those from 40 % on (micro, tatp)
+    #[arg(long, value_name = "R/K[@F],...", value_delimiter = ',')]
+    pub hot: Vec<Hot>,
     /// Rows of the table (micro) [default: 10000 per core]
     #[arg(long, value_name = "ROWS,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub dataset: Vec<u64>,
@@ -398,23 +432,45 @@ pub struct MeasuringArgs {
     /// Length of a measured window, e.g. 5s, 500ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub duration: Duration,
-    /// Load before the first window
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
-    pub warmup: Duration,
-    /// Windows; the median is reported with its spread
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
+    /// Load before the first window; auto: until throughput has settled, up to 60 s
+    #[arg(long, value_name = "TIME|auto", default_value = "1s", value_parser = warmup)]
+    pub warmup: Warmup,
+    /// Windows; the median is reported with its spread [default: 3; 1 of a load that changes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
     /// Seed of every random draw
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Closed-loop clients of each worker
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u32).range(1..=250))]
+    /// Closed-loop clients of each worker; with --load-model open or --think the most requests under way at once [default: 4; 64]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=250))]
     pub clients: Vec<u32>,
     /// Add time per component and event counts to each row
     #[arg(long)]
     pub profile: bool,
+    /// What the clients wait for
     #[arg(long, value_name = "MODEL", value_enum, default_value = "closed")]
     pub load_model: LoadModelArg,
+    /// Requests a second of the whole deployment (--load-model open); or a ramp from the first window on: 1000..50000/30s
+    #[arg(long, value_name = "TPS,...", value_delimiter = ',', allow_hyphen_values = true)]
+    pub rate: Vec<Rate>,
+    /// How requests of an open loop are spaced: poisson, uniform [default: poisson]
+    #[arg(long, value_name = "A")]
+    pub arrivals: Option<Arrivals>,
+    /// People who key in and think (tpcc): standard, none, or a multiple of standard such as x0.1 [default: none]
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    pub think: Option<Think>,
+    /// People at terminals in all (tpcc) [default with --think: 10 per warehouse]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub terminals: Option<u32>,
+    /// How often a request is tried again after a deadlock, a time-out or the loss of an instance: N, unlimited
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries)]
+    pub retries: RetryLimit,
+    /// The first pause before a retry is drawn up to this, and the range doubles with each: 1ms, none
+    #[arg(long, value_name = "TIME", default_value = "none", value_parser = backoff)]
+    pub backoff: Backoff,
+    /// A script of how the load changes while it is measured, a line each: 10s hot 50/30, 20s rate 5000, 30s multisite 50, ...
+    #[arg(long, value_name = "FILE")]
+    pub phases: Option<PathBuf>,
     /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub kill: Option<u32>,
@@ -426,7 +482,7 @@ pub struct MeasuringArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// Write rows.jsonl into this directory
+    /// Write rows.jsonl, machine.json and report.html into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print the rows on standard output as JSON lines
@@ -434,22 +490,41 @@ pub struct ResultArgs {
     pub json: bool,
 }
 
+/// `None`: no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryLimit(pub Option<u32>);
+
+fn retries(text: &str) -> Result<RetryLimit, String> {
+    match text {
+        "unlimited" => Ok(RetryLimit(None)),
+        _ => text
+            .parse()
+            .map(|n| RetryLimit(Some(n)))
+            .map_err(|_| format!("{text:?}: expected how often to try again, such as 3, or unlimited")),
+    }
+}
+
+/// Zero: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backoff(pub Duration);
+
+fn backoff(text: &str) -> Result<Backoff, String> {
+    match text {
+        "none" => Ok(Backoff(Duration::ZERO)),
+        _ => traffic::parse_time(text).map(Backoff).map_err(|why| format!("{why}, or none")),
+    }
+}
+
+fn warmup(text: &str) -> Result<Warmup, String> {
+    match text {
+        "auto" => Ok(Warmup::UntilSteady),
+        _ => duration(text).map(Warmup::For).map_err(|why| format!("{why}, or auto")),
+    }
+}
+
 /// `5s`, `500ms`, `2m`, `1.5s`; a number alone is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || format!("{text:?} is no length of time; expected e.g. 5s, 500ms or 2m");
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let scale = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" => 60.0,
-        _ => return Err(expected()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| expected())? * scale;
-    if !(0.001..=86_400.0).contains(&seconds) {
-        return Err(format!("{text:?} is out of range; expected 1ms to 1440m"));
-    }
-    Ok(Duration::from_secs_f64(seconds))
+    traffic::parse_time(text)
 }
 
 /// `512M`, `2G`, `1.5GiB`, `64K`: powers of 1024; a number alone is bytes.
@@ -513,6 +588,9 @@ mod tests {
         assert_eq!(size("1.5GiB"), Ok(3 << 29));
         assert_eq!(size("4096"), Ok(4096));
         assert!(["", "M", "0", "-1M", "1X", "nan", "99999999T"].iter().all(|t| size(t).is_err()));
+        assert_eq!(warmup("auto"), Ok(Warmup::UntilSteady));
+        assert_eq!(retries("3"), Ok(RetryLimit(Some(3))));
+        assert!(retries("-1").is_err() && backoff("soon").is_err() && warmup("automatic").is_err());
         assert!(["", "s", "0s", "-1s", "1h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
         assert_eq!(socket_address("7000").unwrap().to_string(), "127.0.0.1:7000");
         assert_eq!(socket_address("0.0.0.0").unwrap().to_string(), "0.0.0.0:0");

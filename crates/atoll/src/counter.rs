@@ -17,7 +17,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let variants = variants(args, &machine)?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(variants.len());
     let mut outcome = Ok(());
     for spec in variants {
@@ -57,7 +57,7 @@ fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<CounterSpec>, Fai
                     sharing,
                     protection,
                     duration: args.measuring.duration.max(SHORTEST),
-                    repeats: args.measuring.repeat as usize,
+                    repeats: args.measuring.repeat.unwrap_or(crate::demand::REPEAT) as usize,
                 }));
             }
         }

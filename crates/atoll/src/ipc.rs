@@ -57,7 +57,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         .map_err(|e| {
             Failure::Run(format!("cannot create a temporary directory: {e}; set TMPDIR to another place"))
         })?;
-    let mut output = Output::new(&args.results)?;
+    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(pairs.len() * mechanisms.len() * Waiting::ALL.len());
     for pair in &pairs {
         for &mechanism in &mechanisms {
@@ -72,7 +72,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
                     cpus: pair.cpus,
                     ..Plan::new(mechanism, waiting, directory.path().join("links"))
                 };
-                match row(&machine, pair, &plan, args.measuring.repeat) {
+                match row(&machine, pair, &plan, args.measuring.repeat.unwrap_or(crate::demand::REPEAT)) {
                     Ok(row) => progress.suspend(|| output.add(row))?,
                     Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
                     Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),

@@ -4,7 +4,7 @@
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
 //! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `stats` counts what one
-//! transaction touches.
+//! transaction touches. `report_command` makes a page of rows, and `results` keeps the directory that rows and page go into.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
 //! consistency check did not hold; 2: wrong usage; 130: interrupted.
@@ -18,8 +18,10 @@ mod usage;
 mod bench;
 mod check;
 mod counter;
+mod demand;
 mod ipc;
 mod load;
+mod report_command;
 mod shelf;
 mod stats;
 mod sweep;
@@ -29,6 +31,7 @@ mod tour;
 mod failure;
 mod output;
 mod progress;
+mod results;
 
 use clap::Parser;
 use cli::{COUNTER, Cli, Command, IPC};
@@ -72,6 +75,7 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Load(args)) => load::run(&args, interrupt),
         Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
+        Some(Command::Report(args)) => report_command::run(&args),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }
 }

@@ -4,10 +4,11 @@
 //! that the earlier ones take.
 
 use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg};
+use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
-use driver::{Profiling, Schedule, Subject};
+use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use topology::{IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
@@ -36,7 +37,8 @@ impl Sweep {
     /// # Errors
     /// Options that cannot be, or of whose combinations none is left.
     pub fn plan(args: &BenchArgs, machine: &Machine, interrupt: &Interrupt) -> Result<Sweep, Failure> {
-        let mut planner = Planner { args, machine, interrupt, remarks: Vec::new() };
+        let demand = Demand::new(&args.measuring)?;
+        let mut planner = Planner { args, demand, machine, interrupt, remarks: Vec::new() };
         let mut stops = planner.stops()?;
         let remarks = planner.remarks;
         if stops.is_empty() {
@@ -87,6 +89,7 @@ impl Default for Choice {
 
 struct Planner<'a> {
     args: &'a BenchArgs,
+    demand: Demand<'a>,
     machine: &'a Machine,
     interrupt: &'a Interrupt,
     remarks: Vec<String>,
@@ -241,31 +244,29 @@ impl Planner<'_> {
         }
     }
 
-    /// The request mixes, multisite varying fastest.
+    /// The request mixes, the rate varying fastest, then multisite.
     fn mixes(&self, c: &Choice) -> Result<Vec<(Subject, Schedule)>, Failure> {
-        let (r, m) = (&self.args.requests, &self.args.measuring);
+        let r = &self.args.requests;
         let spec = WorkloadSpec {
             scale: c.scale,
             dataset: c.dataset,
             own: c.own.clone(),
             ..WorkloadSpec::new(&self.args.workload, self.machine.cores() as u32)
         };
-        let schedule = Schedule {
-            warmup: m.warmup,
-            duration: m.duration,
-            repeat: m.repeat,
-            clients_per_worker: 1,
-            seed: m.seed,
-            profiling: if m.profile { Profiling::ON } else { Profiling::Off },
-        };
-        let all = times(vec![(spec, schedule)], &optional(&r.op), |(spec, _), v| spec.op = v.map(op_of));
-        let all = times(all, &optional(&r.rows), |(spec, _), v| spec.rows = v);
-        let all = times(all, &optional(&r.skew), |(spec, _), v| spec.skew = v);
-        let all = times(all, &m.clients, |(_, schedule), v| schedule.clients_per_worker = v);
-        let all = times(all, &optional(&r.multisite), |(spec, _), v| spec.multisite = v);
-        let all = self.own(Shapes::Requests, all, |(spec, _)| &mut spec.own);
-        let checked = |(spec, schedule)| Ok((Subject::new(spec).map_err(Failure::usage)?, schedule));
-        all.into_iter().map(checked).collect()
+        let all = times(vec![spec], &optional(&r.op), |spec, v| spec.op = v.map(op_of));
+        let all = times(all, &optional(&r.rows), |spec, v| spec.rows = v);
+        let all = times(all, &optional(&r.skew), |spec, v| spec.skew = v);
+        let all = times(all, &optional(&r.hot), |spec, v| spec.hot = v);
+        let all = times(all, &optional(&r.multisite), |spec, v| spec.multisite = v);
+        let all = self.own(Shapes::Requests, all, |spec| &mut spec.own);
+        let outline = demand::outline(&self.args.measuring);
+        let mut mixes = Vec::new();
+        for spec in all {
+            let subject = Subject::new(spec).map_err(Failure::usage)?;
+            let schedules = self.demand.schedules(&subject, &outline)?;
+            mixes.extend(schedules.into_iter().map(|schedule| (subject.clone(), schedule)));
+        }
+        Ok(mixes)
     }
 
     /// Each of `all` with every combination of the given options of one workload that shape so.
@@ -503,6 +504,27 @@ mod tests {
         assert!(refusal(&["tpcb", "--kill", "3", "--durability", "memory"]).contains("memory"));
         assert!(refusal(&["tpcb", "--kill", "3", "--profile"]).contains("--profile"));
         assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
+    }
+
+    #[test]
+    fn what_comes_in_is_refused_where_it_contradicts_itself() {
+        let open = ["micro", "--load-model", "open", "--rate", "1000,5000,1..9/2s"];
+        let sweep = plan(&open).unwrap();
+        let repeats: Vec<u32> = sweep.stops[0].mixes.iter().map(|(_, s)| s.repeat).collect();
+        assert_eq!(repeats, [3, 3, 1]);
+        assert!(sweep.stops[0].mixes.iter().all(|(_, s)| s.traffic.clients == 64));
+        assert!(refusal(&["micro", "--load-model", "open"]).contains("--rate"));
+        assert!(refusal(&["micro", "--rate", "5"]).contains("--load-model open"));
+        assert!(refusal(&["micro", "--arrivals", "uniform"]).contains("--load-model open"));
+        assert!(refusal(&["micro", "--think", "standard"]).contains("tpcc"));
+        assert!(
+            refusal(&["tpcc", "--think", "x2", "--load-model", "open", "--rate", "1"]).contains("--think")
+        );
+        assert!(refusal(&["tpcb", "--kill", "3", "--load-model", "open", "--rate", "1"]).contains("closed"));
+        assert!(refusal(&["micro", "--phases", "/nowhere/at.all"]).contains("/nowhere/at.all"));
+        let sweep = plan(&["tpcc", "--think", "standard", "--scale", "4", "--islands", "1"]).unwrap();
+        let model = sweep.stops[0].mixes[0].1.traffic.model;
+        assert!(matches!(model, driver::LoadModel::Terminals { terminals: 40, .. }), "{model:?}");
     }
 
     #[test]

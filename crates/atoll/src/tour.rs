@@ -2,17 +2,17 @@
 //! less than a minute, so its windows are short; `atoll bench` measures longer.
 
 use crate::bench::measure;
-use crate::cli::{BenchArgs, Cli, Command};
+use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print, table, thousands};
 use crate::progress::Progress;
 use crate::shelf::{Reload, Shelf};
-use crate::sweep::Sweep;
+use crate::sweep::{Stop, Sweep};
 use crate::topology_command::probe;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
-use driver::ResultRow;
+use driver::{ResultRow, Watcher};
 use std::time::Duration;
 use topology::{Machine, ProbeSpec, picture};
 
@@ -20,6 +20,8 @@ use topology::{Machine, ProbeSpec, picture};
 /// of the minute.
 const MEASURING: Duration = Duration::from_secs(30);
 const REPEAT: u32 = 3;
+/// Where rows and report go.
+const DIRECTORY: &str = "atoll-out";
 /// Windows are never shorter, even where more deployments fit the machine than fit the minute.
 const SHORTEST: Duration = Duration::from_millis(120);
 
@@ -35,16 +37,33 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     let mut sweeps = [Sweep::plan(&micro, &machine, interrupt)?, Sweep::plan(&payment, &machine, interrupt)?];
     let rows = sweeps.iter().map(Sweep::rows).sum();
     set_windows(&mut sweeps, rows);
-    let mut output = Output::new(&micro.results)?;
     let mut progress = Progress::new(rows);
+    let mut output = output(&machine, &mut progress)?;
     let stops: Vec<_> = sweeps.into_iter().flat_map(|s| s.stops).collect();
     let mut shelf = Shelf::of(&stops, Reload::Never)?;
-    for (i, mut stop) in stops.into_iter().enumerate() {
+    let mut run = |(i, mut stop): (usize, Stop)| -> Result<(), Failure> {
         shelf.lend(i, &mut stop)?;
-        measure(stop, &machine, &mut progress, &mut output)?;
-    }
+        measure(stop, &machine, &mut progress, &mut output)
+    };
+    let outcome = stops.into_iter().enumerate().try_for_each(&mut run);
     progress.finish();
-    report(&output)
+    let page = output.report();
+    outcome?;
+    tables(&output)?;
+    if let Some(page) = page? {
+        print(&format!("\nReport: {}", page.display()))?;
+    }
+    print("More: atoll bench --help")?;
+    output.check()
+}
+
+/// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
+fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
+    let place = ResultArgs { out: Some(DIRECTORY.into()), json: false };
+    Output::new(&place, machine).or_else(|failure| {
+        progress.warn(&format!("no report: {failure}"));
+        Output::new(&ResultArgs { out: None, json: false }, machine)
+    })
 }
 
 fn args(words: &[&str]) -> Result<BenchArgs, Failure> {
@@ -58,11 +77,11 @@ fn args(words: &[&str]) -> Result<BenchArgs, Failure> {
 fn set_windows(sweeps: &mut [Sweep], rows: usize) {
     let window = (MEASURING / (rows.max(1) as u32 * (REPEAT + 1))).max(SHORTEST);
     for (_, schedule) in sweeps.iter_mut().flat_map(|s| &mut s.stops).flat_map(|s| &mut s.mixes) {
-        (schedule.duration, schedule.warmup, schedule.repeat) = (window, window, REPEAT);
+        (schedule.duration, schedule.warmup, schedule.repeat) = (window, driver::Warmup::For(window), REPEAT);
     }
 }
 
-fn report(output: &Output) -> Result<(), Failure> {
+fn tables(output: &Output) -> Result<(), Failure> {
     let rows = output.rows();
     let (micro, payment): (Vec<_>, Vec<_>) =
         rows.iter().cloned().partition(|r| r.settings.workload == "micro");
@@ -71,9 +90,7 @@ fn report(output: &Output) -> Result<(), Failure> {
             print(&format!("{}\n{}\n", first.settings.workload, table(&part)))?;
         }
     }
-    print(&format!("The winners\n{}", winners(rows)))?;
-    print("\nMore: atoll bench --help")?;
-    output.check()
+    print(&format!("The winners\n{}", winners(rows)))
 }
 
 /// The best row of each workload, and how it compares with one instance over all cores.

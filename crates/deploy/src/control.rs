@@ -10,6 +10,7 @@ use probe::{Measured, Profiling};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use traffic::{Rate, Share, Traffic};
 use workload::WorkloadSpec;
 
 /// Longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch or site.
@@ -22,10 +23,12 @@ pub(crate) enum Order {
     Connect(Vec<(InstanceId, Address)>),
     Load,
     Drive {
-        clients_per_worker: u32,
+        traffic: Traffic,
+        share: Share,
         seed: u64,
         profiling: Profiling,
     },
+    Script(Vec<Cue>),
     Measure,
     Halt,
     Audit,
@@ -42,6 +45,7 @@ impl Order {
             Order::Connect(_) => "connect",
             Order::Load => "load",
             Order::Drive { .. } => "drive",
+            Order::Script(_) => "take the phases of the load",
             Order::Measure => "report its measurements",
             Order::Halt => "halt",
             Order::Audit => "audit its data",
@@ -49,6 +53,15 @@ impl Order {
             Order::Stop => "stop",
         }
     }
+}
+
+/// A change of the load at a moment of the clock that all processes of a machine share.
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) struct Cue {
+    pub at_ns: u64,
+    pub rate: Option<Rate>,
+    /// Other requests, and the first of their streams.
+    pub requests: Option<(WorkloadSpec, u64)>,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
@@ -108,10 +121,16 @@ mod tests {
     #[test]
     fn orders_arrive_and_wrong_lengths_are_refused() {
         let (mut a, mut b) = UnixStream::pair().unwrap();
-        send(&mut a, &Order::Drive { clients_per_worker: 3, seed: 9, profiling: Profiling::ON }).unwrap();
+        let (traffic, share) = (Traffic::closed(3), Share::whole(2));
+        send(&mut a, &Order::Drive { traffic, share, seed: 9, profiling: Profiling::ON }).unwrap();
         assert!(matches!(
             receive(&mut b),
-            Ok(Some(Order::Drive { clients_per_worker: 3, seed: 9, profiling: Profiling::ON }))
+            Ok(Some(Order::Drive {
+                traffic: Traffic { clients: 3, .. },
+                seed: 9,
+                profiling: Profiling::ON,
+                ..
+            }))
         ));
         a.write_all(&u32::MAX.to_le_bytes()).unwrap();
         let refused = receive::<Order>(&mut b).unwrap_err();

@@ -2,6 +2,6 @@
 
 pub use channel::Address;
 pub use exec::DesignKind;
-pub use instance::{Instance, InstanceConfig, InstanceFault};
+pub use instance::{Instance, InstanceConfig, InstanceFault, Scene};
 pub use locks::{Escalation, Inheritance, LockTuning, Victim};
 pub use wal::Durability;

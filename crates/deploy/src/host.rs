@@ -4,8 +4,8 @@
 //! When the socket ends, its deployment is gone: a process exits at once (there is nobody left to be orderly for, and
 //! restart is built for that), a thread drops its instance.
 
-use crate::control::{Birth, Order, Reply, receive, send};
-use crate::engine::{Instance, InstanceConfig};
+use crate::control::{Birth, Cue, Order, Reply, receive, send};
+use crate::engine::{Instance, InstanceConfig, Scene};
 use crate::{DeployError, Host};
 use std::any::Any;
 use std::os::fd::AsFd;
@@ -111,16 +111,28 @@ fn carry_out<W: Workload>(
         Order::Start(_) | Order::Stop => return Err("it runs already".into()),
         Order::Connect(peers) => instance.connect(&peers),
         Order::Load => load(instance, replies)?,
-        Order::Drive { clients_per_worker, seed, profiling } => {
+        Order::Drive { traffic, share, seed, profiling } => {
             instance.profile(profiling);
-            instance.drive(clients_per_worker as usize, seed);
+            instance.load_with(traffic, share, seed);
         }
+        Order::Script(cues) => instance.script(&scenes(cues)?),
         Order::Halt => instance.halt(),
         Order::Reconfigure(spec) => instance.reconfigure(rebuild(&spec)?),
         Order::Measure => return Ok(Reply::Measured(Box::new(instance.measure()))),
         Order::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
     }
     Ok(Reply::Done)
+}
+
+fn scenes<W: Workload>(cues: Vec<Cue>) -> Result<Vec<Scene<W>>, String> {
+    let scene = |cue: Cue| {
+        let requests = match cue.requests {
+            Some((spec, seed)) => Some((rebuild(&spec)?, seed)),
+            None => None,
+        };
+        Ok(Scene { at_ns: cue.at_ns, rate: cue.rate, requests })
+    };
+    cues.into_iter().map(scene).collect()
 }
 
 /// The workload of `spec` as the type that this instance was made for.

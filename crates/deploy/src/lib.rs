@@ -38,5 +38,5 @@ pub use manifest::{FORMAT, Home, Look, Manifest, Unfinished, look, manifest_in};
 pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
 };
-pub use running::Running;
+pub use running::{Change, Running};
 pub use scratch::Scratch;

@@ -5,7 +5,7 @@
 //! starts them again on the same data, and connects everybody anew. Restarting in the owner's thread and not in one of
 //! its own has a reason: the kernel ends a child when the *thread* that started it ends.
 
-use crate::control::{Birth, Order, Reply};
+use crate::control::{Birth, Cue, Order, Reply};
 use crate::copy::{Watch, clones};
 use crate::engine::{Address, Durability};
 use crate::manifest::{FORMAT, Home, Manifest, Unfinished};
@@ -15,6 +15,7 @@ use crate::{DataUse, DeployError, Deployment, Host};
 use base::InstanceId;
 use probe::{Measured, Profiling};
 use std::time::Duration;
+use traffic::{Rate, Share, Traffic};
 use txn::Workload;
 use workload::{Visitor, WorkloadSpec};
 
@@ -43,11 +44,33 @@ pub struct Running {
     /// The data is to be loaded where it stays, and the run to go on with a copy.
     copies_after_load: bool,
     run_dir: Scratch,
-    /// Clients per worker, seed and profile while clients run inside the instances.
-    driving: Option<(u32, u64, Profiling)>,
+    /// The load while clients run inside the instances.
+    driving: Option<Driving>,
     restarts: u64,
     /// The next restart is killed too, after this time.
     kill_restart_after: Option<Duration>,
+}
+
+/// What a load is started with, and again on an instance that has died.
+#[derive(Clone)]
+struct Driving {
+    traffic: Traffic,
+    seed: u64,
+    profiling: Profiling,
+    /// When its changes began, by [`world::now_ns`].
+    began_ns: u64,
+    changes: Vec<Change>,
+}
+
+/// A change of the load.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// Since the changes have begun.
+    pub at: Duration,
+    /// Another rate, of the whole deployment, for an open loop.
+    pub rate: Option<Rate>,
+    /// Other requests over the same data.
+    pub spec: Option<WorkloadSpec>,
 }
 
 impl Deployment {
@@ -214,22 +237,26 @@ impl Running {
         self.connect()
     }
 
-    /// Starts `clients_per_worker` closed-loop clients inside every worker.
+    /// Starts a load inside the workers, divided evenly among all of them.
     /// What is measured from then on carries a profile if `profiling` says so.
-    pub fn drive(
-        &mut self,
-        clients_per_worker: u32,
-        seed: u64,
-        profiling: Profiling,
-    ) -> Result<(), DeployError> {
-        let streams = self.deployment.workers_of(0) as u64 * u64::from(clients_per_worker);
+    pub fn drive(&mut self, traffic: Traffic, seed: u64, profiling: Profiling) -> Result<(), DeployError> {
+        // One more for what the terminals of a worker draw.
+        let streams = self.deployment.workers_of(0) as u64 * (u64::from(traffic.clients) + 1);
         if streams > STREAMS_PER_SEED {
             return Err(DeployError::Impossible(format!(
-                "--clients {clients_per_worker}: {streams} clients in one instance; expected at most {STREAMS_PER_SEED}"
+                "--clients {}: {streams} streams of requests in one instance; expected at most {STREAMS_PER_SEED}",
+                traffic.clients
             )));
         }
-        self.driving = Some((clients_per_worker, seed, profiling));
+        self.driving = Some(Driving { traffic, seed, profiling, began_ns: 0, changes: Vec::new() });
         self.order_drive(&(0..self.members.len()).collect::<Vec<_>>())
+    }
+
+    /// Begins with changes of the load, ascending by time: their clock starts now.
+    pub fn change(&mut self, changes: Vec<Change>) -> Result<(), DeployError> {
+        let Some(driving) = &mut self.driving else { return Ok(()) };
+        (driving.began_ns, driving.changes) = (world::now_ns(), changes);
+        self.order_changes(&(0..self.members.len()).collect::<Vec<_>>())
     }
 
     /// What every instance has measured since the last call, in order of their numbers.
@@ -373,15 +400,47 @@ impl Running {
 
     /// Sets the clients of these instances going, if clients run at all.
     fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
-        let Some((clients_per_worker, seed, profiling)) = self.driving else { return Ok(()) };
+        let Some(Driving { traffic, seed, profiling, .. }) = self.driving.clone() else { return Ok(()) };
         for &i in which {
             let seed = stream_seed(seed, self.home.next_stream()?);
-            self.members[i].order(&Order::Drive { clients_per_worker, seed, profiling })?;
+            let share = self.share(i);
+            self.members[i].order(&Order::Drive { traffic, share, seed, profiling })?;
+        }
+        self.gather_from(which, "drive")?;
+        self.order_changes(which)
+    }
+
+    /// Tells these instances what will change, if anything does.
+    fn order_changes(&mut self, which: &[usize]) -> Result<(), DeployError> {
+        let Some(Driving { seed, began_ns, changes, .. }) = self.driving.clone() else { return Ok(()) };
+        if changes.is_empty() {
+            return Ok(());
         }
         for &i in which {
-            self.members[i].reply("drive", patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
+            let mut cues = Vec::new();
+            for change in &changes {
+                let requests = match &change.spec {
+                    Some(spec) => Some((spec.clone(), stream_seed(seed, self.home.next_stream()?))),
+                    None => None,
+                };
+                let at_ns = began_ns + change.at.as_nanos() as u64;
+                cues.push(Cue { at_ns, rate: change.rate, requests });
+            }
+            self.members[i].order(&Order::Script(cues))?;
+        }
+        self.gather_from(which, "take the phases of the load")
+    }
+
+    fn gather_from(&mut self, which: &[usize], order: &'static str) -> Result<(), DeployError> {
+        for &i in which {
+            self.members[i].reply(order, patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
         }
         Ok(())
+    }
+
+    fn share(&self, instance: usize) -> Share {
+        let workers = |i: usize| self.deployment.workers_of(i as u16) as u32;
+        Share { first: (0..instance).map(workers).sum(), of: (0..self.members.len()).map(workers).sum() }
     }
 
     fn all(&mut self, order: &Order, patience: Duration) -> Result<Vec<Reply>, DeployError> {
@@ -411,7 +470,7 @@ fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
     workload::with_workload(spec, Number).map_err(|e| DeployError::Impossible(e.to_string()))?
 }
 
-/// Streams of one instance: its workers times their clients at most.
+/// Streams of one instance: its workers times their clients, and one more of each worker, at most.
 const STREAMS_PER_SEED: u64 = 1 << 10;
 
 /// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by

@@ -4,22 +4,26 @@
 //! size, and what their consistency check counts. It knows nothing of designs, pages or messages.
 //!
 //! A configuration enters as a [`deploy::Deployment`] with a [`Schedule`] and leaves as a row: [`Session`] loads once and
-//! measures any number of request mixes; [`kill`] torments a session and keeps the ledger of every reply.
+//! measures any number of request mixes, changing them on the way ([`phases`]) and waiting until they are [`steady`]; [`kill`] torments a session and keeps the ledger of every reply.
 
 #![forbid(unsafe_code)]
 
 pub mod kill;
 pub mod noise;
+pub mod phases;
 pub mod row;
 pub mod session;
+pub mod steady;
 pub mod subject;
 pub mod window;
 
 pub use kill::{KillSchedule, torment};
+pub use phases::{PhaseError, Phases};
 pub use probe::{PerTransaction, Profiling};
-pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, Settings};
-pub use session::{Ping, Schedule, Session, Watcher};
+pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, SecondRow, Settings};
+pub use session::{Ping, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
+pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};
 
 /// The commit this was built from, with `-dirty` if the tree had changes; "unknown" outside a repository.
 pub const COMMIT: &str = env!("ATOLL_COMMIT");

@@ -38,8 +38,47 @@ pub struct ResultRow {
     /// Share of transactions that touched more than one instance, 0..=1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributed: Option<f64>,
+    /// Of committed transactions: with a closed loop from the end of the client's request before, else from the moment when
+    /// the request was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencyUs>,
+    /// The same by procedure.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latency_us_by_kind: BTreeMap<String, LatencyUs>,
+    /// The same as a histogram: (upper end in µs, how many), from the first step that has any to the last; eight steps a decade.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_histogram: Vec<(f64, u64)>,
+    /// The window second by second; the counts add up to those of the window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<SecondRow>,
+    /// Whether throughput had settled over all windows (see [`crate::steady`]); absent where they are too short to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steady: Option<bool>,
+    /// Which of the windows is reported, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Load before the first window, in seconds: with `--warmup auto` as long as it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup_s: Option<f64>,
+    /// Requests a second that became due, with an open loop or terminals; those of the window that were refused because too
+    /// many were waiting; and those waiting at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_tps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
+    /// Tries beyond the first, and requests that were given up after as many as `retry_limit` allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<u64>,
+    /// With terminals: TPC-C's NewOrders a minute, rolled-back ones included, and the most that so many warehouses can have
+    /// with these pauses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpmc: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpmc_ceiling: Option<f64>,
     /// Length of the measured window.
     pub seconds: f64,
     /// Whether every check of the workload held at the end.
@@ -102,6 +141,9 @@ pub struct ResultRow {
     pub version: String,
     /// Share of the window stolen by other work, 0..=1: see [`crate::noise`].
     pub noise: f64,
+    /// How often a second the system took a core from a thread of the instances that would have gone on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub involuntary_switches: Option<f64>,
     /// More workers than cores.
     pub oversubscribed: bool,
 }
@@ -130,7 +172,7 @@ pub struct Settings {
     /// Keys read, or read:written, before a table lock replaces them; `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalation: Option<String>,
-    /// Closed-loop clients of each worker.
+    /// Of each worker: closed-loop clients, or the most requests that are under way at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
     /// Page memory of all instances together.
@@ -140,6 +182,24 @@ pub struct Settings {
     pub labels: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_model: Option<String>,
+    /// Open loop: requests a second of the whole deployment, as typed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminals: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub think: Option<String>,
+    /// Tries after the first one; absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_limit: Option<u32>,
+    /// The first pause before a retry is drawn up to this; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_us: Option<f64>,
+    /// The script by which the load changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
@@ -156,6 +216,9 @@ pub struct Labels {
     pub op: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew: Option<f64>,
+    /// Per cent of requests / per cent of keys @ where they begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hot: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,6 +249,7 @@ impl From<workload::Labels> for Labels {
             rows: of.rows,
             op: of.op,
             skew: of.skew,
+            hot: of.hot,
             dataset: of.dataset,
             scale: of.scale,
             options: of.options,
@@ -207,6 +271,21 @@ pub struct LatencyUs {
     pub max: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
+}
+
+/// One second of a window.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SecondRow {
+    /// When it began, in seconds since the first window did.
+    pub at: f64,
+    /// Committed transactions a second: what `committed` is of the second's length, which is less at the end of a window.
+    pub tps: f64,
+    pub committed: u64,
+    /// Tries that ended without effect, for whatever reason.
+    pub aborted: u64,
+    /// Latency, to 3 %; 0 where nothing committed.
+    pub p50_us: f64,
+    pub p99_us: f64,
 }
 
 /// The machine, and how far apart its cores were before and after the run: a neighbour that came or went shows here.
@@ -238,6 +317,33 @@ impl LatencyUs {
     }
 }
 
+/// Steps of a decade.
+const STEPS: f64 = 8.0;
+
+/// [`ResultRow::latency_histogram`] of what was recorded.
+pub(crate) fn histogram(latency: &probe::Latency) -> Vec<(f64, u64)> {
+    let step = |ns: u64| ((ns as f64 / 1000.0).log10() * STEPS).ceil() as i32;
+    let mut steps: Vec<(i32, u64)> = Vec::new();
+    for (ns, count) in latency.recorded() {
+        let step = step(ns);
+        // Steps between two that have any are there with none.
+        while let Some((last, _)) = steps.last().copied()
+            && last < step
+        {
+            steps.push((last + 1, 0));
+        }
+        match steps.last_mut() {
+            Some((_, n)) => *n += count,
+            None => steps.push((step, count)),
+        }
+    }
+    let upper = |step: i32| {
+        let us = 10f64.powf(f64::from(step) / STEPS);
+        (us * 1000.0).round() / 1000.0
+    };
+    steps.into_iter().map(|(step, n)| (upper(step), n)).collect()
+}
+
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -257,6 +363,19 @@ impl ResultRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_histogram_has_every_value_once_and_few_steps() {
+        let mut latency = probe::Latency::default();
+        (0..200_000u64).for_each(|i| latency.record(1_000 + i * i / 10));
+        let steps = histogram(&latency);
+        assert_eq!(steps.iter().map(|s| s.1).sum::<u64>(), 200_000);
+        assert!(steps.len() < 60 && steps.is_sorted_by(|a, b| a.0 < b.0), "{steps:?}");
+        // Half of them took up to 1 + 1000 * 1000 µs.
+        let below: u64 = steps.iter().filter(|s| s.0 <= 1_000_000.0).map(|s| s.1).sum();
+        assert!((95_000..=101_000).contains(&below), "{below}");
+        assert!(histogram(&probe::Latency::default()).is_empty());
+    }
 
     #[test]
     fn promised_names_are_there_and_unset_fields_are_not() {

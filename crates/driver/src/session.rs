@@ -3,30 +3,51 @@
 //! ```text
 //!   open: launch, load
 //!   run:  reconfigure, drive, warm-up | window | window | window |, halt, audit, judge  -> one row
+//!                                     ^ here the load's ramp and phases begin
 //!   run:  ...
 //!   close: stop
 //! ```
 
 use crate::noise::Moment;
 use crate::row::{MachineStamp, ResultRow, Settings};
+use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
-use deploy::{DeployError, Deployment, Host, Running};
+use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::Profiling;
 use std::time::{Duration, Instant};
+use traffic::{LoadModel, Traffic};
 use workload::benchmark::Counted;
 
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    pub warmup: Duration,
+    pub warmup: Warmup,
     pub duration: Duration,
     /// Measured windows; the median is reported.
     pub repeat: u32,
-    pub clients_per_worker: u32,
+    /// A ramp begins with the first window.
+    pub traffic: Traffic,
+    /// How the load changes from the first window on.
+    pub changes: Vec<Change>,
+    /// What they are called in rows.
+    pub phases: Option<String>,
     pub seed: u64,
     pub profiling: Profiling,
 }
+
+/// Load before the first window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Warmup {
+    For(Duration),
+    /// Until the last seconds are [`steady`], but no longer than [`LONGEST_WARMUP`].
+    UntilSteady,
+}
+
+pub const LONGEST_WARMUP: Duration = Duration::from_secs(60);
+
+/// More requests waiting at a window's end than this share of those that came: the rate cannot be met.
+const BEHIND: f64 = 0.01;
 
 /// Told how far things are; all of it is for people.
 pub trait Watcher {
@@ -73,8 +94,9 @@ impl Session {
     ) -> Result<ResultRow, DeployError> {
         let mut row = self.begin(subject, schedule, ping)?;
         let restarts = self.running.restarts();
-        self.running.drive(schedule.clients_per_worker, schedule.seed, schedule.profiling)?;
-        self.wait(schedule.warmup, "warming up", watcher)?;
+        self.running.drive(at_rest(schedule.traffic), schedule.seed, schedule.profiling)?;
+        row.warmup_s = Some(self.warm_up(subject, schedule.warmup, watcher)?.as_secs_f64());
+        self.running.change(changes(schedule))?;
         self.measure(subject)?;
         let mut windows = Vec::new();
         let mut start = Moment::now();
@@ -96,12 +118,13 @@ impl Session {
         let audits = self.running.audit()?;
         let verdict = subject.judge(&audits, self.effects)?;
         (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
-        fill(&mut row, windows);
+        fill(&mut row, windows, subject, &schedule.traffic);
         row.workload_stats = subject.statistics(Counted {
             committed: &row.committed_by_kind,
             user_aborted: &row.user_aborted_by_kind,
             observed: &row.observed,
         });
+        behind(&row, watcher);
         row.machine.latency_after_ns = ping();
         Ok(row)
     }
@@ -132,11 +155,12 @@ impl Session {
             durability: Some(deploy::durability_name(d.durability).into()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
-            clients: Some(schedule.clients_per_worker),
+            clients: Some(schedule.traffic.clients),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             labels: subject.labels(),
-            load_model: Some("closed".into()),
+            phases: schedule.phases.clone(),
             seed: Some(schedule.seed),
+            ..load_settings(&schedule.traffic)
         }
     }
 
@@ -146,6 +170,34 @@ impl Session {
         let here = subject.effects(&window.all.committed);
         self.effects = self.effects.zip(here).map(|(before, here)| before.wrapping_add(here));
         Ok(window)
+    }
+
+    /// Lets the load run before it is measured; says how long.
+    fn warm_up(
+        &mut self,
+        subject: &Subject,
+        warmup: Warmup,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Duration, DeployError> {
+        let start = Instant::now();
+        let Warmup::For(time) = warmup else {
+            let mut tps = Vec::new();
+            self.measure(subject)?;
+            while start.elapsed() < LONGEST_WARMUP {
+                self.wait(Duration::from_secs(1), "warming up until steady", watcher)?;
+                tps.push(self.measure(subject)?.tps);
+                if steady::is_steady(&tps[tps.len().saturating_sub(steady::LEAST)..]) == Some(true) {
+                    return Ok(start.elapsed());
+                }
+            }
+            let longest = LONGEST_WARMUP.as_secs();
+            watcher.warn(&format!(
+                "throughput has not settled within {longest} s of load: measured all the same"
+            ));
+            return Ok(start.elapsed());
+        };
+        self.wait(time, "warming up", watcher)?;
+        Ok(start.elapsed())
     }
 
     /// CPU time of the window that this process did not use itself.
@@ -175,14 +227,81 @@ impl Session {
     }
 }
 
+/// The load before its ramp.
+fn at_rest(traffic: Traffic) -> Traffic {
+    let model = match traffic.model {
+        LoadModel::Open { rate, arrivals } => LoadModel::Open { rate: rate.at_rest(), arrivals },
+        other => other,
+    };
+    Traffic { model, ..traffic }
+}
+
+/// The phases, the ramp of the rate itself before them.
+fn changes(schedule: &Schedule) -> Vec<Change> {
+    let mut changes = schedule.changes.clone();
+    if let LoadModel::Open { rate, .. } = schedule.traffic.model
+        && rate.is_ramp()
+    {
+        changes.insert(0, Change { at: Duration::ZERO, rate: Some(rate), spec: None });
+    }
+    changes
+}
+
+fn load_settings(traffic: &Traffic) -> Settings {
+    let backoff_ns = traffic.retries.backoff_ns;
+    let mut settings = Settings {
+        load_model: Some("closed".into()),
+        retry_limit: traffic.retries.limit,
+        backoff_us: (backoff_ns > 0).then_some(backoff_ns as f64 / 1000.0),
+        ..Settings::default()
+    };
+    match traffic.model {
+        LoadModel::Closed => {}
+        LoadModel::Open { rate, arrivals } => {
+            settings.load_model = Some("open".into());
+            settings.rate = Some(rate.to_string());
+            settings.arrivals = Some(arrivals.name().into());
+        }
+        LoadModel::Terminals { terminals, think } => {
+            settings.terminals = Some(terminals);
+            settings.think = Some(think.to_string());
+        }
+    }
+    settings
+}
+
+/// Says so if requests came faster than they were answered.
+fn behind(row: &ResultRow, watcher: &mut dyn Watcher) {
+    let (Some(offered), Some(backlog)) = (row.offered_tps, row.backlog) else { return };
+    let refused = row.refused.unwrap_or(0);
+    if refused > 0 || backlog as f64 > (offered * row.seconds * BEHIND).max(10.0) {
+        watcher.warn(&format!(
+            "the rate cannot be met: {offered:.0} requests a second came, {:.0} were answered, {backlog} were waiting at the \
+             end and {refused} were refused; latency is that of a queue that grows",
+            row.tps
+        ));
+    }
+}
+
 /// The median window by throughput; of an even number the lower of the two in the middle.
-fn fill(row: &mut ResultRow, mut windows: Vec<(f64, Window)>) {
-    windows.sort_by(|a, b| a.1.tps.total_cmp(&b.1.tps));
-    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return };
-    (row.tps_min, row.tps_max) = (first.1.tps, last.1.tps);
-    let (noise, window) = windows.swap_remove((windows.len() - 1) / 2);
+fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, traffic: &Traffic) {
+    let seconds: Vec<f64> = windows.iter().flat_map(|(_, window)| window.seconds_tps()).collect();
+    row.steady = steady::is_steady(&seconds);
+    let mut order: Vec<usize> = (0..windows.len()).collect();
+    order.sort_by(|&a, &b| windows[a].1.tps.total_cmp(&windows[b].1.tps));
+    let (Some(&first), Some(&last)) = (order.first(), order.last()) else { return };
+    (row.tps_min, row.tps_max) = (windows[first].1.tps, windows[last].1.tps);
+    let median = order[(order.len() - 1) / 2];
+    let (noise, window) = &windows[median];
     window.fill(row);
-    row.noise = noise;
+    row.series = window.series(windows[..median].iter().map(|(_, before)| before.seconds).sum());
+    row.window = Some(median as u32 + 1);
+    row.noise = *noise;
+    if let (LoadModel::Terminals { think, .. }, Some(terminals)) = (traffic.model, subject.terminals()) {
+        row.tpmc = Some(window.per_minute(terminals.counted));
+        let ceiling = terminals.ceiling * f64::from(subject.sites()) / think.factor();
+        row.tpmc_ceiling = Some(ceiling).filter(|c| c.is_finite());
+    }
 }
 
 #[cfg(test)]
@@ -192,11 +311,16 @@ mod tests {
     #[test]
     fn the_median_repetition_is_reported_with_its_spread() {
         let window = |tps: f64| (tps / 1000.0, Window { tps, seconds: 1.0, ..Window::default() });
+        let subject = Subject::new(workload::WorkloadSpec::new("tpcc", 2)).unwrap();
         let mut row = ResultRow::default();
-        fill(&mut row, vec![window(30.0), window(10.0), window(20.0)]);
+        fill(&mut row, vec![window(30.0), window(10.0), window(20.0)], &subject, &Traffic::closed(1));
         assert_eq!((row.tps_min, row.tps, row.tps_max, row.noise), (10.0, 20.0, 30.0, 0.02));
+        assert_eq!((row.window, row.steady, row.tpmc_ceiling), (Some(3), None, None));
         let mut row = ResultRow::default();
-        fill(&mut row, vec![window(5.0)]);
+        let think = "x0.5".parse().unwrap();
+        let model = LoadModel::Terminals { terminals: 20, think };
+        fill(&mut row, vec![window(5.0)], &subject, &Traffic { model, ..Traffic::closed(1) });
+        assert!(row.tpmc_ceiling.is_some_and(|c| (c - 2.0 * 12.86 * 2.0).abs() < 1e-9));
         assert_eq!((row.tps_min, row.tps, row.tps_max), (5.0, 5.0, 5.0));
     }
 }

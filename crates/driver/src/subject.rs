@@ -4,7 +4,7 @@ use crate::row::Labels;
 use deploy::DeployError;
 use std::collections::BTreeMap;
 use txn::{Verdict, Workload};
-use workload::benchmark::{Counted, Statistic, Statistics};
+use workload::benchmark::{Counted, Statistic, Statistics, Terminals};
 use workload::{AnyWorkload, Benchmark, SpecError, Visitor, WorkloadSpec};
 
 /// A workload's specification, checked.
@@ -24,6 +24,7 @@ struct Portrait {
     data_name: String,
     row_bytes: u64,
     growth_bytes: u64,
+    terminals: Option<&'static Terminals>,
 }
 
 struct Draw;
@@ -38,6 +39,7 @@ impl Visitor for Draw {
             data_name: workload.data_name(),
             row_bytes: workload.row_bytes(),
             growth_bytes: workload.growth_bytes(),
+            terminals: const { W::TERMINALS.as_ref() },
         }
     }
 }
@@ -83,6 +85,11 @@ impl Subject {
 
     pub fn labels(&self) -> Labels {
         self.portrait().labels
+    }
+
+    /// The people that the workload's definition has at terminals, if any.
+    pub fn terminals(&self) -> Option<&'static Terminals> {
+        self.portrait().terminals
     }
 
     /// The data, apart from what is asked of it: two subjects with the same name can use the same database.

@@ -424,7 +424,7 @@ impl<D: Design> Engine<D> {
                 Acquired::Granted => return Ok(()),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
                 // Perhaps for the table: what lies beneath it is asked for next.
-                Acquired::Waiting => self.wait(executor, part).await?,
+                Acquired::Waiting => Box::pin(self.wait(executor, part)).await?,
             }
         }
     }

@@ -29,7 +29,7 @@ use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
 use probe::{Component, Counter};
 use std::ops::Bound;
-use store::{ChunkEnd, DeleteOutcome, InsertOutcome, StoreFault, Table};
+use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
@@ -45,7 +45,8 @@ macro_rules! retry {
         loop {
             match $op {
                 Ok(value) => break value,
-                Err(stop) => $here.engine.resume(stop, $here.part.protection).await?,
+                // Boxed, as it hardly ever happens: the future of every operation holds one.
+                Err(stop) => Box::pin($here.engine.resume(stop, $here.part.protection)).await?,
             }
         }
     };
@@ -173,7 +174,8 @@ impl<'a, D: Design> Here<'a, D> {
         self.lock_table(table.def.id, Mode::IS).await?;
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
-        let mut limit = 4;
+        // Often the first row is all that is wanted, and what is looked at is locked.
+        let mut limit = 1;
         loop {
             let mut chunk = self.collect_some(index, &cursor, limit).await?;
             while self.locks() {
@@ -297,19 +299,29 @@ impl<D: Design> Access for Here<'_, D> {
             self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X).await?;
         }
         let t = self.table(table)?;
-        if self.locks() && !t.def.indexes.is_empty() {
-            return self.update_with_entries(t, key, f).await;
-        }
         let seen = self.part.ahead.take(table, key);
+        let entries = if self.locks() { Entries::HoldBack } else { Entries::Follow };
         let mut f = Some(f);
         let updated = retry!(
             self,
-            self.engine
-                .store
-                .update_seen::<D::Latch, _>(&mut self.part.txn, t, key, seen, |row| f.take().map(|f| f(row)))
+            self.engine.store.update_seen::<D::Latch, _>(
+                &mut self.part.txn,
+                t,
+                key,
+                (seen, entries),
+                |row| f.take().map(|f| f(row))
+            )
         );
-        probe::add(Counter::Records, u64::from(updated.is_some()));
-        Ok(updated.flatten())
+        let result = match updated {
+            UpdateOutcome::Missing => return Ok(None),
+            UpdateOutcome::Done(result) => result,
+            UpdateOutcome::Entries(result) => {
+                Box::pin(self.update_with_entries(t, key)).await?;
+                result
+            }
+        };
+        probe::count(Counter::Records);
+        Ok(result)
     }
 
     fn ahead(&mut self, table: TableId, keys: &[Key]) {
@@ -319,6 +331,14 @@ impl<D: Design> Access for Here<'_, D> {
             keys.iter().for_each(|key| self.engine.locks.prefetch(name(key)));
         }
         self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
+    }
+
+    fn ahead_across(&mut self, rows: &[(TableId, Key)]) {
+        if self.locks() {
+            let name = |(table, key): &(TableId, Key)| LockName::key(*table, hash64(key));
+            rows.iter().for_each(|row| self.engine.locks.prefetch(name(row)));
+        }
+        self.engine.store.ahead_across::<D::Latch>(rows, &mut self.part.ahead);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {

@@ -1,39 +1,104 @@
-//! Clients inside the worker: each keeps one request going, draw, run, count, again (a closed loop).
+//! Clients inside the worker.
 //!
-//! A transient abort (deadlock, time-out, an instance that is down) is tried again with the same request, at once, and its
-//! latency goes on from the first try; any other abort ends the request.
+//! In a *closed loop* each client keeps one request going: draw, run, count, again; a request's latency counts from the end
+//! of the client's request before it. In an *open loop* requests come from a [`Source`](crate::source::Source) when they
+//! are due, and clerks run them, each one at a time; latency counts from when it was due.
+//!
+//! A transient abort (deadlock, time-out, an instance that is down) is tried again with the same request as
+//! [`traffic::Retries`] says, and its latency goes on; any other abort ends the request.
+//!
+//! A request whose home is another instance is counted there when it commits, and timed here, where its client is.
 
 use crate::counts::Reach;
 use crate::home;
 use crate::local::Local;
+use crate::source::Due;
 use base::InstanceId;
 use exec::{Design, Part};
 use std::rc::Rc;
+use std::task::Poll;
+use traffic::Retries;
 use txn::{Abort, Clients, Generator, Workload};
 use wire::Frame;
 
-/// How long a client waits before it asks again for an instance that is down, ns.
+/// How long a client waits at least before it asks again for an instance that is down, ns.
 const DOWN_NS: u64 = 1_000_000;
 
-/// What a client does after a try.
+/// Whether a client goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Draw,
-    Again,
     Stop,
 }
 
-pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, mut requests: W::Generator) {
+/// Which options the workload has now, and the first of the streams that are drawn from under them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mix {
+    /// Counted up whenever the options change.
+    pub number: u32,
+    /// Workloads number their requests by the low 24 bits of their stream: the caller keeps those of its seeds apart, by
+    /// instance, by call and by mix, and leaves room for one instance's clients.
+    pub seed: u64,
+}
+
+/// One client's requests, under the workload's present options.
+struct Requests<W: Workload> {
+    generator: W::Generator,
+    /// Which stream of the instance.
+    stream: u64,
+    routed: bool,
+    mix: u32,
+}
+
+impl<W: Workload> Requests<W> {
+    fn new<D: Design>(local: &Local<W, D>, stream: u64) -> Requests<W> {
+        let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
+        Requests { generator: local.generator(stream), stream, routed, mix: local.mix.get().number }
+    }
+
+    /// Draws anew where the options have changed.
+    #[inline]
+    fn follow<D: Design>(&mut self, local: &Local<W, D>) {
+        if self.mix != local.mix.get().number {
+            *self = Requests::new(local, self.stream);
+        }
+    }
+}
+
+/// A closed loop of one client.
+pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
-    let routed = local.workload.borrow().clients() == Clients::Routed && !local.is_alone();
-    let mut started = world::now_ns();
-    'requests: while !local.halting.get() {
-        let request = requests.next();
-        loop {
-            match one_try(&local, &request, routed, &mut part, &mut started).await {
-                Next::Draw => break,
-                Next::Again => {}
-                Next::Stop => break 'requests,
-            }
+    let mut requests = Requests::new(&local, stream);
+    let mut since_ns = world::now_ns();
+    while !local.halting.get() {
+        requests.follow(&local);
+        let request = requests.generator.next();
+        let (next, now) = to_its_end(&local, &request, requests.routed, &mut part, since_ns, retries).await;
+        if next == Next::Stop {
+            break;
+        }
+        since_ns = now;
+        exec::yield_now().await;
+    }
+    local.give_part(part);
+    local.clients.set(local.clients.get() - 1);
+}
+
+/// Serves an open loop's requests, one at a time.
+pub(crate) async fn clerk<W: Workload, D: Design>(local: Rc<Local<W, D>>, stream: u64, retries: Retries) {
+    let mut part = local.take_part();
+    let mut requests = Requests::new(&local, stream);
+    while let Some(due) = next_due(&local).await {
+        requests.follow(&local);
+        let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
+        let request = stored.unwrap_or_else(|| requests.generator.next());
+        let (next, now) =
+            to_its_end(&local, &request, requests.routed, &mut part, due.since_ns, retries).await;
+        if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
+            source.answered(&local.workload(), terminal, &request, now);
+        }
+        if next == Next::Stop {
+            break;
         }
         exec::yield_now().await;
     }
@@ -41,51 +106,135 @@ pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, mut r
     local.clients.set(local.clients.get() - 1);
 }
 
+/// `None` when the load ends.
+async fn next_due<W: Workload, D: Design>(local: &Local<W, D>) -> Option<Due> {
+    std::future::poll_fn(|cx| {
+        if local.halting.get() {
+            return Poll::Ready(None);
+        }
+        let mut source = local.source.borrow_mut();
+        let Some(source) = source.as_mut() else { return Poll::Ready(None) };
+        source.release(world::now_ns());
+        match source.take() {
+            Some(due) => Poll::Ready(Some(due)),
+            None => {
+                if !source.idle.iter().any(|w| w.will_wake(cx.waker())) {
+                    source.idle.push(cx.waker().clone());
+                }
+                probe::parks_untimed(Poll::Pending)
+            }
+        }
+    })
+    .await
+}
+
+/// Looks when the next request is due, and wakes clerks for those that are.
+pub(crate) async fn pump<W: Workload, D: Design>(local: Rc<Local<W, D>>) {
+    let mut armed_ns = u64::MAX;
+    std::future::poll_fn(|cx| {
+        if local.halting.get() {
+            return Poll::Ready(());
+        }
+        let mut source = local.source.borrow_mut();
+        let Some(source) = source.as_mut() else { return Poll::Ready(()) };
+        let now = world::now_ns();
+        source.release(now);
+        source.wanted().for_each(std::task::Waker::wake);
+        let next = source.next_ns().unwrap_or(u64::MAX);
+        // A timer that is set already wakes this in time or too early; too early costs a look.
+        if next != u64::MAX && (armed_ns <= now || next < armed_ns) {
+            armed_ns = next;
+            local.executor.timer(next, cx.waker().clone());
+        }
+        source.pump = Some(cx.waker().clone());
+        probe::parks_untimed(Poll::Pending)
+    })
+    .await;
+    local.clients.set(local.clients.get() - 1);
+}
+
+/// Runs a request until it commits, is answered otherwise, or is given up. Returns when that was.
+async fn to_its_end<W: Workload, D: Design>(
+    local: &Local<W, D>,
+    request: &W::Request,
+    routed: bool,
+    part: &mut Part,
+    since_ns: u64,
+    retries: Retries,
+) -> (Next, u64) {
+    let mut tries = 0;
+    loop {
+        let (outcome, now) = one_try(local, request, routed, part, since_ns).await;
+        let abort = match outcome {
+            Ok(()) => return (Next::Draw, now),
+            Err(Abort::Fault) => return (Next::Stop, now),
+            Err(abort) if !abort.is_transient() => return (Next::Draw, now),
+            Err(_) if local.halting.get() => return (Next::Stop, now),
+            Err(abort) => abort,
+        };
+        tries += 1;
+        let Some(pause) = retries.pause(tries, base::hash64(&now.to_le_bytes())) else {
+            local.counts.borrow_mut().given_up += 1;
+            return (Next::Draw, now);
+        };
+        local.counts.borrow_mut().retries += 1;
+        let least = if abort == Abort::InstanceDown { DOWN_NS } else { 0 };
+        match (pause.as_nanos() as u64).max(least) {
+            0 => exec::yield_now().await,
+            ns => Box::pin(local.sleep(ns)).await,
+        }
+    }
+}
+
 async fn one_try<W: Workload, D: Design>(
     local: &Local<W, D>,
     request: &W::Request,
     routed: bool,
     part: &mut Part,
-    started: &mut u64,
-) -> Next {
+    since_ns: u64,
+) -> (Result<(), Abort>, u64) {
     let home = if routed { local.home_of(request) } else { local.me() };
     let outcome = if home == local.me() {
         let outcome = home::run(local, request, part).await.map(|(_, reach)| reach);
         let now = world::now_ns();
-        local.count(request, outcome, now - *started);
-        outcome.map(|_| now)
+        local.count(request, outcome, now);
+        (outcome.map(drop), now)
     } else {
-        // Counted and timed where it runs.
-        local.submit_elsewhere(home, request).await.map(|()| world::now_ns())
+        // Counted where it runs.
+        (Box::pin(local.submit_elsewhere(home, request)).await, world::now_ns())
     };
-    match outcome {
-        Ok(now) => {
-            *started = now;
-            Next::Draw
-        }
-        Err(Abort::Fault) => Next::Stop,
-        Err(abort) if !abort.is_transient() => {
-            *started = world::now_ns();
-            Next::Draw
-        }
-        Err(_) if local.halting.get() => Next::Stop,
-        Err(abort) => {
-            if abort == Abort::InstanceDown {
-                local.sleep(DOWN_NS).await;
-            }
-            Next::Again
-        }
+    if outcome.0.is_ok() {
+        local.answered(request, outcome.1.saturating_sub(since_ns));
     }
+    outcome
 }
 
 impl<W: Workload, D: Design> Local<W, D> {
-    pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, latency_ns: u64) {
+    /// Counts a transaction whose home is here.
+    pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
         let mut counts = self.counts.borrow_mut();
         let kind = self.workload.borrow().kind(request);
         match outcome {
-            Ok(reach) => counts.committed(kind, reach, latency_ns),
-            Err(abort) => counts.aborted(kind, abort),
+            Ok(reach) => counts.committed(kind, reach, now_ns),
+            Err(abort) => counts.aborted(kind, abort, now_ns),
         }
+    }
+
+    /// Times a request whose client is here, or whose client does not say.
+    pub(crate) fn answered(&self, request: &W::Request, latency_ns: u64) {
+        let kind = self.workload.borrow().kind(request);
+        self.counts.borrow_mut().answered(kind, latency_ns);
+    }
+
+    /// Stream `stream` of this instance's: requests that its clients may send.
+    pub(crate) fn generator(&self, stream: u64) -> W::Generator {
+        let placement = &self.shared.config.placement;
+        let workload = self.workload();
+        let sites = match workload.clients() {
+            Clients::Bound => placement.sites_of(self.me()),
+            Clients::Routed => 0..placement.sites(),
+        };
+        workload.generator(self.mix.get().seed.wrapping_add(stream), sites)
     }
 
     fn home_of(&self, request: &W::Request) -> InstanceId {
@@ -107,7 +256,6 @@ impl<W: Workload, D: Design> Local<W, D> {
             self.calls.abandon(slot);
             return Err(Abort::InstanceDown);
         }
-        // Its time is that of the transaction's home.
         let reply = std::future::poll_fn(|cx| probe::parks_untimed(self.calls.poll(slot, cx))).await;
         let outcome = reply.outcome.map(|_| ());
         self.calls.recycle(reply);

@@ -1,6 +1,6 @@
 //! A worker's counters for the current window.
 
-use probe::{Latency, Measured};
+use probe::{Latency, Measured, Series, series};
 use txn::Abort;
 
 /// Where a committed transaction's steps ran.
@@ -10,51 +10,85 @@ pub(crate) enum Reach {
     Distributed,
 }
 
-#[derive(Default)]
 pub(crate) struct Counts {
     committed: Vec<(&'static str, u64)>,
     aborted: Vec<(&'static str, u64)>,
     /// By kind, those that the workload asked for.
     user_aborted: Vec<(&'static str, u64)>,
     distributed: u64,
-    latency: Latency,
+    latency: Vec<(&'static str, Latency)>,
+    series: Series,
+    pub retries: u64,
+    pub given_up: u64,
 }
 
-fn bump(list: &mut Vec<(&'static str, u64)>, name: &'static str) {
-    match list.iter_mut().find(|(n, _)| std::ptr::eq(*n, name) || *n == name) {
-        Some((_, count)) => *count += 1,
-        None => list.push((name, 1)),
-    }
+/// The entry of a name, of which there are few.
+#[inline]
+fn entry<'a, T: Default>(list: &'a mut Vec<(&'static str, T)>, name: &'static str) -> &'a mut T {
+    let at = list.iter().position(|(n, _)| std::ptr::eq(*n, name) || *n == name);
+    let at = at.unwrap_or_else(|| {
+        list.push((name, T::default()));
+        list.len() - 1
+    });
+    &mut list[at].1
 }
 
 impl Counts {
-    #[inline]
-    pub fn committed(&mut self, kind: &'static str, reach: Reach, latency_ns: u64) {
-        bump(&mut self.committed, kind);
-        self.distributed += u64::from(reach == Reach::Distributed);
-        self.latency.record(latency_ns);
+    /// A window that begins at `now_ns`.
+    pub fn new(now_ns: u64) -> Counts {
+        Counts {
+            committed: Vec::new(),
+            aborted: Vec::new(),
+            user_aborted: Vec::new(),
+            distributed: 0,
+            latency: Vec::new(),
+            series: Series::new(now_ns),
+            retries: 0,
+            given_up: 0,
+        }
     }
 
-    pub fn aborted(&mut self, kind: &'static str, abort: Abort) {
-        bump(&mut self.aborted, abort.name());
+    /// Of a transaction whose home is here.
+    #[inline]
+    pub fn committed(&mut self, kind: &'static str, reach: Reach, now_ns: u64) {
+        *entry(&mut self.committed, kind) += 1;
+        self.distributed += u64::from(reach == Reach::Distributed);
+        self.series.committed(now_ns);
+    }
+
+    /// Of a request whose client is here.
+    #[inline]
+    pub fn answered(&mut self, kind: &'static str, latency_ns: u64) {
+        entry(&mut self.latency, kind).record(latency_ns);
+        self.series.latency(latency_ns);
+    }
+
+    pub fn aborted(&mut self, kind: &'static str, abort: Abort, now_ns: u64) {
+        *entry(&mut self.aborted, abort.name()) += 1;
+        self.series.aborted(now_ns);
         if let Abort::User(_) = abort {
-            bump(&mut self.user_aborted, kind);
+            *entry(&mut self.user_aborted, kind) += 1;
         }
     }
 
     /// Adds this window to `into` and starts the next.
-    pub fn take(&mut self, into: &mut Measured) {
-        let counts = std::mem::take(self);
-        for (kind, n) in counts.committed {
+    pub fn take(&mut self, now_ns: u64, into: &mut Measured) {
+        for (kind, n) in self.committed.drain(..) {
             *into.committed.entry(kind.into()).or_default() += n;
         }
-        for (reason, n) in counts.aborted {
+        for (reason, n) in self.aborted.drain(..) {
             *into.aborted.entry(reason.into()).or_default() += n;
         }
-        for (kind, n) in counts.user_aborted {
+        for (kind, n) in self.user_aborted.drain(..) {
             *into.user_aborted.entry(kind.into()).or_default() += n;
         }
-        into.distributed += counts.distributed;
-        into.latency.merge(&counts.latency);
+        into.distributed += std::mem::take(&mut self.distributed);
+        for (kind, latency) in self.latency.drain(..) {
+            into.latency.merge(&latency);
+            into.latency_by_kind.entry(kind.into()).or_default().merge(&latency);
+        }
+        series::merge(&mut into.series, &self.series.take(now_ns));
+        into.retries += std::mem::take(&mut self.retries);
+        into.given_up += std::mem::take(&mut self.given_up);
     }
 }

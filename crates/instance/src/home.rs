@@ -47,7 +47,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
                 return Ok((reply, Reach::Home));
             }
             (Ok(reply), Some(gtid)) => {
-                commit_everywhere(local, gtid, part).await?;
+                Box::pin(commit_everywhere(local, gtid, part)).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
@@ -159,6 +159,13 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         if self.part.protection() == Protection::Alone {
             return Err(Abort::NeedsLocks);
         }
+        // Boxed: a future of this size would otherwise be moved about by every transaction that stays at home.
+        Box::pin(self.everywhere(steps, last)).await
+    }
+
+    /// A phase of which some steps are elsewhere.
+    async fn everywhere<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
+        let local = self.local;
         let mut partial = steps.partial();
         let mut groups = probe::within(Component::Communication, || self.group(&steps));
         let outcome = match steps.effect() {

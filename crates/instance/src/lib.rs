@@ -14,7 +14,8 @@
 //! - [`config`]: what an instance is told at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
-//! - `clients`: closed loops of requests inside the workers. `load`: loading and auditing.
+//! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
+//! - `load`: loading and auditing.
 //! - [`offline`]: looking at instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
@@ -34,17 +35,20 @@ mod participant;
 mod plan;
 mod running;
 mod shared;
+mod source;
 mod state;
 mod worker;
 
 pub use config::{InstanceConfig, InstanceFault};
 pub use running::Recovery;
+pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
 use exec::{Conventional, DesignKind, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
+use traffic::{Share, Traffic};
 use txn::Workload;
 
 /// A running instance. Its methods may be called from one thread that is none of its own.
@@ -109,7 +113,18 @@ impl<W: Workload> Instance<W> {
 
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
-        each!(&self.0, r => r.drive(clients_per_worker, seed))
+        self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
+    }
+
+    /// Starts a load: this instance's `share` of it. Clients draw streams of requests from `seed` on, at most one more on
+    /// every worker than it has clients.
+    pub fn load_with(&self, traffic: Traffic, share: Share, seed: u64) {
+        each!(&self.0, r => r.drive(traffic, share, seed))
+    }
+
+    /// Changes of the load to come, ascending by time; forgotten at the next [`Instance::halt`].
+    pub fn script(&self, scenes: &[Scene<W>]) {
+        each!(&self.0, r => r.script(scenes))
     }
 
     /// Turns the workers' profile on or off; measuring carries it from then on.

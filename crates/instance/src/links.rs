@@ -84,6 +84,12 @@ impl Links {
         self.callees.borrow().get(instance.0 as usize).copied().flatten()
     }
 
+    /// Who is at the other end of a link that stands.
+    pub fn peer(&self, id: LinkId) -> Option<Peer> {
+        let slots = self.slots.borrow();
+        slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation).map(|s| s.peer)
+    }
+
     pub fn is_open(&self, id: LinkId) -> bool {
         let slots = self.slots.borrow();
         slots[id.slot as usize].as_ref().is_some_and(|s| s.generation == id.generation)

@@ -2,9 +2,11 @@
 //! the parts it holds for others. Only the worker's thread touches it; other threads reach it through its inbox.
 
 use crate::calls::Calls;
+use crate::clients::Mix;
 use crate::counts::Counts;
 use crate::links::{LinkId, Links};
 use crate::shared::Shared;
+use crate::source::Source;
 use crate::state::{Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId};
 use exec::{Design, Executor, Here, Part};
@@ -45,6 +47,9 @@ pub(crate) struct Local<W: Workload, D: Design> {
     pub observed: RefCell<Vec<(&'static str, u64)>>,
     pub halting: Cell<bool>,
     pub clients: Cell<usize>,
+    pub mix: Cell<Mix>,
+    /// Of an open loop.
+    pub source: RefCell<Option<Source<W>>>,
     next_number: Cell<u64>,
     frame: RefCell<Vec<u8>>,
 }
@@ -67,10 +72,12 @@ impl<W: Workload, D: Design> Local<W, D> {
             batches: RefCell::default(),
             buffers: RefCell::default(),
             acks: RefCell::default(),
-            counts: RefCell::default(),
+            counts: RefCell::new(Counts::new(world::now_ns())),
             observed: RefCell::default(),
             halting: Cell::new(false),
             clients: Cell::new(0),
+            mix: Cell::default(),
+            source: RefCell::new(None),
             next_number: Cell::new(1),
             frame: RefCell::default(),
         });

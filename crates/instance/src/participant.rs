@@ -6,7 +6,7 @@
 //! task comes back with it.
 
 use crate::home;
-use crate::links::LinkId;
+use crate::links::{LinkId, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
@@ -295,7 +295,9 @@ impl<W: Workload, D: Design> Local<W, D> {
             }
             Job::Submit { link, call, request } => {
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {
-                    Ok(request) => probe::charged(Role::Home, self.submit(&request)).await,
+                    Ok(request) => {
+                        probe::charged(Role::Home, self.submit(&request, self.links.peer(link))).await
+                    }
                     Err(_) => Err(Abort::BadRequest),
                 };
                 let (outcome, reply) = match outcome {
@@ -308,13 +310,17 @@ impl<W: Workload, D: Design> Local<W, D> {
         }
     }
 
-    async fn submit(&self, request: &W::Request) -> Result<W::Reply, Abort> {
+    /// Another instance's client times its request itself.
+    async fn submit(&self, request: &W::Request, from: Option<Peer>) -> Result<W::Reply, Abort> {
         let mut part = self.take_part();
         let started = world::now_ns();
         let outcome = home::run(self, request, &mut part).await;
         self.give_part(part);
-        let latency_ns = world::now_ns() - started;
-        self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), latency_ns);
+        let now = world::now_ns();
+        self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);
+        if outcome.is_ok() && !matches!(from, Some(Peer::Caller(_))) {
+            self.answered(request, now - started);
+        }
         outcome.map(|(reply, _)| reply)
     }
 }

@@ -4,7 +4,7 @@ use crate::config::{InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::local::MAX_WORKERS;
 use crate::plan::LoadPlan;
-use crate::shared::{Inbox, Order, Shared, Wanted};
+use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use store::{Store, StoreOptions};
 use topology::Binding;
+use traffic::{Share, Traffic};
 use twophase::{CommitNote, PrepareNote};
 use txn::Workload;
 use wal::Durability;
@@ -58,6 +59,7 @@ struct Window {
     log: LogCounts,
     locks: LockWork,
     cpu_ns: u64,
+    involuntary_switches: u64,
     page_reads: u64,
     page_writes: u64,
 }
@@ -178,8 +180,12 @@ impl<W: Workload, D: Design> Running<W, D> {
         InstanceFault::Worker(fault.unwrap_or_else(|| "see its message above".into()))
     }
 
-    pub fn drive(&self, clients: usize, seed: u64) {
-        self.shared.order_all(|| Order::Drive { clients, seed });
+    pub fn drive(&self, traffic: Traffic, share: Share, seed: u64) {
+        self.shared.order_all(|| Order::Drive { traffic, share, seed });
+    }
+
+    pub fn script(&self, scenes: &[Scene<W>]) {
+        self.shared.order_all(|| Order::Script(scenes.to_vec()));
     }
 
     pub fn profile(&self, profiling: Profiling) {
@@ -214,13 +220,21 @@ impl<W: Workload, D: Design> Running<W, D> {
         };
         measured.locks = locks.since(&window.locks);
         measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
+        measured.involuntary_switches =
+            usage.involuntary_switches.saturating_sub(window.involuntary_switches);
         measured.rss_bytes = usage.rss_bytes;
         let pool = store.pool().stats();
         measured.pages = u64::from(pool.allocated);
         measured.page_reads = pool.loaded - window.page_reads;
         measured.page_writes = pool.written - window.page_writes;
-        *window =
-            Window { log, locks, cpu_ns: usage.cpu_ns, page_reads: pool.loaded, page_writes: pool.written };
+        *window = Window {
+            log,
+            locks,
+            cpu_ns: usage.cpu_ns,
+            involuntary_switches: usage.involuntary_switches,
+            page_reads: pool.loaded,
+            page_writes: pool.written,
+        };
         if let Some(profile) = &mut measured.profile {
             profile.set(Counter::LogRecords, measured.log.records);
             profile.set(Counter::LogBytes, measured.log.bytes);

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
 use store::StoreFault;
+use traffic::{Rate, Share, Traffic};
 use twophase::Message;
 use txn::Workload;
 
@@ -24,14 +25,28 @@ pub(crate) struct Shared<W, D: Design> {
     pub lost: Mutex<Option<Sender<Wanted>>>,
 }
 
+/// A change of the load.
+#[derive(Clone)]
+pub struct Scene<W> {
+    /// When, on the clock of [`world::now_ns`]; at once if that is over.
+    pub at_ns: u64,
+    /// Another rate, of the whole deployment, for an open loop.
+    pub rate: Option<Rate>,
+    /// Other requests over the same data, whose streams are drawn from this seed on.
+    pub requests: Option<(W, u64)>,
+}
+
 /// What a worker is told by other threads of the instance.
 pub(crate) enum Order<W> {
     Link(Link, Peer),
-    /// Start this many clients, each with its own stream of requests.
+    /// Start this load; clients draw streams of requests from `seed` on.
     Drive {
-        clients: usize,
+        traffic: Traffic,
+        share: Share,
         seed: u64,
     },
+    /// Changes of the load, ascending by time.
+    Script(Vec<Scene<W>>),
     /// End the clients; tell when nothing of theirs is in flight.
     Halt(Sender<()>),
     /// Tell when no part of a distributed transaction is left here.

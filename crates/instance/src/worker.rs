@@ -3,24 +3,27 @@
 //! A worker blocks nowhere else, except where a rollback or a purge misses a page that has left in the meantime, or a new
 //! page finds no frame that can be had without writing first.
 
-use crate::clients::client;
+use crate::clients::{Mix, clerk, client, pump};
 use crate::links::{Ask, Broken, Links, Peer};
 use crate::load;
 use crate::local::Local;
-use crate::shared::{Order, Shared, Wanted};
+use crate::shared::{Order, Scene, Shared, Wanted};
+use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::{Design, Executor};
 use probe::{Measured, Profiling, Role, Round};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use store::{NoteId, Touched, Txn};
+use traffic::{ArrivalStream, LoadModel, Share, Thinker, Traffic, model};
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Message, Participant};
-use txn::{Clients, Workload};
+use txn::Workload;
 use wire::Frame;
 
 /// How often machines that wait for news are reminded, and how old their last news must be.
@@ -34,6 +37,9 @@ const BUDGET: usize = 32;
 const TURNS: usize = 8;
 /// A busy worker looks at its sockets no more often than this: each look is a system call of some 300 ns.
 const ASK_NS: u64 = 4_000;
+
+/// How late the kernel may wake a worker that sleeps for a time, with room to spare: it counts in milliseconds.
+const LATE_NS: u64 = 1_100_000;
 
 /// What restart left for this worker.
 #[derive(Default)]
@@ -52,6 +58,11 @@ pub(crate) struct Worker<W: Workload, D: Design> {
     window_ns: u64,
     stop: bool,
     broken: Vec<Broken>,
+    scenes: VecDeque<Scene<W>>,
+    /// Part of the load that is this worker's.
+    share: f64,
+    /// The stream of requests that its terminals have in common.
+    terminals_stream: u64,
 }
 
 impl<W: Workload, D: Design> Worker<W, D> {
@@ -79,6 +90,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
             window_ns: now,
             stop: false,
             broken: Vec::new(),
+            scenes: VecDeque::new(),
+            share: 1.0,
+            terminals_stream: 0,
         };
         worker.inherit(inheritance);
         Ok(worker)
@@ -121,12 +135,15 @@ impl<W: Workload, D: Design> Worker<W, D> {
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
+            if self.scenes.front().is_some_and(|scene| scene.at_ns <= now) {
+                self.next_scene(now);
+            }
             probe::communicating(|| self.local.links.flush());
             self.report();
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
-                self.park(now);
+                self.rest(now);
                 idle_since = None;
             } else {
                 std::hint::spin_loop();
@@ -157,9 +174,20 @@ impl<W: Workload, D: Design> Worker<W, D> {
         true
     }
 
-    fn park(&self, now: u64) {
+    /// Sleeps until something comes in or is due. Where an open loop's next request is due soon it only lets others have the
+    /// core: the kernel may wake it a millisecond late, and every request would seem to have taken that long.
+    fn rest(&self, now: u64) {
+        let until = self.local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
+        match &*self.local.source.borrow() {
+            None => {}
+            Some(_) if until.saturating_sub(now) < 2 * LATE_NS => return std::thread::yield_now(),
+            Some(_) => return self.park(now, until - LATE_NS),
+        }
+        self.park(now, until);
+    }
+
+    fn park(&self, now: u64, until: u64) {
         let local = &self.local;
-        let until = local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
         let timeout = Duration::from_nanos(until.saturating_sub(now).clamp(1, TICK_NS));
         let inbox = &local.shared.inboxes[local.worker];
         let engine = &local.shared.engine;
@@ -282,9 +310,14 @@ impl<W: Workload, D: Design> Worker<W, D> {
                     }
                 }
             }
-            Order::Drive { clients, seed } => self.drive(clients, seed),
+            Order::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
+            Order::Script(scenes) => self.scenes = scenes.into(),
             Order::Halt(done) => {
                 local.halting.set(true);
+                self.scenes.clear();
+                if let Some(source) = &mut *local.source.borrow_mut() {
+                    source.wake_all();
+                }
                 self.halts.push(done);
             }
             Order::Settle(done) => self.settles.push(done),
@@ -314,23 +347,90 @@ impl<W: Workload, D: Design> Worker<W, D> {
         }
     }
 
-    fn drive(&self, clients: usize, seed: u64) {
-        let local = &self.local;
+    fn drive(&mut self, traffic: &Traffic, share: Share, seed: u64) {
+        let local = Rc::clone(&self.local);
+        let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
+        let first = local.worker as u64 * clients;
         local.halting.set(false);
-        let placement = &local.shared.config.placement;
-        let sites = match local.workload.borrow().clients() {
-            Clients::Bound => placement.sites_of(local.me()),
-            Clients::Routed => 0..placement.sites(),
-        };
-        for number in 0..clients {
-            // Workloads number their requests by the low 24 bits of their stream: the caller keeps those of its seeds
-            // apart, by instance and by call, and leaves room for one instance's clients.
-            let stream = seed.wrapping_add((local.worker * clients + number) as u64);
-            let requests = local.workload().generator(stream, sites.clone());
-            if !local.executor.spawn(probe::charged(Role::Home, client(Rc::clone(local), requests))) {
+        local.mix.set(Mix { number: local.mix.get().number + 1, seed });
+        self.share = 1.0 / f64::from(share.of.max(1));
+        self.terminals_stream = self.stream_of_terminals(traffic.clients);
+        *local.source.borrow_mut() = self.source(traffic, share);
+        let open = local.source.borrow().is_some();
+        if open {
+            self.spawn_client(pump(Rc::clone(&local)));
+        }
+        for stream in first..first + clients {
+            let local = Rc::clone(&local);
+            let spawned = if open {
+                self.spawn_client(probe::charged(Role::Home, clerk(local, stream, retries)))
+            } else {
+                self.spawn_client(probe::charged(Role::Home, client(local, stream, retries)))
+            };
+            if !spawned {
                 break;
             }
-            local.clients.set(local.clients.get() + 1);
+        }
+    }
+
+    fn spawn_client(&self, client: impl Future<Output = ()> + 'static) -> bool {
+        let spawned = self.local.executor.spawn(client);
+        self.local.clients.set(self.local.clients.get() + usize::from(spawned));
+        spawned
+    }
+
+    /// Where requests come from; `None` for a closed loop.
+    fn source(&self, traffic: &Traffic, share: Share) -> Option<Source<W>> {
+        let local = &self.local;
+        let now = world::now_ns();
+        let seed = base::hash64(&(local.mix.get().seed.wrapping_add(local.worker as u64)).to_le_bytes());
+        let kind = match traffic.model {
+            LoadModel::Closed => return None,
+            LoadModel::Open { rate, arrivals } => {
+                let place = share.first + local.worker as u32;
+                let phase = f64::from(place) / f64::from(share.of.max(1));
+                Kind::Arrivals(ArrivalStream::new(arrivals, rate.scaled(self.share), seed, phase, now))
+            }
+            LoadModel::Terminals { terminals, think } => {
+                let (placement, workers) =
+                    (&local.shared.config.placement, local.shared.config.workers() as u32);
+                let sites = placement.sites();
+                let own = model::terminals_of(terminals, placement.sites_of(local.me()), sites);
+                let (first, worker) = (own.start, local.worker as u32);
+                let count = (own.len() as u32 + workers - 1 - worker) / workers;
+                let place = move |terminal: u32| {
+                    let number = first + worker + terminal * workers;
+                    let site = model::site_of(number, terminals, sites);
+                    (site, number - model::terminals_of(terminals, site..site + 1, sites).start)
+                };
+                let thinker = Thinker::new(think, seed);
+                let generator = local.generator(self.terminals_stream);
+                let workload = local.workload();
+                let place = Box::new(place);
+                Kind::Terminals(Terminals::new(&*workload, count, thinker, generator, place, now))
+            }
+        };
+        Some(Source::new(kind))
+    }
+
+    /// The stream that this worker's terminals share: after those of all clients.
+    fn stream_of_terminals(&self, clients: u32) -> u64 {
+        self.local.shared.config.workers() as u64 * u64::from(clients) + self.local.worker as u64
+    }
+
+    /// Carries out the change of the load that is due.
+    fn next_scene(&mut self, now: u64) {
+        let Some(scene) = self.scenes.pop_front() else { return };
+        let local = &self.local;
+        if let Some((workload, seed)) = scene.requests {
+            local.reconfigure(workload);
+            local.mix.set(Mix { number: local.mix.get().number + 1, seed });
+            if let Some(source) = &mut *local.source.borrow_mut() {
+                source.draw_from(local.generator(self.terminals_stream));
+            }
+        }
+        if let (Some(rate), Some(source)) = (scene.rate, &mut *local.source.borrow_mut()) {
+            source.change(rate.scaled(self.share), now);
         }
     }
 
@@ -338,6 +438,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
     fn report(&mut self) {
         let local = &self.local;
         if !self.halts.is_empty() && local.clients.get() == 0 {
+            *local.source.borrow_mut() = None;
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {
@@ -349,7 +450,8 @@ impl<W: Workload, D: Design> Worker<W, D> {
         let now = world::now_ns();
         let mut measured = Measured { window_ns: now - self.window_ns, ..Measured::default() };
         self.window_ns = now;
-        self.local.counts.borrow_mut().take(&mut measured);
+        self.local.counts.borrow_mut().take(now, &mut measured);
+        measured.offered = self.local.source.borrow_mut().as_mut().map(|source| source.offered(now));
         for (name, n) in self.local.observed.take() {
             *measured.observed.entry(name.into()).or_default() += n;
         }

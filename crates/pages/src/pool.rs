@@ -42,7 +42,8 @@ use world::{Caching, Files, Means};
 pub struct PoolOptions {
     /// Pages in memory at the same time.
     pub frames: usize,
-    /// Pages there can ever be; addresses for all of them are reserved, memory is not. When there are frames for
+    /// Pages there can ever be; addresses for all of them are reserved (for fewer, where the system does not give so many),
+    /// memory is not. When there are frames for
     /// all of them nothing is ever evicted.
     pub max_pages: u32,
 }
@@ -145,11 +146,18 @@ impl Pool {
             Region::new(bytes).map_err(|e| wrong(format!("cannot reserve {bytes} bytes of addresses: {e}")))
         };
         let (writer, repaired) = open_files(&*files, path, log.durability())?;
-        let pages = options.max_pages as usize;
-        let frames = options.frames.min(pages);
-        let region = reserve(pages * PAGE_SIZE)?;
+        let (mut max_pages, present) = (options.max_pages, writer.data.pages()?);
+        let frames = options.frames.min(max_pages as usize);
+        // Where addresses are scarce (a limit of the process, valgrind), the database cannot grow as much.
+        let least = (frames as u64).max(present);
+        let region = loop {
+            match reserve(max_pages as usize * PAGE_SIZE) {
+                Err(_) if u64::from(max_pages / 2) >= least => max_pages /= 2,
+                reserved => break reserved?,
+            }
+        };
         // One page of a larger database would take a huge page's memory, of which the pool counts a page's.
-        let huge = writer.data.pages()? <= frames as u64;
+        let huge = present <= frames as u64;
         if huge {
             region.prefer_huge_pages(frames * PAGE_SIZE);
         }
@@ -157,8 +165,8 @@ impl Pool {
         Ok(Pool {
             loads: Loads::new(means)?,
             region,
-            words: reserve(pages * size_of::<PageLatch>())?,
-            max_pages: options.max_pages,
+            words: reserve(max_pages as usize * size_of::<PageLatch>())?,
+            max_pages,
             owner: Owner::new(),
             slots: Slots::new(frames),
             replacement: Mutex::new(Replacement::new(frames)),
@@ -166,7 +174,7 @@ impl Pool {
             servers: AtomicUsize::new(0),
             huge: AtomicBool::new(huge),
             log,
-            allocator: SpinMutex::new(Allocator::new(options.max_pages)),
+            allocator: SpinMutex::new(Allocator::new(max_pages)),
             renew: OnceLock::new(),
             counts,
         })

@@ -47,13 +47,16 @@ impl Latency {
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
+
+    /// What was recorded, ascending: (value in ns, how often).
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()))
+    }
 }
 
 impl Serialize for Latency {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let pairs: Vec<(u64, u64)> =
-            self.0.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect();
-        pairs.serialize(serializer)
+        self.recorded().collect::<Vec<(u64, u64)>>().serialize(serializer)
     }
 }
 

@@ -8,10 +8,12 @@
 //! - [`hooks`]: what the rooms above call; off until [`profile`] turns it on for a worker.
 //! - `worker`: the cells of one thread, and how time is divided. `ticks`: cheap timestamps.
 //! - [`Profile`]: the profile as a value, and per transaction. [`Measured`]: a whole window. [`Latency`]: histograms.
+//! [`series`]: a window second by second.
 
 #![deny(unsafe_code)]
 
 pub mod hooks;
+pub mod series;
 pub mod table;
 
 mod latency;
@@ -22,8 +24,9 @@ mod worker;
 
 pub use hooks::*;
 pub use latency::Latency;
-pub use measured::{LockWork, LogCounts, Measured};
+pub use measured::{LockWork, LogCounts, Measured, Offered};
 pub use profile::{PerTransaction, Profile};
+pub use series::{Second, Series};
 pub use table::{Component, Counter, Group, Kind, PageKind, Profiling, Section, Wait};
 pub use ticks::ticks;
 pub use worker::{Latched, Role, Round};

@@ -1,6 +1,6 @@
 //! One window of one worker, one instance or one deployment: the same value, merged upwards.
 
-use crate::{Latency, Profile};
+use crate::{Latency, Profile, Second, series};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +47,26 @@ impl LockWork {
     }
 }
 
+/// What came in from outside, answered or not: open loops and terminals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Offered {
+    /// Requests that became due in the window.
+    pub requests: u64,
+    /// Of these, refused because too many were waiting already.
+    pub refused: u64,
+    /// Due and not begun at the end of the window.
+    pub backlog: u64,
+}
+
+impl Offered {
+    /// Adds another worker's.
+    pub fn merge(&mut self, other: &Offered) {
+        self.requests += other.requests;
+        self.refused += other.refused;
+        self.backlog += other.backlog;
+    }
+}
+
 /// Counts and latencies of a window.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
@@ -69,10 +89,21 @@ pub struct Measured {
     pub in_doubt: u64,
     /// Reply latency of committed transactions, from the request's start to its durable end.
     pub latency: Latency,
+    /// The same by kind of request.
+    pub latency_by_kind: BTreeMap<String, Latency>,
+    /// The window second by second.
+    pub series: Vec<Second>,
+    /// Tries beyond the first, and requests given up after the last one that was allowed.
+    pub retries: u64,
+    pub given_up: u64,
+    /// `None` with a closed loop, where nothing waits.
+    pub offered: Option<Offered>,
     pub log: LogCounts,
     pub locks: LockWork,
     /// CPU time of the whole process in the window, ns.
     pub cpu_ns: u64,
+    /// How often in the window the system took a core from a thread of the process that would have gone on.
+    pub involuntary_switches: u64,
     /// Resident memory of the process at the end of the window.
     pub rss_bytes: u64,
     /// Pages of the data file in use.
@@ -104,12 +135,22 @@ impl Measured {
         self.message_bytes += other.message_bytes;
         self.in_doubt += other.in_doubt;
         self.latency.merge(&other.latency);
+        for (kind, latency) in &other.latency_by_kind {
+            self.latency_by_kind.entry(kind.clone()).or_default().merge(latency);
+        }
+        series::merge(&mut self.series, &other.series);
+        self.retries += other.retries;
+        self.given_up += other.given_up;
+        if let Some(offered) = &other.offered {
+            self.offered.get_or_insert_default().merge(offered);
+        }
         self.log.bytes += other.log.bytes;
         self.log.records += other.log.records;
         self.log.flushes += other.log.flushes;
         self.log.fsyncs += other.log.fsyncs;
         self.locks.merge(&other.locks);
         self.cpu_ns += other.cpu_ns;
+        self.involuntary_switches += other.involuntary_switches;
         self.rss_bytes += other.rss_bytes;
         self.pages += other.pages;
         if let Some(profile) = &other.profile {

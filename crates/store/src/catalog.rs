@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use txn::row::Layout;
-use txn::{IndexDef, Schema, TableDef};
+use txn::{Columns, IndexDef, Schema, TableDef};
 
 /// A table, looked up once and used for many operations of one transaction.
 pub struct Table {
@@ -31,9 +31,18 @@ pub struct Table {
     pub(crate) indexes: Vec<Index>,
 }
 
+impl Table {
+    /// Whether setting these columns may change an entry of a secondary index.
+    pub(crate) fn indexed(&self, columns: Columns) -> bool {
+        self.indexes.iter().any(|index| index.columns.meets(columns))
+    }
+}
+
 pub(crate) struct Index {
     pub def: IndexDef,
     pub root: PageId,
+    /// Those of the definition: an update of others leaves the entry as it is, since no update changes the key's.
+    pub columns: Columns,
 }
 
 enum Entry {
@@ -205,7 +214,9 @@ fn assemble(known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<Option<Tab
                 let what = format!("there are two tables with the id {id}");
                 return Err(StoreFault::Broken { table: crate::kind::CATALOG, what });
             }
-            Structure::Index { def, root, .. } => indexes.push(Index { def: def.clone(), root: *root }),
+            Structure::Index { def, root, .. } => {
+                indexes.push(Index { def: def.clone(), root: *root, columns: Columns::of(&def.columns) });
+            }
         }
     }
     indexes.sort_unstable_by_key(|i| i.def.id);

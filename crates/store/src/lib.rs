@@ -56,7 +56,7 @@ pub use finding::{Finding, Weight};
 pub use load::{Loaded, Loader};
 pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};
-pub use rows::{DeleteOutcome, InsertOutcome};
+pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 pub use scan::ChunkEnd;
 pub use touched::Touched;
 pub use txn::{Savepoint, Txn};

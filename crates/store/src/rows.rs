@@ -13,7 +13,8 @@ use base::{Key, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::Stop;
 use std::mem;
-use txn::{Row, RowMut};
+use std::ops::ControlFlow;
+use txn::{Columns, Row, RowMut};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InsertOutcome {
@@ -24,6 +25,24 @@ pub enum InsertOutcome {
     Next(Option<Key>),
     /// Key or row are longer than an entry or a row may be; nothing was changed.
     TooLong,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateOutcome<R> {
+    Done(R),
+    Missing,
+    /// A column of a secondary index was set, and nothing was changed: [`Txn::held_back`] has the row as it is and as it
+    /// would be. Only with [`Entries::HoldBack`].
+    Entries(R),
+}
+
+/// What an update does that sets a column of a secondary index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entries {
+    /// Changes the index, too.
+    Follow,
+    /// Nothing: entries are to be locked first.
+    HoldBack,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -149,10 +168,13 @@ impl Store {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Stop> {
-        self.update_seen::<L, R>(txn, table, key, None, f)
+        match self.update_seen::<L, R>(txn, table, key, (None, Entries::Follow), f)? {
+            UpdateOutcome::Done(result) => Ok(Some(result)),
+            UpdateOutcome::Missing | UpdateOutcome::Entries(_) => Ok(None),
+        }
     }
 
-    /// As [`Store::update`], with what [`Store::ahead`] saw of the key.
+    /// As [`Store::update`], with what [`Store::ahead`] saw of the key, and `entries` said.
     ///
     /// # Errors
     /// As [`Store::update`].
@@ -165,13 +187,14 @@ impl Store {
         txn: &mut Txn,
         table: &Table,
         key: &[u8],
-        sight: Option<Sight>,
+        (sight, entries): (Option<Sight>, Entries),
         f: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Stop> {
-        let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(None) };
+    ) -> Result<UpdateOutcome<R>, Stop> {
+        let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(UpdateOutcome::Missing) };
         let mut row = mem::take(&mut txn.row);
-        let done =
-            self.whole::<L, _>(txn, |store, txn| store.update_at::<L, R>(txn, table, key, rid, &mut row, f));
+        let done = self.whole::<L, _>(txn, |store, txn| {
+            store.update_at::<L, R>(txn, (table, entries), (key, rid), &mut row, f)
+        });
         txn.row = row;
         done
     }
@@ -180,47 +203,50 @@ impl Store {
     fn update_at<L: LatchPolicy, R>(
         &self,
         txn: &mut Txn,
-        table: &Table,
-        key: &[u8],
-        rid: Rid,
+        (table, entries): (&Table, Entries),
+        (key, rid): (&[u8], Rid),
         row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Stop> {
+    ) -> Result<UpdateOutcome<R>, Stop> {
         let heap = self.heap(table);
         let old_row = &mut txn.old_row;
+        let mut set = Columns::NONE;
         let change = |row: &mut Vec<u8>| {
             if !table.layout.fits(row) {
-                return None;
+                return ControlFlow::Break(None);
             }
             if !table.indexes.is_empty() {
                 old_row.clear();
                 old_row.extend_from_slice(row);
             }
-            let result = f(&mut RowMut::new(&table.layout, row));
+            let mut row_mut = RowMut::new(&table.layout, row);
+            let result = f(&mut row_mut);
+            set = row_mut.columns_set();
             debug_assert_eq!(
                 &*table.def.key_of(Row::new(&table.layout, row)),
                 key,
                 "an update changed the key"
             );
-            Some(result)
+            match entries {
+                Entries::HoldBack if table.indexed(set) => ControlFlow::Break(Some(result)),
+                _ => ControlFlow::Continue(Some(result)),
+            }
         };
         let done = heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
-        let (HeapModify::Done(result) | HeapModify::Outgrown(result)) = &done else { return Ok(None) };
-        if result.is_none() {
-            return Err(self.broken(table, "a row does not have the table's layout"));
-        }
         let result = match done {
-            HeapModify::Outgrown(result) => {
+            HeapModify::Missing => return Ok(UpdateOutcome::Missing),
+            HeapModify::Left(Some(result)) => return Ok(UpdateOutcome::Entries(result)),
+            HeapModify::Outgrown(Some(result)) => {
                 self.rewrite::<L>(txn, table, rid, row)?;
                 result
             }
-            HeapModify::Done(result) => result,
-            HeapModify::Missing => None,
+            HeapModify::Done(Some(result)) => result,
+            HeapModify::Left(None) | HeapModify::Outgrown(None) | HeapModify::Done(None) => {
+                return Err(self.broken(table, "a row does not have the table's layout"));
+            }
         };
-        if !table.indexes.is_empty() {
-            self.reindex::<L>(txn, table, row, rid)?;
-        }
-        Ok(result)
+        self.reindex::<L>(txn, (table, set), row, rid)?;
+        Ok(UpdateOutcome::Done(result))
     }
 
     /// Writes a row that does not fit where it lies. Its address stays, so indexes need not know.
@@ -243,15 +269,16 @@ impl Store {
         }
     }
 
-    /// Brings the secondary trees from `txn.old_row` to `row`.
+    /// Brings the secondary trees that hold one of these columns from `txn.old_row` to `row`.
+    #[inline]
     fn reindex<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
-        table: &Table,
+        (table, set): (&Table, Columns),
         row: &[u8],
         rid: Rid,
     ) -> Result<(), Stop> {
-        for index in &table.indexes {
+        for index in table.indexes.iter().filter(|index| index.columns.meets(set)) {
             let tree = self.secondary(index);
             let entry = |row: &[u8]| table.def.entry_of(&index.def, Row::new(&table.layout, row));
             let (old, new) = (entry(&txn.old_row), entry(row));

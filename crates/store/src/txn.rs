@@ -34,10 +34,22 @@ pub(crate) struct UndoList {
 }
 
 impl UndoList {
-    #[inline]
     pub fn push(&mut self, kind: u8, lsn: Lsn, prev: Lsn, body: &[&[u8]]) {
+        let at = self.stage(body);
+        self.note(kind, lsn, prev, at);
+    }
+
+    /// Puts a body into the arena; gives where it begins. [`UndoList::note`] comes next.
+    #[inline]
+    fn stage(&mut self, body: &[&[u8]]) -> usize {
         let at = self.arena.len();
-        body.iter().for_each(|part| self.arena.extend_from_slice(part));
+        body.iter().for_each(|part| extend(&mut self.arena, part));
+        at
+    }
+
+    /// Makes the body staged last, at `at`, an entry.
+    #[inline]
+    fn note(&mut self, kind: u8, lsn: Lsn, prev: Lsn, at: usize) {
         self.entries.push(Entry { kind, lsn, prev, at, len: (self.arena.len() - at) as u32 });
     }
 
@@ -82,6 +94,20 @@ impl UndoList {
         self.arena.shrink_to(1 << 20);
         self.entries.shrink_to(1 << 14);
     }
+}
+
+/// Appends a part of a record. Most are of a few bytes, for which a call of `memcpy` takes longer than the copying.
+#[inline]
+fn extend(out: &mut Vec<u8>, part: &[u8]) {
+    const SHORT: usize = 16;
+    if part.len() > SHORT {
+        return out.extend_from_slice(part);
+    }
+    let (words, rest) = part.as_chunks::<8>();
+    words.iter().for_each(|word| out.extend_from_slice(word));
+    let (halves, rest) = rest.as_chunks::<4>();
+    halves.iter().for_each(|half| out.extend_from_slice(half));
+    rest.iter().for_each(|&byte| out.push(byte));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -225,11 +251,18 @@ pub(crate) struct Writer<'a> {
 impl Journal for Writer<'_> {
     #[inline]
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
-        let prev = self.chain.last;
-        let span = self.chain.append(self.log, kind, Order::After(after), body);
-        if self.chain.compensating.is_none() {
-            self.chain.undo.push(kind, span.start, prev, body);
-        }
+        let order = Order::After(after);
+        let span = if self.chain.compensating.is_some() {
+            self.chain.append(self.log, kind, order, body)
+        } else {
+            // The parts are put together once, for rollback, and logged from there.
+            let (prev, mut undo) = (self.chain.last, std::mem::take(&mut self.chain.undo));
+            let at = undo.stage(body);
+            let span = self.chain.append(self.log, kind, order, &[&undo.arena[at..]]);
+            undo.note(kind, span.start, prev, at);
+            self.chain.undo = undo;
+            span
+        };
         account(self.pool, kind, body);
         span.end
     }
@@ -304,6 +337,11 @@ impl Txn {
     #[inline]
     pub fn wrote(&self) -> bool {
         self.chain.last != Lsn(0)
+    }
+
+    /// The row that [`UpdateOutcome::Entries`](crate::UpdateOutcome::Entries) told of: as it is, and as it would be.
+    pub fn held_back(&self) -> (&[u8], &[u8]) {
+        (&self.old_row, &self.row)
     }
 
     /// The transaction's number; `None` before its first record.

@@ -4,7 +4,7 @@
 //! Fixed columns lie at offsets that follow from the schema alone, so reading an integer is one load.
 //! A [`Layout`] is computed once per table; [`Row`] reads, [`RowMut`] changes in a scratch copy, [`RowBuf`] builds.
 
-use crate::schema::{Column, TableDef, Type};
+use crate::schema::{Column, Columns, TableDef, Type};
 
 /// Where the columns of a table's rows lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,15 +151,22 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A row being changed: a scratch copy that the engine compares with the old bytes afterwards.
+/// A row being changed: a scratch copy that the engine compares with the old bytes afterwards. It knows which columns were
+/// set, so that what hangs on others need not be looked at.
 pub struct RowMut<'a> {
     layout: &'a Layout,
     bytes: &'a mut Vec<u8>,
+    set: Columns,
 }
 
 impl<'a> RowMut<'a> {
     pub fn new(layout: &'a Layout, bytes: &'a mut Vec<u8>) -> RowMut<'a> {
-        RowMut { layout, bytes }
+        RowMut { layout, bytes, set: Columns::NONE }
+    }
+
+    /// The columns that were set so far, to whatever value.
+    pub fn columns_set(&self) -> Columns {
+        self.set
     }
 
     pub fn row(&self) -> Row<'_> {
@@ -171,6 +178,7 @@ impl<'a> RowMut<'a> {
         debug_assert!(self.layout.fits(bytes), "a row of another table");
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
+        self.set = Columns::ALL;
     }
 
     pub fn int(&self, column: u16) -> i64 {
@@ -216,6 +224,7 @@ impl<'a> RowMut<'a> {
     /// # Panics
     /// If the column is not nullable.
     pub fn set_null(&mut self, column: u16, null: bool) {
+        self.set = self.set.with(column);
         if self.layout.nulls == 0 {
             assert!(!null, "column {column} is not nullable");
             return;
@@ -255,7 +264,7 @@ impl RowBuf {
         for i in 0..self.layout.varying {
             self.layout.set_end(&mut self.bytes, i, self.layout.head());
         }
-        RowMut { layout: &self.layout, bytes: &mut self.bytes }
+        RowMut::new(&self.layout, &mut self.bytes)
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -308,6 +317,27 @@ mod tests {
         assert!(!row.is_null(3));
         assert!(Layout::of(&table()).fits(buf.bytes()));
         assert!(!Layout::of(&table()).fits(&buf.bytes()[1..]));
+    }
+
+    #[test]
+    fn a_row_knows_which_columns_were_set() {
+        let (layout, mut bytes) =
+            (Layout::of(&table()), RowBuf::new(&table()).start().row().as_bytes().to_vec());
+        let set = |change: fn(&mut RowMut<'_>)| {
+            let mut bytes = bytes.clone();
+            let mut row = RowMut::new(&layout, &mut bytes);
+            change(&mut row);
+            row.columns_set()
+        };
+        assert_eq!(set(|_| ()), Columns::NONE);
+        assert_eq!(set(|row| row.set_int(4, 0)), Columns::of(&[4]));
+        assert_eq!(set(|row| row.set_text(1, "longer")), Columns::of(&[1]));
+        assert_eq!(set(|row| row.set_null(3, true)), Columns::of(&[3]));
+        assert_eq!(set(|row| row.set_bytes(2, b"abc")), Columns::of(&[2]));
+        let same = bytes.clone();
+        let mut row = RowMut::new(&layout, &mut bytes);
+        row.replace(&same);
+        assert!(row.columns_set().meets(Columns::of(&[0])) && row.columns_set().meets(Columns::of(&[500])));
     }
 
     #[test]

@@ -28,6 +28,31 @@ impl Type {
     }
 }
 
+/// A set of columns of one table. The 64th and all behind it share a place: what meets one of them seems to meet all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Columns(u64);
+
+impl Columns {
+    pub const NONE: Columns = Columns(0);
+    pub const ALL: Columns = Columns(u64::MAX);
+
+    pub fn of(columns: &[u16]) -> Columns {
+        columns.iter().fold(Columns::NONE, |set, &column| set.with(column))
+    }
+
+    #[inline]
+    #[must_use]
+    pub fn with(self, column: u16) -> Columns {
+        Columns(self.0 | 1 << column.min(63))
+    }
+
+    /// Whether the two may have a column in common.
+    #[inline]
+    pub fn meets(self, other: Columns) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Column {
     pub name: String,

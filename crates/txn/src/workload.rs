@@ -112,10 +112,25 @@ pub enum Clients {
     Routed,
 }
 
+/// What a person at a terminal needs for one kind of request, in seconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pauses {
+    /// Before it is sent; always as long.
+    pub keying_s: f64,
+    /// After its answer has come; on average, exponentially distributed.
+    pub think_s: f64,
+}
+
 /// An endless, seeded stream of requests.
 pub trait Generator {
     type Request;
     fn next(&mut self) -> Self::Request;
+
+    /// The next request of somebody who stays at one place: terminal `number` of those that are bound to `site`, which is one
+    /// of the generator's. Terminals may share a generator.
+    fn next_at(&mut self, _site: u32, _number: u32) -> Self::Request {
+        self.next()
+    }
 }
 
 pub trait Workload: Clone + Send + Sync + 'static {
@@ -164,6 +179,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
 
     fn clients(&self) -> Clients {
         Clients::Bound
+    }
+
+    /// How long a person is busy with this request before and after it; `None` for a workload without people.
+    fn pauses(&self, _request: &Self::Request) -> Option<Pauses> {
+        None
     }
 
     /// A stream of requests whose home lies in `sites`.

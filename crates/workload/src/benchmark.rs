@@ -51,6 +51,7 @@ pub enum Common {
     Rows,
     Op,
     Skew,
+    Hot,
     Dataset,
 }
 
@@ -62,6 +63,7 @@ pub struct Labels {
     pub rows: Option<u64>,
     pub op: Option<String>,
     pub skew: Option<f64>,
+    pub hot: Option<String>,
     pub dataset: Option<u64>,
     pub scale: Option<u64>,
     /// Own options by name, each with the value in force.
@@ -133,7 +135,18 @@ impl Statistics {
     }
 }
 
+/// People at terminals, for a workload whose definition has them.
+#[derive(Debug)]
+pub struct Terminals {
+    pub per_site: u32,
+    /// The kind of request whose completions a minute are the result.
+    pub counted: &'static str,
+    /// The most of them that a site's terminals can complete in a minute with the pauses as defined.
+    pub ceiling: f64,
+}
+
 pub trait Benchmark: Workload {
+    const TERMINALS: Option<Terminals> = None;
     const FORMS: &'static [Form];
     const OPTIONS: &'static [OwnOption] = &[];
     const COMMON: &'static [Common] = &[];

@@ -7,7 +7,7 @@
 //!
 //! Read it in this order: the list of all workloads, how one is named and chosen ([`spec`]), and what it tells those who
 //! measure it ([`benchmark`]); the islands microbenchmark ([`micro`]),
-//! TPC-B ([`tpcb`]) TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`]). With
+//! TPC-B ([`tpcb`]) TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`], and hot ranges, [`hot`]). With
 //! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), and the do-nothing storage
 //! on which the language itself is measured (`null`).
 
@@ -21,6 +21,7 @@ pub mod tatp;
 pub mod tpcb;
 pub mod tpcc;
 
+pub mod hot;
 pub mod random;
 
 mod columns;
@@ -32,4 +33,5 @@ pub mod null;
 pub mod oracle;
 
 pub use benchmark::{Benchmark, Labels};
+pub use hot::Hot;
 pub use spec::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};

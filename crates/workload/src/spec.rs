@@ -5,6 +5,7 @@
 //! returned as a trait object: [`with_workload`] instead calls a [`Visitor`], whose method is generic.
 
 use crate::benchmark::{Benchmark, Common, Form, OwnOption, Shapes, Takes};
+use crate::hot::Hot;
 use crate::micro::Op;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,6 +78,8 @@ pub struct WorkloadSpec {
     pub op: Option<Op>,
     /// Zipf exponent.
     pub skew: Option<f64>,
+    /// Which keys are asked for more often than others.
+    pub hot: Option<Hot>,
     /// Rows of the table.
     pub dataset: Option<u64>,
     /// Options that only some workloads know: see [`own_options`].
@@ -183,7 +186,7 @@ impl WorkloadSpec {
         let mut all = self.clone();
         let shapes_data = |name: &String| own_options().any(|o| o.name == name && o.shapes == Shapes::Data);
         all.own.retain(|name, _| shapes_data(name));
-        WorkloadSpec { multisite: None, rows: None, op: None, skew: None, ..all }
+        WorkloadSpec { multisite: None, rows: None, op: None, skew: None, hot: None, ..all }
     }
 
     /// Whether both go by names of one workload.
@@ -203,6 +206,7 @@ impl WorkloadSpec {
             (Common::Rows, "rows", self.rows.is_some()),
             (Common::Op, "op", self.op.is_some()),
             (Common::Skew, "skew", self.skew.is_some()),
+            (Common::Hot, "hot", self.hot.is_some()),
             (Common::Dataset, "dataset", self.dataset.is_some()),
             (Common::Multisite, "multisite", self.multisite.is_some()),
         ] {

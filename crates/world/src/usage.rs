@@ -7,12 +7,28 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// Memory that is resident now, bytes.
     pub rss_bytes: u64,
+    /// How often the system took a core from a thread that lives now and would have gone on.
+    pub involuntary_switches: u64,
 }
 
 /// This process' usage; zeroes where there is no `/proc`.
 pub fn usage() -> Usage {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    Usage { cpu_ns: cpu_ns(&read("/proc/self/stat")), rss_bytes: rss_bytes(&read("/proc/self/statm")) }
+    Usage {
+        cpu_ns: cpu_ns(&read("/proc/self/stat")),
+        rss_bytes: rss_bytes(&read("/proc/self/statm")),
+        involuntary_switches: involuntary_switches(),
+    }
+}
+
+fn involuntary_switches() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let of = |thread: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(thread.path().join("status")).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("nonvoluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    threads.flatten().filter_map(of).sum()
 }
 
 /// Bytes of the `bytes` bytes of this process' memory at `start` that lie in huge pages; 0 where there is no `/proc`.
@@ -55,6 +71,7 @@ mod tests {
             std::hint::black_box(&block);
         }
         let after = super::usage();
+        assert!(after.involuntary_switches >= before.involuntary_switches);
         assert!(after.cpu_ns > before.cpu_ns && after.rss_bytes >= before.rss_bytes + (16 << 20));
     }
 

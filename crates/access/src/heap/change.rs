@@ -22,6 +22,7 @@ use crate::record::{Kind, range_front, replace_front};
 use base::{PageId, Rid};
 use latch::LatchPolicy;
 use pages::{PageMut, Stop};
+use std::ops::ControlFlow;
 
 /// What becomes of a row's address when the row outgrows its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +51,8 @@ pub enum HeapModify<R> {
     /// The closure has run, but the row does not fit where it lies and nothing was changed: call [`Heap::update`] with
     /// the buffer's content.
     Outgrown(R),
+    /// The closure has run and wanted nothing changed.
+    Left(R),
     /// There is no row at this place; the closure was not called.
     Missing,
 }
@@ -142,7 +145,8 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Lets `f` change a copy of the row in `buffer` and writes back what changed, in one hold of its page.
+    /// Lets `f` change a copy of the row in `buffer` and writes back what changed, in one hold of its page; nothing if it
+    /// breaks off.
     ///
     /// # Errors
     /// [`Stop`]: `f` was not called and nothing was changed; but [`Stop::Fault`] because `f` made the row longer than
@@ -152,7 +156,7 @@ impl<'p> Heap<'p> {
         journal: &mut impl Journal,
         rid: Rid,
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&mut Vec<u8>) -> R,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
     ) -> Result<HeapModify<R>, Stop> {
         let mut page = self.pool.exclusive::<L>(rid.page)?;
         let (mut slot, mut skip) = (rid.slot, 0);
@@ -162,9 +166,13 @@ impl<'p> Heap<'p> {
             Some(Cell::Row(row)) => buffer.extend_from_slice(row),
             Some(Cell::Large(large)) => {
                 *buffer = self.read_large::<L>(large)?;
-                let result = f(buffer);
-                check_length(buffer)?;
-                return Ok(HeapModify::Outgrown(result));
+                return match f(buffer) {
+                    ControlFlow::Break(result) => Ok(HeapModify::Left(result)),
+                    ControlFlow::Continue(result) => {
+                        check_length(buffer)?;
+                        Ok(HeapModify::Outgrown(result))
+                    }
+                };
             }
             Some(Cell::Forward(to)) => {
                 drop(page);
@@ -176,7 +184,10 @@ impl<'p> Heap<'p> {
                 }
             }
         }
-        let result = f(buffer);
+        let result = match f(buffer) {
+            ControlFlow::Break(result) => return Ok(HeapModify::Left(result)),
+            ControlFlow::Continue(result) => result,
+        };
         check_length(buffer)?;
         let fits = Rows::new(page.bytes()).fits_grown(slot, skip + buffer.len());
         if !fits.map_err(|Garbled| corrupt(&page))? {

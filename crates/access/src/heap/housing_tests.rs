@@ -5,6 +5,7 @@ use super::*;
 use crate::testing::{Kept, Random, Recorder, TABLE, pool, replay, settle};
 use latch::{Coupled, Owned};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 type Latch = Coupled;
 
@@ -58,8 +59,17 @@ fn a_moved_row_is_changed_where_it_lies() {
     let rid = crowd(&heap, &mut journal, 100);
     update(&heap, &mut journal, rid, &[5; 2000]);
     let (before, mut buffer) = (journal.kept.len(), Vec::new());
-    let done = settle(&pool, || heap.modify::<Latch, _>(&mut journal, rid, &mut buffer, |row| row[1999] = 6));
-    assert_eq!(done, HeapModify::Done(()));
+    let mut modify = |value, then: fn(()) -> ControlFlow<()>| {
+        let mut put = |row: &mut Vec<u8>| {
+            row[1999] = value;
+            then(())
+        };
+        settle(&pool, || heap.modify::<Latch, _>(&mut journal, rid, &mut buffer, &mut put))
+    };
+    // Left alone, since the closure breaks off.
+    assert_eq!(modify(7, ControlFlow::Break), HeapModify::Left(()));
+    assert_eq!(row_at(&heap, rid).expect("a row")[1998..], [5, 5]);
+    assert_eq!(modify(6, ControlFlow::Continue), HeapModify::Done(()));
     assert_eq!(journal.kept.len(), before + 1);
     assert_eq!(journal.kept[before].body.len(), 8 + 4 + 2, "one old and one new byte");
     assert_eq!(row_at(&heap, rid).expect("a row")[1998..], [5, 6]);

@@ -10,6 +10,7 @@ use latch::{Coupled, Owned};
 use pages::PAGE_SIZE;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow::Continue;
 
 pub(super) type Model = BTreeMap<Rid, Vec<u8>>;
 
@@ -129,7 +130,7 @@ fn poke<L: LatchPolicy>(
     let done = settle(heap.pool, || {
         heap.modify::<L, _>(journal, rid, &mut buffer, |row| {
             row[at] ^= 1;
-            row.len()
+            Continue(row.len())
         })
     });
     // A row that moved when it was this long became a large one.
@@ -295,8 +296,11 @@ fn rows_of_every_length_up_to_the_longest() {
     let stops = [
         heap.insert::<Coupled>(&mut journal, &long).unwrap_err(),
         heap.update::<Coupled>(&mut journal, rid, &long, Moves::Forward).unwrap_err(),
-        heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| row.resize(MAX_ROW + 1, 0))
-            .unwrap_err(),
+        heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| {
+            row.resize(MAX_ROW + 1, 0);
+            Continue(())
+        })
+        .unwrap_err(),
     ];
     for stop in stops {
         assert!(stop.to_string().contains("at most"), "{stop}");
@@ -469,7 +473,10 @@ fn garbage_is_an_error_never_a_panic() {
         for &rid in &rids {
             let _ = try_settle_twice(&pool, || heap.read::<Coupled, _>(rid, <[u8]>::len));
             let _ = try_settle_twice(&pool, || {
-                heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| row.push(1))
+                heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| {
+                    row.push(1);
+                    Continue(())
+                })
             });
             let _ = try_settle_twice(&pool, || {
                 heap.update::<Coupled>(&mut journal, rid, &[2; 3000], Moves::Forward)

@@ -37,6 +37,7 @@ impl Sight {
 /// One descent.
 #[derive(Clone, Copy)]
 struct Lane<'p, 'k> {
+    pool: &'p Pool,
     probe: Probe<'k>,
     at: PageView<'p>,
     /// The entry in the leaf.
@@ -51,19 +52,29 @@ impl<'p> BTree<'p> {
     pub fn ahead<'k, L: LatchPolicy>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
+        seen: impl FnMut(usize, Option<Sight>),
+    ) {
+        BTree::ahead_across::<L>(keys.map(|key| (*self, key)), seen);
+    }
+
+    /// As [`BTree::ahead`], each key in a tree of its own.
+    #[inline]
+    pub fn ahead_across<'k, L: LatchPolicy>(
+        keys: impl Iterator<Item = (BTree<'p>, &'k [u8])>,
         mut seen: impl FnMut(usize, Option<Sight>),
     ) {
-        let Ok(root) = self.pool.view::<L>(self.root) else { return };
         let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
-        let lane = |key| Lane {
-            probe: Probe::new(key),
-            at: root,
-            slot: 0,
-            good: self.is_node(Node(root.bytes()), None),
-        };
-        lanes.extend(keys.take(LANES).map(lane));
-        for _ in 0..Node(root.bytes()).level().min(super::node::MAX_LEVEL) {
-            lanes.iter_mut().for_each(|lane| self.step::<L>(lane));
+        let mut levels = 0;
+        for (tree, key) in keys.take(LANES) {
+            // A root that is not at hand: nothing is seen of this key nor of those behind it.
+            let Ok(root) = tree.pool.view::<L>(tree.root) else { break };
+            let node = Node(root.bytes());
+            levels = levels.max(node.level());
+            let good = tree.is_node(node, None);
+            lanes.push(Lane { pool: tree.pool, probe: Probe::new(key), at: root, slot: 0, good });
+        }
+        for _ in 0..levels.min(super::node::MAX_LEVEL) {
+            lanes.iter_mut().for_each(Lane::step::<L>);
         }
         for lane in &lanes {
             lane.at.prefetch(Node(lane.at.bytes()).last_slot_at(), 1);
@@ -87,28 +98,28 @@ impl<'p> BTree<'p> {
             seen(i, lane.sight());
         }
     }
+}
 
+impl<'p> Lane<'p, '_> {
     /// To the child that covers the key, whose first lines are asked for.
     #[inline]
-    fn step<L: LatchPolicy>(&self, lane: &mut Lane<'p, '_>) {
-        let node = Node(lane.at.bytes());
-        if !lane.good || node.level() == 0 {
+    fn step<L: LatchPolicy>(&mut self) {
+        let node = Node(self.at.bytes());
+        if !self.good || node.level() == 0 {
             return;
         }
-        lane.good = false;
-        if let Ok(child) = Seek::Key(lane.probe).child(node)
+        self.good = false;
+        if let Ok(child) = Seek::Key(self.probe).child(node)
             && let Ok(next) = self.pool.view::<L>(child)
-            && lane.at.still()
+            && self.at.still()
         {
             // The header, and the first slots behind it.
             next.prefetch(0, 2 * latch::LINE);
-            lane.at = next;
-            lane.good = true;
+            self.at = next;
+            self.good = true;
         }
     }
-}
 
-impl Lane<'_, '_> {
     #[inline]
     fn sight(&self) -> Option<Sight> {
         if !self.good {

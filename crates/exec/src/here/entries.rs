@@ -120,18 +120,12 @@ impl<D: Design> Here<'_, D> {
         Ok(retry!(self, self.engine.store.get::<D::Latch, _>(table, key, <[u8]>::to_vec)))
     }
 
-    /// An update of a locked row of a table with indexes: which entries change is known once `f` has run, and they are
-    /// locked before the store changes anything, so `f` runs on a copy.
-    pub(super) async fn update_with_entries<R>(
-        &mut self,
-        table: &Table,
-        key: &[u8],
-        f: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        let Some(old) = self.copy(table, key).await? else { return Ok(None) };
-        let mut row = old.clone();
-        let result = f(&mut RowMut::new(&table.layout, &mut row));
-        let (mut gone, mut come) = (of_row(table, &old), of_row(table, &row));
+    /// An update of a locked row that the store has held back, for it sets a column of an index: the entries that it
+    /// changes are locked before the store changes anything.
+    pub(super) async fn update_with_entries(&mut self, table: &Table, key: &[u8]) -> Result<(), Abort> {
+        let (old, row) = self.part.txn.held_back();
+        let (mut gone, mut come) = (of_row(table, old), of_row(table, row));
+        let row = row.to_vec();
         let same: Vec<bool> = gone.iter().zip(&come).map(|(old, new)| old == new).collect();
         let mut changed = same.iter().map(|same| !same);
         gone.retain(|_| changed.next() == Some(true));
@@ -149,7 +143,6 @@ impl<D: Design> Here<'_, D> {
             self.engine.store.poison(StoreFault::Broken { table: table.def.id, what });
             return Err(Abort::Fault);
         }
-        self.settle_new(table.def.id, &mut new).await?;
-        Ok(Some(result))
+        self.settle_new(table.def.id, &mut new).await
     }
 }

@@ -9,7 +9,7 @@ use base::{Key, Lsn};
 use pages::PAGE_SIZE;
 use std::ops::Bound;
 use std::path::Path;
-use store::{DeleteOutcome, InsertOutcome, Store, Txn};
+use store::{Ahead, DeleteOutcome, Entries, InsertOutcome, Store, Txn, UpdateOutcome};
 use txn::{Direction, Row, RowBuf};
 use wal::Durability;
 
@@ -68,6 +68,61 @@ fn rows_and_both_indexes_move_together() {
     assert_eq!(names_in(&store, BY_NAME, Direction::Forward), ["aaron", "alice"]);
     let report = store.check().unwrap();
     assert_eq!((report.tables[0].heap.rows, report.tables[0].heap.ghosts), (2, 0));
+}
+
+/// Whoever locks entries hears of the columns that were set before anything is changed, and only if an index has one of them.
+#[test]
+fn an_update_that_sets_an_indexed_column_is_held_back_when_asked() {
+    let store = fresh();
+    let mut txn = begin(&store);
+    insert(&store, &mut txn, 1, 10, "alice");
+    commit(&store, txn);
+    let table = store.table(ACCOUNTS).unwrap();
+    let mut txn = begin(&store);
+    let mut update = |entries, set: fn(&mut txn::RowMut<'_>)| {
+        let done = store.update_seen::<L, _>(&mut txn, table, &key(1), (None, entries), set).unwrap();
+        (done, txn.wrote(), txn.held_back().1.to_vec())
+    };
+    let (done, wrote, _) = update(Entries::HoldBack, |row| row.set_int(0, 1));
+    assert_eq!((done, wrote), (UpdateOutcome::Done(()), false), "no index has the column");
+    let (done, wrote, held) = update(Entries::HoldBack, |row| row.set_int(1, 11));
+    assert_eq!((done, wrote, held), (UpdateOutcome::Entries(()), false, row(1, 11, "alice")));
+    assert_eq!(names_in(&store, BY_SCORE, Direction::Forward), ["alice"]);
+    assert_eq!(scan(&store, BY_SCORE, Direction::Forward)[0].1, row(1, 10, "alice"));
+    let mut update = |set: fn(&mut txn::RowMut<'_>)| {
+        store.update_seen::<L, _>(&mut txn, table, &key(1), (None, Entries::Follow), set).unwrap()
+    };
+    assert_eq!(update(|row| row.set_int(1, 12)), UpdateOutcome::Done(()));
+    assert_eq!(update(|row| row.set_text(2, "zoe")), UpdateOutcome::Done(()));
+    commit(&store, txn);
+    assert_eq!(scan(&store, BY_SCORE, Direction::Forward)[0].1, row(1, 12, "zoe"));
+    assert_eq!(names_in(&store, BY_NAME, Direction::Forward), ["zoe"]);
+    store.check().unwrap();
+}
+
+/// Rows of several tables in one call, one of them absent and one of a table without a key.
+#[test]
+fn rows_of_several_tables_are_seen_ahead_in_the_order_given() {
+    let store = fresh();
+    let mut txn = begin(&store);
+    (0..20).for_each(|id| assert_eq!(insert(&store, &mut txn, id, id, "x"), InsertOutcome::Done));
+    commit(&store, txn);
+    let mut ahead = Ahead::default();
+    let rows = [
+        (ACCOUNTS, key(3)),
+        (HISTORY, key(3)),
+        (ACCOUNTS, key(99)),
+        (base::TableId(77), key(1)),
+        (ACCOUNTS, key(7)),
+    ];
+    store.ahead_across::<L>(&rows, &mut ahead);
+    let table = store.table(ACCOUNTS).unwrap();
+    for (id, there) in [(3, true), (99, false), (7, true)] {
+        let sight = ahead.take(ACCOUNTS, &key(id));
+        assert_eq!(sight.is_some(), there, "row {id}");
+        let read = store.get_seen::<L, _>(table, &key(id), sight, <[u8]>::to_vec).unwrap();
+        assert_eq!(read, there.then(|| row(id, id, "x")));
+    }
 }
 
 #[test]

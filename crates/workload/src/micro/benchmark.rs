@@ -14,7 +14,7 @@ impl Benchmark for Micro {
         about: "Transactions that read or update N rows, some of them over several sites",
     }];
     const COMMON: &'static [Common] =
-        &[Common::Multisite, Common::Rows, Common::Op, Common::Skew, Common::Dataset];
+        &[Common::Multisite, Common::Rows, Common::Op, Common::Skew, Common::Hot, Common::Dataset];
 
     fn from_spec(spec: &WorkloadSpec) -> Result<Micro, SpecError> {
         let base = MicroOptions::new(spec.scale());
@@ -24,6 +24,7 @@ impl Benchmark for Micro {
             op: spec.op.unwrap_or(base.op),
             multisite: spec.multisite.unwrap_or(base.multisite),
             skew: spec.skew.unwrap_or(base.skew),
+            hot: spec.hot,
             ..base
         })
     }
@@ -39,6 +40,7 @@ impl Benchmark for Micro {
             rows: Some(o.rows.into()),
             op: Some(op.into()),
             skew: Some(o.skew),
+            hot: o.hot.map(|hot| hot.to_string()),
             dataset: Some(o.dataset),
             scale: Some(o.sites.into()),
             ..Labels::default()

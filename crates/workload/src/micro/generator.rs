@@ -3,10 +3,11 @@
 //! Uniform: the home site is uniform among the generator's, the home row uniform in it. Skewed: the home row is drawn
 //! over all rows of the generator's sites and fixes the home site, so the law over the table holds only when the
 //! generator is given every site and its requests are routed ([`txn::workload::Clients::Routed`]). The further rows
-//! come from the home site or, in a multisite transaction, from the whole table, by the same law.
+//! come from the home site or, in a multisite transaction, from the whole table, by the same law. A hot range is a law of the
+//! same kind, but within a home site all rows are equally popular.
 
 use super::{Ids, Micro, MicroOptions, MicroRequest, Op};
-use crate::random::{Random, Span, Zipf};
+use crate::random::{Random, Span};
 use std::ops::Range;
 use txn::Generator;
 
@@ -43,7 +44,11 @@ impl MicroGenerator {
 
     /// The home row, and the place of its site in `homes`.
     fn home(&mut self) -> (u64, usize) {
-        if self.micro.zipf.is_uniform() {
+        if let Some(hot) = self.micro.options.hot {
+            let own = self.own.values();
+            let row = own.start + hot.draw(&mut self.random, own.end - own.start);
+            (row, (self.micro.site_of(row) - self.sites.start) as usize)
+        } else if self.micro.zipf.is_uniform() {
             let home = self.random.within(0..self.homes.len() as u64) as usize;
             (self.micro.zipf.draw(&mut self.random, &self.homes[home]), home)
         } else {
@@ -54,9 +59,9 @@ impl MicroGenerator {
 }
 
 /// Adds one more row of `from`, not yet in `ids`; both stay ascending.
-fn add_distinct(ids: &mut Ids, zipf: &Zipf, random: &mut Random, from: &Span) {
+fn add_distinct(ids: &mut Ids, random: &mut Random, from: &Span, draw: impl Fn(&mut Random) -> u64) {
     let free = |id: u64, ids: &Ids| Some((ids.binary_search(&id).err()?, id));
-    let drawn = (0..REDRAWS).find_map(|_| free(zipf.draw(random, from), ids));
+    let drawn = (0..REDRAWS).find_map(|_| free(draw(random), ids));
     let (at, id) = drawn
         .or_else(|| from.values().find_map(|id| free(id, ids)))
         .expect("a site has at least as many rows as a transaction updates");
@@ -72,14 +77,19 @@ impl Generator for MicroGenerator {
         let (home, at) = self.home();
         let Self { micro, random, homes, whole, .. } = self;
         let from = if multisite { &*whole } else { &homes[at] };
+        let hot = micro.options.hot.filter(|_| multisite);
+        let draw = |random: &mut Random| match hot {
+            Some(hot) => hot.draw(random, micro.options.dataset),
+            None => micro.zipf.draw(random, from),
+        };
         let mut ids = Ids::with_capacity(rows as usize);
         ids.push(home);
-        ids.extend((1..rows).map(|_| micro.zipf.draw(random, from)));
+        ids.extend((1..rows).map(|_| draw(random)));
         ids.sort_unstable();
         if op == Op::Update {
             ids.dedup();
             while ids.len() < rows as usize {
-                add_distinct(&mut ids, &micro.zipf, random, from);
+                add_distinct(&mut ids, random, from, draw);
             }
         }
         MicroRequest { op, home, ids }

@@ -23,6 +23,7 @@ pub use steps::{ReadRows, UpdateRows};
 
 use phase::RowsBySite;
 
+use crate::hot::Hot;
 use crate::random::Zipf;
 use crate::spec::{SpecError, in_range};
 use base::{Key, SiteId, TableId};
@@ -71,6 +72,8 @@ pub struct MicroOptions {
     pub multisite: f64,
     /// Exponent of the Zipf distribution over the rows, row 0 being the most popular; 0 is uniform.
     pub skew: f64,
+    /// Rows that are asked for more often than the others, which are equally popular; not beside a skew.
+    pub hot: Option<Hot>,
 }
 
 impl MicroOptions {
@@ -83,6 +86,7 @@ impl MicroOptions {
             op: Op::Read,
             multisite: 0.0,
             skew: 0.0,
+            hot: None,
         }
     }
 }
@@ -113,6 +117,10 @@ impl Micro {
         in_range("dataset", o.dataset, u64::from(o.sites)..=1 << 40)?;
         in_range("multisite", o.multisite, 0.0..=100.0)?;
         in_range("skew", o.skew, 0.0..=10.0)?;
+        if let Some(hot) = o.hot.filter(|_| o.skew > 0.0) {
+            let expected = format!("one of both, but --skew {} is given too", o.skew);
+            return Err(SpecError::Value { option: "hot".into(), value: hot.to_string(), expected });
+        }
         let most = match o.op {
             Op::Read => 10_000,
             // The rows of an updating transaction are distinct, and a local one has those of the smallest site.
@@ -247,7 +255,7 @@ impl Workload for Micro {
     }
 
     fn clients(&self) -> Clients {
-        if self.zipf.is_uniform() { Clients::Bound } else { Clients::Routed }
+        if self.zipf.is_uniform() && self.options.hot.is_none() { Clients::Bound } else { Clients::Routed }
     }
 
     fn generator(&self, seed: u64, sites: Range<u32>) -> MicroGenerator {

@@ -71,7 +71,7 @@ impl Benchmark for Tatp {
         Form { name: "tatp-insert-delete", about: "tatp-insert and tatp-delete, half each" },
         Form { name: "tatp-scan", about: "Range scans over subscribers by number (--rows, --index)" },
     ];
-    const COMMON: &'static [Common] = &[Common::Rows];
+    const COMMON: &'static [Common] = &[Common::Rows, Common::Hot];
     const OPTIONS: &'static [OwnOption] = &[
         OwnOption {
             name: "subscribers",
@@ -116,6 +116,7 @@ impl Benchmark for Tatp {
             subscribers: spec.number("subscribers").unwrap_or(base.subscribers),
             distribution: spec.word("population", POPULATION),
             popularity: spec.word("ids", IDS),
+            hot: spec.hot,
             predicate: spec.word("predicate", PREDICATE),
             index: spec.word("index", INDEX),
             rows: spec.rows.unwrap_or(base.rows),
@@ -135,6 +136,7 @@ impl Benchmark for Tatp {
         Labels {
             scale: Some(o.scale.into()),
             rows: (o.mix == Mix::Scan).then_some(o.rows.into()),
+            hot: o.hot.map(|hot| hot.to_string()),
             options: options.map(|(name, value)| (name.into(), value)).into(),
             ..Labels::default()
         }

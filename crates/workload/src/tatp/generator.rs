@@ -43,9 +43,12 @@ impl TatpGenerator {
         TatpGenerator { subscribers: options.subscribers_of(sites), options, random: Random::new(seed) }
     }
 
-    /// `((U(0,A) | U(1,N)) mod N) + 1`, or uniform, among the subscribers of its sites.
+    /// `((U(0,A) | U(1,N)) mod N) + 1`, uniform, or by a hot range, among the subscribers of its sites.
     fn subscriber(&mut self) -> u32 {
         let (first, n) = (self.subscribers.start, self.subscribers.len() as u32);
+        if let Some(hot) = self.options.hot {
+            return first + hot.draw(&mut self.random, n.into()) as u32;
+        }
         match self.options.popularity {
             Popularity::Uniform => self.random.between(first..=first + n - 1),
             Popularity::NonUniform => {

@@ -41,6 +41,7 @@ pub use rows::{
 pub use scan::{FetchSubscribers, ListNumbers, ScanNumbers, ScanRequest, Scanned};
 pub use updates::{LookUp, SetLocation, UpdateSubscriber};
 
+use crate::hot::Hot;
 use crate::spec::{SpecError, in_range};
 use base::SiteId;
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,8 @@ pub struct TatpOptions {
     pub mix: Mix,
     pub distribution: Population,
     pub popularity: Popularity,
+    /// In place of `popularity`: subscribers that are asked for more often than the others.
+    pub hot: Option<Hot>,
     pub predicate: Predicate,
     pub index: Index,
     /// Subscribers of a range scan.
@@ -144,6 +147,7 @@ impl TatpOptions {
             mix: Mix::Full,
             distribution: Population::Subset,
             popularity: Popularity::NonUniform,
+            hot: None,
             predicate: Predicate::Standard,
             index: Index::Aligned,
             rows: 100,
@@ -348,8 +352,8 @@ impl Workload for Tatp {
 
     fn clients(&self) -> Clients {
         match self.options.popularity {
-            Popularity::NonUniform => Clients::Routed,
-            Popularity::Uniform => Clients::Bound,
+            Popularity::Uniform if self.options.hot.is_none() => Clients::Bound,
+            _ => Clients::Routed,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use txn::step::{Route, Step, StepId};
 use txn::{Abort, Access};
 
-/// Account and teller (those that are not remote), history, branch. Gives the account's new balance, 0 if it is remote.
+/// History, account and teller (those that are not remote), branch. Gives the account's new balance, 0 if it is remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HomePart {
     pub request: TpcbRequest,
@@ -63,10 +63,18 @@ impl Step for HomePart {
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
         let r = &self.request;
         let mut account_balance = 0;
+        if self.remote.is_none() {
+            access.ahead_across(&[
+                (ACCOUNT, key(r.account)),
+                (TELLER, key(r.teller)),
+                (BRANCH, key(u64::from(r.branch))),
+            ]);
+        }
+        // While the rows are on their way.
+        access.append(HISTORY, &history_row(r)).await?;
         if self.remote != Some(RemoteRow::Account) {
             account_balance = add(access, ACCOUNT, r.account, r.delta).await?;
         }
-        access.append(HISTORY, &history_row(r)).await?;
         if self.remote != Some(RemoteRow::Teller) {
             add(access, TELLER, r.teller, r.delta).await?;
         }

@@ -1,7 +1,9 @@
 //! TPC-C by its names, and its size.
 
 use super::{Mix, Tpcc, TpccOptions};
-use crate::benchmark::{Benchmark, Common, Counted, Form, Labels, OwnOption, Shapes, Statistics, Takes};
+use crate::benchmark::{
+    Benchmark, Common, Counted, Form, Labels, OwnOption, Shapes, Statistics, Takes, Terminals,
+};
 use crate::spec::{SpecError, WorkloadSpec};
 use std::collections::BTreeMap;
 
@@ -29,6 +31,9 @@ impl Benchmark for Tpcc {
         Form { name: "tpcc-prime", about: "TPC-C's NewOrder and Payment, half each" },
     ];
     const COMMON: &'static [Common] = &[Common::Multisite];
+    /// Clauses 4.2.2 and 4.2.1's comment: ten terminals bring 12.86 NewOrders a minute at most.
+    const TERMINALS: Option<Terminals> =
+        Some(Terminals { per_site: 10, counted: "new_order", ceiling: 12.86 });
     const OPTIONS: &'static [OwnOption] = &[
         OwnOption {
             name: "items",

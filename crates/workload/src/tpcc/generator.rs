@@ -101,12 +101,10 @@ impl TpccGenerator {
     }
 }
 
-impl Generator for TpccGenerator {
-    type Request = TpccRequest;
-
-    fn next(&mut self) -> TpccRequest {
+impl TpccGenerator {
+    /// A request of somebody at warehouse `w`, whose StockLevels are all of `district`.
+    fn request(&mut self, w: u32, district: Option<u32>) -> TpccRequest {
         self.drawn += 1;
-        let w = self.random.between(self.sites.start..=self.sites.end - 1);
         let shares = match self.options.mix {
             Mix::Full => [45, 43, 4, 4, 4],
             Mix::Payment => [0, 100, 0, 0, 0],
@@ -131,8 +129,23 @@ impl Generator for TpccGenerator {
             }
             _ => {
                 let threshold = self.random.between(10..=20);
-                TpccRequest::StockLevel(StockLevelRequest { w, d: self.district(), threshold })
+                let d = district.unwrap_or_else(|| self.district());
+                TpccRequest::StockLevel(StockLevelRequest { w, d, threshold })
             }
         }
+    }
+}
+
+impl Generator for TpccGenerator {
+    type Request = TpccRequest;
+
+    fn next(&mut self) -> TpccRequest {
+        let w = self.random.between(self.sites.start..=self.sites.end - 1);
+        self.request(w, None)
+    }
+
+    /// Clause 2.8.1.1: a terminal's district is its own.
+    fn next_at(&mut self, site: u32, number: u32) -> TpccRequest {
+        self.request(site, Some(number % DISTRICTS + 1))
     }
 }

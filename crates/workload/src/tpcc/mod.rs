@@ -47,7 +47,7 @@ use std::ops::Range;
 use txn::schema::Schema;
 use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
-use txn::{Abort, Access, Direction, Flow, Workload};
+use txn::{Abort, Access, Direction, Flow, Pauses, Workload};
 
 /// "Item number is not valid": the one order in a hundred that is rolled back.
 pub const INVALID_ITEM: u16 = 1;
@@ -265,6 +265,17 @@ impl Workload for Tpcc {
         add: &mut dyn FnMut(&'static str, u64),
     ) {
         statistics::observe(request, reply, add);
+    }
+
+    /// Clause 5.2.5.7.
+    fn pauses(&self, request: &TpccRequest) -> Option<Pauses> {
+        let (keying_s, think_s) = match request {
+            TpccRequest::NewOrder(_) => (18.0, 12.0),
+            TpccRequest::Payment(_) => (3.0, 12.0),
+            TpccRequest::OrderStatus(_) => (2.0, 10.0),
+            TpccRequest::Delivery(_) | TpccRequest::StockLevel(_) => (2.0, 5.0),
+        };
+        Some(Pauses { keying_s, think_s })
     }
 
     fn generator(&self, seed: u64, sites: Range<u32>) -> TpccGenerator {

@@ -1,0 +1,95 @@
+//! How many instructions a transaction takes, by kind and design, and in which functions: a figure that other work on the
+//! machine does not change.
+//!
+//! ```text
+//! cargo build --profile quick -p instance --example instructions
+//! valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
+//!     target/quick/examples/instructions serial tpcb [on] [transactions]
+//! ```
+//!
+//! Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `delivery`, `tpcc`. With `on` under the
+//! profile. Without valgrind it only runs the transactions. Prints how many committed, by kind; `callgrind_annotate` divides the
+//! rest. One worker drives one client; counting is turned on between loading and driving, and off once the client has halted.
+
+use base::InstanceId;
+use exec::DesignKind;
+use instance::{Instance, InstanceConfig};
+use probe::Profiling;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use txn::{Placement, Workload};
+use wal::Durability;
+use workload::micro::{Micro, MicroOptions, Op};
+use workload::tpcb::{Tpcb, TpcbOptions};
+use workload::tpcc::{Mix, Tpcc, TpccOptions};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| arguments.iter().any(|a| a == word);
+    let design = DesignKind::ALL.into_iter().find(|d| has(&d.to_string())).unwrap_or(DesignKind::Serial);
+    let profiling = if has("on") { Profiling::ON } else { Profiling::Off };
+    let transactions = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(5_000);
+    let kind = arguments.iter().find(|a| KINDS.contains(&a.as_str())).map_or("tpcb", String::as_str);
+    let micro = |op| MicroOptions { dataset: 20_000, op, ..MicroOptions::new(1) };
+    let tpcc = |mix| Tpcc::new(TpccOptions { items: 10_000, customers: 300, mix, ..TpccOptions::new(1) });
+    let ask = (design, profiling, transactions);
+    match kind {
+        "read" => count(Micro::new(micro(Op::Read)).expect("valid options"), ask),
+        "update" => count(Micro::new(micro(Op::Update)).expect("valid options"), ask),
+        "payment" => count(tpcc(Mix::Payment).expect("valid options"), ask),
+        "neworder" => count(tpcc(Mix::NewOrder).expect("valid options"), ask),
+        "tpcc" => count(tpcc(Mix::Full).expect("valid options"), ask),
+        _ => {
+            let tpcb = TpcbOptions { accounts: 10_000, ..TpcbOptions::new(2) };
+            count(Tpcb::new(tpcb).expect("valid options"), ask);
+        }
+    }
+}
+
+const KINDS: [&str; 6] = ["read", "update", "tpcb", "payment", "neworder", "tpcc"];
+
+/// Tells callgrind to count from here on, or not.
+fn counting(switch: &str) {
+    let ask = Command::new("callgrind_control")
+        .args(["-i", switch, &std::process::id().to_string()])
+        .stdout(Stdio::null())
+        .status();
+    if !ask.is_ok_and(|s| s.success()) {
+        eprintln!("callgrind is not counting");
+    }
+}
+
+fn count<W: Workload>(workload: W, (design, profiling, transactions): (DesignKind, Profiling, u64)) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = InstanceConfig {
+        id: InstanceId(0),
+        deployment: 1,
+        placement: Placement::even(workload.sites(), 1),
+        design,
+        durability: Durability::Memory,
+        dir: dir.path().into(),
+        pool_pages: 20_000,
+        cpus: vec![None],
+        node: None,
+        listen: None,
+        lock_timeout_ms: 100_000,
+        locks: Default::default(),
+        spin_us: 0,
+    };
+    let instance = Instance::start(workload, config).expect("an instance");
+    instance.load(&|_, _| {}).expect("loaded");
+    instance.profile(profiling);
+    instance.measure();
+    counting("on");
+    instance.drive(1, 1 << 32);
+    let mut measured = instance.measure();
+    while measured.committed_total() < transactions {
+        std::thread::sleep(Duration::from_millis(20));
+        measured.merge(&instance.measure());
+    }
+    instance.halt();
+    counting("off");
+    measured.merge(&instance.measure());
+    println!("{} {:?}", measured.committed_total(), measured.committed);
+    instance.stop().expect("stopped");
+}

@@ -1,0 +1,180 @@
+//! Where an open loop's requests come from: arrivals at a rate, or people at terminals; and the queue in which those that are
+//! due wait for one of the worker's clerks.
+//!
+//! ```text
+//!   arrivals / timing wheel --due--> waiting (bounded) --> clerk: run it, tell the terminal --> pause --> wheel
+//! ```
+//!
+//! A request is due when it is due, however late a clerk comes: its latency counts from that moment, so that a stall of
+//! the engine shows in every request that would have come during it (no coordinated omission). Who waits when the queue is
+//! full is refused and counted; a terminal is never refused, for it has one request at most.
+//!
+//! Only the worker's thread touches it.
+
+use probe::Offered;
+use std::collections::VecDeque;
+use std::task::Waker;
+use traffic::{ArrivalStream, Rate, Thinker, Wheel};
+use txn::{Generator, Pauses, Workload};
+
+/// Requests that may wait at one worker: a second's worth for a worker that answers 65,000 a second.
+const MOST_WAITING: usize = 1 << 16;
+
+/// A request that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub since_ns: u64,
+    /// Whose it is; `None` for an arrival.
+    pub terminal: Option<u32>,
+}
+
+pub(crate) enum Kind<W: Workload> {
+    Arrivals(ArrivalStream),
+    Terminals(Terminals<W>),
+}
+
+/// The terminals of one worker, numbered from 0.
+pub(crate) struct Terminals<W: Workload> {
+    /// What each will send next.
+    requests: Vec<Option<W::Request>>,
+    wheel: Wheel,
+    thinker: Thinker,
+    generator: W::Generator,
+    /// Site, and number at the site, of each.
+    place: Box<dyn Fn(u32) -> (u32, u32)>,
+}
+
+impl<W: Workload> Terminals<W> {
+    /// So many terminals, each at some point of its pause.
+    pub fn new(
+        workload: &W,
+        count: u32,
+        thinker: Thinker,
+        generator: W::Generator,
+        place: Box<dyn Fn(u32) -> (u32, u32)>,
+        now_ns: u64,
+    ) -> Terminals<W> {
+        let wheel = Wheel::new(count, now_ns);
+        let mut all =
+            Terminals { requests: Vec::with_capacity(count as usize), wheel, thinker, generator, place };
+        for terminal in 0..count {
+            let request = all.draw(terminal);
+            let pauses = pauses(workload, &request);
+            let pause = all.thinker.first_ns(pauses.think_s, pauses.keying_s);
+            all.wheel.arm(terminal, now_ns + pause);
+            all.requests.push(Some(request));
+        }
+        all
+    }
+
+    fn draw(&mut self, terminal: u32) -> W::Request {
+        let (site, number) = (self.place)(terminal);
+        self.generator.next_at(site, number)
+    }
+}
+
+fn pauses<W: Workload>(workload: &W, request: &W::Request) -> Pauses {
+    workload.pauses(request).unwrap_or(Pauses { keying_s: 0.0, think_s: 0.0 })
+}
+
+pub(crate) struct Source<W: Workload> {
+    kind: Kind<W>,
+    waiting: VecDeque<Due>,
+    offered: Offered,
+    /// Clerks without work.
+    pub idle: Vec<Waker>,
+    pub pump: Option<Waker>,
+}
+
+impl<W: Workload> Source<W> {
+    pub fn new(kind: Kind<W>) -> Source<W> {
+        Source { kind, waiting: VecDeque::new(), offered: Offered::default(), idle: Vec::new(), pump: None }
+    }
+
+    /// Puts what has become due into the queue.
+    pub fn release(&mut self, now_ns: u64) {
+        let Source { kind, waiting, offered, .. } = self;
+        match kind {
+            Kind::Arrivals(stream) => {
+                while stream.next_ns() <= now_ns {
+                    let since_ns = stream.take();
+                    offered.requests += 1;
+                    if waiting.len() < MOST_WAITING {
+                        waiting.push_back(Due { since_ns, terminal: None });
+                    } else {
+                        offered.refused += 1;
+                    }
+                }
+            }
+            Kind::Terminals(terminals) => terminals.wheel.advance(now_ns, |terminal, since_ns| {
+                offered.requests += 1;
+                waiting.push_back(Due { since_ns, terminal: Some(terminal) });
+            }),
+        }
+    }
+
+    pub fn take(&mut self) -> Option<Due> {
+        self.waiting.pop_front()
+    }
+
+    /// Clerks that have nothing to do and could have: no more than requests wait.
+    pub fn wanted(&mut self) -> std::vec::Drain<'_, Waker> {
+        let keep = self.idle.len().saturating_sub(self.waiting.len());
+        self.idle.drain(keep..)
+    }
+
+    /// When something becomes due; `None` when all terminals are being served.
+    pub fn next_ns(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Arrivals(stream) => Some(stream.next_ns()),
+            Kind::Terminals(terminals) => terminals.wheel.next_ns(),
+        }
+    }
+
+    /// The request of a terminal that is due.
+    pub fn request_of(&mut self, terminal: u32) -> Option<W::Request> {
+        match &mut self.kind {
+            Kind::Terminals(terminals) => terminals.requests[terminal as usize].take(),
+            Kind::Arrivals(_) => None,
+        }
+    }
+
+    /// A terminal has its answer to `last`: it thinks, then keys in its next request.
+    pub fn answered(&mut self, workload: &W, terminal: u32, last: &W::Request, now_ns: u64) {
+        let Kind::Terminals(terminals) = &mut self.kind else { return };
+        let next = terminals.draw(terminal);
+        let (thought, keyed) = (pauses(workload, last).think_s, pauses(workload, &next).keying_s);
+        let pause = terminals.thinker.pause_ns(thought, keyed);
+        terminals.wheel.arm(terminal, now_ns + pause);
+        terminals.requests[terminal as usize] = Some(next);
+    }
+
+    /// Another rate from now on.
+    pub fn change(&mut self, rate: Rate, now_ns: u64) {
+        self.release(now_ns);
+        if let Kind::Arrivals(stream) = &mut self.kind {
+            stream.change(rate, now_ns);
+        }
+        if let Some(pump) = self.pump.take() {
+            pump.wake();
+        }
+    }
+
+    /// Other requests from now on; those that terminals hold already are still sent.
+    pub fn draw_from(&mut self, generator: W::Generator) {
+        if let Kind::Terminals(terminals) = &mut self.kind {
+            terminals.generator = generator;
+        }
+    }
+
+    /// Wakes everybody, to find that it is over.
+    pub fn wake_all(&mut self) {
+        self.idle.drain(..).chain(self.pump.take()).for_each(Waker::wake);
+    }
+
+    /// Ends a window.
+    pub fn offered(&mut self, now_ns: u64) -> Offered {
+        self.release(now_ns);
+        Offered { backlog: self.waiting.len() as u64, ..std::mem::take(&mut self.offered) }
+    }
+}

@@ -1,0 +1,88 @@
+//! And when: throughput and tail latency second by second.
+
+use super::{Section, portion_title, portions, titled};
+use crate::chart::{Axis, Chart, Figure, Line, Marks, Point};
+use crate::rows::{Row, Second};
+use crate::sweep::{LINES, Panel, Sweep};
+use crate::table::{Align, Cell, Table};
+use crate::text::{short, thousands};
+
+/// Title, id, axis, value, caption.
+type Kind = (&'static str, &'static str, &'static str, fn(&Second) -> Option<f64>, &'static str);
+
+const KINDS: &[Kind] = &[
+    ("Throughput over time", "over-time", "transactions/s", |s| Some(s.tps), "Committed in each second."),
+    (
+        "99th percentile of latency over time",
+        "p99-over-time",
+        "p99 (µs)",
+        |s| s.p99_us.filter(|v| *v > 0.0),
+        "Of the requests answered in each second.",
+    ),
+    (
+        "Aborts over time",
+        "aborts-over-time",
+        "aborted/s",
+        |s| Some(s.aborted),
+        "Transactions rolled back in each second.",
+    ),
+];
+
+pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
+    let mut figures = Vec::new();
+    for (number, panel) in sweep.panels().iter().enumerate() {
+        let portions = portions(panel, |r| rows[r].detail.series.len() > 1, LINES);
+        for (at, portion) in portions.iter().enumerate() {
+            let of = |kind: &Kind| figure(rows, sweep, panel, portion, kind, (number, at, portions.len()));
+            figures.extend(KINDS.iter().filter_map(of));
+        }
+    }
+    Section {
+        id: "seconds",
+        title: "Over time",
+        words: "Second by second; time 0 is the start of the load.",
+        figures,
+    }
+}
+
+/// `None` when nothing of the kind ever happened.
+fn figure(
+    rows: &[Row],
+    sweep: &Sweep,
+    panel: &Panel,
+    portion: &[usize],
+    (what, id, unit, value, caption): &Kind,
+    (number, at, of): (usize, usize, usize),
+) -> Option<Figure> {
+    let line = |r: &usize| {
+        let point = |s: &Second| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
+        let points = rows[*r].detail.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
+        Line { name: sweep.name(*r).to_string(), marks: Marks::Plain, points }
+    };
+    let lines: Vec<Line> = portion.iter().map(line).collect();
+    let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
+    if values().all(|v| v == 0.0) {
+        return None;
+    }
+    let y = if *id == "p99-over-time" { Axis::fitting(*unit, values()) } else { Axis::linear(*unit) };
+    Some(Figure {
+        id: format!("{id}-{number}-{at}"),
+        title: portion_title(&titled(what, panel), at, of),
+        caption: (*caption).into(),
+        table: table(&lines, unit),
+        chart: Chart::Lines { x: Axis::linear("time (s)"), y, lines },
+    })
+}
+
+fn table(lines: &[Line], unit: &str) -> Table {
+    let right = |name: &str| (name.to_string(), Align::Right);
+    let mut table = Table::new([(String::new(), Align::Left), right("s"), right(unit)]);
+    for line in lines {
+        for Point(at, value, ..) in &line.points {
+            let text = if *value < 100.0 { short(*value) } else { thousands(*value) };
+            let at = Cell::number(*at, format!("{at:.1}"));
+            table.rows.push(vec![Cell::text(&line.name), at, Cell::number(*value, text)]);
+        }
+    }
+    table
+}

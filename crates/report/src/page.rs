@@ -1,0 +1,241 @@
+//! The page: everything in one file, in the order in which one reads it.
+//!
+//! Charts are drawn by `assets/report.js` with ECharts from values in a `<script type="application/json">`; what is text
+//! here is escaped here. A policy in the page's head forbids it the network, whatever may be in it.
+
+use crate::chart::Figure;
+use crate::figures::{self, Section};
+use crate::machine;
+use crate::rows::Row;
+use crate::sweep::Sweep;
+use crate::table::Table;
+use crate::text::{escape, script_json, short, thousands};
+use std::collections::BTreeSet;
+use topology::Machine;
+
+const ECHARTS: &str = include_str!("../assets/echarts.min.js");
+const SCRIPT: &str = include_str!("../assets/report.js");
+const STYLE: &str = include_str!("../assets/report.css");
+
+/// Nothing from outside: no requests, no frames, no forms. Scripts and styles are in the page itself.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+
+/// Set before anything is drawn, so that the page does not flash.
+const THEME: &str = "document.documentElement.classList.add('scripted');\
+try{const t=location.hash.slice(1);document.documentElement.dataset.theme=\
+t==='dark'||t==='light'?t:localStorage.getItem('atoll-theme')||'auto'}catch{document.documentElement.dataset.theme='auto'}";
+
+/// Everything a page is made from.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub rows: Vec<Row>,
+    /// The machines that rows were measured on, as far as they are known.
+    pub machines: Vec<Machine>,
+    /// What a reader must know besides: lines left out, versions mixed.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The page. It stands alone: 1.1 MB of it is the charting library.
+    pub fn html(&self) -> String {
+        let sweep = Sweep::of(&self.rows);
+        let matrices: Vec<Figure> =
+            self.machines.iter().enumerate().filter_map(|(n, m)| machine::matrix(m, n)).collect();
+        let sections = if self.rows.is_empty() { Vec::new() } else { figures::sections(&self.rows, &sweep) };
+        let all: Vec<&Figure> = matrices.iter().chain(sections.iter().flat_map(|s| &s.figures)).collect();
+        let lines: String = self.rows.iter().map(|r| r.json.to_string() + "\n").collect();
+        let body = [
+            self.header(),
+            contents(&sections, !self.machines.is_empty()),
+            "<main>".into(),
+            self.summary(&sweep),
+            self.machine_section(&matrices),
+            sections.iter().map(section).collect(),
+            self.table_section(&sweep),
+            "</main>".into(),
+            self.footer(),
+        ];
+        format!(
+            "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+             <meta name=\"color-scheme\" content=\"light dark\">\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"><title>{}</title>\
+             <style>{STYLE}</style><script>{THEME}</script></head><body>{}\
+             <script type=\"application/json\" id=\"figures\">{}</script>\
+             <script type=\"application/json\" id=\"rows\">{}</script>\
+             <script>{ECHARTS}</script><script>{SCRIPT}</script></body></html>\n",
+            escape(&self.title()),
+            body.concat(),
+            script_json(&all),
+            script_json(&lines),
+        )
+    }
+
+    fn title(&self) -> String {
+        let names: BTreeSet<&str> = self.rows.iter().map(|r| r.row.settings.workload.as_str()).collect();
+        let names: Vec<&str> = names.into_iter().filter(|n| !n.is_empty()).collect();
+        if names.is_empty() { "Atoll".into() } else { format!("Atoll: {}", names.join(", ")) }
+    }
+
+    fn header(&self) -> String {
+        let distinct = |of: fn(&Row) -> String| -> String {
+            let all: BTreeSet<String> = self.rows.iter().map(of).filter(|t| !t.is_empty()).collect();
+            escape(&all.into_iter().collect::<Vec<_>>().join(", "))
+        };
+        format!(
+            "<header><div><h1>{}</h1><p>{} rows · {} · version {}, commit {}</p></div>\
+             <div class=\"tools\"><button type=\"button\" id=\"patterns\" aria-pressed=\"false\">Patterns</button>\
+             <button type=\"button\" id=\"theme\">Dark</button></div></header>",
+            escape(&self.title()),
+            self.rows.len(),
+            distinct(|r| r.row.machine.model.clone()),
+            distinct(|r| r.row.version.clone()),
+            distinct(|r| r.row.commit.chars().take(12).collect()),
+        )
+    }
+
+    fn summary(&self, sweep: &Sweep) -> String {
+        let mut out = "<section id=\"summary\"><h2>Summary</h2>".to_string();
+        let notes = self.all_notes();
+        if !notes.is_empty() {
+            let items: String = notes.iter().map(|n| format!("<li>{}</li>", escape(n))).collect();
+            out += &format!("<ul class=\"notes\" role=\"note\">{items}</ul>");
+        }
+        let winners = figures::winners(&self.rows, sweep);
+        if !winners.rows.is_empty() {
+            out += "<p>The fastest deployment of each request mix.</p>";
+            out += &winners.html("The fastest deployment of each request mix");
+        }
+        if let [row] = self.rows.as_slice() {
+            out += &tiles(row);
+        }
+        out + &self.constants(sweep) + "</section>"
+    }
+
+    /// The settings that all rows share: what the sweep was not about.
+    fn constants(&self, sweep: &Sweep) -> String {
+        let Some(first) = self.rows.first() else { return String::new() };
+        let Ok(serde_json::Value::Object(settings)) = serde_json::to_value(&first.row.settings) else {
+            return String::new();
+        };
+        let same = settings.iter().filter(|(key, value)| {
+            !value.is_object()
+                && !sweep.dimensions.iter().any(|d| d.key == **key)
+                && self.rows.iter().all(|r| r.json.get(key.as_str()) == first.json.get(key.as_str()))
+        });
+        let item = |(key, value): (&String, &serde_json::Value)| {
+            let number =
+                || value.as_f64().filter(|v| v.fract() != 0.0).map_or_else(|| value.to_string(), short);
+            let text = value.as_str().map_or_else(number, str::to_string);
+            format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&key.replace('_', " ")), escape(&text))
+        };
+        format!(
+            "<h3>The same in all rows</h3><dl class=\"settings\">{}</dl>",
+            same.map(item).collect::<String>()
+        )
+    }
+
+    /// What was said to the report, and what the rows themselves give reason to say.
+    fn all_notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        let count = |is: fn(&Row) -> bool| self.rows.iter().filter(|r| is(r)).count();
+        let mut say = |n: usize, text: &str| {
+            if n > 0 {
+                notes.push(format!("{n} of {} rows {text}", self.rows.len()));
+            }
+        };
+        say(
+            count(|r| r.row.consistent == Some(false)),
+            "are inconsistent: a check of the workload did not hold",
+        );
+        say(count(|r| r.row.oversubscribed), "ran more workers than the machine has cores");
+        say(
+            count(|r| r.row.noise > figures::NOISY),
+            "lost more than a tenth of the machine to other work (noise)",
+        );
+        say(count(|r| r.row.restarts > 0), "saw an instance die and start again");
+        for row in &self.rows {
+            notes.extend(row.row.violations.iter().map(|v| format!("{}: {v}", row.row.settings.workload)));
+        }
+        notes
+    }
+
+    fn machine_section(&self, matrices: &[Figure]) -> String {
+        if self.machines.is_empty() {
+            return String::new();
+        }
+        let mut out = "<section id=\"machine\"><h2>The machine</h2>".to_string();
+        for (number, machine) in self.machines.iter().enumerate() {
+            out += &format!(
+                "<h3>{}</h3><p>{}.</p><div class=\"drawing\">{}</div>",
+                escape(&machine.model),
+                escape(&machine::heading(machine)),
+                machine::drawing(machine)
+            );
+            let id = format!("matrix-{number}");
+            out += &matrices.iter().filter(|m| m.id == id).map(figure).collect::<String>();
+        }
+        out + "</section>"
+    }
+
+    fn table_section(&self, sweep: &Sweep) -> String {
+        let table: Table = figures::all_rows(&self.rows, sweep);
+        format!(
+            "<section id=\"rows-table\"><h2>All rows</h2><p>Messages and log bytes are per transaction. \
+             A click on a column's name sorts. <a id=\"download\" hidden>rows.jsonl</a></p>{}</section>",
+            table.html("All rows")
+        )
+    }
+
+    fn footer(&self) -> String {
+        format!(
+            "<footer><p>Made by atoll {}. Throughput is the median repetition's; what each figure is and how it was measured: \
+             docs/measuring.md. Charts: Apache ECharts 6.1.0 (Apache License 2.0).</p></footer>",
+            driver::VERSION
+        )
+    }
+}
+
+/// For a single row, where there is nothing to compare.
+fn tiles(row: &Row) -> String {
+    let r = &row.row;
+    let mut all = vec![("transactions a second", thousands(r.tps))];
+    if let Some(l) = &r.latency_us {
+        all.push(("median latency, µs", short(l.p50)));
+        all.push(("99th percentile, µs", short(l.p99)));
+    }
+    all.push(("aborted", thousands(r.aborted.values().sum::<u64>() as f64)));
+    let tile = |(what, value): (&str, String)| format!("<div><b>{value}</b><span>{what}</span></div>");
+    format!("<div class=\"tiles\">{}</div>", all.into_iter().map(tile).collect::<String>())
+}
+
+fn contents(sections: &[Section], machine: bool) -> String {
+    let mut links = vec![("summary", "Summary")];
+    if machine {
+        links.push(("machine", "The machine"));
+    }
+    links.extend(sections.iter().map(|s| (s.id, s.title)));
+    links.push(("rows-table", "All rows"));
+    let link = |(id, title): (&str, &str)| format!("<a href=\"#{id}\">{title}</a>");
+    format!("<nav aria-label=\"Contents\">{}</nav>", links.into_iter().map(link).collect::<String>())
+}
+
+fn section(of: &Section) -> String {
+    let figures: String = of.figures.iter().map(figure).collect();
+    format!(
+        "<section id=\"{}\"><h2>{}</h2><p>{}</p><div class=\"figures\">{figures}</div></section>",
+        of.id, of.title, of.words
+    )
+}
+
+/// The place of a chart with its title and caption, and its table folded up beneath.
+fn figure(of: &Figure) -> String {
+    let (id, title) = (escape(&of.id), escape(&of.title));
+    format!(
+        "<figure id=\"{id}\"><figcaption><strong>{title}</strong> <span>{}</span></figcaption>\
+         <div class=\"chart\" role=\"img\" aria-label=\"{title}; the table below says the same\"></div>\
+         <details><summary>Table</summary>{}</details></figure>",
+        escape(&of.caption),
+        of.table.html(&of.title)
+    )
+}

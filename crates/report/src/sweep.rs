@@ -1,0 +1,457 @@
+//! What rows differ in, and where each difference goes: on the axis, into a line of its own, or into a chart of its own.
+//!
+//! ```text
+//!   settings of all rows
+//!     -> those with more than one value
+//!     -> less those that follow from the others (workers of `serial` are its islands)
+//!     -> one on the axis: numbers, what is asked for rather than how it is deployed
+//!        the other requests: a chart each     the deployments: a line each, at most so many to a chart
+//! ```
+//!
+//! Nothing here is named in a list of what can be swept: any setting of a row can, those of one workload included. The
+//! lists below only say which come first, and how a person calls them.
+
+use crate::chart::Name;
+use crate::rows::Row;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which side of the experiment a setting is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// What the transactions are.
+    Request,
+    /// What they run on.
+    Deployment,
+}
+
+/// A setting in which the rows differ. Invariant: a value for every row.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dimension {
+    /// As in the rows.
+    pub key: String,
+    pub role: Role,
+    /// One for each row; `None` where the row does not have the setting.
+    pub values: Vec<Option<String>>,
+}
+
+/// Settings of deployments, the most telling first; whatever is not named here is part of the request.
+const DEPLOYMENT: &[&str] = &[
+    "design",
+    "islands",
+    "channel",
+    "placement",
+    "protection",
+    "counters",
+    "peers",
+    "waiting",
+    "durability",
+    "sli",
+    "escalation",
+    "host",
+    "workers",
+    "clients",
+    "memory_mib",
+    "run",
+    "repetition",
+];
+
+/// What an axis shows first. Whatever else has numbers for values comes after these.
+const AXES: &[&str] = &[
+    "multisite",
+    "rate",
+    "skew",
+    "rows",
+    "clients",
+    "terminals",
+    "dataset",
+    "scale",
+    "memory_mib",
+    "message_bytes",
+];
+
+/// The last to be kept when one follows from another, last first.
+const MINOR: &[&str] = &["seed", "memory_mib", "sites", "workers", "load_model", "host", "scale", "dataset"];
+
+/// Lines in one chart that can still be told apart.
+pub const LINES: usize = 8;
+
+/// The differences between rows, and what each is used for.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// All of them, requests first.
+    pub dimensions: Vec<Dimension>,
+    /// Index of the one for the horizontal axis.
+    axis: Option<usize>,
+    /// Of those that get a chart for each value.
+    facets: Vec<usize>,
+    /// Of those that get a line for each value.
+    lines: Vec<usize>,
+}
+
+/// Rows that share a chart.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Panel {
+    /// What they have in common and others do not.
+    pub name: String,
+    /// Indices of rows by the name of their line, in order of the axis.
+    pub lines: Vec<(String, Vec<usize>)>,
+}
+
+impl Panel {
+    /// All rows, line by line.
+    pub fn rows(&self) -> impl Iterator<Item = usize> + '_ {
+        self.lines.iter().flat_map(|(_, rows)| rows.iter().copied())
+    }
+}
+
+impl Sweep {
+    pub fn of(rows: &[Row]) -> Sweep {
+        let mut dimensions = differing(rows);
+        drop_followers(&mut dimensions, rows.len());
+        number_what_is_equal(&mut dimensions, rows);
+        dimensions.sort_by_key(|d| (d.role == Role::Deployment, rank(DEPLOYMENT, &d.key)));
+        let axis = choose_axis(&dimensions);
+        let (mut facets, mut lines): (Vec<usize>, Vec<usize>) = (0..dimensions.len())
+            .filter(|d| Some(*d) != axis)
+            .partition(|d| dimensions[*d].role == Role::Request);
+        let sweep = |facets: &[usize], lines: &[usize]| Sweep {
+            dimensions: dimensions.clone(),
+            axis,
+            facets: facets.to_vec(),
+            lines: lines.to_vec(),
+        };
+        // Too many lines for one chart: the least telling differences get charts of their own, while that helps.
+        while lines.len() > 1 && sweep(&facets, &lines).panels().iter().any(|p| p.lines.len() > LINES) {
+            facets.extend(lines.pop());
+        }
+        sweep(&facets, &lines)
+    }
+
+    /// The setting on the horizontal axis: numbers, at least two of them.
+    pub fn axis(&self) -> Option<&Dimension> {
+        self.axis.map(|d| &self.dimensions[d])
+    }
+
+    /// Every other setting that could be there.
+    pub fn other_axes(&self) -> Vec<Sweep> {
+        let candidates = (0..self.dimensions.len()).filter(|d| {
+            Some(*d) != self.axis && self.dimensions[*d].is_numeric() && AXIS_LESS(&self.dimensions[*d].key)
+        });
+        candidates.map(|d| self.turned(d)).collect()
+    }
+
+    /// The same with another setting on the axis: the one that was there gets lines or charts.
+    fn turned(&self, axis: usize) -> Sweep {
+        let mut turned = self.clone();
+        turned.facets.retain(|d| *d != axis);
+        turned.lines.retain(|d| *d != axis);
+        turned.axis = Some(axis);
+        let Some(old) = self.axis else { return turned };
+        turned.lines.insert(0, old);
+        if turned.panels().iter().any(|p| p.lines.len() > LINES) {
+            turned.lines.remove(0);
+            turned.facets.push(old);
+        }
+        turned
+    }
+
+    /// The value on the axis, for rows that have one.
+    pub fn at(&self, row: usize) -> Option<f64> {
+        self.axis()?.number(row)
+    }
+
+    /// The rows by chart and line, each in order of first appearance, within a line by the axis.
+    pub fn panels(&self) -> Vec<Panel> {
+        let count = self.dimensions.first().map_or(1, |d| d.values.len());
+        let mut panels: Vec<Panel> = Vec::new();
+        for row in 0..count {
+            let (name, line) = (self.words(&self.facets, row), self.words(&self.lines, row));
+            let panel =
+                position(&mut panels, |p| p.name == name, || Panel { name: name.clone(), lines: vec![] });
+            let line = position(&mut panel.lines, |l| l.0 == line, || (line.clone(), vec![]));
+            line.1.push(row);
+        }
+        for (_, rows) in panels.iter_mut().flat_map(|p| &mut p.lines) {
+            rows.sort_by(|a, b| self.at(*a).partial_cmp(&self.at(*b)).unwrap_or(std::cmp::Ordering::Equal));
+        }
+        panels
+    }
+
+    /// A row within its panel.
+    pub fn name(&self, row: usize) -> Name {
+        let place = self.axis().and_then(|d| Some(phrase(&d.key, d.values[row].as_deref()?)));
+        Name { group: self.words(&self.lines, row), place: place.unwrap_or_default() }
+    }
+
+    /// What a row was asked to do, as far as rows differ in it.
+    pub fn request(&self, row: usize) -> String {
+        self.words(&self.with_role(Role::Request), row)
+    }
+
+    /// What a row ran on, as far as rows differ in it.
+    pub fn deployment(&self, row: usize) -> String {
+        self.words(&self.with_role(Role::Deployment), row)
+    }
+
+    fn with_role(&self, role: Role) -> Vec<usize> {
+        (0..self.dimensions.len()).filter(|d| self.dimensions[*d].role == role).collect()
+    }
+
+    fn words(&self, of: &[usize], row: usize) -> String {
+        let word = |d: &usize| {
+            let d = &self.dimensions[*d];
+            Some(phrase(&d.key, d.values[row].as_deref()?))
+        };
+        of.iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A workload's name is no axis, and neither is a number that only tells rows apart.
+const AXIS_LESS: fn(&str) -> bool = |key| !matches!(key, "seed" | "repetition" | "run" | "workload");
+
+impl Dimension {
+    fn is_numeric(&self) -> bool {
+        let known: Vec<&String> = self.values.iter().flatten().collect();
+        let distinct: BTreeSet<&String> = known.iter().copied().collect();
+        distinct.len() > 1 && known.iter().all(|v| v.parse::<f64>().is_ok_and(f64::is_finite))
+    }
+
+    fn number(&self, row: usize) -> Option<f64> {
+        self.values[row].as_deref()?.parse().ok()
+    }
+
+    fn distinct(&self) -> usize {
+        self.values.iter().collect::<BTreeSet<_>>().len()
+    }
+}
+
+fn position<T>(all: &mut Vec<T>, is: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> &mut T {
+    let at = all.iter().position(is).unwrap_or_else(|| {
+        all.push(make());
+        all.len() - 1
+    });
+    &mut all[at]
+}
+
+fn rank(list: &[&str], key: &str) -> usize {
+    list.iter().position(|k| *k == key).unwrap_or(list.len())
+}
+
+/// Three values make a curve; where nothing has three, two must do.
+fn choose_axis(dimensions: &[Dimension]) -> Option<usize> {
+    let mut candidates: Vec<usize> = (0..dimensions.len())
+        .filter(|d| dimensions[*d].is_numeric() && AXIS_LESS(&dimensions[*d].key))
+        .collect();
+    candidates.sort_by_key(|d| {
+        let d = &dimensions[*d];
+        (d.distinct() < 3, d.key == "islands" || d.key == "workers", rank(AXES, &d.key))
+    });
+    candidates.first().copied()
+}
+
+/// The settings of a row, those of its workload alone among the others.
+fn settings(row: &Row) -> BTreeMap<String, String> {
+    // A row that was read can be written.
+    let Ok(Value::Object(mut all)) = serde_json::to_value(&row.row.settings) else { return BTreeMap::new() };
+    let own = match all.remove("options") {
+        Some(Value::Object(own)) => own,
+        _ => Map::new(),
+    };
+    let plain = |value: Value| match value {
+        Value::String(text) => text,
+        // 20.0 is what a person typed as 20.
+        Value::Number(n) => n.as_f64().map_or_else(|| n.to_string(), |f| f.to_string()),
+        other => other.to_string(),
+    };
+    all.into_iter().chain(own).map(|(key, value)| (key, plain(value))).collect()
+}
+
+fn differing(rows: &[Row]) -> Vec<Dimension> {
+    let all: Vec<BTreeMap<String, String>> = rows.iter().map(settings).collect();
+    let keys: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
+    let dimension = |key: &&String| {
+        let role = if DEPLOYMENT.contains(&key.as_str()) { Role::Deployment } else { Role::Request };
+        Dimension { key: key.to_string(), role, values: all.iter().map(|s| s.get(*key).cloned()).collect() }
+    };
+    keys.iter().map(dimension).filter(|d| d.distinct() > 1).collect()
+}
+
+/// Removes what the remaining settings already tell. What rows are of is never removed.
+fn drop_followers(dimensions: &mut Vec<Dimension>, rows: usize) {
+    let mut order: Vec<String> =
+        dimensions.iter().map(|d| d.key.clone()).filter(|k| k != "workload").collect();
+    // Options of one workload follow from it when others are beside it; they go before what all have.
+    order.sort_by_key(|key| (rank(MINOR, key), DEPLOYMENT.contains(&key.as_str()), rank(AXES, key)));
+    for key in order {
+        let Some(at) = dimensions.iter().position(|d| d.key == key) else { continue };
+        let mut seen: BTreeMap<Vec<Option<&String>>, Option<&String>> = BTreeMap::new();
+        let follows = (0..rows).all(|row| {
+            let others = dimensions.iter().filter(|d| d.key != key).map(|d| d.values[row].as_ref()).collect();
+            let value = dimensions[at].values[row].as_ref();
+            *seen.entry(others).or_insert(value) == value
+        });
+        if follows && dimensions.len() > 1 {
+            dimensions.remove(at);
+        }
+    }
+}
+
+/// Rows with the same settings are told apart by where they come from, and failing that by their number.
+fn number_what_is_equal(dimensions: &mut Vec<Dimension>, rows: &[Row]) {
+    let key = |dimensions: &[Dimension], row: usize| -> Vec<Option<String>> {
+        dimensions.iter().map(|d| d.values[row].clone()).collect()
+    };
+    let unique = |dimensions: &[Dimension]| {
+        (0..rows.len()).map(|row| key(dimensions, row)).collect::<BTreeSet<_>>().len() == rows.len()
+    };
+    if unique(dimensions) {
+        return;
+    }
+    let run = Dimension {
+        key: "run".into(),
+        role: Role::Deployment,
+        values: rows.iter().map(|r| Some(r.source.clone())).collect(),
+    };
+    if run.distinct() > 1 {
+        dimensions.push(run);
+    }
+    if unique(dimensions) {
+        return;
+    }
+    let mut seen: BTreeMap<Vec<Option<String>>, usize> = BTreeMap::new();
+    let values = (0..rows.len()).map(|row| {
+        let n = seen.entry(key(dimensions, row)).or_default();
+        *n += 1;
+        Some(n.to_string())
+    });
+    let values = values.collect();
+    dimensions.push(Dimension { key: "repetition".into(), role: Role::Deployment, values });
+}
+
+/// A setting's value in a few words.
+pub fn phrase(key: &str, value: &str) -> String {
+    match key {
+        "workload" | "design" | "op" | "channel" | "placement" | "protection" | "host" | "durability"
+        | "run" => value.into(),
+        "multisite" => format!("{value} % multisite"),
+        "islands" => format!("{value} {}", if value == "1" { "island" } else { "islands" }),
+        "rows" => format!("{value} rows"),
+        "workers" => format!("{value} workers"),
+        "clients" => format!("{value} clients"),
+        "repetition" => format!("#{value}"),
+        "memory_mib" => format!("{value} MiB"),
+        "message_bytes" => format!("{value} bytes"),
+        _ => format!("{} {value}", key.replace('_', " ")),
+    }
+}
+
+/// A setting as the name of an axis.
+pub fn axis_name(key: &str) -> String {
+    match key {
+        "multisite" => "multisite transactions (%)".into(),
+        "rows" => "rows per transaction".into(),
+        "skew" => "skew (Zipf exponent)".into(),
+        "clients" => "clients per worker".into(),
+        "rate" => "offered load (transactions/s)".into(),
+        "dataset" => "rows of the table".into(),
+        "memory_mib" => "page memory (MiB)".into(),
+        "message_bytes" => "message (bytes)".into(),
+        _ => key.replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driver::{Labels, ResultRow, Settings};
+
+    fn row(design: &str, islands: u16, op: &str, multisite: f64) -> Row {
+        let labels = Labels { op: Some(op.into()), multisite: Some(multisite), ..Labels::default() };
+        let settings = Settings {
+            workload: "micro".into(),
+            design: Some(design.into()),
+            islands: Some(islands),
+            workers: Some(if design == "serial" { usize::from(islands) } else { 2 }),
+            memory_mib: Some(f64::from(islands) * 10.0),
+            labels,
+            ..Settings::default()
+        };
+        let row = ResultRow { settings, ..ResultRow::default() };
+        Row { json: serde_json::to_value(&row).unwrap(), row, detail: Default::default(), source: "a".into() }
+    }
+
+    fn grid() -> Vec<Row> {
+        let mut rows = Vec::new();
+        for design in ["conventional", "serial"] {
+            for islands in [1, 2] {
+                for op in ["read", "update"] {
+                    rows.extend([100.0, 0.0, 20.0].map(|m| row(design, islands, op, m)));
+                }
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn a_sweep_is_found_from_its_rows() {
+        let rows = grid();
+        let sweep = Sweep::of(&rows);
+        let keys: Vec<&str> = sweep.dimensions.iter().map(|d| d.key.as_str()).collect();
+        assert_eq!(keys, ["multisite", "op", "design", "islands"], "workers and memory follow");
+        assert_eq!(sweep.axis().unwrap().key, "multisite");
+        let panels = sweep.panels();
+        assert_eq!(panels.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["read", "update"]);
+        assert_eq!(panels[0].lines.len(), 4);
+        let (name, line) = &panels[1].lines[3];
+        assert_eq!(name, "serial, 2 islands");
+        assert_eq!(line.iter().map(|r| sweep.at(*r).unwrap()).collect::<Vec<_>>(), [0.0, 20.0, 100.0]);
+        assert_eq!(sweep.name(line[2]).to_string(), "serial, 2 islands · 100 % multisite");
+        assert_eq!(sweep.request(line[2]), "100 % multisite, update");
+        assert_eq!(sweep.deployment(line[2]), "serial, 2 islands");
+    }
+
+    #[test]
+    fn every_row_is_in_exactly_one_line_on_every_axis() {
+        let rows = grid();
+        let sweep = Sweep::of(&rows);
+        for turned in sweep.other_axes().iter().chain([&sweep]) {
+            let mut all: Vec<usize> =
+                turned.panels().iter().flat_map(|p| p.rows().collect::<Vec<_>>()).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..rows.len()).collect::<Vec<_>>());
+            assert!(turned.panels().iter().all(|p| p.lines.len() <= LINES));
+            for (_, line) in turned.panels().iter().flat_map(|p| &p.lines) {
+                let at: Vec<f64> = line.iter().map(|r| turned.at(*r).unwrap()).collect();
+                assert!(at.windows(2).all(|w| w[0] < w[1]), "one row for each place on the axis: {at:?}");
+            }
+        }
+        assert_eq!(sweep.other_axes()[0].axis().unwrap().key, "islands");
+    }
+
+    #[test]
+    fn equal_rows_are_told_apart_by_file_and_then_by_number() {
+        let mut rows = vec![row("serial", 1, "read", 0.0); 3];
+        rows[2].source = "b".into();
+        let sweep = Sweep::of(&rows);
+        assert_eq!(sweep.deployment(1), "a, #2");
+        assert_eq!(sweep.deployment(2), "b, #1");
+        assert!(sweep.axis().is_none());
+        let one = Sweep::of(&rows[..1]);
+        assert_eq!(
+            (one.dimensions.len(), one.panels().len(), one.name(0).to_string().as_str()),
+            (0, 1, "all")
+        );
+    }
+
+    #[test]
+    fn many_lines_are_spread_over_charts() {
+        let mut rows = Vec::new();
+        for islands in 1..=6 {
+            for design in ["a", "b", "c"] {
+                rows.extend([0.0, 50.0, 100.0].map(|m| row(design, islands, "read", m)));
+            }
+        }
+        assert!(Sweep::of(&rows).panels().iter().all(|p| p.lines.len() <= LINES));
+    }
+}

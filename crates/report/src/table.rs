@@ -1,0 +1,128 @@
+//! Tables as values, and as HTML. They carry everything the charts show, for readers and for screens without scripts.
+
+use crate::text::escape;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    pub head: Vec<(String, Align)>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell with the number it stands for, if it does, to sort by; and whether it is to be noticed.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Cell {
+    pub text: String,
+    pub number: Option<f64>,
+    pub tone: Tone,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tone {
+    #[default]
+    Plain,
+    Best,
+    Alarming,
+}
+
+impl Cell {
+    pub fn text(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), ..Cell::default() }
+    }
+
+    pub fn number(value: f64, text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), number: value.is_finite().then_some(value), ..Cell::default() }
+    }
+
+    pub fn toned(self, tone: Tone) -> Cell {
+        Cell { tone, ..self }
+    }
+}
+
+impl Table {
+    pub fn new(head: impl IntoIterator<Item = (impl Into<String>, Align)>) -> Table {
+        Table { head: head.into_iter().map(|(name, align)| (name.into(), align)).collect(), rows: Vec::new() }
+    }
+
+    /// The table without the columns that have nothing in them, or the same in more than one row.
+    pub fn without_columns(mut self, drop: impl Fn(&str, &[&Cell]) -> bool) -> Table {
+        let idle: Vec<bool> = (0..self.head.len())
+            .map(|c| {
+                let cells: Vec<&Cell> = self.rows.iter().filter_map(|r| r.get(c)).collect();
+                drop(&self.head[c].0, &cells)
+            })
+            .collect();
+        let keep = |c: &usize| !idle[*c];
+        self.head = self.head.into_iter().enumerate().filter(|(c, _)| keep(c)).map(|(_, h)| h).collect();
+        for row in &mut self.rows {
+            *row = std::mem::take(row)
+                .into_iter()
+                .enumerate()
+                .filter(|(c, _)| keep(c))
+                .map(|(_, x)| x)
+                .collect();
+        }
+        self
+    }
+
+    /// `caption` names it for readers that do not see the surroundings.
+    pub fn html(&self, caption: &str) -> String {
+        let mut out = format!(
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
+            escape(caption)
+        );
+        for (name, align) in &self.head {
+            out += &format!("<th scope=\"col\"{}>{}</th>", class(*align, Tone::Plain), escape(name));
+        }
+        out += "</tr></thead><tbody>";
+        for row in &self.rows {
+            out += "<tr>";
+            for (cell, (_, align)) in row.iter().zip(&self.head) {
+                let sort = cell.number.map_or(String::new(), |n| format!(" data-n=\"{n}\""));
+                out += &format!("<td{}{sort}>{}</td>", class(*align, cell.tone), escape(&cell.text));
+            }
+            out += "</tr>";
+        }
+        out + "</tbody></table></div>"
+    }
+}
+
+fn class(align: Align, tone: Tone) -> &'static str {
+    match (align, tone) {
+        (Align::Left, Tone::Plain) => "",
+        (Align::Right, Tone::Plain) => " class=\"r\"",
+        (Align::Left, Tone::Best) => " class=\"best\"",
+        (Align::Right, Tone::Best) => " class=\"r best\"",
+        (Align::Left, Tone::Alarming) => " class=\"bad\"",
+        (Align::Right, Tone::Alarming) => " class=\"r bad\"",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_text_whatever_they_say() {
+        let mut table = Table::new([("<b>", Align::Left), ("n", Align::Right)]);
+        table
+            .rows
+            .push(vec![Cell::text("<script>alert(1)</script>"), Cell::number(1.5, "1.5").toned(Tone::Best)]);
+        let html = table.html("\"quoted\"");
+        assert!(!html.contains("<script>") && !html.contains("<b>"), "{html}");
+        assert!(html.contains("<td class=\"r best\" data-n=\"1.5\">1.5</td>"), "{html}");
+    }
+
+    #[test]
+    fn idle_columns_go() {
+        let mut table = Table::new([("a", Align::Left), ("b", Align::Left)]);
+        table.rows.push(vec![Cell::text("x"), Cell::text("")]);
+        let table = table.without_columns(|_, cells| cells.iter().all(|c| c.text.is_empty()));
+        assert_eq!((table.head.len(), table.rows[0].len()), (1, 1));
+    }
+}

@@ -1,0 +1,28 @@
+//! When requests come: arrivals at a rate, people at terminals, and what a client does after an abort.
+//!
+//! Pure values and state machines over a time that the caller brings along (nanoseconds of one clock): no clock, no
+//! thread, no idea of what a request is. The workers of an instance drive them, the driver and the command line fill them
+//! in, and a test can let an hour pass in a millisecond.
+//!
+//! - [`rate`]: so many a second, constant or on a ramp; lengths of time as people type them.
+//! - [`arrivals`]: the moments at which requests of an open loop are due.
+//! - [`wheel`]: very many timers, one for each terminal, in 16 bytes each.
+//! - [`think`]: how long a person keys in a request and looks at the answer.
+//! - [`retry`]: how often and how soon an aborted request is tried again.
+//! - [`model`]: all of it as the one value that an instance is told.
+
+#![forbid(unsafe_code)]
+
+pub mod arrivals;
+pub mod model;
+pub mod rate;
+pub mod retry;
+pub mod think;
+pub mod wheel;
+
+pub use arrivals::{ArrivalStream, Arrivals};
+pub use model::{LoadModel, Share, Traffic};
+pub use rate::{Rate, parse_time};
+pub use retry::Retries;
+pub use think::{Think, Thinker};
+pub use wheel::Wheel;
