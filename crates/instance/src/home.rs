@@ -272,6 +272,8 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         let (ride, request) = match last {
             Last::No => (Ride::More, Request::Steps),
             Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
+            // The home goes on, and may take locks.
+            Last::Elsewhere => (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead)),
         };
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         match local.homes.borrow_mut().get_mut(&gtid) {
@@ -331,6 +333,8 @@ const NOT_SENT: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     No,
+    /// For every instance but this one.
+    Elsewhere,
     Yes,
 }
 
@@ -341,6 +345,10 @@ impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         self.phase(steps, Last::Yes).await
+    }
+
+    async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.phase(steps, Last::Elsewhere).await
     }
 }
 

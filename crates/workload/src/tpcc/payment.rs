@@ -68,7 +68,8 @@ pub(super) async fn run<T: Transaction>(
         let home = PaymentHome { request: *r, customer: Some(id) };
         return Ok(txn.last((PayingCustomer(*r), home)).await?.0);
     }
-    let (reply, data) = txn.all((PayingCustomer(*r), PaymentHome { request: *r, customer: None })).await?;
+    let home = PaymentHome { request: *r, customer: None };
+    let (reply, data) = txn.last_elsewhere((PayingCustomer(*r), home)).await?;
     txn.last(InsertHistory { request: *r, customer: reply.customer, data }).await?;
     Ok(reply)
 }
