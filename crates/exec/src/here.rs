@@ -41,15 +41,16 @@ pub struct Here<'a, D: Design> {
 
 /// Repeats a page-touching operation until it does not stop for a page or a latch. An absent page parks the transaction.
 macro_rules! retry {
-    ($here:expr, $op:expr) => {
+    ($here:expr, $op:expr) => {{
+        let mut seat = None;
         loop {
             match $op {
                 Ok(value) => break value,
                 // Boxed, as it hardly ever happens: the future of every operation holds one.
-                Err(stop) => Box::pin($here.engine.resume(stop, $here.part.protection)).await?,
+                Err(stop) => Box::pin($here.engine.resume(stop, $here.part.protection, &mut seat)).await?,
             }
         }
-    };
+    }};
 }
 
 mod entries;

@@ -42,7 +42,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
         match (outcome, gtid) {
             (Ok(reply), None) => {
                 let lsn = engine.commit(part)?;
-                engine.durable(lsn).await?;
+                local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Home));
             }
@@ -116,7 +116,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
     };
     if participants.is_empty() {
         let lsn = engine.commit(part)?;
-        engine.durable(lsn).await?;
+        local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
         return Ok(());
@@ -127,7 +127,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
-    engine.durable(lsn).await?;
+    local.durable(lsn).await?;
     local.feed_home(gtid, Event::Logged);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The worker loop: messages in, tasks polled, messages out; when there is nothing to do, spin a little, then sleep.
 //!
+//! When all that it has waits for the log it flushes the log itself ([`Local::flush_log`]), which blocks nobody but those.
 //! A worker blocks nowhere else, except where a rollback or a purge misses a page that has left in the meantime, or a new
 //! page finds no frame that can be had without writing first.
 
@@ -140,6 +141,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             probe::communicating(|| self.local.links.flush());
             self.report();
+            self.local.flush_log();
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
@@ -169,6 +171,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             if self.local.links.ring_ready() {
                 break;
+            }
+            if self.local.executor.has_ready() {
+                // While those run, the device may as well work for those that have run.
+                self.local.flush_log();
             }
         }
         true

@@ -36,6 +36,7 @@ mod region;
 mod renew;
 mod replacement;
 mod scan;
+mod seats;
 mod slots;
 mod view;
 mod write;
@@ -50,9 +51,12 @@ pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
 pub use renew::{Renew, Renewed};
 pub use scan::{Found, scan};
+pub use seats::{Seat, SeatWait};
 pub use view::{PageView, Racing};
 pub use write::{Progress, WriteBack};
 
+#[cfg(test)]
+mod small_pool_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
