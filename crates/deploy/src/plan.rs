@@ -41,6 +41,19 @@ pub fn durability_name(durability: Durability) -> &'static str {
     }
 }
 
+/// What a deployment does with the data directory that it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DataUse {
+    /// It runs on a copy, which goes with it: the directory stays as it was loaded, and is loaded first if it is empty. With
+    /// durability `memory` it loads for itself, beside what is there.
+    #[default]
+    Copy,
+    /// It runs in the directory itself: what it changes stays.
+    Keep,
+    /// It is there to load, in the directory itself; half a load is started anew, not refused.
+    Load,
+}
+
 /// What carries messages between instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -103,6 +116,7 @@ pub struct Deployment {
     pub tables: TableKind,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
+    pub data_use: DataUse,
     /// The data in words, for the manifest ("micro, 240000 rows, 24 sites").
     pub data_name: String,
     /// Bytes the loaded data takes in pages, roughly.

@@ -29,6 +29,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
     part: &mut Part,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
+    probe::transaction(workload.kind(request));
     let engine = &local.shared.engine;
     let mut protection =
         if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
@@ -43,10 +44,12 @@ pub(crate) async fn run<W: Workload, D: Design>(
             (Ok(reply), None) => {
                 let lsn = engine.commit(part)?;
                 local.durable(lsn).await?;
+                observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Home));
             }
             (Ok(reply), Some(gtid)) => {
                 Box::pin(commit_everywhere(local, gtid, part)).await?;
+                observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection == Protection::Alone => {
@@ -60,10 +63,30 @@ pub(crate) async fn run<W: Workload, D: Design>(
                     local.homes.borrow_mut().remove(&gtid);
                 }
                 undone?;
+                if let Abort::User(_) = abort {
+                    observe(local, &*workload, request, None);
+                }
                 return Err(abort);
             }
         }
     }
+}
+
+/// Adds what the workload says of a request that was carried out.
+#[inline]
+fn observe<W: Workload, D: Design>(
+    local: &Local<W, D>,
+    workload: &W,
+    request: &W::Request,
+    reply: Option<&W::Reply>,
+) {
+    workload.observe(request, reply, &mut |name, n| {
+        let mut observed = local.observed.borrow_mut();
+        match observed.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
+            Some((_, sum)) => *sum += n,
+            None => observed.push((name, n)),
+        }
+    });
 }
 
 /// Drives the coordinator from "the procedure has ended well" to the answer.
@@ -250,6 +273,8 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         let (ride, request) = match last {
             Last::No => (Ride::More, Request::Steps),
             Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
+            // The home goes on, and may take locks.
+            Last::Elsewhere => (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead)),
         };
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         match local.homes.borrow_mut().get_mut(&gtid) {
@@ -309,6 +334,8 @@ const NOT_SENT: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     No,
+    /// For every instance but this one.
+    Elsewhere,
     Yes,
 }
 
@@ -319,6 +346,10 @@ impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         pin!(self.phase(steps, Last::Yes)).await
+    }
+
+    async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.phase(steps, Last::Elsewhere).await
     }
 }
 

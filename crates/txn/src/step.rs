@@ -70,6 +70,13 @@ pub trait Transaction {
     /// The same for the last phase: the prepare request of a distributed commit may ride on it, so no further steps
     /// may follow.
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
+
+    /// For a phase after which only the home goes on: as [`Transaction::all`], but the prepare request may ride on the steps
+    /// that are elsewhere. Those that follow must be routed as the procedure's own home is; one that reaches an instance
+    /// which was asked to prepare fails the transaction.
+    async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.all(steps).await
+    }
 }
 
 fn encode<T: Serialize>(value: &T, out: &mut Vec<u8>) {
