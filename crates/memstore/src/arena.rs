@@ -100,19 +100,14 @@ impl Arena {
 
 /// One worker's blocks.
 pub(crate) struct Local {
-    worker: usize,
     free: [Vec<Ref>; CLASSES],
     /// Taken out of shared structures, oldest first: tag, block, class.
     retired: VecDeque<(u64, Ref, u8)>,
 }
 
 impl Local {
-    pub(crate) fn new(worker: usize) -> Local {
-        Local { worker, free: std::array::from_fn(|_| Vec::new()), retired: VecDeque::new() }
-    }
-
-    pub(crate) fn worker(&self) -> usize {
-        self.worker
+    pub(crate) fn new() -> Local {
+        Local { free: std::array::from_fn(|_| Vec::new()), retired: VecDeque::new() }
     }
 
     /// A block of at least `words` words, whose contents are anything.
@@ -171,6 +166,7 @@ impl Local {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epoch::{IDLE, What};
 
     #[test]
     fn a_class_has_room_and_little_waste() {
@@ -185,12 +181,12 @@ mod tests {
     #[test]
     fn blocks_do_not_overlap_and_the_budget_holds() {
         let arena = Arena::new(1 << 18, world::PageSize::Normal).unwrap();
-        let mut local = Local::new(0);
+        let mut local = Local::new();
         let mut taken = std::collections::BTreeMap::new();
         let mut random = fastrand::Rng::with_seed(1);
         while let Ok(block) = {
             let words = random.usize(1..700);
-            local.alloc(&arena, words).inspect(|b| drop(taken.insert(b.0, words as u64)))
+            local.alloc(&arena, words).inspect(|b| assert_eq!(taken.insert(b.0, words as u64), None))
         } {
             assert_ne!(block, Ref::NONE);
         }
@@ -207,15 +203,15 @@ mod tests {
     fn a_retired_block_waits_for_its_readers() {
         let arena = Arena::new(1 << 18, world::PageSize::Normal).unwrap();
         let epochs = Epochs::new(2);
-        let mut local = Local::new(0);
+        let mut local = Local::new();
         let block = local.alloc(&arena, 128).unwrap();
-        epochs.pin(1);
+        epochs.publish(1, What::Reading, epochs.now());
         local.retire(&epochs, block, 128);
         epochs.tick();
         local.reclaim(&epochs);
         assert_eq!(local.waiting(), 1);
-        epochs.unpin(1);
-        epochs.pin(1);
+        epochs.withdraw(1, What::Reading, IDLE);
+        epochs.publish(1, What::Reading, epochs.now());
         local.reclaim(&epochs);
         assert_eq!(local.waiting(), 0);
         assert_eq!(local.alloc(&arena, 128), Ok(block));

@@ -2,7 +2,7 @@
 //! here, so that every few operations split one or take one out.
 
 use crate::arena::{Arena, Full, Local, Ref};
-use crate::epoch::Epochs;
+use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
 use crate::index::{Chunk, Index, Insertion, Seek};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
@@ -18,9 +18,13 @@ struct World {
 
 fn world(bytes: u64, workers: usize) -> (World, Vec<Local>) {
     let arena = Arena::new(bytes, world::PageSize::Normal).unwrap();
-    let mut locals: Vec<Local> = (0..workers).map(Local::new).collect();
+    let mut locals: Vec<Local> = (0..workers).map(|_| Local::new()).collect();
     let index = Index::new(&arena, &mut locals[0]).unwrap();
     (World { arena, epochs: Epochs::new(workers), index }, locals)
+}
+
+fn pin(world: &World, worker: usize) {
+    world.epochs.publish(worker, What::Reading, world.epochs.now());
 }
 
 fn words(key: &[u8]) -> usize {
@@ -207,9 +211,9 @@ fn threads_find_what_they_entered_and_nothing_they_removed() {
     const THREADS: usize = 4;
     let (world, locals) = world(32 << 20, THREADS);
     std::thread::scope(|scope| {
-        for mut local in locals {
+        for (me, mut local) in locals.into_iter().enumerate() {
             let world = &world;
-            scope.spawn(move || owner(world, &mut local, THREADS as u64));
+            scope.spawn(move || owner(world, &mut local, me, THREADS as u64));
         }
     });
     assert_eq!(world.scan(Seek::Down(None), None), (vec![], 1));
@@ -222,12 +226,11 @@ fn key_of(number: u64) -> Vec<u8> {
     key
 }
 
-fn owner(world: &World, local: &mut Local, threads: u64) {
-    let me = local.worker();
+fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
     let mut random = Rng::with_seed(me as u64);
     let mut own: BTreeMap<Vec<u8>, Ref> = BTreeMap::new();
     for step in 0..8000u64 {
-        world.epochs.pin(me);
+        pin(world, me);
         let key = key_of(random.u64(..60) * threads + me as u64);
         match random.u32(..20) {
             0..8 => match world.insert(local, &key) {
@@ -241,15 +244,15 @@ fn owner(world: &World, local: &mut Local, threads: u64) {
             15..19 => assert_eq!(world.index.find(&world.arena, &key).row, own.get(&key).copied()),
             _ => scan_as_owner(world, &own, threads, me, step % 2 == 0),
         }
-        world.epochs.unpin(me);
+        world.epochs.withdraw(me, What::Reading, IDLE);
         if step % 16 == 0 {
             world.epochs.tick();
             local.reclaim(&world.epochs);
         }
     }
-    world.epochs.pin(me);
+    pin(world, me);
     own.iter().for_each(|(key, row)| world.remove(local, key, *row));
-    world.epochs.unpin(me);
+    world.epochs.withdraw(me, What::Reading, IDLE);
 }
 
 fn scan_as_owner(world: &World, own: &BTreeMap<Vec<u8>, Ref>, threads: u64, me: usize, up: bool) {
@@ -277,22 +280,22 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
         scope.spawn(move || {
             let mut random = Rng::with_seed(3);
             while !stop.load(Relaxed) {
-                world.epochs.pin(0);
+                pin(world, 0);
                 let key = (random.u64(..200_000) | 1).to_be_bytes();
                 if let Some(row) = world.insert(&mut churner, &key) {
                     std::hint::spin_loop();
                     world.remove(&mut churner, &key, row);
                 }
-                world.epochs.unpin(0);
+                world.epochs.withdraw(0, What::Reading, IDLE);
                 churner.reclaim(&world.epochs);
             }
         });
         for _ in 0..300 {
-            world.epochs.pin(1);
+            pin(world, 1);
             let (found, _) = world.scan(Seek::Down(None), None);
             let kept: Vec<_> = found.into_iter().filter(|row| rows.contains(row)).collect();
             assert!(kept.iter().eq(rows.iter().rev()), "a row that was there all the time was missed");
-            world.epochs.unpin(1);
+            world.epochs.withdraw(1, What::Reading, IDLE);
             world.epochs.tick();
         }
         stop.store(true, Relaxed);

@@ -139,10 +139,10 @@ fn reclaimed(tick: bool) {
         let reader = spawn({
             let (epochs, cell, blocks) = (epochs.clone(), cell.clone(), blocks.clone());
             move || {
-                epochs.pin(0);
+                epochs.publish(0, epoch::What::Reading, epochs.now());
                 let at = cell.load(Ordering::Acquire) as usize;
                 assert_eq!(blocks[at].load(Ordering::Relaxed), LINKED, "used again under a reader");
-                epochs.unpin(0);
+                epochs.withdraw(0, epoch::What::Reading, epoch::IDLE);
             }
         });
         cell.store(1, Ordering::Release);
