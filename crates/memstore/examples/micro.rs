@@ -28,14 +28,14 @@ fn key(n: u64) -> u64 {
 
 /// congee's rows: a sequence lock and the bytes.
 struct Bare {
-    tree: congee::CongeeRaw<usize, usize>,
+    tree: congee::Congee<usize, usize>,
     rows: Vec<[AtomicU64; WORDS + 1]>,
 }
 
 impl Bare {
     fn load(count: u64) -> Bare {
         let rows = (0..count).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect();
-        let tree = congee::CongeeRaw::default();
+        let tree = congee::Congee::default();
         let guard = tree.pin();
         for n in 0..count {
             tree.insert(key(n) as usize, n as usize, &guard).expect("memory for a tree");
@@ -50,7 +50,11 @@ impl Bare {
     }
 
     fn read(&self, n: u64) -> [u64; WORDS] {
-        let row = self.row(n);
+        Bare::copy(self.row(n))
+    }
+
+    #[inline]
+    fn copy(row: &[AtomicU64; WORDS + 1]) -> [u64; WORDS] {
         loop {
             let before = row[0].load(Ordering::Acquire);
             let copy = std::array::from_fn(|i| row[i + 1].load(Ordering::Relaxed));
@@ -113,6 +117,10 @@ fn rate(turn: Duration, mut work: impl FnMut()) -> f64 {
     done as f64 * 1e9 / (world::usage().cpu_ns - cpu).max(1) as f64
 }
 
+fn consume<V>(value: &V) {
+    black_box(value);
+}
+
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<f64>().expect("a number"));
     let count = args.next().unwrap_or(240_000.0) as u64;
@@ -134,7 +142,7 @@ fn main() {
     for round in 0..rounds {
         let r = &mut random;
         let lookups = [
-            rate(turn, || drop(black_box(w.find(T, &key(r.u64(..count)).to_be_bytes())))),
+            rate(turn, || consume(&w.find(T, &key(r.u64(..count)).to_be_bytes()))),
             rate(turn, || {
                 let guard = bare.tree.pin();
                 black_box(bare.tree.get(&(key(r.u64(..count)) as usize), &guard));
@@ -149,13 +157,17 @@ fn main() {
         );
         let reads = [
             rate(turn, || read(&mut w, r, count, 10)),
-            rate(turn, || (0..10).for_each(|_| drop(black_box(bare.read(r.u64(..count)))))),
+            rate(turn, || (0..10).for_each(|_| consume(&bare.read(r.u64(..count))))),
+            rate(turn, || {
+                (0..10).for_each(|_| consume(&Bare::copy(&bare.rows[r.u64(..count) as usize])));
+            }),
         ];
         println!(
-            "round {round}: read10   store {:>10.0}  congee {:>10.0}  ratio {:.2}",
+            "round {round}: read10   store {:>10.0}  congee {:>10.0}  ratio {:.2}  rows alone {:>10.0}",
             reads[0],
             reads[1],
-            reads[0] / reads[1]
+            reads[0] / reads[1],
+            reads[2]
         );
         let updates = [
             rate(turn, || update(&mut w, r, count)),

@@ -36,6 +36,7 @@ const FINE: usize = 32;
 const CLASSES: usize = FINE + 4 * 10;
 
 /// The class whose blocks have room for `words` words.
+#[inline]
 fn class_of(words: usize) -> usize {
     if words <= 2 * FINE {
         return words.max(1).div_ceil(2) - 1;
@@ -54,6 +55,7 @@ fn words_of(class: usize) -> usize {
 }
 
 /// How many words a block asked for with `words` really has.
+#[inline]
 pub(crate) fn rounded(words: usize) -> usize {
     words_of(class_of(words))
 }

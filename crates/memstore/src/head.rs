@@ -40,6 +40,7 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Writes a key as big-endian words; nobody else writes them.
+#[inline]
 pub(crate) fn store_key(words: &[AtomicU64], key: &[u8]) {
     for (word, bytes) in words.iter().zip(key.chunks(8)) {
         word.store(padded(bytes), Ordering::Relaxed);
@@ -47,6 +48,7 @@ pub(crate) fn store_key(words: &[AtomicU64], key: &[u8]) {
 }
 
 /// Compares a stored key of `len` bytes with another.
+#[inline]
 pub(crate) fn compare_key(words: &[AtomicU64], len: usize, key: &[u8]) -> std::cmp::Ordering {
     for (word, bytes) in words.iter().zip(key.chunks(8)) {
         let order = word.load(Ordering::Relaxed).cmp(&padded(bytes));
@@ -58,6 +60,7 @@ pub(crate) fn compare_key(words: &[AtomicU64], len: usize, key: &[u8]) -> std::c
 }
 
 /// Appends a stored key of `len` bytes to `out`.
+#[inline]
 pub(crate) fn load_key(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     let end = out.len() + len;
     for word in words {

@@ -29,6 +29,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Whether nothing has come or gone since.
+    #[inline]
     pub(crate) fn holds(&self, arena: &Arena) -> bool {
         version::check(Node::at(arena, self.leaf).version(), self.version)
     }

@@ -58,10 +58,12 @@ pub(crate) struct Entry {
     pub(crate) separator: Ref,
 }
 
+#[inline]
 fn word_of(mark: u64, target: Ref) -> u64 {
     mark << REF_BITS | target.0
 }
 
+#[inline]
 fn target_of(word: u64) -> Ref {
     Ref(word & ((1 << REF_BITS) - 1))
 }
@@ -141,11 +143,13 @@ impl<'a> Node<'a> {
         if i == 0 { target_of(self.get(5)) } else { self.target(s, i - 1) }
     }
 
+    #[inline]
     pub(crate) fn separator(self, i: usize) -> Ref {
         Ref(self.get(HEADS + 2 * INNER_CAP + i))
     }
 
     /// Length and words of the full key of entry `i`.
+    #[inline]
     fn full_key(self, arena: &'a Arena, s: &Sight, i: usize) -> Result<(usize, &'a [AtomicU64]), Torn> {
         let (block, lengths, key) = match s.level {
             0 => (self.target(s, i), ROW_LENGTHS, ROW_KEY),

@@ -37,37 +37,47 @@ impl Lengths {
     fn new(key: usize, room: usize) -> Lengths {
         Lengths(key as u64 | (room as u64) << 17)
     }
+    #[inline]
     fn key(self) -> usize {
         (self.0 & 0xffff) as usize
     }
+    #[inline]
     fn room(self) -> usize {
         (self.0 >> 17 & 0x7fff) as usize
     }
+    #[inline]
     fn value(self) -> usize {
         (self.0 >> 32) as usize
     }
+    #[inline]
     fn is_outside(self) -> bool {
         self.0 & OUTSIDE != 0
     }
+    #[inline]
     fn with(self, value: usize, outside: bool) -> Lengths {
         Lengths(self.0 & 0xfffe_ffff | (value as u64) << 32 | if outside { OUTSIDE } else { 0 })
     }
+    #[inline]
     fn value_at(self) -> usize {
         ROW_KEY + self.key().div_ceil(8)
     }
+    #[inline]
     fn words(self) -> usize {
         self.value_at() + self.room()
     }
 }
 
+#[inline]
 fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
+#[inline]
 fn store(word: &AtomicU64, to: u64) {
     word.store(to, Ordering::Relaxed);
 }
 
+#[inline]
 fn lengths(arena: &Arena, row: Ref) -> Lengths {
     Lengths(load(&arena.block(row, ROW_KEY)[ROW_LENGTHS]))
 }
@@ -78,6 +88,7 @@ pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
 }
 
 /// A row that is not there yet, with room for a value of `value` bytes.
+#[inline]
 pub(crate) fn create(arena: &Arena, local: &mut Local, key: &[u8], value: usize) -> Result<Ref, Full> {
     let least = ROW_KEY + key.len().div_ceil(8) + value.div_ceil(8).clamp(1, MAX_INSIDE);
     let words = rounded(least);
@@ -105,6 +116,7 @@ pub(crate) fn retire(arena: &Arena, local: &mut Local, epochs: &Epochs, row: Ref
     local.retire(epochs, row, len.words());
 }
 
+#[inline]
 fn outside_words(arena: &Arena, outside: Ref) -> usize {
     1 + load(&arena.block(outside, 1)[0]) as usize
 }
@@ -166,18 +178,11 @@ fn copy_value(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, befo
 
 #[inline]
 fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
-    out.clear();
-    out.reserve(words.len() * 8);
-    let mut chunks = words.chunks_exact(4);
-    for four in &mut chunks {
-        let mut bytes = [0; 32];
-        for (to, word) in bytes.chunks_exact_mut(8).zip(four) {
-            to.copy_from_slice(&load(word).to_le_bytes());
-        }
-        out.extend_from_slice(&bytes);
-    }
-    for word in chunks.remainder() {
-        out.extend_from_slice(&load(word).to_le_bytes());
+    // Longer or shorter, not emptied first: rows of one table have about one length, and nothing has to be zeroed.
+    out.resize(words.len() * 8, 0);
+    let (to, _) = out.as_chunks_mut::<8>();
+    for (to, word) in to.iter_mut().zip(words) {
+        *to = load(word).to_le_bytes();
     }
     out.truncate(len);
 }
@@ -212,6 +217,7 @@ pub(crate) enum Keep {
 }
 
 /// Takes the blocks for overwriting a locked row with `value` bytes.
+#[inline]
 pub(crate) fn prepare(
     arena: &Arena,
     local: &mut Local,
@@ -255,6 +261,7 @@ pub(crate) fn cancel(arena: &Arena, local: &mut Local, row: Ref, prepared: Prepa
 
 /// Overwrites a locked row; `None` makes it absent. Ends the lock with the word `tid`. Returns the older version if one was
 /// kept.
+#[inline]
 pub(crate) fn overwrite(
     arena: &Arena,
     local: &mut Local,
