@@ -1,7 +1,7 @@
 //! The index and the store beside a bare concurrent radix tree (`congee`) and a `BTreeMap` behind a mutex, in one run,
 //! alternating, one thread, per second of CPU time of the process.
 //!
-//! `cargo run -p memstore --release --example micro [rows [seconds per turn [rounds]]]`, e.g. `240000 1 3`, `10000000 2 3`.
+//! `cargo run -p memstore --release --example micro [dense] [rows [seconds per turn [rounds]]]`, e.g. `240000 1 3`, `10000000 2 3`.
 //!
 //! - `lookup`: the row of a random key. congee: its value, a pointer. index: an absent-free read without validation would not
 //!   be a transaction, so it is a read of one row, committed, and beside it a read of the past.
@@ -21,9 +21,11 @@ const ROW: usize = 250;
 const WORDS: usize = ROW.div_ceil(8);
 const T: TableId = TableId(0);
 
-/// Random keys that a load in order does not have.
+/// Loaded in no order and all over the space of keys, unless they are to be `dense`: 0, 1, 2, ...
+static FACTOR: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+
 fn key(n: u64) -> u64 {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    n.wrapping_mul(FACTOR.load(Ordering::Relaxed))
 }
 
 /// congee's rows: a sequence lock and the bytes.
@@ -122,7 +124,11 @@ fn consume<V>(value: &V) {
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<f64>().expect("a number"));
+    let mut args = std::env::args().skip(1).peekable();
+    if args.next_if(|arg| arg == "dense").is_some() {
+        FACTOR.store(1, Ordering::Relaxed);
+    }
+    let mut args = args.map(|arg| arg.parse::<f64>().expect("a number"));
     let count = args.next().unwrap_or(240_000.0) as u64;
     let turn = Duration::from_secs_f64(args.next().unwrap_or(1.0));
     let rounds = args.next().unwrap_or(3.0) as usize;
