@@ -255,3 +255,98 @@ fn histories_of_threads_are_strictly_serialisable() {
     assert!(valid == Valid::True, "{anomalies:?}");
     assert!(committed > 500, "only {committed} committed");
 }
+
+/// Transfers keep the sum, accounts come and go with their money, and every snapshot and scan finds all of it.
+#[test]
+fn snapshots_and_scans_beside_writers_find_every_sum_whole() {
+    const ACCOUNTS: u64 = 12;
+    const MONEY: i64 = 1000;
+    let store = open(Conflict::Abort, 3);
+    let mut w = store.worker(0).unwrap();
+    let mut t = w.begin();
+    w.insert(&mut t, T, &0u64.to_be_bytes(), &MONEY.to_le_bytes()).unwrap();
+    assert!(w.commit(t).is_ok());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for n in 1..3 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                let (mut w, mut random) = (store.worker(n).unwrap(), Rng::with_seed(n as u64));
+                while !stop.load(SeqCst) {
+                    let [from, to] = [0; 2].map(|_| random.u64(..ACCOUNTS).to_be_bytes());
+                    let mut t = w.begin();
+                    match transfer(&mut w, &mut t, from, to, &mut random) {
+                        Ok(()) => drop(w.commit(t)),
+                        Err(_) => w.abort(t),
+                    }
+                }
+            });
+        }
+        let whole = Range::default();
+        let mut read = [0; 2];
+        for round in 0..6000 {
+            let direction = if round % 2 == 0 { Direction::Forward } else { Direction::Backward };
+            let mut sum = 0;
+            let add = |_: &[u8], row: &[u8]| {
+                sum += balance(row);
+                Flow::More
+            };
+            let kind = round / 2 % 2;
+            let ended = if kind == 0 {
+                let mut t = w.begin();
+                match w.scan(&mut t, T, whole, direction, add) {
+                    Ok(()) => w.commit(t).is_ok(),
+                    Err(_) => {
+                        w.abort(t);
+                        false
+                    }
+                }
+            } else {
+                let past = w.open_snapshot();
+                while !w.is_ready(&past) {
+                    std::thread::yield_now();
+                }
+                let ended = w.scan_past(&past, T, whole, direction, add).is_ok();
+                w.close_snapshot(past);
+                ended
+            };
+            if ended {
+                assert_eq!(sum, MONEY, "round {round}");
+                read[kind] += 1;
+            }
+        }
+        stop.store(true, SeqCst);
+        assert!(read[0] > 0 && read[1] > 0, "{read:?}");
+    });
+}
+
+fn balance(row: &[u8]) -> i64 {
+    i64::from_le_bytes(row[..8].try_into().unwrap())
+}
+
+/// Moves some or all of the money; an account without any is deleted, one that gets some is made.
+fn transfer(
+    w: &mut Worker,
+    t: &mut Txn,
+    from: [u8; 8],
+    to: [u8; 8],
+    random: &mut Rng,
+) -> Result<(), Refused> {
+    let Some(has) = w.read(t, T, &from, balance)? else { return Ok(()) };
+    let amount = if random.bool() { has } else { random.i64(0..=has) };
+    if amount == has {
+        w.delete(t, T, &from)?;
+    } else {
+        w.update(t, T, &from, |row| row[..8].copy_from_slice(&(has - amount).to_le_bytes()))?;
+    }
+    let add = |row: &mut Vec<u8>| {
+        let sum = (balance(row) + amount).to_le_bytes();
+        // Some rows outgrow their room and come back.
+        row.resize(if amount % 3 == 0 { 300 } else { 8 }, 0);
+        row[..8].copy_from_slice(&sum);
+    };
+    if w.update(t, T, &to, add)?.is_none() {
+        w.insert(t, T, &to, &amount.to_le_bytes())?;
+    }
+    Ok(())
+}

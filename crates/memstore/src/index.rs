@@ -125,7 +125,7 @@ impl Index {
                 return Err(Torn);
             }
             let below = Node::at(arena, at);
-            below.prefetch();
+            below.prefetch(sight.level - 1);
             let below_sight = below.sight()?;
             if !version::check(node.version(), sight.version) {
                 return Err(Torn);

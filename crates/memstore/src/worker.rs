@@ -154,8 +154,8 @@ impl Worker {
         Ok(found.row)
     }
 
-    /// Asks for the row with this key to be fetched into the processor's caches; whether the index has it, absent or not.
-    /// No part of any transaction.
+    /// Whether the index has a row with this key, committed or not. No part of any transaction: a hint, and what a look-up
+    /// costs.
     ///
     /// # Errors
     /// [`Refused::NoTable`].
@@ -165,7 +165,7 @@ impl Worker {
         let index = self.store.index(table);
         let row = index.map(|index| index.find(&self.store.arena, key).row);
         self.own.reading.remove(&self.store.epochs, self.number, reading);
-        Ok(row?.inspect(|row| row::ask_for(&self.store.arena, *row)).is_some())
+        Ok(row?.is_some())
     }
 
     /// Runs `f` on the row with this key; `None` if there is none.
