@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("execution", &["exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
     ("archipelago", &["client", "deploy", "driver", "report"]),
-    ("doors", &["trials", "atoll", "peers", "xtask"]),
+    ("doors", &["trials", "claims", "atoll", "peers", "xtask"]),
 ];
 
 pub enum Rule {

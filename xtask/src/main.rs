@@ -1,4 +1,5 @@
-//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash | faults | flips | histories | tsan`.
+//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash | faults | flips | histories | report-test |
+//! tsan`.
 //!
 //! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
 //! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
@@ -27,6 +28,7 @@ usage: cargo xtask <command> [arguments]
   faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S)
   flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
+  report-test [DIR] the report in a browser, which must be there; pictures of it go to DIR (target/report-pictures)
   tsan [ROOMS]     the tests of the rooms with shared memory under the thread sanitizer (nightly compiler)
 ";
 
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
         "kill" => kill(rest.first().map_or("200", String::as_str)),
         "crash" | "faults" | "flips" | "histories" => trial(&verb, &rest),
+        "report-test" => report_test(rest.first().map(String::as_str)),
         "tsan" => tsan(&rest),
         "" | "help" | "--help" | "-h" => {
             print!("{USAGE}");
@@ -125,6 +128,15 @@ fn kill(times: &str) -> Result<(), Failed> {
         let args: Vec<&str> = ["bench", "tpcb"].iter().chain(*deployment).copied().collect();
         run("target/release/atoll", &[&args[..], &["--kill", times]].concat())
     })
+}
+
+/// What plain `cargo test` skips on a machine without a browser.
+fn report_test(pictures: Option<&str>) -> Result<(), Failed> {
+    let pictures = pictures.map_or_else(|| root().join("target/report-pictures"), PathBuf::from);
+    let pictures = std::path::absolute(&pictures).unwrap_or(pictures);
+    eprintln!("pictures: {}", pictures.display());
+    let env = [("REPORT_TEST_BROWSER", "required"), ("REPORT_TEST_PICTURES", &pictures.to_string_lossy())];
+    cargo(&["test", "--package", "report", "--test", "it"], &env)
 }
 
 /// The rooms whose threads share memory, under the thread sanitizer of the nightly compiler. The standard library is not

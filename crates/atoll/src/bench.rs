@@ -2,8 +2,9 @@
 
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
-use crate::output::{Output, title};
+use crate::output::{Output, thousands, title};
 use crate::progress::Progress;
+use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use deploy::Interrupt;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
@@ -16,8 +17,11 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let args = &adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
+    let mut progress = match args.results.watch {
+        true => Progress::watching(sweep.rows(), interrupt)?,
+        false => Progress::new(sweep.rows()),
+    };
     let mut output = Output::new(&args.results, &machine)?;
-    let mut progress = Progress::new(sweep.rows());
     sweep.remarks.iter().for_each(|r| progress.warn(r));
     let outcome = run_all(sweep, args, &machine, &mut progress, &mut output);
     progress.finish();
@@ -39,6 +43,9 @@ fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     let shape = &manifest.workload;
     if args.deployment.islands.is_empty() {
         args.deployment.islands = vec![IslandCount::Count(manifest.islands.into())];
+    }
+    if args.deployment.tables.is_empty() {
+        args.deployment.tables = vec![manifest.tables.into()];
     }
     if shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1)) {
         if args.requests.scale.is_empty() {
@@ -98,7 +105,9 @@ fn run_all(
         check_every: args.measuring.check_every,
         clients: args.measuring.clients.first().unwrap_or(&4) * 2,
     });
-    for stop in sweep.stops {
+    let mut shelf = Shelf::of(&sweep.stops, if kills.is_some() { Reload::EachMix } else { Reload::Never })?;
+    for (i, mut stop) in sweep.stops.into_iter().enumerate() {
+        shelf.lend(i, &mut stop)?;
         match &kills {
             None => measure(stop, machine, progress, output)?,
             Some(kills) => torment(stop, kills, machine, progress, output)?,
@@ -122,6 +131,7 @@ pub fn measure(
             progress.next(&names[i]);
         }
         let row = session.run(subject, schedule, &|| ping(machine), progress)?;
+        progress.done(&format!("{} /s", thousands(row.tps)));
         progress.suspend(|| output.add(row))?;
     }
     Ok(session.close()?)

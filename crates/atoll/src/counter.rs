@@ -16,8 +16,25 @@ const SHORTEST: Duration = Duration::from_millis(50);
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
-    let variants = variants(args, &machine)?;
     let mut output = Output::new(&args.results, &machine)?;
+    let outcome = measure_all(args, &machine, interrupt, &mut output);
+    let shown = output.finish();
+    outcome.and(shown)
+}
+
+/// How many rows there will be.
+pub fn rows(args: &BenchArgs, machine: &Machine) -> Result<usize, Failure> {
+    Ok(variants(args, machine)?.len())
+}
+
+/// Every variant, one after the other.
+pub fn measure_all(
+    args: &BenchArgs,
+    machine: &Machine,
+    interrupt: &Interrupt,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let variants = variants(args, machine)?;
     let mut progress = Progress::new(variants.len());
     let mut outcome = Ok(());
     for spec in variants {
@@ -32,12 +49,11 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
             spec.placement
         ));
         progress.progress("counting", 0.0);
-        let row = measure(&machine, spec)?;
+        let row = measure(machine, spec)?;
         progress.suspend(|| output.add(row))?;
     }
     progress.finish();
-    let shown = output.finish();
-    outcome.and(shown)
+    outcome
 }
 
 /// Every variant that differs from the others on this machine: where there is one socket, a counter per socket is a

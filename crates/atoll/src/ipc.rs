@@ -45,11 +45,32 @@ struct Pair {
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
-    let pairs = pairs(&machine)?;
-    let mechanisms: Vec<Mechanism> = match &args.deployment.channel[..] {
+    let mut output = Output::new(&args.results, &machine)?;
+    let outcome = measure_all(args, &machine, interrupt, &mut output);
+    let shown = output.finish();
+    outcome.and(shown)
+}
+
+fn mechanisms(args: &BenchArgs) -> Vec<Mechanism> {
+    match &args.deployment.channel[..] {
         [] => Mechanism::ALL.into(),
         given => given.iter().map(|&c| mechanism_of(c)).collect(),
-    };
+    }
+}
+
+/// How many rows there will be at most: a mechanism that the system does not have is left out.
+pub fn rows(args: &BenchArgs, machine: &Machine) -> Result<usize, Failure> {
+    Ok(pairs(machine)?.len() * mechanisms(args).len() * Waiting::ALL.len())
+}
+
+/// Every mechanism between every pair, one after the other.
+pub fn measure_all(
+    args: &BenchArgs,
+    machine: &Machine,
+    interrupt: &Interrupt,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let (pairs, mechanisms) = (pairs(machine)?, mechanisms(args));
     let directory = tempfile::Builder::new()
         .prefix("atoll-ipc-")
         .permissions(std::fs::Permissions::from_mode(0o700))
@@ -57,7 +78,6 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         .map_err(|e| {
             Failure::Run(format!("cannot create a temporary directory: {e}; set TMPDIR to another place"))
         })?;
-    let mut output = Output::new(&args.results, &machine)?;
     let mut progress = Progress::new(pairs.len() * mechanisms.len() * Waiting::ALL.len());
     for pair in &pairs {
         for &mechanism in &mechanisms {
@@ -72,7 +92,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
                     cpus: pair.cpus,
                     ..Plan::new(mechanism, waiting, directory.path().join("links"))
                 };
-                match row(&machine, pair, &plan, args.measuring.repeat.unwrap_or(crate::demand::REPEAT)) {
+                match row(machine, pair, &plan, args.measuring.repeat.unwrap_or(crate::demand::REPEAT)) {
                     Ok(row) => progress.suspend(|| output.add(row))?,
                     Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
                     Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),
@@ -81,7 +101,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         }
     }
     progress.finish();
-    output.finish()
+    Ok(())
 }
 
 fn mechanism_of(channel: ChannelArg) -> Mechanism {

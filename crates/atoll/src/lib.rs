@@ -3,8 +3,9 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `report_command` makes a page of
-//! rows, and `results` keeps the directory that rows and page go into.
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `stats` counts what one
+//! transaction touches. `report_command` makes a page of rows, and `results` keeps the directory that rows and page go into.
+//! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
 //! consistency check did not hold; 2: wrong usage; 130: interrupted.
@@ -13,6 +14,7 @@
 
 mod cli;
 mod own;
+mod papers;
 mod usage;
 
 mod bench;
@@ -22,14 +24,21 @@ mod demand;
 mod ipc;
 mod load;
 mod report_command;
+mod shelf;
+mod stats;
 mod sweep;
 mod topology_command;
 mod tour;
+
+mod claims_command;
+mod figures;
+mod lab;
 
 mod failure;
 mod output;
 mod progress;
 mod results;
+mod watch;
 
 use clap::Parser;
 use cli::{COUNTER, Cli, Command, IPC};
@@ -66,13 +75,20 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
                 "--profile: only transactions have one; expected bench {}",
                 cli::workload_names()
             ))),
+            COUNTER | IPC if args.results.watch => Err(Failure::Usage(format!(
+                "--watch: only transactions are shown as they run; expected bench {}",
+                cli::workload_names()
+            ))),
             COUNTER => counter::run(&args, interrupt),
             IPC => ipc::run(&args, interrupt),
             _ => bench::run(&args, interrupt),
         },
         Some(Command::Load(args)) => load::run(&args, interrupt),
+        Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args),
+        Some(Command::Figures(args)) => figures::run(&args, interrupt),
+        Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }
 }

@@ -9,9 +9,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use topology::Machine;
 
+/// Takes rows one by one, in place of standard output.
+pub type Sink = Box<dyn FnMut(&ResultRow) -> Result<(), Failure>>;
+
 pub struct Output {
     json: bool,
     directory: Option<Directory>,
+    sink: Option<Sink>,
     rows: Vec<ResultRow>,
 }
 
@@ -22,7 +26,12 @@ impl Output {
     /// If the directory or a file in it cannot be made.
     pub fn new(args: &ResultArgs, machine: &Machine) -> Result<Output, Failure> {
         let directory = args.out.as_deref().map(|path| Directory::new(path, machine)).transpose()?;
-        Ok(Output { json: args.json, directory, rows: Vec::new() })
+        Ok(Output { json: args.json, directory, sink: None, rows: Vec::new() })
+    }
+
+    /// Prints nothing: rows go to `sink`.
+    pub fn to(sink: Sink) -> Output {
+        Output { json: false, directory: None, sink: Some(sink), rows: Vec::new() }
     }
 
     /// Writes the row wherever rows are wanted one by one.
@@ -33,6 +42,9 @@ impl Output {
         }
         if self.json {
             print(&line)?;
+        }
+        if let Some(sink) = &mut self.sink {
+            sink(&row)?;
         }
         self.rows.push(row);
         Ok(())
@@ -110,6 +122,7 @@ const SETTINGS: &[Column] = &[
     ("host", |r| r.settings.host.clone()),
     ("channel", |r| r.settings.channel.clone()),
     ("durability", |r| r.settings.durability.clone()),
+    ("tables", |r| r.settings.tables.clone()),
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),

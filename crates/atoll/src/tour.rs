@@ -6,7 +6,8 @@ use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print, table, thousands};
 use crate::progress::Progress;
-use crate::sweep::Sweep;
+use crate::shelf::{Reload, Shelf};
+use crate::sweep::{Stop, Sweep};
 use crate::topology_command::probe;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
@@ -38,8 +39,13 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     set_windows(&mut sweeps, rows);
     let mut progress = Progress::new(rows);
     let mut output = output(&machine, &mut progress)?;
-    let mut stops = sweeps.into_iter().flat_map(|s| s.stops);
-    let outcome = stops.try_for_each(|stop| measure(stop, &machine, &mut progress, &mut output));
+    let stops: Vec<_> = sweeps.into_iter().flat_map(|s| s.stops).collect();
+    let mut shelf = Shelf::of(&stops, Reload::Never)?;
+    let mut run = |(i, mut stop): (usize, Stop)| -> Result<(), Failure> {
+        shelf.lend(i, &mut stop)?;
+        measure(stop, &machine, &mut progress, &mut output)
+    };
+    let outcome = stops.into_iter().enumerate().try_for_each(&mut run);
     progress.finish();
     let page = output.report();
     outcome?;
@@ -53,10 +59,10 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
 fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
-    let place = ResultArgs { out: Some(DIRECTORY.into()), json: false };
+    let place = ResultArgs { out: Some(DIRECTORY.into()), json: false, watch: false };
     Output::new(&place, machine).or_else(|failure| {
         progress.warn(&format!("no report: {failure}"));
-        Output::new(&ResultArgs { out: None, json: false }, machine)
+        Output::new(&ResultArgs { out: None, json: false, watch: false }, machine)
     })
 }
 

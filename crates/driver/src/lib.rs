@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod kill;
+mod live;
 pub mod noise;
 pub mod phases;
 pub mod row;
@@ -19,9 +20,9 @@ pub mod window;
 
 pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
-pub use probe::{PerTransaction, Profiling};
+pub use probe::{Measured, PerTransaction, Profile, Profiling};
 pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, SecondRow, Settings};
-pub use session::{Ping, Schedule, Session, Warmup, Watcher};
+pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};
 

@@ -8,15 +8,17 @@
 //!   close: stop
 //! ```
 
+use crate::live::{Ending, Pieces};
 use crate::noise::Moment;
 use crate::row::{MachineStamp, ResultRow, Settings};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
 use deploy::{Change, DeployError, Deployment, Host, Running};
-use probe::Profiling;
+use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
 use traffic::{LoadModel, Traffic};
+use workload::benchmark::Counted;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -53,6 +55,18 @@ pub trait Watcher {
     /// `share` of the current phase, 0..=1.
     fn progress(&mut self, phase: &str, share: f64);
     fn warn(&mut self, text: &str);
+    /// Whether [`Watcher::sample`] is wanted; it costs the instances a message and a little bookkeeping a second.
+    fn sampling(&self) -> Sampling {
+        Sampling::Off
+    }
+    /// What each instance has measured in the last second or so, in order of their numbers.
+    fn sample(&mut self, _instances: &[Measured]) {}
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sampling {
+    Off,
+    EverySecond,
 }
 
 /// How far apart the cores are now, in nanoseconds; `None` on a single core.
@@ -65,6 +79,8 @@ pub struct Session {
     pub(crate) effects: Option<u64>,
     stamp: MachineStamp,
     placement: String,
+    /// Of the window that runs, when somebody watches.
+    pieces: Pieces,
 }
 
 impl Session {
@@ -75,10 +91,12 @@ impl Session {
         placement: &str,
         watcher: &mut dyn Watcher,
     ) -> Result<Session, DeployError> {
-        let mut running = deployment.launch()?;
+        let share = |done: u64, total: u64| done as f64 / total.max(1) as f64;
+        let mut running =
+            deployment.launch_watched(&mut |done, total| watcher.progress("copying", share(done, total)))?;
         let effects = running.effects_at_start();
-        running.load(&mut |done, total| watcher.progress("loading", done as f64 / total.max(1) as f64))?;
-        Ok(Session { running, effects, stamp, placement: placement.into() })
+        running.load(&mut |done, total| watcher.progress("loading", share(done, total)))?;
+        Ok(Session { running, effects, stamp, placement: placement.into(), pieces: Pieces::default() })
     }
 
     /// Measures one request mix over the data. `subject` must name the data that was loaded.
@@ -116,6 +134,11 @@ impl Session {
         let verdict = subject.judge(&audits, self.effects)?;
         (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
         fill(&mut row, windows, subject, &schedule.traffic);
+        row.workload_stats = subject.statistics(Counted {
+            committed: &row.committed_by_kind,
+            user_aborted: &row.user_aborted_by_kind,
+            observed: &row.observed,
+        });
         behind(&row, watcher);
         row.machine.latency_after_ns = ping();
         Ok(row)
@@ -145,6 +168,7 @@ impl Session {
             host: Some(d.host.name().into()),
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
+            tables: Some(d.tables.name().into()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             clients: Some(schedule.traffic.clients),
@@ -158,7 +182,8 @@ impl Session {
 
     /// Takes a window and adds it to what the consistency check will count.
     fn measure(&mut self, subject: &Subject) -> Result<Window, DeployError> {
-        let window = Window::of(&self.running.measure()?, self.running.deployment().host);
+        let whole = self.pieces.finish(&self.running.measure()?);
+        let window = Window::of(&whole, self.running.deployment().host);
         let here = subject.effects(&window.all.committed);
         self.effects = self.effects.zip(here).map(|(before, here)| before.wrapping_add(here));
         Ok(window)
@@ -205,6 +230,12 @@ impl Session {
         let start = Instant::now();
         loop {
             let left = time.saturating_sub(start.elapsed());
+            let ending = if left.is_zero() { Ending::Now } else { Ending::Later };
+            if watcher.sampling() == Sampling::EverySecond && self.pieces.is_due(Instant::now(), ending) {
+                let piece = self.running.measure()?;
+                watcher.sample(&piece);
+                self.pieces.add(Instant::now(), &piece);
+            }
             if left.is_zero() {
                 return Ok(());
             }
@@ -289,9 +320,9 @@ fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, tra
     row.series = window.series(windows[..median].iter().map(|(_, before)| before.seconds).sum());
     row.window = Some(median as u32 + 1);
     row.noise = *noise;
-    if let (LoadModel::Terminals { think, .. }, Some(terminals)) = (traffic.model, subject.terminals()) {
-        row.tpmc = Some(window.per_minute(terminals.counted));
-        let ceiling = terminals.ceiling * f64::from(subject.sites()) / think.factor();
+    if let (LoadModel::Terminals { terminals, think }, Some(people)) = (traffic.model, subject.terminals()) {
+        row.tpmc = Some(window.per_minute(people.counted));
+        let ceiling = people.ceiling / f64::from(people.per_site) * f64::from(terminals) / think.factor();
         row.tpmc_ceiling = Some(ceiling).filter(|c| c.is_finite());
     }
 }

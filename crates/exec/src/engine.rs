@@ -16,12 +16,13 @@ use crate::local::{Locking, Part, Protection};
 use base::{Lsn, hash64};
 use latch::LatchPolicy;
 use locks::{Acquired, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
-use pages::{PageFault, Progress, Stop, Tending};
+use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Touched, Txn};
 use txn::Abort;
+use wal::Urge;
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
@@ -225,18 +226,28 @@ impl<D: Design> Engine<D> {
     }
 
     /// Makes it possible to repeat the operation that stopped, or says why it can't be. Waits for an absent page, unless
-    /// the part is protected by not waiting.
+    /// the part is protected by not waiting. `seat` is the operation's own and kept until it is done.
     ///
     /// # Errors
     /// [`Abort::NeedsLocks`] when a part that is alone would have to wait.
     #[cold]
-    pub(crate) async fn resume(&self, stop: Stop, protection: Protection) -> Result<(), Abort> {
+    pub(crate) async fn resume<'e>(
+        &'e self,
+        stop: Stop,
+        protection: Protection,
+        seat: &mut Option<Seat<'e>>,
+    ) -> Result<(), Abort> {
         match stop {
             Stop::Page(page) if protection == Protection::Alone => {
                 self.store.pool().prefetch(page);
                 Err(Abort::NeedsLocks)
             }
-            Stop::Page(page) => self.store.page(page).await.map_err(no_page),
+            Stop::Page(page) => {
+                if seat.is_none() {
+                    *seat = Some(self.store.pool().seat().await);
+                }
+                self.store.page(page).await.map_err(no_page)
+            }
             stop => self.resume_at_once(stop),
         }
     }
@@ -288,19 +299,39 @@ impl<D: Design> Engine<D> {
         self.store.pool().stop_serving();
     }
 
+    /// What [`Engine::durable`] would give without waiting.
+    #[inline]
+    pub fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>> {
+        let log = self.store.log();
+        if !self.options.waits_for_log || lsn == Lsn(0) {
+            return Some(if log.poisoned().is_none() { Ok(()) } else { Err(Abort::Fault) });
+        }
+        (log.durable() >= lsn).then_some(Ok(()))
+    }
+
     /// Waits until the log up to `lsn` is as safe as the durability mode promises.
     ///
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes that wait for nothing: what was appended after that is
     /// written nowhere.
-    pub async fn durable(&self, lsn: Lsn) -> Result<(), Abort> {
-        let log = self.store.log();
-        if !self.options.waits_for_log || lsn == Lsn(0) {
-            return if log.poisoned().is_none() { Ok(()) } else { Err(Abort::Fault) };
+    pub async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        if let Some(known) = self.durable_now(lsn) {
+            return known;
         }
-        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, cx)))
+        let log = self.store.log();
+        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, urge, cx)))
             .await
             .map_err(|_| Abort::Fault)
+    }
+
+    /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
+    pub fn flush_log(&self) {
+        self.store.log().flush();
+    }
+
+    /// The same, on the calling thread if nobody else is at it: for a worker that can do nothing else meanwhile.
+    pub fn flush_log_here(&self) {
+        self.store.log().flush_here();
     }
 
     /// Whether the log up to `lsn` is safe now; asks for it if not.

@@ -76,10 +76,11 @@ impl<D: Design> Here<'_, D> {
     /// # Panics
     /// If the savepoint belongs to another transaction, or was rolled back over.
     pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), Abort> {
+        let mut seat = None;
         loop {
             match self.engine.store.rollback_to::<D::Latch>(&mut self.part.txn, savepoint) {
                 Ok(()) => return Ok(()),
-                Err(stop) => self.engine.resume(stop, self.part.protection).await?,
+                Err(stop) => self.engine.resume(stop, self.part.protection, &mut seat).await?,
             }
         }
     }

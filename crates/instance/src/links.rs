@@ -84,6 +84,11 @@ impl Links {
         self.callees.borrow().get(instance.0 as usize).copied().flatten()
     }
 
+    /// Whether nobody is linked to this worker.
+    pub fn is_empty(&self) -> bool {
+        self.slots.borrow().iter().all(Option::is_none)
+    }
+
     /// Who is at the other end of a link that stands.
     pub fn peer(&self, id: LinkId) -> Option<Peer> {
         let slots = self.slots.borrow();

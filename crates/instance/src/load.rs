@@ -142,7 +142,7 @@ async fn insert<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan
             plan.done.fetch_add(1, Ordering::Relaxed);
         }
         replicated = false;
-        engine.durable(lsn).await.map_err(|a| a.name().to_string())?;
+        local.durable(lsn).await.map_err(|a| a.name().to_string())?;
         exec::yield_now().await;
     }
     local.give_part(part);

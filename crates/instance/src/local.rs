@@ -8,15 +8,17 @@ use crate::links::{LinkId, Links};
 use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{Home, Job, PendingAck, Session};
-use base::{Gtid, InstanceId};
+use base::{Gtid, InstanceId, Lsn};
 use exec::{Design, Executor, Here, Part};
+use probe::Round;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use twophase::Message;
-use txn::{Route, Workload};
+use txn::{Abort, Route, Workload};
+use wal::Urge;
 use wire::{Batch, Frame};
 
 /// Bits of a transaction's number that tell the worker it belongs to.
@@ -34,6 +36,10 @@ pub(crate) struct Local<W: Workload, D: Design> {
     domains: RefCell<Vec<u64>>,
     pub links: Links,
     pub calls: Calls,
+    /// Tasks that wait for the log.
+    in_log: Cell<usize>,
+    /// One of them has come since the log was last asked to be flushed.
+    unflushed: Cell<bool>,
     pub homes: RefCell<HashMap<Gtid, Home>>,
     pub sessions: RefCell<HashMap<Gtid, Session>>,
     pub jobs: RefCell<VecDeque<Job>>,
@@ -43,6 +49,8 @@ pub(crate) struct Local<W: Workload, D: Design> {
     buffers: RefCell<Vec<Vec<u8>>>,
     pub acks: RefCell<VecDeque<PendingAck>>,
     pub counts: RefCell<Counts>,
+    /// What the workload reports of its requests, in this window.
+    pub observed: RefCell<Vec<(&'static str, u64)>>,
     pub halting: Cell<bool>,
     pub clients: Cell<usize>,
     pub mix: Cell<Mix>,
@@ -62,6 +70,8 @@ impl<W: Workload, D: Design> Local<W, D> {
             domains: RefCell::default(),
             links: Links::default(),
             calls: Calls::default(),
+            in_log: Cell::new(0),
+            unflushed: Cell::new(false),
             homes: RefCell::default(),
             sessions: RefCell::default(),
             jobs: RefCell::default(),
@@ -71,6 +81,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             buffers: RefCell::default(),
             acks: RefCell::default(),
             counts: RefCell::new(Counts::new(world::now_ns())),
+            observed: RefCell::default(),
             halting: Cell::new(false),
             clients: Cell::new(0),
             mix: Cell::default(),
@@ -184,6 +195,35 @@ impl<W: Workload, D: Design> Local<W, D> {
     pub fn tell(&self, to: InstanceId, message: Message) {
         if let Some(link) = self.links.to(to) {
             self.send(link, &Frame::TwoPhase(message));
+        }
+    }
+
+    /// Waits until the log up to `lsn` is as safe as the durability mode promises; [`Local::flush_log`] sees to it. To be
+    /// awaited to its end.
+    pub async fn durable(&self, lsn: Lsn) -> Result<(), Abort> {
+        let engine = &self.shared.engine;
+        if let Some(known) = engine.durable_now(lsn) {
+            return known;
+        }
+        self.in_log.set(self.in_log.get() + 1);
+        self.unflushed.set(true);
+        let durable = engine.durable(lsn, Urge::Caller).await;
+        self.in_log.set(self.in_log.get() - 1);
+        durable
+    }
+
+    /// Has the log flushed for those who wait for it. On this very thread when all that this worker has waits for that:
+    /// then nobody could run meanwhile, nor does anybody know of this worker who could send it something to do.
+    pub fn flush_log(&self) {
+        if !self.unflushed.replace(false) {
+            return;
+        }
+        if self.in_log.get() == self.executor.tasks() && self.links.is_empty() {
+            probe::round(Round::Worked);
+            self.shared.engine.flush_log_here();
+            probe::round(Round::Idle);
+        } else {
+            self.shared.engine.flush_log();
         }
     }
 

@@ -249,7 +249,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                     },
                 );
                 self.put_back(gtid, part);
-                engine.durable(lsn?).await?;
+                self.durable(lsn?).await?;
                 let mut sessions = self.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
                 session.machine.on(Event::Prepared);
@@ -258,7 +258,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             (Wrote::Nothing, LockPoint::Ahead) => {
                 let lsn = engine.horizon();
                 self.put_back(gtid, part);
-                engine.durable(lsn).await?;
+                self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
             (Wrote::Nothing, LockPoint::Reached) => {
@@ -266,7 +266,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
-                engine.durable(lsn).await?;
+                self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
         }

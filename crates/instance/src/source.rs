@@ -30,7 +30,7 @@ pub(crate) struct Due {
 
 pub(crate) enum Kind<W: Workload> {
     Arrivals(ArrivalStream),
-    Terminals(Terminals<W>),
+    Terminals(Box<Terminals<W>>),
 }
 
 /// The terminals of one worker, numbered from 0.
@@ -45,7 +45,7 @@ pub(crate) struct Terminals<W: Workload> {
 }
 
 impl<W: Workload> Terminals<W> {
-    /// So many terminals, each at some point of its pause.
+    /// So many terminals, as if each had been at it for a while with answers that take no time.
     pub fn new(
         workload: &W,
         count: u32,
@@ -58,13 +58,24 @@ impl<W: Workload> Terminals<W> {
         let mut all =
             Terminals { requests: Vec::with_capacity(count as usize), wheel, thinker, generator, place };
         for terminal in 0..count {
-            let request = all.draw(terminal);
-            let pauses = pauses(workload, &request);
-            let pause = all.thinker.first_ns(pauses.think_s, pauses.keying_s);
-            all.wheel.arm(terminal, now_ns + pause);
+            let mut request = all.draw(terminal);
+            let mut ahead =
+                i128::from(all.pause_ns(workload, &request, &request)) - i128::from(all.thinker.lead_ns());
+            while ahead < 0 && workload.pauses(&request).is_some() {
+                let next = all.draw(terminal);
+                ahead += i128::from(all.pause_ns(workload, &request, &next).max(1));
+                request = next;
+            }
+            all.wheel.arm(terminal, now_ns + ahead.max(0) as u64);
             all.requests.push(Some(request));
         }
         all
+    }
+
+    /// Between the answer to `last` and the sending of `next`.
+    fn pause_ns(&mut self, workload: &W, last: &W::Request, next: &W::Request) -> u64 {
+        let (thought, keyed) = (pauses(workload, last).think_s, pauses(workload, next).keying_s);
+        self.thinker.pause_ns(thought, keyed)
     }
 
     fn draw(&mut self, terminal: u32) -> W::Request {
@@ -143,8 +154,7 @@ impl<W: Workload> Source<W> {
     pub fn answered(&mut self, workload: &W, terminal: u32, last: &W::Request, now_ns: u64) {
         let Kind::Terminals(terminals) = &mut self.kind else { return };
         let next = terminals.draw(terminal);
-        let (thought, keyed) = (pauses(workload, last).think_s, pauses(workload, &next).keying_s);
-        let pause = terminals.thinker.pause_ns(thought, keyed);
+        let pause = terminals.pause_ns(workload, last, &next);
         terminals.wheel.arm(terminal, now_ns + pause);
         terminals.requests[terminal as usize] = Some(next);
     }

@@ -1,5 +1,6 @@
 //! The worker loop: messages in, tasks polled, messages out; when there is nothing to do, spin a little, then sleep.
 //!
+//! When all that it has waits for the log it flushes the log itself ([`Local::flush_log`]), which blocks nobody but those.
 //! A worker blocks nowhere else, except where a rollback or a purge misses a page that has left in the meantime, or a new
 //! page finds no frame that can be had without writing first.
 
@@ -140,6 +141,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             probe::communicating(|| self.local.links.flush());
             self.report();
+            self.local.flush_log();
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
@@ -169,6 +171,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             if self.local.links.ring_ready() {
                 break;
+            }
+            if self.local.executor.has_ready() {
+                // While those run, the device may as well work for those that have run.
+                self.local.flush_log();
             }
         }
         true
@@ -407,7 +413,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 let generator = local.generator(self.terminals_stream);
                 let workload = local.workload();
                 let place = Box::new(place);
-                Kind::Terminals(Terminals::new(&*workload, count, thinker, generator, place, now))
+                Kind::Terminals(Box::new(Terminals::new(&*workload, count, thinker, generator, place, now)))
             }
         };
         Some(Source::new(kind))
@@ -452,6 +458,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.window_ns = now;
         self.local.counts.borrow_mut().take(now, &mut measured);
         measured.offered = self.local.source.borrow_mut().as_mut().map(|source| source.offered(now));
+        for (name, n) in self.local.observed.take() {
+            *measured.observed.entry(name.into()).or_default() += n;
+        }
         let Links { messages, bytes, .. } = &self.local.links;
         measured.messages = messages.replace(0);
         measured.message_bytes = bytes.replace(0);

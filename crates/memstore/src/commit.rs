@@ -36,7 +36,7 @@ impl Worker {
     ///
     /// # Errors
     /// See [`Refused`]; nothing was written.
-    pub fn commit(&mut self, mut txn: Txn) -> Result<Tid, (Refused, Option<Txn>)> {
+    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Tid, (Refused, Option<Box<Txn>>)> {
         match self.certify(&mut txn) {
             Ok(()) => Ok(self.post_commit(txn)),
             Err(busy @ Refused::Busy(_)) => Err((busy, Some(txn))),
@@ -222,7 +222,7 @@ impl Worker {
     ///
     /// # Panics
     /// If it has not been prepared.
-    pub fn post_commit(&mut self, mut txn: Txn) -> Tid {
+    pub fn post_commit(&mut self, mut txn: Box<Txn>) -> Tid {
         let (since, tid) = txn.commit.take().expect("only what is prepared can be committed");
         let store = Rc::clone(&self.store);
         for write in &txn.writes {
@@ -249,7 +249,7 @@ impl Worker {
     }
 
     /// Ends a transaction without effect, prepared or not.
-    pub fn abort(&mut self, mut txn: Txn) {
+    pub fn abort(&mut self, mut txn: Box<Txn>) {
         if let Some((since, _)) = txn.commit.take() {
             self.unequip(&mut txn.writes);
             self.unlock(&txn.writes);

@@ -91,7 +91,7 @@ fn mop(interner: &mut Interner, did: &Did) -> Mop {
 struct Client {
     process: i64,
     worker: usize,
-    txn: Option<Txn>,
+    txn: Option<Box<Txn>>,
     did: Vec<Did>,
     left: usize,
 }
@@ -122,7 +122,7 @@ impl Client {
         self.txn = Some(txn);
     }
 
-    fn finish(&mut self, w: &mut Worker, mut txn: Txn, record: &Record, random: &mut Rng) {
+    fn finish(&mut self, w: &mut Worker, mut txn: Box<Txn>, record: &Record, random: &mut Rng) {
         if random.usize(..8) == 0 && !txn.is_prepared() {
             return self.give_up(w, txn, record);
         }
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    fn give_up(&mut self, w: &mut Worker, txn: Txn, record: &Record) {
+    fn give_up(&mut self, w: &mut Worker, txn: Box<Txn>, record: &Record) {
         w.abort(txn);
         record.note(OpType::Fail, self.process, std::mem::take(&mut self.did));
     }
@@ -190,7 +190,7 @@ fn open(conflict: Conflict, workers: usize) -> Arc<Memstore> {
 }
 
 fn interleaved(seed: u64, bug: Option<Bug>) -> (Valid, Vec<String>, usize) {
-    let conflict = if seed % 2 == 0 { Conflict::Abort } else { Conflict::Wait };
+    let conflict = if seed.is_multiple_of(2) { Conflict::Abort } else { Conflict::Wait };
     let store = open(conflict, 2);
     store.planted.set(bug);
     let mut workers = [0, 1].map(|n| store.worker(n).unwrap());

@@ -26,7 +26,7 @@ fn with_rows(conflict: Conflict) -> (Arc<Memstore>, Worker) {
     (store, w)
 }
 
-fn commit(w: &mut Worker, t: Txn) -> Result<(), Refused> {
+fn commit(w: &mut Worker, t: Box<Txn>) -> Result<(), Refused> {
     w.commit(t).map(drop).map_err(|(refused, _)| refused)
 }
 
@@ -261,7 +261,7 @@ fn a_prepared_row_is_an_abort_or_a_wait_and_its_decision_holds() {
     }
 }
 
-fn commit_or_wait(w: &mut Worker, t: Txn) -> Option<Txn> {
+fn commit_or_wait(w: &mut Worker, t: Box<Txn>) -> Option<Box<Txn>> {
     let (refused, t) = w.commit(t).unwrap_err();
     assert_eq!(matches!(refused, Refused::Busy(_)), t.is_some());
     t

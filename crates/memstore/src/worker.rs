@@ -79,10 +79,12 @@ impl Default for Left {
 /// One thread's way into the store. Any number of its transactions may be open at a time. Whoever drops it has ended them.
 pub struct Worker {
     /// Counted here, not in the store: a count that all workers change would be a shared write per operation.
+    #[expect(clippy::redundant_allocation, reason = "a count of its own is the point")]
     pub(crate) store: Rc<Arc<Memstore>>,
     pub(crate) number: usize,
     pub(crate) own: Left,
-    pool: Vec<Txn>,
+    #[expect(clippy::vec_box, reason = "they are handed out and come back boxed")]
+    pool: Vec<Box<Txn>>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) key: Vec<u8>,
     chunk: Chunk,
@@ -104,13 +106,13 @@ impl Worker {
     /// Begins a transaction. It has to end here by [`Worker::commit`], [`Worker::post_commit`] or [`Worker::abort`]:
     /// memory that it might still look at is not used again before.
     #[inline]
-    pub fn begin(&mut self) -> Txn {
+    pub fn begin(&mut self) -> Box<Txn> {
         let mut txn = self.pool.pop().unwrap_or_default();
         txn.since = self.own.reading.add(&self.store.epochs, self.number);
         txn
     }
 
-    pub(crate) fn end(&mut self, mut txn: Txn) {
+    pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
         self.own.reading.remove(&self.store.epochs, self.number, txn.since);
         txn.clear();
         self.pool.push(txn);

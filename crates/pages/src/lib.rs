@@ -18,7 +18,8 @@
 //! ([`Pool::serve`], [`Pool::write_out`]).
 //!
 //! What a restart has to repeat on a page is repeated when the page is read in, by what the layer above has given the
-//! pool for that ([`Pool::renew_by`]); [`Pool::prefetch`] has pages read that nobody waits for.
+//! pool for that ([`Pool::renew_by`]); [`Pool::prefetch`] has pages read that nobody waits for, [`Pool::prefetch_all`]
+//! neighbours together.
 //!
 //! What it does not know: what is in a page behind its header, what the log's records say, transactions.
 
@@ -35,7 +36,9 @@ mod pool;
 mod region;
 mod renew;
 mod replacement;
+mod run;
 mod scan;
+mod seats;
 mod slots;
 mod view;
 mod write;
@@ -50,9 +53,12 @@ pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
 pub use renew::{Renew, Renewed};
 pub use scan::{Found, scan};
+pub use seats::{Seat, SeatWait};
 pub use view::{PageView, Racing};
 pub use write::{Progress, WriteBack};
 
+#[cfg(test)]
+mod small_pool_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

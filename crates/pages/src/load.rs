@@ -10,11 +10,11 @@
 //! page, publishes it and wakes the waiters. What became of the read is in the [`Load`], which every waiter holds, so a
 //! failure reaches each of them. The clock cannot meet a page being loaded: its slot is named when it is there.
 
-use crate::data_file::offset;
 use crate::fault::PageFault;
 use crate::page::{PAGE_SIZE, Page};
 use crate::pool::Pool;
 use crate::renew::Renewed;
+use crate::run::pages_of;
 use crate::slots::Slot;
 use base::PageId;
 use latch::{Backoff, Change};
@@ -37,16 +37,16 @@ pub(crate) struct Load {
     outcome: OnceLock<Result<(), PageFault>>,
 }
 
-struct Entry {
-    load: Arc<Load>,
-    slot: Slot,
-    waiters: Vec<Waker>,
+pub(crate) struct Entry {
+    pub load: Arc<Load>,
+    pub slot: Slot,
+    pub waiters: Vec<Waker>,
 }
 
 /// What is being read, and who waits for it.
 pub(crate) struct Loads {
     pub queue: IoQueue,
-    table: Mutex<HashMap<u32, Entry>>,
+    pub table: Mutex<HashMap<u32, Entry>>,
     /// Those who found no frame free.
     frames: Mutex<Vec<Waker>>,
     /// Length of `frames`, for a look without the lock.
@@ -63,7 +63,7 @@ enum Begun {
     NoFrame,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Maps and lists are whole between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -220,12 +220,7 @@ impl Pool {
         let load = Arc::new(Load::default());
         let waiters = waker.cloned().into_iter().collect();
         table.insert(id.0, Entry { load: load.clone(), slot, waiters });
-        let start = self.page(id).as_ptr().cast::<u8>();
-        // SAFETY: the page is this entry's alone (its load was won) until `ended` takes the read's end; the pool waits for
-        // the queue before its memory goes. Pages are aligned as devices want it.
-        unsafe {
-            self.loads.queue.read(&self.writer.data.file, start, PAGE_SIZE, offset(id), u64::from(id.0))
-        };
+        self.read_run(id.0..id.0 + 1);
         Begun::Reading(load)
     }
 
@@ -268,10 +263,20 @@ impl Pool {
     }
 
     fn ended(&self, done: Done) {
-        let id = PageId(done.token as u32);
+        let pages = pages_of(done.token);
+        match done.result {
+            Ok(_) => pages.for_each(|page| self.read(PageId(page), Ok(()))),
+            // One of them, or none, is to blame.
+            Err(_) if pages.len() > 1 => pages.for_each(|page| self.read_run(page..page + 1)),
+            Err(why) => self.read(PageId(pages.start), Err(why)),
+        }
+    }
+
+    /// Page `id` has been read.
+    fn read(&self, id: PageId, result: io::Result<()>) {
         // SAFETY: the page is still being loaded by this read, which has ended; nobody else looks at its bytes.
         let page = unsafe { self.page(id).as_mut() };
-        let outcome = done.result.map_err(PageFault::from).and_then(|_| self.verify(id, page));
+        let outcome = result.map_err(PageFault::from).and_then(|()| self.verify(id, page));
         let renewed = outcome.and_then(|()| match self.renew.get() {
             Some(renew) => renew.renew(id, page),
             None => Ok(Renewed::AsItWas),

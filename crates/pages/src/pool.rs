@@ -25,6 +25,7 @@ use crate::page::{PAGE_SIZE, Page};
 use crate::region::Region;
 use crate::renew::Renew;
 use crate::replacement::Replacement;
+use crate::seats::Seats;
 use crate::slots::Slots;
 use crate::write::Writer;
 use base::PageId;
@@ -100,6 +101,7 @@ pub struct Pool {
     pub(crate) slots: Slots,
     pub(crate) replacement: Mutex<Replacement>,
     pub(crate) writer: Writer,
+    pub(crate) seats: Seats,
     /// Threads in [`Pool::serve`].
     pub(crate) servers: AtomicUsize,
     /// Whether huge pages are still asked for.
@@ -170,6 +172,7 @@ impl Pool {
             owner: Owner::new(),
             slots: Slots::new(frames),
             replacement: Mutex::new(Replacement::new(frames)),
+            seats: Seats::new(frames),
             writer,
             servers: AtomicUsize::new(0),
             huge: AtomicBool::new(huge),

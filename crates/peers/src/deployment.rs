@@ -21,6 +21,19 @@ const LOCK_TIMEOUT_MS: u64 = 1_000;
 /// How long an idle worker spins. Longer than a round trip, so that a distributed transaction never pays for a wake-up.
 const SPIN_US: u64 = 50;
 
+/// Where instances live: a list of CPUs for each, with one worker on each CPU named; pages of each one's pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    pub cpus: &'a [Vec<Option<CpuId>>],
+    pub pool_pages: usize,
+}
+
+/// What clients did from their start to their end, and what happened in the window between.
+pub struct Driven {
+    pub window: Measured,
+    pub committed: u64,
+}
+
 /// The settings of instance `id` out of `of`, one worker for each CPU named.
 pub fn config<W: Workload>(
     workload: &W,
@@ -36,6 +49,7 @@ pub fn config<W: Workload>(
         placement: Placement::even(workload.sites(), of),
         design,
         durability,
+        tables: Default::default(),
         dir: dir.join(id.to_string()),
         pool_pages: POOL_PAGES,
         cpus: cpus.iter().map(|cpu| cpu.map(|c| c.0 as usize)).collect(),
@@ -83,11 +97,29 @@ impl<W: Workload> Deployment<W> {
         dir: &Path,
         cpus: &[Vec<Option<CpuId>>],
     ) -> Result<Self, PeerFault> {
+        let places = Places { cpus, pool_pages: POOL_PAGES };
+        Self::load_in(name, workload, design, durability, dir, places)
+    }
+
+    /// As [`Deployment::load`], with pools of a size of their own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_in(
+        name: &str,
+        workload: W,
+        design: DesignKind,
+        durability: Durability,
+        dir: &Path,
+        places: Places<'_>,
+    ) -> Result<Self, PeerFault> {
+        let Places { cpus, pool_pages } = places;
         let of = cpus.len() as u16;
         let own = private_dir(dir)?;
         let mut instances = Vec::new();
         for (id, cpus) in (0..).zip(cpus) {
             let config = config(&workload, own.path(), design, durability, (id, of), cpus);
+            let config = InstanceConfig { pool_pages, ..config };
             std::fs::create_dir_all(&config.dir).map_err(PeerFault::io(&config.dir))?;
             instances.push(Instance::start(workload.clone(), config)?);
         }
@@ -120,6 +152,30 @@ impl<W: Workload> Deployment<W> {
         driven.iter().for_each(|i| all.merge(&i.measure()));
         driven.iter().for_each(|i| i.halt());
         if all.committed_total() == 0 { Err(PeerFault::Idle(self.name.clone())) } else { Ok(all) }
+    }
+
+    /// `clients` on each worker of every instance.
+    ///
+    /// # Errors
+    /// When nothing was committed in the window.
+    pub fn drive(&self, clients: usize, seed: u64, times: Times) -> Result<Driven, PeerFault> {
+        let measure = || {
+            let mut all = Measured::default();
+            self.instances.iter().for_each(|i| all.merge(&i.measure()));
+            all
+        };
+        self.instances.iter().for_each(|i| i.drive(clients, seed));
+        sleep(times.warm_up);
+        let warm = measure();
+        sleep(times.window);
+        let window = measure();
+        self.instances.iter().for_each(|i| i.halt());
+        let committed = [&warm, &window, &measure()].iter().map(|m| m.committed_total()).sum();
+        if window.committed_total() == 0 {
+            Err(PeerFault::Idle(self.name.clone()))
+        } else {
+            Ok(Driven { window, committed })
+        }
     }
 
     /// Whether the workload's conditions hold; nothing may be driven now. `committed`: transactions known to have changed

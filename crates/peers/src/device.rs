@@ -1,57 +1,83 @@
-//! What the disk itself does: the bar for commits that wait for it.
+//! What the disk itself does: the bar for commits that wait for it, and for pages that come and go.
 
+use crate::contestant::{Contestant, Rate, Work};
 use crate::fault::PeerFault;
-use crate::rounds::Series;
-use std::fs::OpenOptions;
+use crate::threads::{Client, drive};
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use topology::CpuId;
 
 /// Linux's `O_DIRECT | O_DSYNC`.
 const DIRECT_SYNCED: i32 = 0o40_000 | 0o10_000;
 const BLOCK: usize = 4096;
-const FILE_BYTES: usize = 64 << 20;
+/// Overwritten in order and again: long enough that no write meets the one before.
+const FILE_BYTES: usize = 4 << 20;
+/// Writers at once, at most: more wait for each other in the device.
+const WRITERS: usize = 16;
 
 /// A block at an address that direct writes accept.
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
 
-/// 4 KiB writes per second by `writers` threads, each overwriting a preallocated file of its own in order, every write synced.
-///
-/// # Errors
-/// When the file system does not take direct writes.
-pub fn synced_writes(dir: &Path, writers: usize, window: Duration) -> Result<f64, PeerFault> {
-    let writer = |number: usize| {
-        let path = dir.join(format!("device-{number}"));
-        let io = || PeerFault::io(&path);
-        std::fs::write(&path, vec![1; FILE_BYTES]).map_err(io())?;
-        let file = OpenOptions::new().write(true).custom_flags(DIRECT_SYNCED).open(&path).map_err(io())?;
-        file.sync_all().map_err(io())?;
-        let (block, start) = (Block([2; BLOCK]), Instant::now());
-        let mut writes = 0;
-        while start.elapsed() < window {
-            let at = writes as usize * BLOCK % FILE_BYTES;
-            file.write_all_at(&block.0, at as u64).map_err(io())?;
-            writes += 1;
-        }
-        let rate = f64::from(writes) / start.elapsed().as_secs_f64();
-        std::fs::remove_file(&path).map_err(io())?;
-        Ok::<_, PeerFault>(rate)
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..writers).map(|n| scope.spawn(move || writer(n))).collect();
-        let rates =
-            threads.into_iter().map(|t| t.join().map_err(|_| PeerFault::Panicked("the device".into()))?);
-        rates.sum()
-    })
+/// The disk as a contestant: a commit is one 4 KiB write, direct and synced, to a file that has all its blocks. Each client writes
+/// to a file of its own.
+pub struct Device {
+    paths: Vec<PathBuf>,
+    cpus: Vec<Option<CpuId>>,
 }
 
-/// `rounds` measurements.
-///
-/// # Errors
-/// As [`synced_writes`].
-pub fn series(dir: &Path, writers: usize, window: Duration, rounds: u32) -> Result<Series, PeerFault> {
-    let name = format!("the device: 4 KiB direct synced writes, {writers} at a time");
-    let values = (0..rounds).map(|_| synced_writes(dir, writers, window)).collect::<Result<_, _>>()?;
-    Ok(Series { name, values })
+struct Writer {
+    path: PathBuf,
+    file: File,
+    block: Block,
+    writes: usize,
+}
+
+impl Client for Writer {
+    fn draw(&mut self) {}
+
+    fn attempt(&mut self) -> Result<(), PeerFault> {
+        let at = self.writes * BLOCK % FILE_BYTES;
+        self.writes += 1;
+        self.file.write_all_at(&self.block.0, at as u64).map_err(PeerFault::io(&self.path))
+    }
+}
+
+impl Device {
+    /// Makes the files for `clients` in the existing directory `dir`.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn prepare(dir: &Path, clients: usize, cpus: &[Option<CpuId>]) -> Result<Device, PeerFault> {
+        let paths: Vec<_> = (0..clients.min(WRITERS)).map(|n| dir.join(format!("device-{n}"))).collect();
+        for path in &paths {
+            std::fs::write(path, vec![1; FILE_BYTES]).map_err(PeerFault::io(path))?;
+            File::open(path).and_then(|f| f.sync_all()).map_err(PeerFault::io(path))?;
+        }
+        Ok(Device { paths, cpus: cpus.to_vec() })
+    }
+}
+
+impl Contestant for Device {
+    fn name(&self) -> &str {
+        "the device: 4 KiB direct synced writes"
+    }
+
+    /// # Errors
+    /// When the file system does not take direct writes.
+    fn run(&mut self, work: &Work) -> Result<Rate, PeerFault> {
+        let work = Work { clients: self.paths.len(), ..*work };
+        let writer = |number: usize| {
+            let path = self.paths[number].clone();
+            let opened = OpenOptions::new().write(true).custom_flags(DIRECT_SYNCED).open(&path);
+            let file = opened.map_err(PeerFault::io(&path))?;
+            Ok(Writer { path, file, block: Block([2; BLOCK]), writes: 0 })
+        };
+        drive(self.name(), &work, &self.cpus, writer).map(|(rate, _)| rate)
+    }
+
+    fn check(&mut self) -> Result<(), PeerFault> {
+        Ok(())
+    }
 }

@@ -11,6 +11,9 @@ use txn::{Generator, Workload};
 use workload::micro::Op;
 use workload::oracle::at_once;
 
+/// Parts of a load in one transaction (of some thousand rows each): where commits are synced a load is mostly waiting for them.
+const TOGETHER: usize = 16;
+
 /// A loaded peer.
 pub struct Hosted<E, B: Bench> {
     name: &'static str,
@@ -61,12 +64,13 @@ impl<E: Engine, B: Bench> Hosted<E, B> {
         let tables = Tables::of(&workload.schema());
         let hosted = Hosted { name, engine, bench, tables, cpus, sessions: 1, updates: 0 };
         let (mut session, mut appended) = (hosted.engine.session()?, Appended::session(0));
-        for site in (0..workload.sites()).map(SiteId) {
-            for part in 0..workload.load_parts(site) {
-                let mut door = Door::begin(&mut session, &hosted.tables, &mut appended, Intent::Writes)?;
-                let loaded = at_once(workload.load(site, part, &mut door));
-                door.end(name, loaded)?;
-            }
+        let sites = (0..workload.sites()).map(SiteId);
+        let parts: Vec<_> = sites.flat_map(|s| (0..workload.load_parts(s)).map(move |p| (s, p))).collect();
+        for together in parts.chunks(TOGETHER) {
+            let mut door = Door::begin(&mut session, &hosted.tables, &mut appended, Intent::Writes)?;
+            let load = |&(site, part): &(SiteId, u32)| at_once(workload.load(site, part, &mut door));
+            let loaded = together.iter().try_for_each(load);
+            door.end(name, loaded)?;
         }
         drop(session);
         Ok(hosted)

@@ -11,7 +11,7 @@
 //! - [`peer`]: another engine as maps of bytes, [`hosted`]: a workload on it, [`threads`]: its clients.
 //! - [`tree`]: a `BTreeMap` behind a mutex, with or without a redo log ([`redo`]). With the feature `engines`, `shim`: engines with a C
 //!   interface (LMDB, WiredTiger, Berkeley DB, SQLite, RocksDB), `postgres`: a server with stored procedures.
-//! - [`device`]: what the disk itself does. [`deployment`]: instances in this process. [`figures`]: what is measured on Atoll alone.
+//! - [`device`], [`mixed`]: what the disk itself does. [`deployment`]: instances in this process. [`figures`]: what is measured on Atoll alone.
 //! - [`rounds`], [`stamp`]: repetition and what a table says of its circumstances.
 
 #![allow(async_fn_in_trait)]
@@ -36,6 +36,7 @@ pub mod tree;
 pub mod deployment;
 pub mod device;
 pub mod figures;
+pub mod mixed;
 
 pub mod rounds;
 pub mod stamp;

@@ -7,11 +7,12 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exec::DesignKind;
 use peers::deployment::{Times, private_dir};
+use peers::device::Device;
 use peers::figures::{self, Size};
-use peers::rounds::{HEADS, Line, alternate, cells, thousands};
+use peers::rounds::{HEADS, Line, cells, lines_of, one_round, thousands};
 use peers::stamp::Watch;
-use peers::{Bank, Commits, Contestant, Engine, PeerFault, Rate, Served, Table, Work, device};
-use std::path::{Path, PathBuf};
+use peers::{Bank, Commits, Contestant, Engine, PeerFault, Rate, Served, Table, Work};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use topology::CpuId;
@@ -66,6 +67,26 @@ enum Chosen {
     Language,
     /// Pages and resident memory of a loaded table
     Memory,
+    /// Data four times the pool: the engine beside the bare disk with the same reads and writes, by turns
+    Larger {
+        /// conventional or serial
+        #[arg(long, default_value = "conventional")]
+        design: DesignKind,
+        /// read or update
+        #[arg(long, default_value = "read", value_parser = op)]
+        op: Op,
+        /// Clients, and reads under way at the disk
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        depth: u16,
+    },
+}
+
+fn op(name: &str) -> Result<Op, String> {
+    match name {
+        "read" => Ok(Op::Read),
+        "update" => Ok(Op::Update),
+        _ => Err("expected read or update".into()),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,15 +100,15 @@ struct Options {
     /// Rows of the table
     #[arg(long, global = true, default_value_t = 240_000)]
     dataset: u64,
-    /// Rounds in which everything has its turn
-    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds measured in each turn
-    #[arg(long, global = true, default_value_t = 3.0, value_parser = seconds)]
-    duration: f64,
-    /// Seconds before that
-    #[arg(long, global = true, default_value_t = 0.5, value_parser = seconds)]
-    warmup: f64,
+    /// Rounds in which everything has its turn; default 5, of synced commits 11
+    #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Seconds measured in each turn; default 3, of synced commits 0.5: a disk's speed changes within seconds
+    #[arg(long, global = true, value_parser = seconds)]
+    duration: Option<f64>,
+    /// Seconds before that; default 0.5, of synced commits 0.1
+    #[arg(long, global = true, value_parser = seconds)]
+    warmup: Option<f64>,
     #[arg(long, global = true, default_value_t = 42)]
     seed: u64,
     /// Databases and logs live in a new directory in here, removed afterwards
@@ -106,9 +127,27 @@ impl Options {
         self.dataset.clamp(1, 100_000) as u32
     }
 
-    fn times(&self) -> Times {
-        let duration = Duration::from_secs_f64;
-        Times { warm_up: duration(self.warmup), window: duration(self.duration) }
+    fn rounds(&self, pace: Pace) -> u32 {
+        self.rounds.unwrap_or(if pace == Pace::Short { 11 } else { 5 })
+    }
+
+    fn times(&self, pace: Pace) -> Times {
+        let (warm_up, window) = if pace == Pace::Short { (0.1, 0.5) } else { (0.5, 3.0) };
+        let duration = |given: Option<f64>, default| Duration::from_secs_f64(given.unwrap_or(default));
+        Times { warm_up: duration(self.warmup, warm_up), window: duration(self.duration, window) }
+    }
+}
+
+/// How long a turn is unless told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Short,
+    Long,
+}
+
+impl Cli {
+    fn pace(&self) -> Pace {
+        if matches!(self.figure, Chosen::Engines { synced: true, .. }) { Pace::Short } else { Pace::Long }
     }
 }
 
@@ -124,31 +163,34 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<(), PeerFault> {
-    let options = &cli.options;
+    let (options, pace) = (&cli.options, cli.pace());
     let dir = private_dir(&options.data)?;
     let watch = Watch::start();
     let size = Size {
         dataset: options.dataset,
-        rounds: options.rounds,
+        rounds: options.rounds(pace),
         seed: options.seed,
-        times: options.times(),
+        times: options.times(pace),
         dir: dir.path(),
     };
     match &cli.figure {
         Chosen::Engines { engines, workload, rows, branches, clients, synced } => {
             let commits = if *synced { Commits::Synced } else { Commits::Unsynced };
             let sites = clients.iter().copied().max().unwrap_or(1).min(cpus().len() as u16);
-            for &clients in clients {
-                let run = Comparison { engines, commits, clients: clients.into(), options, dir: dir.path() };
+            // Synced commits are compared between numbers of clients too, so those have their turns side by side.
+            let together = if *synced { clients.len().max(1) } else { 1 };
+            for clients in clients.chunks(together) {
+                let run = Comparison { engines, commits, clients, size: &size };
                 match workload {
                     Which::Micro => {
                         let sites = u32::from(sites.max(1));
                         let table = Table { dataset: options.dataset, rows: *rows, sites };
-                        run.compare(
-                            table,
-                            &[(Op::Read, "read"), (Op::Update, "updated")]
-                                .map(|(op, what)| (op, format!("{rows} rows {what}"))),
-                        )?;
+                        let mut forms = vec![(Op::Update, format!("{rows} rows updated"))];
+                        if !*synced {
+                            // Reading waits for no commit.
+                            forms.insert(0, (Op::Read, format!("{rows} rows read")));
+                        }
+                        run.compare(table, &forms)?;
                     }
                     Which::Tpcb => {
                         let bank =
@@ -162,10 +204,14 @@ fn run(cli: &Cli) -> Result<(), PeerFault> {
         Chosen::Islands => println!("{}", figures::islands(&size)?),
         Chosen::Language => println!("{}", figures::language(&size)?),
         Chosen::Memory => println!("{}", figures::memory(&size)?),
+        Chosen::Larger { design, op, depth } => {
+            let asked = figures::Asked { design: *design, op: *op, depth: (*depth).into() };
+            println!("{}", figures::larger(asked, &size)?);
+        }
     }
     let rounds = match &cli.figure {
         Chosen::Memory => String::new(),
-        _ => format!("{} rounds of {} s; ", options.rounds, options.duration),
+        _ => format!("{} rounds of {} s; ", size.rounds, size.times.window.as_secs_f64()),
     };
     println!("\n{rounds}{}.", watch.finish());
     Ok(())
@@ -179,46 +225,75 @@ fn cpus() -> Vec<Option<CpuId>> {
 struct Comparison<'a> {
     engines: &'a [Engine],
     commits: Commits,
+    /// A table for each number, all measured in the same rounds.
+    clients: &'a [u16],
+    size: &'a Size<'a>,
+}
+
+/// Everyone who takes part with one number of clients.
+struct Field {
     clients: usize,
-    options: &'a Options,
-    dir: &'a Path,
+    contestants: Vec<Box<dyn Contestant>>,
 }
 
 impl Comparison<'_> {
-    /// Loads every engine, measures each form of the benchmark by turns, prints its table, and checks what is left.
+    /// Loads every engine, measures each form of the benchmark by turns, prints its tables, and checks what is left.
     fn compare(&self, bench: impl Served, forms: &[(Op, String)]) -> Result<(), PeerFault> {
-        let Comparison { engines, commits, clients, options, dir } = *self;
-        let default = Engine::default_list(commits);
-        let engines = if engines.is_empty() { &default } else { engines };
-        let dir = &dir.join(clients.to_string());
-        let mut contestants = Vec::new();
-        for engine in engines {
-            eprintln!("loading {}", engine.title());
-            let mut cpus = cpus();
-            cpus.truncate(clients);
-            contestants.push(engine.load(bench.clone(), commits, dir, &cpus)?);
-        }
+        let default = Engine::default_list(self.commits);
+        let engines = if self.engines.is_empty() { &default } else { self.engines };
+        let load = |&clients: &u16| self.load(&bench, engines, clients.into());
+        let mut fields = self.clients.iter().map(load).collect::<Result<Vec<_>, _>>()?;
         for (op, what) in forms {
-            let Times { warm_up, window } = options.times();
-            let work = Work { op: *op, clients, seed: options.seed, warm_up, window };
-            let progress = |name: &str, rate: Rate| {
-                eprintln!("{what}: {} tps, {:.2} retries, {name}", thousands(rate.tps), rate.retries);
-            };
-            let lines = alternate(&mut contestants, options.rounds, &work, progress)?;
-            let of = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
-            let how = if commits == Commits::Synced { ", each commit synced" } else { "" };
-            print_table(&format!("{what}, {of}{how}: transactions per second"), engines, &lines);
-            if commits == Commits::Synced {
-                let device = device::series(dir, clients.min(16), window, options.rounds)?;
-                println!(
-                    "{}: {} ({}).\n",
-                    device.name,
-                    thousands(device.median()),
-                    cells(&device, thousands)
-                );
+            self.alternate(engines, &mut fields, *op, what)?;
+        }
+        fields.iter_mut().flat_map(|f| &mut f.contestants).try_for_each(|c| c.check())
+    }
+
+    fn load(&self, bench: &impl Served, engines: &[Engine], clients: usize) -> Result<Field, PeerFault> {
+        let dir = self.size.dir.join(clients.to_string());
+        let mut contestants = Vec::new();
+        let mut cpus = cpus();
+        cpus.truncate(clients);
+        for engine in engines {
+            eprintln!("loading {} for {clients}", engine.title());
+            contestants.push(engine.load(bench.clone(), self.commits, &dir, &cpus)?);
+        }
+        if self.commits == Commits::Synced {
+            // Beside Atoll, so that both find the disk in the same state.
+            let after = engines.iter().rposition(|e| matches!(e, Engine::Atoll(..))).map_or(0, |at| at + 1);
+            contestants.insert(after, Box::new(Device::prepare(&dir, clients, &cpus)?));
+        }
+        Ok(Field { clients, contestants })
+    }
+
+    fn alternate(
+        &self,
+        engines: &[Engine],
+        fields: &mut [Field],
+        op: Op,
+        what: &str,
+    ) -> Result<(), PeerFault> {
+        let Times { warm_up, window } = self.size.times;
+        let mut lines: Vec<_> = fields.iter().map(|f| lines_of(&f.contestants)).collect();
+        for round in 0..self.size.rounds {
+            for (Field { clients, contestants }, lines) in fields.iter_mut().zip(&mut lines) {
+                let work = Work { op, clients: *clients, seed: self.size.seed, warm_up, window };
+                let mut progress = |name: &str, rate: Rate| {
+                    eprintln!(
+                        "{what}, {clients}: {} tps, {:.2} retries, {name}",
+                        thousands(rate.tps),
+                        rate.retries
+                    );
+                };
+                one_round(contestants, lines, round, &work, &mut progress)?;
             }
         }
-        contestants.iter_mut().try_for_each(|c: &mut Box<dyn Contestant>| c.check())
+        for (Field { clients, .. }, lines) in fields.iter().zip(&lines) {
+            let of = if *clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+            let how = if self.commits == Commits::Synced { ", each commit synced" } else { "" };
+            print_table(&format!("{what}, {of}{how}: transactions per second"), engines, lines);
+        }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A B A B: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
+//! A B B A: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
 
 use crate::contestant::{Contestant, Rate, Work};
 use crate::fault::PeerFault;
@@ -70,16 +70,39 @@ pub fn alternate(
     work: &Work,
     mut progress: impl FnMut(&str, Rate),
 ) -> Result<Vec<Line>, PeerFault> {
-    let mut lines: Vec<Line> = contestants.iter().map(|c| Line::new(c.name())).collect();
+    let mut lines = lines_of(contestants);
     for round in 0..rounds {
-        let work = Work { seed: work.seed + u64::from(round), ..*work };
-        for (contestant, line) in contestants.iter_mut().zip(&mut lines) {
-            let rate = contestant.run(&work)?;
-            progress(contestant.name(), rate);
-            line.push(rate);
-        }
+        one_round(contestants, &mut lines, round, work, &mut progress)?;
     }
     Ok(lines)
+}
+
+/// An empty line for each.
+pub fn lines_of(contestants: &[Box<dyn Contestant>]) -> Vec<Line> {
+    contestants.iter().map(|c| Line::new(c.name())).collect()
+}
+
+/// The `round`-th round of `work`, added to `lines`. Every other round goes backwards: what somebody leaves behind (a disk that is still
+/// writing) does not always meet the same one.
+///
+/// # Errors
+/// As [`alternate`].
+pub fn one_round(
+    contestants: &mut [Box<dyn Contestant>],
+    lines: &mut [Line],
+    round: u32,
+    work: &Work,
+    progress: &mut impl FnMut(&str, Rate),
+) -> Result<(), PeerFault> {
+    let work = Work { seed: work.seed + u64::from(round), ..*work };
+    let mut turn = |(contestant, line): (&mut Box<dyn Contestant>, &mut Line)| {
+        let rate = contestant.run(&work)?;
+        progress(contestant.name(), rate);
+        line.push(rate);
+        Ok(())
+    };
+    let mut all = contestants.iter_mut().zip(lines);
+    if round.is_multiple_of(2) { all.try_for_each(turn) } else { all.rev().try_for_each(&mut turn) }
 }
 
 /// Column heads of [`cells`].

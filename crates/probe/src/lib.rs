@@ -8,7 +8,7 @@
 //! - [`hooks`]: what the rooms above call; off until [`profile`] turns it on for a worker.
 //! - `worker`: the cells of one thread, and how time is divided. `ticks`: cheap timestamps.
 //! - [`Profile`]: the profile as a value, and per transaction. [`Measured`]: a whole window. [`Latency`]: histograms.
-//! [`series`]: a window second by second.
+//!   [`series`]: a window second by second.
 
 #![deny(unsafe_code)]
 

@@ -56,7 +56,7 @@
   const base = (l) => ({
     animation: false,
     textStyle: { color: l.text, fontFamily: FONT, fontSize: 12 },
-    aria: { enabled: false, decal: { show: patterns } },
+    aria: { enabled: patterns, label: { enabled: false }, decal: { show: patterns } },
     tooltip: {
       trigger: 'item', confine: true, backgroundColor: l.bg, borderColor: l.grid, textStyle: { color: l.text, fontSize: 12 },
     },
@@ -77,7 +77,7 @@
   const leftName = (l) => ({ color: l.text, align: 'left', padding: [0, 0, 0, -36] });
 
   // Legends wrap; ECharts does not say how high they get, so this counts as it goes.
-  function legend(l, names, width, symbols) {
+  function legend(l, names, width, symbols, least = 2) {
     let rows = 1;
     let used = 0;
     for (const name of names) {
@@ -85,11 +85,11 @@
       if (used > 0 && used + w > width - 16) { rows += 1; used = 0; }
       used += w;
     }
-    const height = names.length > 1 ? rows * 24 + 4 : 0;
+    const height = names.length >= least ? rows * 24 + 4 : 0;
     const data = names.map((name, i) => (symbols ? { name, icon: undefined } : { name, icon: 'roundRect', i }));
     return {
       height,
-      option: { show: names.length > 1, bottom: 0, left: 0, right: 0, itemGap: 12, itemWidth: symbols ? 26 : 14, data: data.map(({ i, ...d }) => d), textStyle: { color: l.text } },
+      option: { show: names.length >= least, bottom: 0, left: 0, right: 0, itemGap: 12, itemWidth: symbols ? 26 : 14, data: data.map(({ i, ...d }) => d), textStyle: { color: l.text } },
     };
   }
 
@@ -258,7 +258,7 @@
 
   function drawStacked(chart, l, width, view) {
     const { parts, unit } = chart.views[view];
-    const lg = legend(l, parts.map((p) => p.name.replace(/_/g, ' ')), width, false);
+    const lg = legend(l, parts.map((p) => p.name.replace(/_/g, ' ')), width, false, 1);
     const totals = chart.bars.map((_, b) => parts.reduce((sum, p) => sum + p.values[b], 0));
     const most = Math.max(...totals, 1e-9);
     const room = width * 0.55;

@@ -129,10 +129,11 @@ impl Report {
             let text = value.as_str().map_or_else(number, str::to_string);
             format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&key.replace('_', " ")), escape(&text))
         };
-        format!(
-            "<h3>The same in all rows</h3><dl class=\"settings\">{}</dl>",
-            same.map(item).collect::<String>()
-        )
+        let items: String = same.map(item).collect();
+        if items.is_empty() {
+            return items;
+        }
+        format!("<h3>The same in all rows</h3><dl class=\"settings\">{items}</dl>")
     }
 
     /// What was said to the report, and what the rows themselves give reason to say.
@@ -151,8 +152,13 @@ impl Report {
         say(count(|r| r.row.oversubscribed), "ran more workers than the machine has cores");
         say(
             count(|r| r.row.noise > figures::NOISY),
-            "lost more than a tenth of the machine to other work (noise)",
+            "lost more than a tenth of the machine to other work (noise): read them with care",
         );
+        say(
+            count(|r| r.row.steady == Some(false)),
+            "had not settled: throughput still rose or fell while it was measured",
+        );
+        say(count(|r| r.row.refused.is_some_and(|n| n > 0)), "refused requests: the rate could not be met");
         say(count(|r| r.row.restarts > 0), "saw an instance die and start again");
         for row in &self.rows {
             notes.extend(row.row.violations.iter().map(|v| format!("{}: {v}", row.row.settings.workload)));

@@ -1,51 +1,19 @@
 //! Rows as they come from files: what can be read is kept, what cannot is named.
 //!
-//! A row is read twice: as [`ResultRow`], and for what only some rows carry (a time series, a histogram) as [`Detail`],
-//! each part of which may be missing. So rows of an older build make a report too, with fewer charts.
+//! Much of a row may be missing, so rows of an older build make a report too, with fewer charts.
 
 use driver::ResultRow;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// One line of a rows file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     pub row: ResultRow,
-    pub detail: Detail,
     /// The line as it was.
     pub json: Value,
     /// Where it comes from, as a person named it.
     pub source: String,
-}
-
-/// What rows carry beyond sums and means.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-pub struct Detail {
-    /// Second by second.
-    #[serde(default)]
-    pub series: Vec<Second>,
-    /// Upper bound of a bucket in microseconds, and how many requests fell into it; ascending.
-    #[serde(default)]
-    pub latency_histogram: Vec<(f64, u64)>,
-    /// By procedure, in microseconds.
-    #[serde(default)]
-    pub latency_us_by_kind: BTreeMap<String, driver::LatencyUs>,
-}
-
-/// One second of a run.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
-pub struct Second {
-    /// Seconds since the start.
-    pub at: f64,
-    pub tps: f64,
-    #[serde(default)]
-    pub aborted: f64,
-    /// Absent in a second in which nothing was answered.
-    #[serde(default)]
-    pub p50_us: Option<f64>,
-    #[serde(default)]
-    pub p99_us: Option<f64>,
 }
 
 /// Why a line is not, or not quite, in the report.
@@ -127,8 +95,7 @@ impl Row {
             return Err("expected a JSON object".into());
         }
         let row = ResultRow::deserialize(&json).map_err(|e| e.to_string())?;
-        let detail = Detail::deserialize(&json).map_err(|e| e.to_string())?;
-        Ok(Row { row, detail, json, source: source.into() })
+        Ok(Row { row, json, source: source.into() })
     }
 }
 
@@ -200,18 +167,5 @@ mod tests {
         assert!(rows.remarks[0].contains("0.0.9"), "{:?}", rows.remarks);
         rows.add("none", b" \n");
         assert!(matches!(rows.complaints.last(), Some(Complaint::Empty { .. })));
-    }
-
-    #[test]
-    fn details_are_read_where_they_are() {
-        let mut json = serde_json::to_value(ResultRow::default()).unwrap();
-        json["series"] =
-            serde_json::json!([{"at": 1.0, "tps": 10.0, "aborted": 2, "p50_us": 5.0, "p99_us": null}]);
-        json["latency_histogram"] = serde_json::json!([[1.5, 3], [2.5, 1]]);
-        json["latency_us_by_kind"] = serde_json::json!({"payment": {"p50": 1.0, "p99": 2.0}});
-        let row = Row::parse("x", json.to_string().as_bytes()).unwrap();
-        assert_eq!(row.detail.series[0].p50_us, Some(5.0));
-        assert_eq!(row.detail.latency_histogram, [(1.5, 3), (2.5, 1)]);
-        assert_eq!(row.detail.latency_us_by_kind["payment"].p99, 2.0);
     }
 }

@@ -56,6 +56,9 @@ const DEPLOYMENT: &[&str] = &[
     "repetition",
 ];
 
+/// What a request is called by first; the others follow.
+const REQUEST: &[&str] = &["workload", "op"];
+
 /// What an axis shows first. Whatever else has numbers for values comes after these.
 const AXES: &[&str] = &[
     "multisite",
@@ -110,7 +113,11 @@ impl Sweep {
         let mut dimensions = differing(rows);
         drop_followers(&mut dimensions, rows.len());
         number_what_is_equal(&mut dimensions, rows);
-        dimensions.sort_by_key(|d| (d.role == Role::Deployment, rank(DEPLOYMENT, &d.key)));
+        dimensions.sort_by_key(|d| {
+            let rank =
+                if d.role == Role::Deployment { rank(DEPLOYMENT, &d.key) } else { rank(REQUEST, &d.key) };
+            (d.role == Role::Deployment, rank)
+        });
         let axis = choose_axis(&dimensions);
         let (mut facets, mut lines): (Vec<usize>, Vec<usize>) = (0..dimensions.len())
             .filter(|d| Some(*d) != axis)
@@ -378,7 +385,7 @@ mod tests {
             ..Settings::default()
         };
         let row = ResultRow { settings, ..ResultRow::default() };
-        Row { json: serde_json::to_value(&row).unwrap(), row, detail: Default::default(), source: "a".into() }
+        Row { json: serde_json::to_value(&row).unwrap(), row, source: "a".into() }
     }
 
     fn grid() -> Vec<Row> {
@@ -398,7 +405,7 @@ mod tests {
         let rows = grid();
         let sweep = Sweep::of(&rows);
         let keys: Vec<&str> = sweep.dimensions.iter().map(|d| d.key.as_str()).collect();
-        assert_eq!(keys, ["multisite", "op", "design", "islands"], "workers and memory follow");
+        assert_eq!(keys, ["op", "multisite", "design", "islands"], "workers and memory follow");
         assert_eq!(sweep.axis().unwrap().key, "multisite");
         let panels = sweep.panels();
         assert_eq!(panels.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["read", "update"]);
@@ -407,7 +414,7 @@ mod tests {
         assert_eq!(name, "serial, 2 islands");
         assert_eq!(line.iter().map(|r| sweep.at(*r).unwrap()).collect::<Vec<_>>(), [0.0, 20.0, 100.0]);
         assert_eq!(sweep.name(line[2]).to_string(), "serial, 2 islands · 100 % multisite");
-        assert_eq!(sweep.request(line[2]), "100 % multisite, update");
+        assert_eq!(sweep.request(line[2]), "update, 100 % multisite");
         assert_eq!(sweep.deployment(line[2]), "serial, 2 islands");
     }
 

@@ -1,4 +1,7 @@
 //! What the log says about transactions, notes and pages in use, read from the last checkpoint on.
+//!
+//! The pass over the log finds out which transactions are open at its end. What those did is read again
+//! ([`Analysis::collect`]), from the oldest one's first record on: that is little, unless a transaction was long.
 
 use crate::StoreFault;
 use crate::control::Checkpoint;
@@ -16,18 +19,23 @@ use wal::{RecordHeader, Span};
 #[derive(Default)]
 pub(crate) struct Open {
     pub first: Lsn,
-    pub last: Lsn,
-    pub undo: UndoList,
     pub prepared: Option<Vec<u8>>,
+    /// Rows deleted and where the records of that start; compensated ones are taken out.
+    deleted: Vec<(Lsn, (TableId, Rid))>,
+    /// What is to be undone, and the last record; known once the log was read again for the transactions that are still
+    /// open then ([`Analysis::collect`]).
+    pub undo: UndoList,
+    pub last: Lsn,
 }
 
 /// What the pass over the log finds out.
+///
+/// Nearly all transactions found have ended by the end of the log, so of each there is kept only what its end may ask for:
+/// a record that is not its transaction's first or last, nor a deletion, costs no look-up.
 pub(crate) struct Analysis {
     redo_start: Lsn,
     running: BTreeSet<TxnId>,
     pub open: HashMap<TxnId, Open, BuildHasherDefault<Spread>>,
-    /// Undo lists of transactions that have ended, to be used again.
-    spare: Vec<UndoList>,
     pub notes: BTreeMap<Lsn, Vec<u8>>,
     next_page: u32,
     free: BTreeSet<PageId>,
@@ -58,11 +66,11 @@ impl Hasher for Spread {
 
 impl Analysis {
     pub fn new(checkpoint: &Checkpoint) -> Analysis {
+        let open = |first| Open { first, ..Open::default() };
         Analysis {
             redo_start: checkpoint.redo_start,
             running: checkpoint.running.iter().map(|r| r.id).collect(),
-            open: HashMap::default(),
-            spare: Vec::new(),
+            open: checkpoint.running.iter().map(|r| (r.id, open(r.first))).collect(),
             notes: checkpoint.notes.iter().cloned().collect(),
             next_page: checkpoint.next_page.0,
             free: checkpoint.free_pages.iter().copied().collect(),
@@ -72,22 +80,23 @@ impl Analysis {
         }
     }
 
-    /// Takes note of a record; `changed` is given the pages on which it must be repeated.
+    /// Takes note of a record; `change` is called for the pages on which it must be repeated.
     ///
     /// # Errors
     /// A record that makes no sense.
+    #[inline]
     pub fn record(
         &mut self,
         span: Span,
         header: &RecordHeader,
         body: &[u8],
-        changed: &mut Vec<PageId>,
+        change: impl FnMut(PageId),
     ) -> Result<(), StoreFault> {
         let old = span.start < self.redo_start;
         if !old {
             self.redo_records += 1;
             self.redo_bytes += span.end.0 - span.start.0;
-            self.repeat(span, header, body, changed)?;
+            self.repeat(span, header, body, change)?;
         }
         if header.txn != TxnId(0) && (!old || self.running.contains(&header.txn)) {
             self.follow(span, header, body);
@@ -100,13 +109,22 @@ impl Analysis {
         AllocatorState { next: PageId(self.next_page), free: self.free.iter().copied().collect() }
     }
 
+    #[inline]
     fn repeat(
         &mut self,
         span: Span,
         header: &RecordHeader,
         body: &[u8],
-        changed: &mut Vec<PageId>,
+        change: impl FnMut(PageId),
     ) -> Result<(), StoreFault> {
+        match header.kind {
+            kind if kind <= Kind::LAST => self.pages(span, header, body, change),
+            kind::COMMIT | kind::END | kind::PREPARE => Ok(()),
+            _ => self.note(span, header, body),
+        }
+    }
+
+    fn note(&mut self, span: Span, header: &RecordHeader, body: &[u8]) -> Result<(), StoreFault> {
         let malformed = |what| StoreFault::Record { lsn: span.start, what };
         match header.kind {
             kind::NOTE | kind::NOTED_COMMIT => {
@@ -116,25 +134,24 @@ impl Analysis {
                 let name = body.try_into().map_err(|_| malformed("it forgets no note"))?;
                 self.notes.remove(&Lsn(u64::from_le_bytes(name)));
             }
-            kind::COMMIT | kind::END | kind::PREPARE => {}
-            kind if kind <= Kind::LAST => return self.pages(span, header, body, changed),
             _ => return Err(malformed("its kind is unknown")),
         }
         Ok(())
     }
 
     /// Keeps the books of the allocator and of the ghosts.
+    #[inline]
     fn pages(
         &mut self,
         span: Span,
         header: &RecordHeader,
         body: &[u8],
-        changed: &mut Vec<PageId>,
+        mut change: impl FnMut(PageId),
     ) -> Result<(), StoreFault> {
         let (free, next) = (&mut self.free, &mut self.next_page);
         let sound = each_page(header.kind, body, |page, how| {
             if how.changes() {
-                changed.push(page);
+                change(page);
             }
             match how {
                 PageUse::Changed => {}
@@ -159,35 +176,57 @@ impl Analysis {
     }
 
     /// Keeps the books of the record's transaction.
+    #[inline]
     fn follow(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
-        let spare = &mut self.spare;
-        let new = || Open { first: span.start, undo: spare.pop().unwrap_or_default(), ..Open::default() };
-        let open = self.open.entry(header.txn).or_insert_with(new);
-        open.last = span.start;
         match header.kind {
             kind::COMMIT | kind::NOTED_COMMIT => {
-                let Some(ended) = self.open.remove(&header.txn) else { return };
-                let deleted = ended.undo.iter().filter(|(e, _)| Kind::of(e.kind) == Some(Kind::HeapDelete));
-                self.ghosts.extend(deleted.filter_map(|(e, body)| row_of(e.kind, body)));
-                self.reuse(ended);
-            }
-            kind::END => {
                 if let Some(ended) = self.open.remove(&header.txn) {
-                    self.reuse(ended);
+                    self.ghosts.extend(ended.deleted.into_iter().map(|(_, row)| row));
                 }
             }
+            kind::END => drop(self.open.remove(&header.txn)),
+            kind if header.prev == Lsn(0)
+                || header.is_clr()
+                || kind == kind::PREPARE
+                || kind == Kind::HeapDelete as u8 =>
+            {
+                self.begun(span, header, body);
+            }
+            _ => {}
+        }
+    }
+
+    /// A record that says more of its transaction than that it goes on.
+    fn begun(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
+        let open =
+            self.open.entry(header.txn).or_insert_with(|| Open { first: span.start, ..Open::default() });
+        match header.kind {
             kind::PREPARE => open.prepared = Some(body.to_vec()),
             _ if header.is_clr() => {
                 // Whoever compensates after a prepare knows that the decision was to abort.
                 open.prepared = None;
-                open.undo.undone_down_to(header.undo_next);
+                open.deleted.retain(|(lsn, _)| *lsn <= header.undo_next);
             }
-            kind => open.undo.push(kind, span.start, header.prev, &[body]),
+            kind if kind == Kind::HeapDelete as u8 => {
+                open.deleted.extend(row_of(kind, body).map(|row| (span.start, row)));
+            }
+            _ => {}
         }
     }
 
-    fn reuse(&mut self, mut ended: Open) {
-        ended.undo.clear();
-        self.spare.push(ended.undo);
+    /// Where the oldest record of a transaction starts that has not ended; `None` if all have.
+    pub fn oldest(&self) -> Option<Lsn> {
+        self.open.values().map(|open| open.first).min()
+    }
+
+    /// Takes note of what must be undone; for all records from [`Analysis::oldest`] on, after the pass.
+    pub fn collect(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
+        let Some(open) = self.open.get_mut(&header.txn) else { return };
+        open.last = span.start;
+        match header.kind {
+            kind::PREPARE => {}
+            _ if header.is_clr() => open.undo.undone_down_to(header.undo_next),
+            kind => open.undo.push(kind, span.start, header.prev, &[body]),
+        }
     }
 }

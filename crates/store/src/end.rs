@@ -28,6 +28,10 @@ use wal::{Order, RecordHeader};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NoteId(pub Lsn);
 
+/// Where the end of a transaction goes: wherever there is room, and it does not count without what the transaction may have
+/// seen of others.
+const RESTING: Order = Order::Resting(Lsn(0));
+
 impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` says who runs it: a hint that spreads
     /// inserts over pages.
@@ -60,11 +64,12 @@ impl Store {
         self.fault().map_or(Ok(()), Err)?;
         let lsn = match note {
             None if !txn.wrote() => Lsn(0),
-            None => txn.chain.append_last(&self.log, kind::COMMIT, &[]).end,
+            None => txn.chain.append_last(&self.log, kind::COMMIT, RESTING, &[]).holds,
             Some(note) => {
                 let mut notes = held(&self.notes);
                 let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
-                let end = txn.chain.append_last(&self.log, kind, &[note]).end;
+                // A note is named by where its record ends, and that is what its writer is told: so it comes after everything.
+                let end = txn.chain.append_last(&self.log, kind, Order::Last, &[note]).end;
                 notes.insert(end, note.to_vec());
                 end
             }
@@ -114,9 +119,9 @@ impl Store {
             let text = "a transaction that changes the schema cannot be prepared; commit it alone";
             return Err(StoreFault::Schema(text.into()));
         }
-        let span = txn.chain.append(&self.log, kind::PREPARE, Order::Last, &[note]);
+        let span = txn.chain.append(&self.log, kind::PREPARE, RESTING, &[note]);
         txn.state = State::Prepared;
-        Ok(span.end)
+        Ok(span.holds)
     }
 
     /// Undoes everything the transaction did and ends it. On a poisoned store nothing is undone here: the next
@@ -128,7 +133,7 @@ impl Store {
         if self.fault().is_none() {
             self.undo_to::<L>(txn, Mark::default())?;
             if txn.wrote() {
-                txn.chain.append_last(&self.log, kind::END, &[]);
+                txn.chain.append_last(&self.log, kind::END, RESTING, &[]);
             }
         }
         txn.ghosts.clear();

@@ -1,9 +1,11 @@
 //! Repeating the log's changes to pages: each page's when the page is first read, whoever wants it.
 //!
 //! ```text
-//!   log ──one pass──> records by page ──> page read in: its records repeated, in memory, dirty
-//!                        (in memory)        ^                ^
-//!                                           a transaction    whoever drains (workers between transactions, a checkpoint)
+//!   log ──one pass──> kept in memory ─────────────┐
+//!           └───────> (page, where its record lies) ──sorted by page──> page read in: its records repeated, dirty
+//!                                                                          ^                ^
+//!                                                                 a transaction    whoever drains (workers between
+//!                                                                                  transactions, a checkpoint)
 //! ```
 //!
 //! Redo is physiological: what a record does to one page depends on that page and the record alone, and a record
@@ -12,123 +14,86 @@
 //! read before it is open but what rolling losers back touches (instant restart by on-demand redo: Graefe, Guy and
 //! Sauer, "Instant Recovery with Write-Ahead Logging", 2nd ed., chapter 4).
 //!
+//! Records are not copied. The pass writes eight bytes for each page that a record changes, one behind the other; they are
+//! sorted by page at its end, a byte of the page number at a time, which leaves a page's records in log order. A page's
+//! records lie anywhere in the log, so they are fetched side by side before the first is repeated.
+//!
 //! Who may do what: restart alone adds records, before any page is touched or between two complete drains. From then on
 //! the records stand still, readers of pages look their pages up, and a page is crossed off once it is in memory
 //! and dirty. A checkpoint first has everything crossed off ([`Store::finish_redo`]), so it never passes a page that
 //! still waits; a crash before that finds the log as it was.
 //!
-//! Memory: the records, packed by page, four times what is logged between two checkpoints; a longer log is repeated while it
-//! is read, each time so much has come together, and nothing of it is left to first touch (a page that is in memory
-//! already is not read again).
+//! Memory: the log as it lies in its files, at most four times what is logged between two checkpoints; a longer log is
+//! repeated while it is read, each time so much has come together, and nothing of it is left to first touch (a page that is
+//! in memory already is not read again).
 
 use crate::StoreFault;
-use crate::analysis::Spread;
 use crate::open::{Store, held};
 use access::redo_page;
 use base::{Lsn, PageId};
 use latch::Coupled;
 use pages::{Page, PageFault, Renew, Renewed, Stop};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use wal::Stretch;
 
-/// Bytes of records kept for pages that nobody wanted yet, whatever the options say: places in them are 32 bits.
-const MOST: u64 = 1 << 30;
-/// Page reads under way for a thread that waits for all of them.
-const DEPTH: usize = 128;
-/// Page reads under way beside transactions: enough to keep a device busy, few enough that a transaction's own read does
+/// Bytes of log kept for pages that nobody wanted yet, whatever the options say: places in it are 32 bits, of
+/// [`GRAIN`] bytes each.
+pub(crate) const MOST: u64 = 1 << 34;
+/// Records start at multiples of this.
+const GRAIN: u64 = 8;
+/// Pages being read for a thread that waits for all of them.
+const DEPTH: usize = 512;
+/// Pages being read beside transactions: enough to keep a device busy, few enough that a transaction's own read does
 /// not stand in a long line.
 const BESIDE: usize = 16;
+/// Records of a page that are fetched side by side.
+const ABREAST: usize = 32;
 
-/// Bytes of a page's first chunk, and what the later ones grow to: a page that is changed often has its records side by
-/// side, one that is changed once costs little.
-const CHUNK: std::ops::Range<usize> = 128..4096;
-/// Before each record: its kind, its body's length, its end.
-const FRONT: usize = 13;
-/// At the end of each chunk: kind 0 and where the next one begins, 0 if there is none.
-const LINK: usize = 5;
-
-/// Records by page, in log order.
-///
-/// ```text
-///   chunk of page 7: kind u8 | length u32 | lsn u64 | body | kind ... | 0 u8 | next chunk u32 | zeros
-/// ```
+/// What the pass over the log leaves: which record changes which page, in log order.
+#[derive(Default)]
 pub(crate) struct History {
-    bytes: Vec<u8>,
-    chains: Chains,
-    most: usize,
+    changes: Vec<Change>,
+    /// Where the first one lies.
+    start: u64,
+    last_page: u32,
 }
 
-type Chains = HashMap<u32, Chain, BuildHasherDefault<Spread>>;
-
-/// One page's chunks, as places in the bytes.
 #[derive(Clone, Copy, Default)]
-struct Chain {
-    first: u32,
-    /// Where the next record goes, and where the last chunk ends.
-    at: u32,
-    end: u32,
-    /// Bytes of the last chunk.
-    chunk: u32,
+struct Change {
+    page: u32,
+    /// Where the record starts, in [`GRAIN`]s from the history's start.
+    place: u32,
 }
 
 impl History {
-    /// A history of at most about `most` bytes, that `expected` bytes of log will be added to.
-    pub fn new(expected: u64, most: u64) -> History {
-        let most = most.min(MOST) as usize;
-        let expected = most.min(usize::try_from(expected).unwrap_or(most));
-        // Place 0 means none.
-        let mut bytes = Vec::with_capacity(expected + expected / 2 + LINK);
-        bytes.resize(LINK, 0);
-        History { bytes, chains: Chains::default(), most }
+    /// Notes that the record which starts at `start` changes `page`; called in log order.
+    #[inline]
+    pub fn add(&mut self, page: PageId, start: Lsn) {
+        if self.changes.is_empty() {
+            self.start = start.0;
+        }
+        self.last_page = self.last_page.max(page.0);
+        self.changes.push(Change { page: page.0, place: ((start.0 - self.start) / GRAIN) as u32 });
     }
 
-    /// Takes a record in for a page that it changes; `lsn` is its end, which the page bears.
-    pub fn add(&mut self, page: PageId, kind: u8, lsn: Lsn, body: &[u8]) {
-        let chain = self.chains.entry(page.0).or_default();
-        let need = FRONT + body.len() + LINK;
-        if (chain.end - chain.at) as usize <= need {
-            let size = (chain.chunk as usize * 2).clamp(CHUNK.start, CHUNK.end).max(need + 1);
-            let start = self.bytes.len();
-            if chain.end == 0 {
-                chain.first = start as u32;
-            } else {
-                self.bytes[chain.at as usize + 1..][..4].copy_from_slice(&(start as u32).to_le_bytes());
+    /// By page, each page's in log order: sorted by one byte of the page number after the other, from the lowest.
+    fn by_page(mut self) -> Vec<Change> {
+        let mut sorted = vec![Change::default(); self.changes.len()];
+        for shift in (0..u32::BITS - self.last_page.leading_zeros()).step_by(8) {
+            let digit = |change: &Change| (change.page >> shift) as usize & 255;
+            let mut next = [0usize; 257];
+            self.changes.iter().for_each(|change| next[digit(change) + 1] += 1);
+            (0..256).for_each(|n| next[n + 1] += next[n]);
+            for change in &self.changes {
+                let at = &mut next[digit(change)];
+                sorted[*at] = *change;
+                *at += 1;
             }
-            self.bytes.resize(start + size, 0);
-            (chain.at, chain.end, chain.chunk) = (start as u32, (start + size) as u32, size as u32);
+            std::mem::swap(&mut self.changes, &mut sorted);
         }
-        let to = &mut self.bytes[chain.at as usize..][..FRONT + body.len()];
-        to[0] = kind;
-        to[1..5].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        to[5..FRONT].copy_from_slice(&lsn.0.to_le_bytes());
-        to[FRONT..].copy_from_slice(body);
-        chain.at += to.len() as u32;
+        self.changes
     }
-
-    /// Whether it has taken as much as it should.
-    pub fn full(&self) -> bool {
-        self.bytes.len() > self.most
-    }
-}
-
-/// The records in the chunks from `at` on: kind, end, body.
-fn records(bytes: &[u8], first: u32) -> impl Iterator<Item = (u8, Lsn, &[u8])> {
-    let mut at = first as usize;
-    std::iter::from_fn(move || {
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        if at != 0 && bytes[at] == 0 {
-            at = word(at + 1) as usize;
-        }
-        if at == 0 {
-            return None;
-        }
-        let lsn = u64::from_le_bytes(bytes[at + 5..at + FRONT].try_into().expect("eight bytes"));
-        let (kind, body) = (bytes[at], &bytes[at + FRONT..][..word(at + 1) as usize]);
-        at += FRONT + body.len();
-        Some((kind, Lsn(lsn), body))
-    })
 }
 
 /// What is still to be repeated.
@@ -136,36 +101,87 @@ fn records(bytes: &[u8], first: u32) -> impl Iterator<Item = (u8, Lsn, &[u8])> {
 pub(crate) struct Redo {
     /// Pages not crossed off, for a look without the lock.
     left: AtomicUsize,
-    waiting: Mutex<Waiting>,
-    /// Where a drain is. Locked before `waiting`.
-    drain: Mutex<Drain>,
+    waiting: Mutex<Arc<Waiting>>,
 }
 
+/// Records by page; stands still but for what is atomic.
 #[derive(Default)]
 struct Waiting {
-    records: Arc<Vec<u8>>,
-    /// Pages that are not crossed off.
-    pages: Chains,
+    log: Stretch,
+    /// What places are counted from.
+    start: u64,
+    /// In the file's order, each with where its places begin.
+    pages: Vec<(u32, u32)>,
+    places: Vec<u32>,
+    /// A bit for each page that is crossed off.
+    done: Vec<AtomicU64>,
+    /// The page that a drain comes to next.
+    next: AtomicUsize,
 }
 
-/// All pages in the order of the file.
-#[derive(Default)]
-struct Drain {
-    order: Vec<u32>,
-    next: usize,
+impl Waiting {
+    fn new(history: History, log: Stretch) -> Waiting {
+        let start = history.start;
+        let (mut pages, mut places) = (Vec::new(), Vec::with_capacity(history.changes.len()));
+        for Change { page, place } in history.by_page() {
+            if pages.last().is_none_or(|&(last, _)| last != page) {
+                pages.push((page, places.len() as u32));
+            }
+            places.push(place);
+        }
+        let done = (0..pages.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Waiting { log, start, pages, places, done, next: AtomicUsize::new(0) }
+    }
+
+    fn find(&self, page: PageId) -> Option<usize> {
+        self.pages.binary_search_by_key(&page.0, |&(page, _)| page).ok()
+    }
+
+    fn is_done(&self, at: usize) -> bool {
+        self.done[at / 64].load(Ordering::Acquire) >> (at % 64) & 1 == 1
+    }
+
+    /// Crosses a page off; `true` the first time.
+    fn finish(&self, at: usize) -> bool {
+        let bit = 1 << (at % 64);
+        self.done[at / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0
+    }
+
+    fn places(&self, at: usize) -> &[u32] {
+        let end = self.pages.get(at + 1).map_or(self.places.len(), |&(_, start)| start as usize);
+        &self.places[self.pages[at].1 as usize..end]
+    }
+
+    /// Starts of the records for the `at`-th page, in log order.
+    #[cfg(test)]
+    fn starts(&self, at: usize) -> Vec<u64> {
+        self.places(at).iter().map(|&place| self.lsn(place).0).collect()
+    }
+
+    fn lsn(&self, place: u32) -> Lsn {
+        Lsn(self.start + u64::from(place) * GRAIN)
+    }
+
+    /// Repeats on the `at`-th page, `page`, what it does not carry.
+    fn repeat(&self, at: usize, id: PageId, page: &mut Page) -> Result<(), PageFault> {
+        for places in self.places(at).chunks(ABREAST) {
+            // One independent load each, so that the waits for memory overlap.
+            std::hint::black_box(places.iter().fold(0, |all, &place| all ^ self.log.peek(self.lsn(place))));
+            for &place in places {
+                let (kind, end, body) = self.log.record(self.lsn(place));
+                redo_page(id, page, kind, end, body)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Redo {
     /// These pages are to be brought up to date from now on. Nothing else may be left.
-    fn set(&self, history: History) {
-        let mut drain = held(&self.drain);
-        let mut waiting = held(&self.waiting);
-        waiting.pages = history.chains;
-        waiting.records = Arc::new(history.bytes);
-        drain.order = waiting.pages.keys().copied().collect();
-        drain.order.sort_unstable();
-        drain.next = 0;
-        self.left.store(waiting.pages.len(), Ordering::Release);
+    fn set(&self, waiting: Waiting) {
+        let left = waiting.pages.len();
+        *held(&self.waiting) = Arc::new(waiting);
+        self.left.store(left, Ordering::Release);
     }
 
     /// Pages not yet brought up to date.
@@ -174,32 +190,46 @@ impl Redo {
         self.left.load(Ordering::Acquire)
     }
 
+    fn waiting(&self) -> Arc<Waiting> {
+        held(&self.waiting).clone()
+    }
+
     fn waits(&self, page: PageId) -> bool {
-        held(&self.waiting).pages.contains_key(&page.0)
+        let waiting = self.waiting();
+        waiting.find(page).is_some_and(|at| !waiting.is_done(at))
     }
 
     /// Whether pages wait that no drain has come to.
     pub fn draining(&self) -> bool {
         self.left() > 0 && {
-            let drain = held(&self.drain);
-            drain.next < drain.order.len()
+            let waiting = self.waiting();
+            waiting.next.load(Ordering::Relaxed) < waiting.pages.len()
         }
     }
 
     /// The next pages in the file's order that wait, at most `most`.
     fn next(&self, most: usize) -> Vec<PageId> {
-        let mut drain = held(&self.drain);
-        let waiting = held(&self.waiting);
+        let waiting = self.waiting();
         let mut found = Vec::with_capacity(most);
-        while found.len() < most
-            && let Some(&page) = drain.order.get(drain.next)
-        {
-            drain.next += 1;
-            if waiting.pages.contains_key(&page) {
+        while found.len() < most {
+            let at = waiting.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(page, _)) = waiting.pages.get(at) else {
+                // Not counted on: it would wrap, one day.
+                waiting.next.store(waiting.pages.len(), Ordering::Relaxed);
+                break;
+            };
+            if !waiting.is_done(at) {
                 found.push(PageId(page));
             }
         }
         found
+    }
+
+    /// All pages that still wait.
+    fn rest(&self) -> Vec<PageId> {
+        let waiting = self.waiting();
+        let left = waiting.pages.iter().enumerate().filter(|(at, _)| !waiting.is_done(*at));
+        left.map(|(_, &(page, _))| PageId(page)).collect()
     }
 }
 
@@ -208,11 +238,11 @@ impl Renew for Redo {
         if self.left() == 0 {
             return Ok(Renewed::AsItWas);
         }
-        let waiting = held(&self.waiting);
-        let Some(&Chain { first, .. }) = waiting.pages.get(&id.0) else { return Ok(Renewed::AsItWas) };
-        let bytes = waiting.records.clone();
-        drop(waiting);
-        records(&bytes, first).try_for_each(|(kind, lsn, body)| redo_page(id, page, kind, lsn, body))?;
+        let waiting = self.waiting();
+        let Some(at) = waiting.find(id).filter(|&at| !waiting.is_done(at)) else {
+            return Ok(Renewed::AsItWas);
+        };
+        waiting.repeat(at, id, page)?;
         // Also a page that carried everything, but perhaps only in the kernel's cache: when a sync failed, the last
         // process died of it, and the kernel shows what never came to the device and counts it as written. So it is
         // written again.
@@ -223,13 +253,11 @@ impl Renew for Redo {
         if self.left() == 0 {
             return;
         }
-        let mut waiting = held(&self.waiting);
-        if waiting.pages.remove(&id.0).is_some() {
-            let left = waiting.pages.len();
-            if left == 0 {
-                *waiting = Waiting::default();
-            }
-            self.left.store(left, Ordering::Release);
+        let waiting = self.waiting();
+        if waiting.find(id).is_some_and(|at| waiting.finish(at))
+            && self.left.fetch_sub(1, Ordering::AcqRel) == 1
+        {
+            *held(&self.waiting) = Arc::default();
         }
     }
 }
@@ -254,12 +282,12 @@ impl Store {
     fn redo_beside(&self) -> bool {
         let most = BESIDE.saturating_sub(self.pool.reading());
         // Where no frame is free the page is passed over: the checkpoint, which waits for frames, comes for it.
-        let begun = self.redo.next(most).into_iter().filter(|&page| self.pool.prefetch(page)).count();
-        begun > 0
+        self.pool.prefetch_all(&self.redo.next(most)) > 0
     }
 
-    pub(crate) fn repeat_later(&self, history: History) {
-        self.redo.set(history);
+    /// From now on pages are brought up to date by `history`, whose records lie in `log`.
+    pub(crate) fn repeat_later(&self, history: History, log: Stretch) {
+        self.redo.set(Waiting::new(history, log));
     }
 
     /// Brings every page up to date. Blocks; transactions go on meanwhile, but where pages have an owner it alone may call
@@ -268,16 +296,16 @@ impl Store {
     /// # Errors
     /// A page that cannot be read or does not fit its records: the store is poisoned from now on.
     pub fn finish_redo(&self) -> Result<(), StoreFault> {
-        let (mut now, mut ahead) = (Vec::new(), self.redo.next(DEPTH));
+        let depth = DEPTH.min(self.pool.frames() / 8).max(1);
+        let (mut now, mut ahead) = (Vec::new(), self.redo.next(depth));
         while !(now.is_empty() && ahead.is_empty()) {
-            ahead.iter().for_each(|&page| _ = self.pool.prefetch(page));
+            self.pool.prefetch_all(&ahead);
             now.drain(..).try_for_each(|page| self.repeat_now(page))?;
-            now = std::mem::replace(&mut ahead, self.redo.next(DEPTH));
+            now = std::mem::replace(&mut ahead, self.redo.next(depth));
         }
         // Others may be in the middle of some, or have met a fault.
         while self.redo.left() > 0 {
-            let rest: Vec<u32> = held(&self.redo.waiting).pages.keys().copied().collect();
-            rest.into_iter().try_for_each(|page| self.repeat_now(PageId(page)))?;
+            self.redo.rest().into_iter().try_for_each(|page| self.repeat_now(page))?;
         }
         Ok(())
     }
@@ -306,23 +334,39 @@ mod tests {
 
     #[test]
     fn each_page_keeps_its_records_in_log_order() {
-        let mut history = History::new(0, 1 << 21);
-        let body =
-            |n: u64| vec![n as u8; (n * 37 % 300) as usize + if n.is_multiple_of(50) { 9000 } else { 0 }];
-        let all: Vec<(u32, u64)> = (1..4000).map(|n: u64| ((n * n % 23) as u32 + 1, n)).collect();
-        for &(page, n) in &all {
-            history.add(PageId(page), (n % 31) as u8 + 1, Lsn(n), &body(n));
+        for pages in [1u64, 23, 300, 70_000, 20_000_000] {
+            let mut history = History::default();
+            let all: Vec<(u32, u64)> =
+                (1..6000u64).map(|n| ((n * n * 7919 % pages) as u32 + 1, 4096 + n * 40)).collect();
+            all.iter().for_each(|&(page, start)| history.add(PageId(page), Lsn(start)));
+            let waiting = Waiting::new(history, Stretch::default());
+            assert!(waiting.pages.is_sorted_by_key(|&(page, _)| page));
+            for &(page, _) in &waiting.pages {
+                let at = waiting.find(PageId(page)).unwrap();
+                let expected: Vec<u64> = all.iter().filter(|(p, _)| *p == page).map(|(_, n)| *n).collect();
+                assert_eq!(waiting.starts(at), expected, "page {page} of {pages}");
+            }
+            assert_eq!(waiting.places.len(), all.len());
+            assert_eq!(waiting.find(PageId(0)), None);
         }
-        assert_eq!(history.full(), history.bytes.len() > 1 << 21);
-        for (page, chain) in &history.chains {
-            let expected: Vec<u64> = all.iter().filter(|(p, _)| p == page).map(|(_, n)| *n).collect();
-            let found: Vec<u64> = records(&history.bytes, chain.first)
-                .map(|(kind, lsn, found)| {
-                    assert_eq!((kind, found), ((lsn.0 % 31) as u8 + 1, &body(lsn.0)[..]));
-                    lsn.0
-                })
-                .collect();
-            assert_eq!(found, expected, "page {page}");
+    }
+
+    #[test]
+    fn a_page_is_crossed_off_once_and_the_last_lets_the_log_go() {
+        let redo = Redo::default();
+        let mut history = History::default();
+        (0..130).for_each(|n| history.add(PageId(n % 100 + 1), Lsn(64 + u64::from(n) * 8)));
+        redo.set(Waiting::new(history, Stretch::default()));
+        assert_eq!((redo.left(), redo.next(60).len(), redo.next(60).len()), (100, 60, 40));
+        assert!(redo.next(60).is_empty() && !redo.draining());
+        for n in 1..=100 {
+            assert!(redo.waits(PageId(n)) && redo.rest().len() == 101 - n as usize);
+            redo.renewed(PageId(n));
+            redo.renewed(PageId(n));
+            redo.renewed(PageId(n + 200));
+            assert!(!redo.waits(PageId(n)));
+            assert_eq!(redo.left(), 100 - n as usize);
         }
+        assert!(redo.waiting().pages.is_empty());
     }
 }

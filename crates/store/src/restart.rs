@@ -1,8 +1,9 @@
 //! Restart: bringing everything back to the last promise made (ARIES, Mohan et al. 1992).
 //!
-//! One pass over the log does analysis: what transactions that have not ended did is collected (see `analysis`), and
-//! every record from the checkpoint's `redo_start` on is put by for the pages it is about, to be repeated where they do
-//! not carry it yet when they are read (see `redo`). Then those that were not prepared are rolled back, by the same
+//! One pass over the log does analysis: which transactions have not ended is found out, and where each record from the
+//! checkpoint's `redo_start` on lies is put by for the pages it is about, to be repeated where they do
+//! not carry it yet when they are read (see `redo`). What the transactions did that have not ended is collected (see
+//! `analysis`), and those that were not prepared are rolled back, by the same
 //! code as in normal running, with compensation records; so a crash in the middle leaves a log that the next restart
 //! understands. Prepared ones are handed out.
 //!
@@ -19,7 +20,7 @@ use crate::analysis::{Analysis, Open};
 use crate::control::{Checkpoint, Control};
 use crate::end::NoteId;
 use crate::open::{Store, held};
-use crate::redo::History;
+use crate::redo::{History, MOST};
 use crate::touched::{Touched, row_of};
 use crate::txn::{State, Txn};
 use access::Kind;
@@ -93,35 +94,65 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
     })
 }
 
-/// Reads the log once, for analysis; records are put by for the pages they are about.
+/// Reads the log once, for analysis; where records lie is put by for the pages they are about.
 fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> {
     let mut analysis = Analysis::new(checkpoint);
-    let expected = store.log.end().0.saturating_sub(checkpoint.redo_start.0);
-    let most = store.checkpoint_bytes.saturating_mul(4);
-    let (mut history, mut pages) = (History::new(expected, most), Vec::new());
-    let mut long = false;
-    let mut log = store.log.read_from(checkpoint.scan_start());
+    if checkpoint.scan_start() < checkpoint.redo_start {
+        read_up_to(store, checkpoint, &mut analysis)?;
+    }
+    let mut log = store.log.read_from(checkpoint.redo_start);
+    let most = store.checkpoint_bytes.saturating_mul(4).min(MOST);
+    let expected = store.log.end().0.saturating_sub(checkpoint.redo_start.0).min(most);
+    log.keep(expected as usize);
+    let (mut history, mut long) = (History::default(), false);
     while let Some(read) = log.advance(|span, header, body| {
-        pages.clear();
-        analysis.record(span, header, body, &mut pages)?;
-        for &page in &pages {
-            store.pool.check(page)?;
-            history.add(page, header.kind, span.end, body);
-        }
-        Ok::<_, StoreFault>(())
+        let mut checked: Result<(), StoreFault> = Ok(());
+        analysis.record(span, header, body, |page| match store.pool.check(page) {
+            Ok(()) => history.add(page, span.start),
+            Err(fault) => checked = Err(fault.into()),
+        })?;
+        checked
     }) {
         read??;
-        if history.full() {
+        if log.kept() as u64 > most {
             long = true;
-            store.repeat_later(std::mem::replace(&mut history, History::new(expected, most)));
+            store.repeat_later(std::mem::take(&mut history), log.take_kept());
             store.finish_redo()?;
         }
     }
-    store.repeat_later(history);
+    store.repeat_later(history, log.take_kept());
     if long {
         store.finish_redo()?;
     }
+    if let Some(oldest) = analysis.oldest() {
+        let mut log = store.log.read_from(oldest);
+        while let Some(read) = log.advance(|span, header, body| analysis.collect(span, header, body)) {
+            read?;
+        }
+    }
     Ok(analysis)
+}
+
+/// Reads what lies before the part that is repeated, for the transactions that were running then.
+fn read_up_to(store: &Store, checkpoint: &Checkpoint, analysis: &mut Analysis) -> Result<(), StoreFault> {
+    let mut log = store.log.read_from(checkpoint.scan_start());
+    while let Some(read) = log.advance(|span, header, body| {
+        if span.start >= checkpoint.redo_start {
+            return Ok(Progress::Over);
+        }
+        analysis.record(span, header, body, |_| {}).map(|()| Progress::Going)
+    }) {
+        if read?? == Progress::Over {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Progress {
+    Going,
+    Over,
 }
 
 /// Makes a transaction found in the log one that can go on.

@@ -169,7 +169,7 @@ pub struct Txn {
     pub(crate) ghosts: Vec<(TableId, Rid)>,
     /// Rows of the catalog it is at work on, to be looked after at its end.
     pub(crate) defined: Vec<Rid>,
-    /// Where the last commit's record ends: purges come behind it.
+    /// How much of the log the last commit takes to count: purges come behind that.
     pub(crate) committed: Lsn,
     pub(crate) row: Vec<u8>,
     pub(crate) old_row: Vec<u8>,
@@ -202,10 +202,11 @@ impl Chain {
             txn: id,
             prev: self.last,
             undo_next: self.compensating.unwrap_or_default(),
+            rests_on: Lsn(0),
         };
         // Records are longer than a byte, so behind the start of the last one is behind it.
         let order = order.not_before(Lsn(self.last.0 + 1));
-        let mut span = Span { start: Lsn(0), end: Lsn(0) };
+        let mut span = Span::default();
         self.home().slot.record(id, self.first, || {
             span = log.append(&header, order, body);
             span.start
@@ -217,13 +218,16 @@ impl Chain {
         span
     }
 
-    /// Appends the transaction's last record; the checkpoint does not see it any more. It comes after everything: what
-    /// this transaction has seen of others must have ended in the log before.
-    pub fn append_last(&mut self, log: &Log, kind: u8, body: &[&[u8]]) -> Span {
+    /// Appends the transaction's last record; the checkpoint does not see it any more. `order` is one that comes after
+    /// everything or rests on it: what this transaction has seen of others must have ended in the log, or this end does not
+    /// count.
+    pub fn append_last(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+        debug_assert!(!matches!(order, Order::After(_)), "an end that rests on nothing");
+        let order = order.not_before(Lsn(self.last.0 + 1));
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
-        let mut span = Span { start: Lsn(0), end: Lsn(0) };
+        let mut span = Span::default();
         self.home().slot.end(|| {
-            span = log.append(&header, Order::Last, body);
+            span = log.append(&header, order, body);
             span.end
         });
         span

@@ -23,7 +23,7 @@ impl Retries {
             return None;
         }
         let range = self.backoff_ns << (n.max(1) - 1).min(DOUBLINGS);
-        Some(Duration::from_nanos((u128::from(range) * u128::from(random) >> 64) as u64))
+        Some(Duration::from_nanos(((u128::from(range) * u128::from(random)) >> 64) as u64))
     }
 }
 

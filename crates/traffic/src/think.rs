@@ -55,6 +55,8 @@ pub struct Thinker {
 
 /// Longer thoughts are cut, in means.
 const LONGEST: f64 = 10.0;
+/// Three rounds of TPC-C's pauses.
+const LEAD_S: f64 = 60.0;
 
 impl Thinker {
     pub fn new(think: Think, seed: u64) -> Thinker {
@@ -69,10 +71,10 @@ impl Thinker {
         (seconds * self.think.0 * 1e9) as u64
     }
 
-    /// Before the first request: anywhere in a pause, so that people do not all begin at once.
-    pub fn first_ns(&mut self, think_s: f64, keying_s: f64) -> u64 {
-        let seconds = (think_s + keying_s) * self.random.f64();
-        (seconds * self.think.0 * 1e9) as u64
+    /// How long people have been at it when the load begins: long enough that they have forgotten when they began, so that
+    /// requests come at the rate of the long run from the first moment on.
+    pub fn lead_ns(&self) -> u64 {
+        (LEAD_S * self.think.0 * 1e9) as u64
     }
 }
 

@@ -192,7 +192,7 @@ mod tests {
                 fired.sort_unstable();
                 let due: Vec<(u64, u32)> = model.keys().copied().take_while(|(at, _)| *at <= now).collect();
                 assert_eq!(fired, due, "seed {seed}");
-                due.iter().for_each(|d| drop(model.remove(d)));
+                due.iter().for_each(|d| _ = model.remove(d));
                 idle.extend(due.iter().map(|d| d.1));
                 assert_eq!(wheel.armed(), model.len());
                 match (wheel.next_ns(), model.keys().next()) {

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use txn::Abort;
+use wal::Urge;
 
 /// Few buckets, so that names share them; inheritance as usual, and escalation early for every second seed.
 pub fn lock_options(seed: u64) -> LockOptions {
@@ -68,7 +69,7 @@ impl<D: Design> Client<D> {
     /// [`Abort::Fault`]; whether it is committed is then unknown.
     pub async fn commit(&mut self) -> Result<base::Lsn, Abort> {
         let lsn = self.engine.commit(&mut self.part)?;
-        self.engine.durable(lsn).await?;
+        self.engine.durable(lsn, self.urge()).await?;
         Ok(lsn)
     }
 
@@ -79,7 +80,12 @@ impl<D: Design> Client<D> {
     pub async fn commit_telling(&mut self, told: impl FnOnce(base::Lsn)) -> Result<(), Abort> {
         let lsn = self.engine.commit(&mut self.part)?;
         told(lsn);
-        self.engine.durable(lsn).await
+        self.engine.durable(lsn, self.urge()).await
+    }
+
+    /// The log is flushed by its own thread for some, by the worker for others.
+    fn urge(&self) -> Urge {
+        if self.number.is_multiple_of(2) { Urge::Caller } else { Urge::Flusher }
     }
 
     /// # Errors
@@ -121,6 +127,7 @@ where
                     engine.checkpoint_if_due(worker);
                     engine.turn();
                     if executor.turn(world::now_ns()) == 0 {
+                        engine.flush_log_here();
                         std::thread::yield_now();
                     }
                 }

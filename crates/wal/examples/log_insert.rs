@@ -2,13 +2,13 @@
 //!
 //! `memory`: GB of frames per second into a log in memory, for each way to insert, 1 and 2 threads, records of several
 //! sizes (bodies, without the 40 bytes of a frame); and the same with every fifth record one that comes after
-//! everything, as a commit does. Rounds of all combinations in turn; the median, and in brackets the lowest and highest.
+//! everything ([`Order::Last`]), and with every fifth a commit ([`Order::Resting`]). Rounds of all combinations in turn; the median, and in brackets the lowest and highest.
 //! "x" is the rate of two threads over that of one.
 //!
 //! `sync`: what the device takes (4 KiB writes to a file written before, by write and fdatasync), beside it commits of
 //! 120 bytes by 1 and 16 clients, each waiting for its own; in turn again.
 
-use base::TxnId;
+use base::{Lsn, TxnId};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use wal::{Durability, Insert, Log, LogFault, LogOptions, Order, RecordHeader};
@@ -23,7 +23,10 @@ const TIME: Duration = Duration::from_millis(700);
 #[derive(Clone, Copy)]
 enum Commits {
     Never,
-    EveryFifth,
+    /// That comes after everything.
+    FifthLast,
+    /// That rests on everything.
+    FifthResting,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,10 +43,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn in_memory() -> Result<(), LogFault> {
-    for commits in [Commits::Never, Commits::EveryFifth] {
+    for commits in [Commits::Never, Commits::FifthLast, Commits::FifthResting] {
         let with = match commits {
             Commits::Never => "no commits",
-            Commits::EveryFifth => "every fifth a commit",
+            Commits::FifthLast => "every fifth last",
+            Commits::FifthResting => "every fifth a commit",
         };
         for size in SIZES {
             let mut rates = vec![[const { Vec::new() }; 2]; Insert::ALL.len()];
@@ -102,8 +106,9 @@ fn append(log: &Log, thread: u64, size: usize, records: u64, commits: Commits) {
     let body = vec![thread as u8; size];
     for n in 0..records {
         let order = match commits {
-            Commits::EveryFifth if n % 5 == 4 => Order::Last,
-            Commits::Never | Commits::EveryFifth => Order::ANY,
+            Commits::FifthLast if n % 5 == 4 => Order::Last,
+            Commits::FifthResting if n % 5 == 4 => Order::Resting(Lsn(0)),
+            _ => Order::ANY,
         };
         log.append(&header, order, &[&body[..20], &body[20..]]);
     }
@@ -137,8 +142,8 @@ fn commits_per_s(folder: &Path, clients: u64) -> Result<f64, LogFault> {
                 let header = RecordHeader { txn: TxnId(t), ..Default::default() };
                 let start = Instant::now();
                 while start.elapsed() < TIME {
-                    let span = log.append(&header, Order::Last, &[&[1; 120]]);
-                    if let Err(fault) = log.wait_durable(span.end) {
+                    let span = log.append(&header, Order::Resting(Lsn(0)), &[&[1; 120]]);
+                    if let Err(fault) = log.wait_durable(span.holds) {
                         return eprintln!("{fault}");
                     }
                 }

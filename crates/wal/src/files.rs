@@ -125,23 +125,29 @@ impl LogFiles {
 
     /// Begins a segment at `start`, replacing an empty one that starts there. Durable when it returns.
     pub fn begin(&self, start: u64, life: u64) -> Result<Segment, LogFault> {
-        self.begin_with(start, life, &[])
+        self.begin_with(start, life, 0, &[])
     }
 
-    /// As [`LogFiles::begin`], with the first frames.
-    pub fn begin_with(&self, start: u64, life: u64, frames: &[u8]) -> Result<Segment, LogFault> {
+    /// As [`LogFiles::begin`], for a new life: with the first frames, and where the log ended that it found.
+    pub fn begin_with(
+        &self,
+        start: u64,
+        life: u64,
+        inherited: u64,
+        frames: &[u8],
+    ) -> Result<Segment, LogFault> {
         // Held to the end: a second spare must not be begun under the name that this one still has.
         let mut spare = lock(&self.spare);
         let file = spare.take().map_or_else(|| self.make_spare(), Ok)?;
         let mut segments = lock(&self.segments);
         segments.retain(|s| s.start < start);
         let previous = segments.last().map_or(0, |s| s.start);
-        file.write_all_at(&segment::header(start, previous, life), 0)?;
+        file.write_all_at(&segment::header(start, previous, life, inherited), 0)?;
         file.write_all_at(frames, HEADER)?;
         file.sync()?;
         let path = self.dir.join(segment::name(start));
         self.files.rename(&self.dir.join(SPARE), &path)?;
-        let begun = Segment { start, previous, life, path, file };
+        let begun = Segment { start, previous, life, inherited, path, file };
         segments.push(begun.clone());
         Ok(begun)
     }

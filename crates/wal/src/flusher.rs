@@ -1,12 +1,25 @@
-//! The thread that writes the ring to segments and waits for the device, so that nobody else has to.
+//! Writing the ring to segments and waiting for the device: by a thread of its own, so that nobody else has to, or by
+//! whoever has nothing else to do.
+//!
+//! ```text
+//!   several wait, or transactions could run:  worker --wake--> thread: write, sync --wake--> worker
+//!   all that a worker has waits for the log:  worker: write, sync
+//! ```
+//!
+//! The two wake-ups take longer than a quick device takes for a sync. So a worker whose every transaction waits for the log
+//! flushes by itself ([`Flusher::flush_here`]), unless more are expected to wait than do: then the thread collects them
+//! ([`Pace`]).
+//!
+//! Who may do what: whoever holds the lock around [`Work`] writes and syncs. Only the thread waits for that lock; who
+//! finds it taken leaves his flush to the thread, which comes next.
 
 use crate::LogFault;
 use crate::files::LogFiles;
 use crate::insert::{Complete, Holes};
 use crate::log::Shared;
 use crate::segment::Segment;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
@@ -21,33 +34,35 @@ const QUICK_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 2_000_000;
 
 pub(crate) struct Flusher {
-    stop: Arc<AtomicBool>,
+    desk: Arc<Desk>,
     thread: Thread,
     handle: Option<JoinHandle<()>>,
 }
 
+/// What the thread and those who flush by themselves share.
+struct Desk {
+    shared: Arc<Shared>,
+    work: Mutex<Work>,
+    stop: AtomicBool,
+}
+
 impl Flusher {
     pub fn start(shared: Arc<Shared>, files: Arc<LogFiles>, current: Segment) -> Result<Flusher, LogFault> {
-        let stop = Arc::new(AtomicBool::new(false));
         let work = Work {
-            shared,
+            shared: shared.clone(),
             files,
             current,
             spare: None,
-            stop: stop.clone(),
             pace: Pace::default(),
             all_written_ns: 0,
         };
-        let guard = Guard(work.shared.clone());
-        let run = move || {
-            let _guard = guard;
-            work.run();
-        };
-        let handle = std::thread::Builder::new().name("log-flusher".into()).spawn(run)?;
-        Ok(Flusher { stop, thread: handle.thread().clone(), handle: Some(handle) })
+        let desk = Arc::new(Desk { shared, work: Mutex::new(work), stop: AtomicBool::new(false) });
+        let own = desk.clone();
+        let handle = std::thread::Builder::new().name("log-flusher".into()).spawn(move || own.run())?;
+        Ok(Flusher { desk, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
-    /// Has the flusher look around now.
+    /// Has the thread look around now.
     pub fn nudge(&self) {
         self.thread.unpark();
     }
@@ -63,11 +78,24 @@ impl Flusher {
             self.nudge();
         }
     }
+
+    /// See [`crate::Log::flush_here`].
+    pub fn flush_here(&self) {
+        if !self.desk.shared.is_wanted() {
+            return;
+        }
+        let flushed =
+            self.desk.try_work().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
+        // Somebody else is at it, more are coming, or one came too late for this flush.
+        if matches!(flushed, None | Some(Some(Duration::ZERO))) {
+            self.nudge();
+        }
+    }
 }
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.desk.stop.store(true, Ordering::Release);
         self.nudge();
         if let Some(handle) = self.handle.take() {
             // A flusher that panicked has told so on standard error; the log ends where it stopped.
@@ -76,15 +104,73 @@ impl Drop for Flusher {
     }
 }
 
-/// Poisons the log when the flusher panics: nobody may wait for it any more.
-struct Guard(Arc<Shared>);
+impl Desk {
+    /// After a panic the log is poisoned, so whatever state the work is in, nothing more is done with it.
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison(std::io::Error::other("the log's flusher thread panicked").into());
+    fn try_work(&self) -> Option<MutexGuard<'_, Work>> {
+        match self.work.try_lock() {
+            Ok(work) => Some(work),
+            Err(TryLockError::Poisoned(work)) => Some(work.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
+
+    /// The thread's body.
+    fn run(&self) {
+        loop {
+            let stop = if self.stop.load(Ordering::Acquire) { Stop::Yes } else { Stop::No };
+            if stop == Stop::No && self.shared.is_wanted() {
+                self.wait_for_company();
+            }
+            // Let go of before the pause.
+            let pause = self.work().attempt(stop);
+            match pause {
+                Some(pause) if stop == Stop::No => match pause {
+                    Duration::ZERO => {}
+                    pause => std::thread::park_timeout(pause),
+                },
+                _ => break,
+            }
+        }
+        let spare = self.work().spare.take();
+        if let Some(spare) = spare {
+            let _ = spare.join();
+        }
+    }
+
+    fn wait_for_company(&self) {
+        let shared = &*self.shared;
+        let (expected, patience_ns) = self.work().pace.company();
+        let until = world::now_ns() + patience_ns;
+        while shared.waiters.count() < expected && !self.stop.load(Ordering::Relaxed) {
+            let left = until.saturating_sub(world::now_ns());
+            if left == 0 || shared.pressed.load(Ordering::Relaxed) > shared.written.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_nanos(left));
+        }
+    }
+}
+
+/// Poisons the log when whoever flushes panics: nobody may wait for it any more.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(std::io::Error::other("a flush of the log panicked").into());
+        }
+    }
+}
+
+/// Whether this is the last flush.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Yes,
+    No,
 }
 
 struct Work {
@@ -93,7 +179,6 @@ struct Work {
     current: Segment,
     /// Makes the next segment's file meanwhile.
     spare: Option<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
     pace: Pace,
     /// When all there was had been written, ns.
     all_written_ns: u64,
@@ -127,30 +212,26 @@ impl Pace {
 }
 
 impl Work {
-    fn run(mut self) {
-        loop {
-            let stop = self.stop.load(Ordering::Acquire);
-            match self.round(stop) {
-                Err(fault) => {
-                    self.shared.poison(fault);
-                    break;
-                }
-                Ok(_) if stop => break,
-                Ok(Duration::ZERO) => {}
-                Ok(pause) => std::thread::park_timeout(pause),
-            }
+    /// Whether nobody is to be waited for.
+    fn is_company_here(&self) -> bool {
+        let (expected, patience_ns) = self.pace.company();
+        patience_ns == 0 || expected <= self.shared.waiters.count()
+    }
+
+    /// One round; gives how long to sleep, `None` if the log is broken.
+    fn attempt(&mut self, stop: Stop) -> Option<Duration> {
+        let shared = self.shared.clone();
+        if shared.fault.get().is_some() {
+            return None;
         }
-        if let Some(spare) = self.spare.take() {
-            let _ = spare.join();
-        }
+        // Here, so that a panic poisons the log before the next one gets the work.
+        let _guard = Guard(&shared);
+        self.round(stop).inspect_err(|fault| shared.poison(fault.clone())).ok()
     }
 
     /// Writes what there is, syncs if someone waits for that; gives how long to sleep.
-    fn round(&mut self, stop: bool) -> Result<Duration, LogFault> {
+    fn round(&mut self, stop: Stop) -> Result<Duration, LogFault> {
         let shared = self.shared.clone();
-        if self.is_wanted() && !stop {
-            self.wait_for_company();
-        }
         let before = shared.written.load(Ordering::Relaxed);
         let end = shared.inserter.end();
         if end > before {
@@ -158,15 +239,15 @@ impl Work {
         }
         let stable = shared.stable.load(Ordering::Relaxed);
         let written = shared.written.load(Ordering::Relaxed);
-        if written > stable && (stop || self.is_wanted()) {
+        if written > stable && (stop == Stop::Yes || shared.is_wanted()) {
             self.sync()?;
         }
-        if written > before {
+        if written > before || shared.stable.load(Ordering::Relaxed) > stable {
             shared.waiters.wake(shared.durable());
             self.look_ahead();
         }
         let pressed = shared.pressed.load(Ordering::Acquire) > written;
-        Ok(if (self.is_wanted() || pressed) && shared.inserter.end() > stable {
+        Ok(if (shared.is_wanted() || pressed) && shared.inserter.end() > stable {
             Duration::ZERO
         } else if end > before {
             BUSY
@@ -175,32 +256,13 @@ impl Work {
         })
     }
 
-    /// Whether someone waits for the device.
-    fn is_wanted(&self) -> bool {
-        self.shared.wanted.load(Ordering::Acquire) > self.shared.stable.load(Ordering::Relaxed)
-    }
-
-    fn wait_for_company(&self) {
-        let (expected, patience_ns) = self.pace.company();
-        let until = world::now_ns() + patience_ns;
-        while self.shared.waiters.count() < expected && !self.stop.load(Ordering::Relaxed) {
-            let left = until.saturating_sub(world::now_ns());
-            if left == 0
-                || self.shared.pressed.load(Ordering::Relaxed) > self.shared.written.load(Ordering::Relaxed)
-            {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_nanos(left));
-        }
-    }
-
     /// Writes what is whole below `end`; closes what appenders have reserved only as far as somebody asks for what lies
     /// behind, or once in a while.
-    fn write(&mut self, end: u64, stop: bool) -> Result<(), LogFault> {
+    fn write(&mut self, end: u64, stop: Stop) -> Result<(), LogFault> {
         let shared = self.shared.clone();
         let asked = shared.pressed.load(Ordering::Acquire).max(shared.wanted.load(Ordering::Acquire));
         let now = world::now_ns();
-        let holes = if stop || now - self.all_written_ns > BUSY.as_nanos() as u64 {
+        let holes = if stop == Stop::Yes || now - self.all_written_ns > BUSY.as_nanos() as u64 {
             self.all_written_ns = now;
             Holes::Close { upto: end }
         } else if asked > shared.written.load(Ordering::Relaxed) {

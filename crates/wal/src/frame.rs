@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8   21 flags u8   22 unused u16
-//! 24 txn u64     32 previous u64   [40 undo_next u64, compensation records only]   body   zeros to 8 bytes
+//! 24 txn u64     32 previous u64   [undo_next u64, compensation records only]   [rests_on u64, if it is not 0]
+//!    body   zeros to 8 bytes
 //! ```
 //!
 //! - `length` counts the whole frame without the padding; frames start at multiples of 8.
@@ -22,6 +23,9 @@ use base::{Lsn, TxnId, crc32c};
 
 /// [`RecordHeader::flags`]: a compensation record; it is redone, never undone, and has an `undo_next`.
 pub const CLR: u8 = 1;
+
+/// In the flags as stored: the frame has a `rests_on`.
+const RESTS: u8 = 2;
 
 const FIXED: usize = 40;
 /// Bytes of a frame that is no record.
@@ -46,6 +50,9 @@ pub struct RecordHeader {
     pub prev: Lsn,
     /// In a compensation record, the next record to undo; else not stored, 0.
     pub undo_next: Lsn,
+    /// How much of the log must have survived for this record to count, 0 if that lies before it anyway; written by the log
+    /// itself ([`Order::Resting`](crate::Order::Resting)).
+    pub rests_on: Lsn,
 }
 
 impl RecordHeader {
@@ -55,10 +62,18 @@ impl RecordHeader {
 }
 
 /// Where a record lies in the log: bytes `start..end` of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub start: Lsn,
     pub end: Lsn,
+    /// Once the log is durable up to here the record stays: its end, or what it rests on.
+    pub holds: Lsn,
+}
+
+impl Span {
+    pub(crate) fn new(start: u64, end: u64, rests_on: Lsn) -> Span {
+        Span { start: Lsn(start), end: Lsn(end), holds: Lsn(end).max(rests_on) }
+    }
 }
 
 /// Bytes a frame takes in the log, padding included.
@@ -93,12 +108,15 @@ pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]], li
     out.clear();
     let mut fixed = [0u8; FIXED];
     fixed[20] = header.kind;
-    fixed[21] = header.flags;
+    fixed[21] = header.flags | if header.rests_on == Lsn(0) { 0 } else { RESTS };
     fixed[24..32].copy_from_slice(&header.txn.0.to_le_bytes());
     fixed[32..40].copy_from_slice(&header.prev.0.to_le_bytes());
     out.extend_from_slice(&fixed);
     if header.is_clr() {
         out.extend_from_slice(&header.undo_next.0.to_le_bytes());
+    }
+    if header.rests_on != Lsn(0) {
+        out.extend_from_slice(&header.rests_on.0.to_le_bytes());
     }
     for part in body {
         out.extend_from_slice(part);
@@ -226,6 +244,12 @@ pub(crate) fn item(bytes: &[u8], lsn: u64, life: u64) -> Option<Item<'_>> {
     Some(if word & MARK == 0 { Item::Pad(reserved as usize) } else { Item::Mark(reserved) })
 }
 
+/// Where a record's body begins.
+#[inline]
+fn before_body(flags: u8) -> usize {
+    FIXED + if flags & CLR != 0 { 8 } else { 0 } + if flags & RESTS != 0 { 8 } else { 0 }
+}
+
 /// The record at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and life.
 #[inline(always)]
 fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
@@ -233,7 +257,7 @@ fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
         return None;
     }
     let length = u32_at(bytes, 0) as usize;
-    let fixed = if bytes[21] & CLR != 0 { FIXED + 8 } else { FIXED };
+    let fixed = before_body(bytes[21]);
     if length < fixed || padded(length) > bytes.len() {
         return None;
     }
@@ -245,15 +269,24 @@ fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
     Some(Frame {
         header: RecordHeader {
             kind: bytes[20],
-            flags: bytes[21],
+            flags: bytes[21] & !RESTS,
             txn: TxnId(u64_at(bytes, 24)),
             prev: Lsn(u64_at(bytes, 32)),
-            undo_next: Lsn(if fixed > FIXED { u64_at(bytes, FIXED) } else { 0 }),
+            undo_next: Lsn(if bytes[21] & CLR != 0 { u64_at(bytes, FIXED) } else { 0 }),
+            rests_on: Lsn(if bytes[21] & RESTS != 0 { u64_at(bytes, fixed - 8) } else { 0 }),
         },
         body: &bytes[fixed..length],
         bytes: padded(length),
         stable_before: (behind != u32::MAX).then(|| lsn - u64::from(behind).min(lsn)),
     })
+}
+
+/// Kind, padded length and body of the record at the start of `bytes`, which was found intact before.
+#[inline]
+pub(crate) fn known(bytes: &[u8]) -> (u8, u64, &[u8]) {
+    let length = u32_at(bytes, 0) as usize;
+    let fixed = before_body(bytes[21]);
+    (bytes[20], padded(length) as u64, &bytes[fixed..length])
 }
 
 #[cfg(test)]
@@ -270,13 +303,17 @@ mod tests {
     #[test]
     fn reads_back_what_was_written() {
         for flags in [0, CLR] {
-            let undo_next = Lsn(if flags == CLR { 77 } else { 0 });
-            let header = RecordHeader { kind: 9, flags, txn: TxnId(5), prev: Lsn(800), undo_next };
-            let bytes = framed(&header, &[b"ab", b"", b"cde"], 1600, 3);
-            let frame = parse(&bytes, 1600, 3).unwrap();
-            assert_eq!((frame.header, frame.body, frame.bytes), (header, &b"abcde"[..], bytes.len()));
-            assert_eq!(frame.stable_before, Some(1584));
-            assert!(bytes.len().is_multiple_of(8));
+            for rests_on in [Lsn(0), Lsn(4096)] {
+                let undo_next = Lsn(if flags == CLR { 77 } else { 0 });
+                let header =
+                    RecordHeader { kind: 9, flags, txn: TxnId(5), prev: Lsn(800), undo_next, rests_on };
+                let bytes = framed(&header, &[b"ab", b"", b"cde"], 1600, 3);
+                let frame = parse(&bytes, 1600, 3).unwrap();
+                assert_eq!((frame.header, frame.body, frame.bytes), (header, &b"abcde"[..], bytes.len()));
+                assert_eq!(frame.stable_before, Some(1584));
+                assert!(bytes.len().is_multiple_of(8));
+                assert_eq!(known(&bytes), (9, bytes.len() as u64, &b"abcde"[..]));
+            }
         }
     }
 

@@ -34,7 +34,12 @@ impl Workers {
         let n = self.next;
         self.next += 1;
         let mut frame = Vec::new();
-        let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
+        let rests_on = match order {
+            Order::Resting(_) => Lsn(log.shared.inserter.rests_on(&self.slots[who])),
+            Order::After(_) | Order::Last => Lsn(0),
+        };
+        let header =
+            RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), rests_on, ..Default::default() };
         let body: [&[u8]; 2] = [&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]];
         let sum = frame::build(&mut frame, &header, &body, log.shared.life);
         let bytes = frame.len() as u64;
@@ -42,7 +47,7 @@ impl Workers {
         loop {
             match log.shared.inserter.append(&self.slots[who], &mut draft, order, &log.shared.room()) {
                 Ok(placed) => {
-                    return Span { start: Lsn(placed.start), end: Lsn(placed.start + bytes) };
+                    return Span::new(placed.start, placed.start + bytes, rests_on);
                 }
                 Err(crowded) => log.wait_for_room(crowded, &log.shared.room()),
             }
@@ -72,6 +77,77 @@ fn workers_fill_extents_of_their_own_and_orders_hold() {
     let b3 = workers.append(&log, 1, Order::ANY);
     assert!(b3.start == b1.end, "which its worker goes on to fill");
     assert_eq!(sorted(&log), (0..6).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_resting_record_stays_where_its_worker_is_and_what_it_rests_on_is_reached() {
+    for durability in [Durability::Sync, Durability::Async, Durability::Memory] {
+        let log = log(Insert::Extents, durability);
+        let mut workers = Workers::new(&log, 2);
+        let a1 = workers.append(&log, 0, Order::ANY);
+        let alone = workers.append(&log, 0, Order::Resting(a1.end));
+        assert_eq!(
+            (alone.start, alone.holds),
+            (a1.end, alone.end),
+            "a worker alone rests on what lies before"
+        );
+        let b1 = workers.append(&log, 1, Order::ANY);
+        let a2 = workers.append(&log, 0, Order::Resting(a1.end));
+        assert!(a2.start == alone.end && a2.end <= b1.start, "no other place than without");
+        assert!(a2.holds > b1.end, "it rests on all that is reserved");
+        let b2 = workers.append(&log, 1, Order::Resting(Lsn(0)));
+        assert!(b2.start == b1.end && b2.holds == a2.holds, "what one record rests on the next one does");
+        assert!(log.end() >= a2.holds, "the end is behind what records rest on");
+        let last = workers.append(&log, 1, Order::Last);
+        assert!(last.start >= a2.holds, "a record that comes last also comes after what others rest on");
+        log.wait_durable(a2.holds).unwrap();
+        log.wait_stable(last.end).unwrap();
+        assert_eq!(sorted(&log), (0..6).collect::<Vec<_>>());
+    }
+}
+
+/// Nobody else appends any more: the flusher itself has to get to where the youngest extent ended when it was relied on.
+#[test]
+fn what_is_rested_on_becomes_durable_by_itself() {
+    let log = extents();
+    let mut workers = Workers::new(&log, 2);
+    workers.append(&log, 0, Order::ANY);
+    let other = workers.append(&log, 1, Order::ANY);
+    let commit = workers.append(&log, 0, Order::Resting(Lsn(0)));
+    assert!(commit.end < other.start && commit.holds > other.end);
+    log.wait_durable(commit.holds).unwrap();
+    assert_eq!(log.fence(), commit.holds);
+}
+
+/// A commit that has seen another's must not count without it: not in the life that finds it, and not in a later one, when
+/// the log has long grown past what was lost.
+#[test]
+fn a_record_whose_rest_was_lost_is_gone_for_ever() {
+    let files = world::memory();
+    let log = crate::tests::open(&files).unwrap();
+    let mut workers = Workers::new(&log, 2);
+    workers.append(&log, 0, Order::ANY);
+    let other = workers.append(&log, 1, Order::ANY);
+    let commit = workers.append(&log, 0, Order::Resting(Lsn(0)));
+    assert!(commit.end < other.start && other.end <= commit.holds);
+    log.wait_durable(commit.holds).unwrap();
+    drop(log);
+    let name = crate::tests::segments(&files).pop().unwrap();
+    let lost = crate::tests::image(&files);
+    let at = crate::segment::HEADER + other.start.0 - 64;
+    crate::tests::poke(&lost, &name, at, &[0; 64]);
+    for (files, first) in [(&files, vec![0, 2, 1]), (&lost, vec![0])] {
+        let mut expected = first;
+        for round in 1..4 {
+            let log = crate::tests::open(files).unwrap();
+            assert_eq!(numbers(&log).unwrap(), expected, "opening {round}");
+            for n in 0..40 {
+                expected.push(round * 100 + n);
+                add(&log, round * 100 + n);
+            }
+            assert!(log.end() > commit.holds);
+        }
+    }
 }
 
 #[test]

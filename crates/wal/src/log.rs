@@ -17,7 +17,7 @@ use crate::files::LogFiles;
 use crate::flusher::Flusher;
 use crate::frame::{self, RecordHeader, Span};
 use crate::insert::{Crowded, Draft, Drain, Inserter, Placed, Room, Slot};
-use crate::options::{Durability, LogOptions, LogStats};
+use crate::options::{Durability, LogOptions, LogStats, Urge};
 use crate::order::Order;
 use crate::reader::LogReader;
 use crate::recover;
@@ -141,6 +141,11 @@ impl Shared {
         self.waiters.wake(u64::MAX);
     }
 
+    /// Whether someone waits for the device.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) > self.stable.load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub fn room(&self) -> Room<'_> {
         Room {
@@ -195,13 +200,18 @@ impl Log {
     pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
         let shared = &*self.shared;
         let append = |hand: &mut Hand| {
-            let sum = frame::build(&mut hand.scratch, header, body, shared.life);
-            let bytes = hand.scratch.len();
-            assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
             if hand.log != shared.id {
                 hand.turn_to(shared);
             }
             let slot = hand.slot.as_ref().expect("turned to this log");
+            let rests_on = match order {
+                Order::Resting(_) => Lsn(shared.inserter.rests_on(slot)),
+                Order::After(_) | Order::Last => Lsn(0),
+            };
+            let header = RecordHeader { rests_on, ..*header };
+            let sum = frame::build(&mut hand.scratch, &header, body, shared.life);
+            let bytes = hand.scratch.len();
+            assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
             let stable = shared.stable.load(Ordering::Relaxed);
             let mut draft = Draft { frame: &mut hand.scratch, sum, stable };
             let Placed { start, reserved } = self.place(slot, &mut draft, order);
@@ -211,7 +221,7 @@ impl Log {
             if let Some(flusher) = &self.flusher {
                 flusher.reserved(reserved);
             }
-            Span { start: Lsn(start), end: Lsn(start + bytes as u64) }
+            Span::new(start, start + bytes as u64, rests_on)
         };
         probe::within(Component::Logging, || HAND.with_borrow_mut(append))
     }
@@ -261,11 +271,25 @@ impl Log {
         self.nudge();
     }
 
+    /// Has somebody see to what was asked for with [`Urge::Caller`]: the flusher's thread, without waiting.
+    pub fn flush(&self) {
+        self.nudge();
+    }
+
+    /// As [`Log::flush`], but if nobody is at it and as many wait as are to be expected, the calling thread writes and syncs
+    /// the log itself, which takes as long as the device does and saves it the wake-ups to the flusher and back. For a thread
+    /// that has nothing else to do.
+    pub fn flush_here(&self) {
+        if let Some(flusher) = &self.flusher {
+            flusher.flush_here();
+        }
+    }
+
     /// Ready once the log is durable up to `upto`; wakes the task then.
     ///
     /// # Errors
     /// The fault that poisoned the log, when it happened before `upto` was durable.
-    pub fn poll_durable(&self, upto: Lsn, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
+    pub fn poll_durable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
         let shared = &*self.shared;
         if shared.durable() >= upto.0 {
             return Poll::Ready(Ok(()));
@@ -277,7 +301,10 @@ impl Log {
         if let Err(fault) = shared.fault() {
             return Poll::Ready(Err(fault));
         }
-        self.want(upto.0);
+        match urge {
+            Urge::Flusher => self.want(upto.0),
+            Urge::Caller => drop(shared.wanted.fetch_max(upto.0, Ordering::Release)),
+        }
         Poll::Pending
     }
 

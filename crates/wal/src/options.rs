@@ -44,6 +44,15 @@ impl std::str::FromStr for Durability {
     }
 }
 
+/// Who sees to it that a task's part of the log gets to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urge {
+    /// The flusher's thread, which is woken.
+    Flusher,
+    /// The caller, who says [`crate::Log::flush`] or [`crate::Log::flush_here`] before long.
+    Caller,
+}
+
 /// How appenders share the log; see `docs/log.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {

@@ -14,6 +14,8 @@ pub type Record = (Span, RecordHeader, Vec<u8>);
 /// The records from a position to the end that the log had when the reader was made. After an error it ends.
 pub struct LogReader {
     source: Source,
+    /// Where the log ended that each life found, ascending; empty for a log in memory.
+    inherited: Vec<u64>,
     next: u64,
     end: u64,
     /// Met before the first record.
@@ -23,6 +25,8 @@ pub struct LogReader {
 enum Source {
     Files {
         segments: Vec<Segment>,
+        /// Which of them was read last.
+        current: usize,
         window: Window,
     },
     /// What is read is copied out of the ring first.
@@ -43,16 +47,20 @@ impl LogReader {
             (Err(fault), _) | (_, Some(Err(fault))) => Some(fault.clone()),
             _ => None,
         };
+        let mut inherited = Vec::new();
         let source = match segments {
             Some(segments) => {
-                Source::Files { segments: segments.unwrap_or_default(), window: Window::default() }
+                let segments = segments.unwrap_or_default();
+                inherited = segments.iter().map(|s| s.inherited).filter(|&end| end > 0).collect();
+                Source::Files { segments, current: 0, window: Window::default() }
             }
             None => Source::Ring(shared.clone(), Vec::new()),
         };
-        LogReader { source, next, end: end.unwrap_or(0), fault }
+        LogReader { source, inherited, next, end: end.unwrap_or(0), fault }
     }
 
-    /// Shows the next record to `look`, without a copy where it was read from files; `None` at the end.
+    /// Shows the next record to `look`, without a copy where it was read from files; `None` at the end. Records that rest on
+    /// what a crash took are passed over.
     pub fn advance<R>(
         &mut self,
         look: impl FnOnce(Span, &RecordHeader, &[u8]) -> R,
@@ -68,7 +76,11 @@ impl LogReader {
                 Ok((bytes, life)) => match frame::item(bytes, at, life) {
                     Some(Item::Record(frame)) => {
                         self.next = at + frame.bytes as u64;
-                        let span = Span { start: Lsn(at), end: Lsn(self.next) };
+                        let rests_on = frame.header.rests_on;
+                        if rests_on != Lsn(0) && lost(&self.inherited, at, rests_on.0) {
+                            continue;
+                        }
+                        let span = Span::new(at, self.next, rests_on);
                         return Some(Ok(look(span, &frame.header, frame.body)));
                     }
                     Some(nothing) => {
@@ -86,13 +98,75 @@ impl LogReader {
     }
 }
 
+impl LogReader {
+    /// From now on what is read stays in memory, about `expected` bytes. Does nothing for a log in memory.
+    pub fn keep(&mut self, expected: usize) {
+        if let Source::Files { window, .. } = &mut self.source {
+            window.keep(expected);
+        }
+    }
+
+    /// Bytes kept so far.
+    pub fn kept(&self) -> usize {
+        match &self.source {
+            Source::Files { window, .. } => window.kept(),
+            Source::Ring(..) => 0,
+        }
+    }
+
+    /// Hands over what was kept; what is read from here on is kept anew.
+    pub fn take_kept(&mut self) -> Stretch {
+        let (start, bytes) = match &mut self.source {
+            Source::Files { window, .. } => window.take(),
+            Source::Ring(..) => (0, Vec::new()),
+        };
+        Stretch { start, bytes }
+    }
+}
+
+/// A stretch of the log as it lies in the files, kept by a reader that has checked each of its records.
+#[derive(Default)]
+pub struct Stretch {
+    /// Position of the first byte.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Stretch {
+    /// Position of the first byte.
+    pub fn start(&self) -> Lsn {
+        Lsn(self.start)
+    }
+
+    /// Kind, end and body of the record that starts at `start`.
+    ///
+    /// # Panics
+    /// When no record was read there.
+    #[inline]
+    pub fn record(&self, start: Lsn) -> (u8, Lsn, &[u8]) {
+        let (kind, bytes, body) = frame::known(&self.bytes[(start.0 - self.start) as usize..]);
+        (kind, Lsn(start.0 + bytes), body)
+    }
+
+    /// A mixture of bytes of the record that starts at `start`: looking at it has the first two of its cache lines fetched,
+    /// which is all of most records.
+    #[inline]
+    pub fn peek(&self, start: Lsn) -> u8 {
+        let at = (start.0 - self.start) as usize;
+        self.bytes[at] ^ self.bytes.get(at + 64).copied().unwrap_or(0)
+    }
+}
+
 impl Source {
     /// The bytes of the frame at `lsn`, and the life it must be of.
     #[inline]
     fn bytes(&mut self, lsn: u64, end: u64) -> Result<(&[u8], u64), LogFault> {
         match self {
-            Source::Files { segments, window } => {
-                let segment = &segments[covering(segments, lsn)];
+            Source::Files { segments, current, window } => {
+                if !covers(segments, *current, lsn) {
+                    *current = covering(segments, lsn);
+                }
+                let segment = &segments[*current];
                 Ok((window.frame(segment, lsn)?, segment.life))
             }
             Source::Ring(shared, copy) => {
@@ -111,6 +185,18 @@ impl Source {
             Source::Ring(..) => LogFault::Forgotten { lsn },
         }
     }
+}
+
+/// Whether a record at `at` rests on what was lost: its life, or what of it was moved into the next one, ended before that.
+/// What the present life rests on is still there.
+fn lost(inherited: &[u64], at: u64, rests_on: u64) -> bool {
+    inherited.get(inherited.partition_point(|&end| end <= at)).is_some_and(|&end| end < rests_on)
+}
+
+/// Whether the `n`-th segment is the one that has position `lsn`.
+#[inline]
+fn covers(segments: &[Segment], n: usize, lsn: u64) -> bool {
+    segments[n].start <= lsn && segments.get(n + 1).is_none_or(|next| lsn < next.start)
 }
 
 /// The segment that has position `lsn`. Later ones win: what an earlier one has at these positions was cut off.

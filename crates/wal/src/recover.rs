@@ -46,8 +46,8 @@ pub(crate) fn recover(
         }
     }
     let log_files = Arc::new(LogFiles::new(files, dir, options, segments));
-    let current = log_files.begin_with(start, life, &moved)?;
     let end = start + moved.len() as u64;
+    let current = log_files.begin_with(start, life, end, &moved)?;
     let segment_end = end.max(start + options.segment_bytes);
     Ok(Recovered { files: log_files, current, life, end, segment_end })
 }
@@ -193,6 +193,10 @@ impl OldRing {
                 }
                 Item::Pad(bytes) => at += bytes,
             }
+        }
+        if self.whole {
+            // The last extent's unused rest: records may rest on all of it.
+            pad_up_to(&mut out, at, intact.end, new);
         }
         Ok(out)
     }

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!  0 "ATOLLLOG"   8 format u32   12 crc32c u32 (of bytes 16..48)   16 start lsn u64   24 previous segment's start u64
-//! 32 life u64    40 unused u64   ... zeros to 4096, then the frame at lsn `start`
+//! 32 life u64    40 inherited u64   ... zeros to 4096, then the frame at lsn `start`
 //! ```
 //!
 //! The file is named `log-` and its start in 16 hex digits. Position P lies at byte 4096 + P - start. A segment is
 //! put in place by a rename after its header is on the device, and only when the one before is on the device in
 //! full: so a segment that has a successor is complete, and only the last one can have a torn tail.
+//!
+//! A life's first segment says where the log ended that the life found: `inherited`, at or behind `start`, for it may begin
+//! with what was in a dead process' ring. Records before that which rest on anything behind it do not count, for ever. In
+//! other segments it is 0.
 
 use crate::LogFault;
 use crate::frame::{self, Item};
@@ -17,7 +21,7 @@ use std::sync::Arc;
 use world::File;
 
 const MAGIC: &[u8; 8] = b"ATOLLLOG";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Bytes before the first frame: one block, so that the header and a frame never share one.
 pub(crate) const HEADER: u64 = 4096;
 /// Bytes a reader fetches at a time.
@@ -29,6 +33,8 @@ pub(crate) struct Segment {
     /// Start of the segment before, 0 when this was the first of all.
     pub previous: u64,
     pub life: u64,
+    /// Where the log ended that this life found, in its first segment; else 0.
+    pub inherited: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
 }
@@ -43,13 +49,14 @@ pub(crate) fn start_of(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-pub(crate) fn header(start: u64, previous: u64, life: u64) -> Vec<u8> {
+pub(crate) fn header(start: u64, previous: u64, life: u64, inherited: u64) -> Vec<u8> {
     let mut block = vec![0; HEADER as usize];
     block[..8].copy_from_slice(MAGIC);
     block[8..12].copy_from_slice(&FORMAT.to_le_bytes());
     block[16..24].copy_from_slice(&start.to_le_bytes());
     block[24..32].copy_from_slice(&previous.to_le_bytes());
     block[32..40].copy_from_slice(&life.to_le_bytes());
+    block[40..48].copy_from_slice(&inherited.to_le_bytes());
     let sum = crc32c(&block[16..48]);
     block[12..16].copy_from_slice(&sum.to_le_bytes());
     block
@@ -81,8 +88,8 @@ impl Segment {
         if u64_at(&block, 16) != start {
             return Err(corrupt(16, "the header is another segment's: was the file renamed?"));
         }
-        let (previous, life) = (u64_at(&block, 24), u64_at(&block, 32));
-        Ok(Segment { start, previous, life, path: path.to_owned(), file })
+        let (previous, life, inherited) = (u64_at(&block, 24), u64_at(&block, 32), u64_at(&block, 40));
+        Ok(Segment { start, previous, life, inherited, path: path.to_owned(), file })
     }
 
     /// Where position `lsn` lies in the file.
@@ -95,28 +102,69 @@ impl Segment {
     }
 }
 
-/// A stretch of one segment, read ahead.
+/// A stretch of the log, read ahead.
 #[derive(Default)]
 pub(crate) struct Window {
     bytes: Vec<u8>,
     /// Position of the first byte.
     at: u64,
-    /// Start of the segment the bytes are of; 0 when there are none.
+    /// Start of the segment that the last bytes are of; 0 when there are none.
     segment: u64,
+    keeping: Keeping,
+}
+
+/// What becomes of bytes that were read and passed.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Keeping {
+    #[default]
+    Nothing,
+    /// They stay, from one segment to the next.
+    All,
 }
 
 impl Window {
-    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before.
+    /// From now on all that is read stays, about `expected` bytes, until it is taken.
+    pub fn keep(&mut self, expected: usize) {
+        let mut bytes = Vec::with_capacity(expected + WINDOW);
+        world::prefer_huge_pages(bytes.spare_capacity_mut());
+        *self = Window { bytes, keeping: Keeping::All, ..Window::default() };
+    }
+
+    /// Bytes that a keeping window has.
+    pub fn kept(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Hands over what was kept, and where it begins.
+    pub fn take(&mut self) -> (u64, Vec<u8>) {
+        self.segment = 0;
+        (self.at, std::mem::take(&mut self.bytes))
+    }
+
+    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before. A keeping window is asked
+    /// for ascending positions.
+    #[inline]
     pub fn bytes(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<&[u8], LogFault> {
         let have = (self.at + self.bytes.len() as u64).saturating_sub(lsn);
         if self.segment != segment.start || lsn < self.at || have < want as u64 {
-            self.segment = 0;
-            self.bytes.resize(want.max(WINDOW), 0);
-            let read = segment.file.read_at(&mut self.bytes, segment.offset(lsn))?;
-            self.bytes.truncate(read);
-            (self.at, self.segment) = (lsn, segment.start);
+            self.fetch(segment, lsn, want)?;
         }
         Ok(&self.bytes[(lsn - self.at) as usize..])
+    }
+
+    fn fetch(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<(), LogFault> {
+        self.segment = 0;
+        if self.keeping == Keeping::Nothing || self.bytes.is_empty() {
+            self.at = lsn;
+        }
+        // What was read from `lsn` on already may be a dead tail of the segment before, or half a frame.
+        let from = (lsn - self.at) as usize;
+        self.bytes.resize(from, 0);
+        self.bytes.resize(from + want.max(WINDOW), 0);
+        let read = segment.file.read_at(&mut self.bytes[from..], segment.offset(lsn))?;
+        self.bytes.truncate(from + read);
+        self.segment = segment.start;
+        Ok(())
     }
 
     /// The frame of any sort at `lsn`, `None` unless it is intact.

@@ -25,7 +25,7 @@ pub use overlay::overlay;
 pub use queue::{Done, IoQueue, Means};
 pub use real::real;
 pub use span::{PageSize, Span};
-pub use usage::{Usage, huge_bytes, usage};
+pub use usage::{Usage, huge_bytes, prefer_huge_pages, usage};
 pub use watched::{Deed, Verdict, watched};
 
 #[cfg(test)]

@@ -1,4 +1,10 @@
-//! What this process has used of the machine.
+//! What this process has used of the machine, and how it would have its memory.
+
+use rustix::mm::{Advice, madvise};
+use std::mem::MaybeUninit;
+
+/// Bytes of a huge page, on the machines that have them.
+const HUGE: usize = 2 << 20;
 
 /// CPU time and memory of the whole process, as the kernel counts them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,6 +54,18 @@ pub fn huge_bytes(start: usize, bytes: usize) -> u64 {
     kib << 10
 }
 
+/// Asks for huge pages under memory that is about to be filled: hundreds of times fewer faults and address translations. Where
+/// the system gives none, ordinary ones do.
+pub fn prefer_huge_pages(memory: &mut [MaybeUninit<u8>]) {
+    let start = memory.as_mut_ptr();
+    let first = start.align_offset(HUGE);
+    let bytes = memory.len().saturating_sub(first) / HUGE * HUGE;
+    if bytes > 0 {
+        // SAFETY: the range lies inside `memory`, which is borrowed for writing, and the advice changes no byte of it.
+        let _ = unsafe { madvise(start.add(first).cast(), bytes, Advice::LinuxHugepage) };
+    }
+}
+
 /// Fields 14 and 15 of `stat`, counted after the command name, which may hold spaces and brackets.
 fn cpu_ns(stat: &str) -> u64 {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -62,6 +80,17 @@ fn rss_bytes(statm: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn advice_changes_no_byte_and_takes_any_length() {
+        for bytes in [0, 1, 4095, super::HUGE, 3 * super::HUGE + 77] {
+            let mut memory: Vec<u8> = Vec::with_capacity(bytes);
+            super::prefer_huge_pages(memory.spare_capacity_mut());
+            memory.resize(bytes, 7);
+            super::prefer_huge_pages(memory.spare_capacity_mut());
+            assert!(memory.iter().all(|&b| b == 7));
+        }
+    }
+
     #[test]
     fn a_busy_process_with_memory_shows_both() {
         let before = super::usage();

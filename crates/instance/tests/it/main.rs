@@ -2,6 +2,7 @@
 
 mod deployments;
 mod larger;
+mod loads;
 mod profile;
 mod restarts;
 mod support;

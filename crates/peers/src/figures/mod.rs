@@ -1,4 +1,4 @@
-//! What is measured on Atoll alone: the cost of a distributed transaction, of sharing, of the language, and memory.
+//! What is measured on Atoll alone: the cost of a distributed transaction, of sharing, of the language, memory, and data that do not fit into it.
 //!
 //! Each figure is a function from its size to numbers; [`Figure`] prints them. Instances live in this process and their
 //! workers are pinned, so that nothing but the design and the distance differs between the two sides of a ratio.
@@ -6,12 +6,14 @@
 mod distributed;
 mod islands;
 mod language;
+mod larger;
 mod memory;
 mod pair;
 
 pub use distributed::distributed;
 pub use islands::islands;
 pub use language::language;
+pub use larger::{Asked, Larger, larger};
 pub use memory::memory;
 
 use crate::deployment::Times;

@@ -2,9 +2,10 @@
 
 use exec::DesignKind;
 use peers::deployment::{Times, private_dir};
-use peers::figures::{self, Figure, Size};
+use peers::device::Device;
+use peers::figures::{self, Asked, Figure, Size};
 use peers::rounds::alternate;
-use peers::{Bank, Commits, Engine, Served, Table, Work};
+use peers::{Bank, Commits, Contestant, Engine, Served, Table, Work};
 use std::time::Duration;
 use workload::micro::Op;
 
@@ -81,6 +82,34 @@ fn islands_and_language_give_tables() {
         let text = figure.to_string();
         assert!(figure.result.1.is_finite() && text.contains("**"), "{text}");
         assert!(figure.series.iter().all(|s| s.values.len() == 2 && s.min() > 0.0), "{text}");
+    }
+}
+
+#[test]
+fn the_device_takes_part_where_it_takes_direct_writes() {
+    let dir = private_dir(&std::env::temp_dir()).unwrap();
+    let mut device = Device::prepare(dir.path(), 2, &[None, None]).unwrap();
+    let work = Work { op: Op::Update, clients: 2, seed: 1, warm_up: TIMES.warm_up, window: TIMES.window };
+    match device.run(&work) {
+        Ok(rate) => assert!(rate.tps > 10.0 && rate.retries == 0.0, "{rate:?}"),
+        Err(fault) => assert!(fault.to_string().contains("device-"), "{fault}"),
+    }
+}
+
+#[test]
+fn data_larger_than_memory_are_set_beside_the_disk() {
+    for (design, op) in [(DesignKind::Conventional, Op::Read), (DesignKind::Serial, Op::Update)] {
+        let dir = private_dir(&std::env::temp_dir()).unwrap();
+        let size = Size { dataset: 12_000, rounds: 2, seed: 3, times: TIMES, dir: dir.path() };
+        let figure = figures::larger(Asked { design, op, depth: 4 }, &size).unwrap();
+        let (frames, pages) = figure.pages;
+        assert!(pages >= 3 * frames && figure.share.median().is_finite(), "{figure}");
+        assert!(
+            [&figure.tps, &figure.engine, &figure.device]
+                .iter()
+                .all(|s| s.values.len() == 2 && s.min() > 0.0)
+        );
+        assert_eq!(figure.writes_per_read > 0.0, op == Op::Update, "{figure}");
     }
 }
 

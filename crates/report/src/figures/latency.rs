@@ -41,10 +41,10 @@ fn quantile_figures(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -
 fn by_kind(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
     let all: Vec<(Name, LatencyUs)> = panel
         .rows()
-        .filter(|r| rows[*r].detail.latency_us_by_kind.len() > 1)
+        .filter(|r| rows[*r].row.latency_us_by_kind.len() > 1)
         .flat_map(|r| {
             let group = sweep.name(r).to_string();
-            let of = rows[r].detail.latency_us_by_kind.iter();
+            let of = rows[r].row.latency_us_by_kind.iter();
             of.map(move |(kind, l)| (Name { group: group.clone(), place: kind.clone() }, *l))
         })
         .collect();
@@ -84,13 +84,13 @@ fn quantiles(id: String, title: String, caption: &str, of: Vec<(Name, LatencyUs)
 
 /// The share of requests that took longer than so long: the tail, where a mean shows nothing.
 fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
-    let portions = portions(panel, |r| !tail(&rows[r].detail.latency_histogram).is_empty(), LINES);
+    let portions = portions(panel, |r| !tail(&rows[r].row.latency_histogram).is_empty(), LINES);
     let count = portions.len();
     let figure = |(at, portion): (usize, &Vec<usize>)| {
         let line = |r: &usize| Line {
             name: sweep.name(*r).to_string(),
             marks: Marks::Plain,
-            points: tail(&rows[*r].detail.latency_histogram),
+            points: tail(&rows[*r].row.latency_histogram),
         };
         let lines: Vec<Line> = portion.iter().map(line).collect();
         Figure {

@@ -2,13 +2,14 @@
 
 use super::{Section, portion_title, portions, titled};
 use crate::chart::{Axis, Chart, Figure, Line, Marks, Point};
-use crate::rows::{Row, Second};
+use crate::rows::Row;
 use crate::sweep::{LINES, Panel, Sweep};
 use crate::table::{Align, Cell, Table};
 use crate::text::{short, thousands};
+use driver::SecondRow;
 
 /// Title, id, axis, value, caption.
-type Kind = (&'static str, &'static str, &'static str, fn(&Second) -> Option<f64>, &'static str);
+type Kind = (&'static str, &'static str, &'static str, fn(&SecondRow) -> Option<f64>, &'static str);
 
 const KINDS: &[Kind] = &[
     ("Throughput over time", "over-time", "transactions/s", |s| Some(s.tps), "Committed in each second."),
@@ -16,14 +17,14 @@ const KINDS: &[Kind] = &[
         "99th percentile of latency over time",
         "p99-over-time",
         "p99 (µs)",
-        |s| s.p99_us.filter(|v| *v > 0.0),
+        |s| Some(s.p99_us).filter(|v| *v > 0.0),
         "Of the requests answered in each second.",
     ),
     (
         "Aborts over time",
         "aborts-over-time",
-        "aborted/s",
-        |s| Some(s.aborted),
+        "aborted",
+        |s| Some(s.aborted as f64),
         "Transactions rolled back in each second.",
     ),
 ];
@@ -31,7 +32,7 @@ const KINDS: &[Kind] = &[
 pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
     let mut figures = Vec::new();
     for (number, panel) in sweep.panels().iter().enumerate() {
-        let portions = portions(panel, |r| rows[r].detail.series.len() > 1, LINES);
+        let portions = portions(panel, |r| rows[r].row.series.len() > 1, LINES);
         for (at, portion) in portions.iter().enumerate() {
             let of = |kind: &Kind| figure(rows, sweep, panel, portion, kind, (number, at, portions.len()));
             figures.extend(KINDS.iter().filter_map(of));
@@ -40,7 +41,7 @@ pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
     Section {
         id: "seconds",
         title: "Over time",
-        words: "Second by second; time 0 is the start of the load.",
+        words: "The reported window second by second; time 0 is the begin of the first window.",
         figures,
     }
 }
@@ -55,8 +56,8 @@ fn figure(
     (number, at, of): (usize, usize, usize),
 ) -> Option<Figure> {
     let line = |r: &usize| {
-        let point = |s: &Second| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
-        let points = rows[*r].detail.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
+        let point = |s: &SecondRow| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
+        let points = rows[*r].row.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
         Line { name: sweep.name(*r).to_string(), marks: Marks::Plain, points }
     };
     let lines: Vec<Line> = portion.iter().map(line).collect();

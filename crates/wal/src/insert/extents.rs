@@ -6,6 +6,11 @@
 //!                                      claimed^      end^              open
 //! ```
 //!
+//! A record that [rests](Order::Resting) on all there is, as a commit does, goes where its thread's others go, and shares
+//! nothing either: what is reserved is a bound for all that there is, and one look at `reserved` gives it. Only that bound
+//! must be reached some day, though it may lie in the midst of another thread's extent. So the first who rests on it says so
+//! in `reserved` itself ([`RELIED`]), and from then on the youngest extent does not give its rest back but pads it.
+//!
 //! `c` is a *lone* record: short, to come [`Order::Last`], of a thread that has no extent or not the youngest. It is
 //! reserved and copied under the lock, and a thread that has an extent keeps it. With `marks`, each extent begins with a frame
 //! that says how long it is: whoever finds the ring of a process that was killed gets over the unfilled rest with it.
@@ -16,6 +21,8 @@
 //! - `end`, `number` and `size` of a slot are written by whoever holds the lock.
 //! - The lock protects the queue of extents and the shared end of the log. It is taken once per extent, per lone
 //!   record, and per round of the flusher.
+//! - `reserved` is written under the lock, but that anyone may set [`RELIED`] in it by compare-and-swap. Whoever gives the
+//!   youngest extent's rest back takes `reserved` down by a compare-and-swap that fails if that was faster.
 //! - The flusher alone calls [`Extents::complete`] (in memory mode, where there is none, whoever reserves and finds no
 //!   room does so under the lock).
 //!
@@ -28,10 +35,14 @@
 //! 4. `filled` only grows, and reaches every value that `claimed` had when it was sealed, as the claim came before the
 //!    seal. Who waits for that waits for one copy, never for another append.
 //! 5. An extent's rest is 0 or at least 16 bytes: a pad frame fits.
-//! 6. Only the youngest extent gives its rest back; nothing was claimed there, so no position is used twice.
+//! 6. Only the youngest extent gives its rest back; nothing was claimed there, so no position is used twice. No position up
+//!    to which somebody relies on the log is given back: [`Extents::end`] is never below it, and the flusher reaches it.
 //! 7. A record's start is at or behind what its [`Order`] asks for; for `Last` it is behind everything reserved by
 //!    others when the append began. A slot's own records ascend but for lone ones, which overtake its extent.
-//! 8. What [`Extents::complete`] gives out is frames without holes: records, pads, marks.
+//! 8. What a resting record rests on, or its own place, is at or behind the end of each record that was over, and of what
+//!    those rest on. For it lies in the youngest extent and nobody relies on that one's end (then all others' records, and
+//!    what they rest on, lie before that extent); or it rests on the end of the youngest extent.
+//! 9. What [`Extents::complete`] gives out is frames without holes: records, pads, marks.
 
 use super::sync::{Arc, AtomicU64, Backoff, CachePadded, Ordering, SpinMutex};
 use super::{Complete, Counts, Crowded, Draft, Drain, Holes, Placed, Room};
@@ -41,6 +52,8 @@ use std::collections::VecDeque;
 
 /// In `claimed`: no more claims. Positions are multiples of 8.
 const SEALED: u64 = 1;
+/// In `reserved`: some record rests on all below. Positions are multiples of 8.
+const RELIED: u64 = 1;
 /// The largest extent that several records share: two pages of the ring, so that reserving is rare and the pad small.
 const LARGEST: u64 = 16 << 10;
 /// A slot's first: a few short records.
@@ -219,9 +232,10 @@ impl Extents {
     fn admits(&self, slot: &Slot, start: u64, bytes: u64, order: Order) -> bool {
         let end = slot.0.end.load(Ordering::Relaxed);
         let ordered = match order {
-            Order::After(lsn) => lsn.0 <= start,
-            // Everything that was reserved before this extent lies before it, and nothing was reserved after it.
-            Order::Last => self.reserved() == end,
+            Order::After(lsn) | Order::Resting(lsn) => lsn.0 <= start,
+            // Everything that was reserved before this extent lies before it, nothing was reserved after it, and no record
+            // before it rests on what it has not filled yet.
+            Order::Last => self.reserved.load(Ordering::Acquire) == end,
         };
         start & SEALED == 0 && fits(start, end, bytes) && ordered
     }
@@ -238,7 +252,8 @@ impl Extents {
         let mut tail = self.tail.lock();
         let claimed = slot.0.claimed.load(Ordering::Relaxed);
         let open = claimed & SEALED == 0;
-        let youngest = open && slot.0.end.load(Ordering::Relaxed) == tail.next;
+        let free = self.reserved.load(Ordering::Acquire) == tail.next;
+        let youngest = open && free && slot.0.end.load(Ordering::Relaxed) == tail.next;
         if order == Order::Last && !youngest && bytes <= LONE {
             return self.lone(&mut tail, draft, room);
         }
@@ -350,10 +365,11 @@ impl Extents {
         };
         slot.0.size.store(size, Ordering::Relaxed);
         extent.state = State::Sealed { claimed };
-        if extent.end == tail.next {
+        let take_back =
+            |end| self.reserved.compare_exchange(end, claimed, Ordering::AcqRel, Ordering::Acquire);
+        if extent.end == tail.next && take_back(extent.end).is_ok() {
             extent.end = claimed;
             tail.next = claimed;
-            self.reserved.store(claimed, Ordering::Release);
         } else if rest > 0 {
             tail.padding += rest;
             // SAFETY: sealed, so its owner touches nothing from `claimed` on, and it is behind what the flusher was
@@ -433,14 +449,38 @@ impl Extents {
 
     #[inline]
     pub fn reserved(&self) -> u64 {
-        self.reserved.load(Ordering::Acquire)
+        self.reserved.load(Ordering::Acquire) & !RELIED
     }
 
-    /// See [`Inserter::end`](super::Inserter::end): the youngest extent counts as far as it is claimed.
+    /// See [`Inserter::rests_on`](super::Inserter::rests_on); invariant 8.
+    #[inline]
+    pub fn rests_on(&self, slot: &Slot) -> u64 {
+        let end = slot.0.end.load(Ordering::Relaxed);
+        let open = slot.0.claimed.load(Ordering::Relaxed) & SEALED == 0;
+        let mut seen = self.reserved.load(Ordering::Acquire);
+        loop {
+            if open && seen == end {
+                return 0;
+            }
+            if seen & RELIED != 0 {
+                return seen & !RELIED;
+            }
+            let relied = seen | RELIED;
+            match self.reserved.compare_exchange(seen, relied, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return seen,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// See [`Inserter::end`](super::Inserter::end): the youngest extent counts as far as it is claimed, or whole if somebody
+    /// relies on it.
     pub fn end(&self) -> u64 {
         let tail = self.tail.lock();
         match tail.queue.back() {
-            Some(Extent { state: State::Open, slot: Some(slot), end, .. }) if *end == tail.next => {
+            Some(Extent { state: State::Open, slot: Some(slot), end, .. })
+                if self.reserved.load(Ordering::Acquire) == *end =>
+            {
                 slot.0.claimed.load(Ordering::Acquire)
             }
             _ => tail.next,

@@ -185,7 +185,19 @@ impl Inserter {
         }
     }
 
-    /// At or behind the end of every record whose append is over, and reached by the flusher before long.
+    /// What a record rests on whose append by the slot's owner begins now, and that rests on all whose append is over: a
+    /// position that the flusher reaches when it is asked to; 0 when wherever the record goes is behind that.
+    #[inline]
+    pub fn rests_on(&self, slot: &Slot) -> u64 {
+        match self {
+            // Places grow with time.
+            Inserter::Mutex(_) | Inserter::Consolidated(_) => 0,
+            Inserter::Extents(extents) => extents.rests_on(slot),
+        }
+    }
+
+    /// At or behind the end of every record whose append is over and of what it rests on, and reached by the flusher before
+    /// long.
     pub fn end(&self) -> u64 {
         match self {
             Inserter::Mutex(central) => central.end(),

@@ -142,8 +142,14 @@ impl House {
         }
         let placed = self.extents.append(slot, &mut Draft { frame: &mut frame }, order, &self.room());
         let Ok(Placed { start, .. }) = placed else { unreachable!("nobody waits for room") };
-        assert!(!matches!(order, Order::After(lsn) if start < lsn.0));
+        assert!(!matches!(order, Order::After(lsn) | Order::Resting(lsn) if start < lsn.0));
         start
+    }
+
+    /// Appends a record that rests on all; gives how much of the log must survive for it to count.
+    fn commit(&self, slot: &Arc<Slot>, who: u64) -> u64 {
+        let rests_on = self.extents.rests_on(slot);
+        rests_on.max(self.append(slot, who, Order::Resting(Lsn(0))) + RECORD as u64)
     }
 
     /// Walks what is said to be whole; gives who has records there.
@@ -233,6 +239,63 @@ fn last_is_behind_what_was_over() {
         let before = heard.load(loom::sync::atomic::Ordering::Acquire);
         assert!(house.append(&one, 4, Order::Last) > before);
         assert!(house.append(&one, 5, Order::After(Lsn(before + 1))) > before);
+        other.join().unwrap();
+    });
+}
+
+/// Who has heard of a commit rests on all that it rests on, and all of that is reached, whatever the flusher closes meanwhile.
+#[test]
+fn what_is_rested_on_is_passed_on_and_reached() {
+    explore(|| {
+        let house = house();
+        let (one, two) = (Arc::<Slot>::default(), Arc::<Slot>::default());
+        let heard = Arc::new(loom::sync::atomic::AtomicU64::new(0));
+        let other = {
+            let (house, heard) = (house.clone(), heard.clone());
+            spawn(move || {
+                house.append(&two, 2, Order::ANY);
+                let holds = house.commit(&two, 3);
+                heard.store(holds, loom::sync::atomic::Ordering::Release);
+                holds
+            })
+        };
+        let flusher = {
+            let house = house.clone();
+            spawn(move || {
+                let end = house.extents.end();
+                house.extents.complete(Holes::Close { upto: end }, &house.room()).upto
+            })
+        };
+        house.append(&one, 1, Order::ANY);
+        let before = heard.load(loom::sync::atomic::Ordering::Acquire);
+        let holds = house.commit(&one, 4);
+        assert!(holds >= before, "a commit rests on less than one it has seen");
+        let theirs = other.join().unwrap();
+        flusher.join().unwrap();
+        let end = house.extents.end();
+        assert!(end >= holds.max(theirs), "records rest on more than there will be");
+        let whole = house.extents.complete(Holes::Close { upto: end }, &house.room()).upto;
+        assert!(whole >= holds.max(theirs), "what records rest on is not reached");
+    });
+}
+
+/// A record that comes last is behind what the commits rest on that were over.
+#[test]
+fn last_is_behind_what_is_rested_on() {
+    explore(|| {
+        let house = house();
+        let (one, two) = (Arc::<Slot>::default(), Arc::<Slot>::default());
+        let heard = Arc::new(loom::sync::atomic::AtomicU64::new(0));
+        let other = {
+            let (house, heard) = (house.clone(), heard.clone());
+            spawn(move || {
+                house.append(&two, 2, Order::ANY);
+                heard.store(house.commit(&two, 3), loom::sync::atomic::Ordering::Release);
+            })
+        };
+        house.append(&one, 1, Order::ANY);
+        let before = heard.load(loom::sync::atomic::Ordering::Acquire);
+        assert!(house.append(&one, 4, Order::Last) >= before);
         other.join().unwrap();
     });
 }

@@ -1,0 +1,150 @@
+//! `atoll claims`: which of the papers' claims hold here.
+
+use crate::failure::Failure;
+use crate::lab::{Lab, Outcome};
+use crate::output::print;
+use crate::papers::ClaimsArgs;
+use claims::page::{self, Origin};
+use claims::{Claim, Decision, Library, Row, Verdict};
+use comfy_table::{ContentArrangement, Table, presets};
+use deploy::Interrupt;
+use std::rc::Rc;
+
+pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let library = Library::built_in().map_err(Failure::run)?;
+    let claims = chosen(&library, args)?;
+    let mut lab = Lab::open(&args.rows, interrupt)?;
+    lab.announce(&experiments(&library, &claims))?;
+    let mut decisions = Vec::new();
+    for claim in &claims {
+        decisions.push(decide(&library, &claim.id, &mut lab));
+    }
+    if let Some(path) = lab.write_all()? {
+        eprintln!("rows: {}", path.display());
+    }
+    let page = || page::markdown(&library, &decisions, &origin(args, &lab));
+    if let Some(out) = &args.rows.out {
+        let path = out.join("claims.md");
+        std::fs::write(&path, page())
+            .map_err(|e| Failure::Run(format!("cannot write {}: {e}", path.display())))?;
+        eprintln!("claims: {}", path.display());
+    }
+    match () {
+        () if args.markdown => print(page().trim_end())?,
+        () if args.json => decisions.iter().try_for_each(|d| print(&json(d)))?,
+        () => {
+            print(&table(&library, &decisions).to_string())?;
+            print(&page::summary(&decisions))?;
+        }
+    }
+    if args.markdown {
+        page::remarks(&library, &decisions).iter().for_each(|r| eprintln!("atoll: warning: {r}"));
+    }
+    match lab.failures() {
+        _ if lab.interrupted() => Err(Failure::Interrupted),
+        0 => Ok(()),
+        n => Err(Failure::Run(format!("{n} experiments failed, see above"))),
+    }
+}
+
+fn origin(args: &ClaimsArgs, lab: &Lab) -> Origin {
+    let size = if args.rows.quick { " --quick" } else { "" };
+    Origin {
+        machines: lab.machines(),
+        version: driver::VERSION.into(),
+        command: format!("atoll claims{size} --markdown"),
+    }
+}
+
+/// Those asked for, in the ledger's order.
+fn chosen<'a>(library: &'a Library, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {
+    let mut wanted = Vec::new();
+    for id in &args.ids {
+        wanted.push(library.claim(id).map_err(Failure::usage)?);
+    }
+    let is_wanted = |c: &&Claim| {
+        (wanted.is_empty() || wanted.iter().any(|w| w.id == c.id))
+            && (args.how.is_empty() || args.how.contains(&c.how))
+    };
+    let claims: Vec<&Claim> = library.ledger.claims.iter().filter(is_wanted).collect();
+    if claims.is_empty() {
+        let how: Vec<&str> = args.how.iter().map(|h| h.name()).collect();
+        return Err(Failure::Usage(format!(
+            "none of the claims named is decided by --how {}; expected others, or no --how",
+            how.join(",")
+        )));
+    }
+    Ok(claims)
+}
+
+/// Every experiment that some of the claims need, once.
+fn experiments<'a>(library: &'a Library, claims: &[&Claim]) -> Vec<&'a claims::Experiment> {
+    let needed = |id: &str| {
+        let needs =
+            |c: &&Claim| library.evaluators.get(&c.id).is_some_and(|e| e.experiments.iter().any(|x| x == id));
+        claims.iter().any(needs)
+    };
+    library.experiments.iter().filter(|e| needed(&e.id)).collect()
+}
+
+fn decide(library: &Library, id: &str, lab: &mut Lab) -> Decision {
+    let undecided = |why: String| Decision {
+        id: id.into(),
+        verdict: Verdict::NotDecidable(why),
+        values: Vec::new(),
+        part: None,
+    };
+    let Some(evaluator) = library.evaluators.get(id) else {
+        return undecided(library.waits(id).unwrap_or_default().into());
+    };
+    let mut parts: Vec<Rc<Vec<Row>>> = Vec::new();
+    for name in &evaluator.experiments {
+        match library.experiment(name).map(|e| lab.rows(e)) {
+            Ok(Outcome::Rows(rows)) => parts.push(rows),
+            Ok(Outcome::None(why)) => return undecided(why),
+            Err(unknown) => return undecided(unknown.to_string()),
+        }
+    }
+    let rows: Vec<&Row> = parts.iter().flat_map(|rows| rows.iter()).collect();
+    library.evaluators.decide(evaluator, &rows)
+}
+
+fn json(d: &Decision) -> String {
+    let mut object = serde_json::json!({ "id": d.id, "verdict": d.verdict.name() });
+    let values: serde_json::Map<String, serde_json::Value> =
+        d.values.iter().map(|(name, values)| (name.clone(), values.clone().into())).collect();
+    object["values"] = values.into();
+    match &d.verdict {
+        Verdict::NotReproduced(failed) => object["does_not_hold"] = failed.clone().into(),
+        Verdict::NotDecidable(why) => object["reason"] = why.clone().into(),
+        Verdict::Reproduced => {}
+    }
+    if let Some(part) = &d.part {
+        object["part"] = part.clone().into();
+    }
+    object.to_string()
+}
+
+/// Of a table that goes to a file, in characters.
+const WIDTH: u16 = 160;
+
+fn table(library: &Library, decisions: &[Decision]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(WIDTH);
+    }
+    table.set_header(["claim", "says", "measured here", "verdict"]);
+    for d in decisions {
+        let claim = library.ledger.get(&d.id).map_or("", |c| c.claim.as_str());
+        let part = d.part.as_ref().map_or(String::new(), |part| format!(" ({part})"));
+        let verdict = match &d.verdict {
+            Verdict::NotDecidable(why) => format!("{}: {why}", d.verdict.name()),
+            Verdict::NotReproduced(failed) => format!("{}: {}{part}", d.verdict.name(), failed.join(", ")),
+            Verdict::Reproduced => format!("{}{part}", d.verdict.name()),
+        };
+        table.add_row([d.id.as_str(), claim, &page::measured(d), &verdict]);
+    }
+    table
+}

@@ -1,0 +1,122 @@
+//! `atoll figures`: the papers' figures and tables, measured here.
+
+use crate::failure::Failure;
+use crate::lab::{Lab, Outcome};
+use crate::output::print;
+use crate::papers::FiguresArgs;
+use claims::{Experiment, Library, Row};
+use comfy_table::{CellAlignment, Table, presets};
+use deploy::Interrupt;
+
+pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let library = Library::built_in().map_err(Failure::run)?;
+    if args.list {
+        return list(&library);
+    }
+    let figures = chosen(&library, &args.ids)?;
+    let mut lab = Lab::open(&args.rows, interrupt)?;
+    lab.announce(&figures)?;
+    for figure in &figures {
+        let outcome = lab.rows(figure);
+        print(&heading(figure))?;
+        match outcome {
+            Outcome::Rows(rows) => {
+                show(figure, &rows)?;
+                if let Some(path) = lab.report(&figure.id, &rows)? {
+                    eprintln!("report: {}", path.display());
+                }
+            }
+            Outcome::None(why) => {
+                let theirs: Vec<Row> = lab
+                    .partial()
+                    .iter()
+                    .filter(|r| r.word("experiment").as_deref() == Some(&figure.id))
+                    .cloned()
+                    .collect();
+                show(figure, &theirs)?;
+                print(&format!("{why}\n"))?;
+            }
+        }
+        if lab.interrupted() {
+            break;
+        }
+    }
+    if let Some(path) = lab.write_all()? {
+        eprintln!("rows: {}", path.display());
+    }
+    // One page of all of them, beside one for each.
+    if let Some(path) = lab.report("report", &lab.all_rows())? {
+        eprintln!("report: {}", path.display());
+    }
+    match lab.failures() {
+        _ if lab.interrupted() => Err(Failure::Interrupted),
+        0 => Ok(()),
+        n => Err(Failure::Run(format!("{n} experiments failed, see above"))),
+    }
+}
+
+/// The figures asked for; without any, all that can be measured.
+fn chosen<'a>(library: &'a Library, ids: &[String]) -> Result<Vec<&'a Experiment>, Failure> {
+    if ids.is_empty() {
+        return Ok(library.experiments.iter().filter(|e| e.is_figure() && e.waits.is_none()).collect());
+    }
+    ids.iter().map(|id| library.experiment(id).map_err(Failure::usage)).collect()
+}
+
+fn list(library: &Library) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["id", "in the papers", "shows", "waits for"]);
+    for e in library.experiments.iter().filter(|e| e.is_figure()) {
+        let figure = e.figure.as_deref().unwrap_or_default();
+        table.add_row([e.id.as_str(), figure, e.caption.as_str(), e.waits.as_deref().unwrap_or_default()]);
+    }
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+    print(&table.to_string())
+}
+
+fn heading(figure: &Experiment) -> String {
+    let place = figure.figure.as_ref().map_or(String::new(), |place| format!(" ({place})"));
+    let papers =
+        if figure.papers.is_empty() { String::new() } else { format!("\nThe papers: {}", figure.papers) };
+    format!("{}{place}: {}{papers}", figure.id, figure.caption)
+}
+
+fn show(figure: &Experiment, rows: &[Row]) -> Result<(), Failure> {
+    let Some(plot) = &figure.plot else { return Ok(()) };
+    for data in claims::figure::tables(plot, &rows.iter().collect::<Vec<_>>()) {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_BORDERS_ONLY);
+        table.set_header(&data.head);
+        table.add_rows(&data.rows);
+        for i in 1..data.head.len() {
+            if let Some(column) = table.column_mut(i) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        print(&format!("{}\n{table}", data.title))?;
+    }
+    print("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_ids_every_figure_that_can_be_measured() {
+        let library = Library::built_in().unwrap();
+        let all = chosen(&library, &[]).unwrap();
+        assert!(all.len() >= 25 && all.iter().all(|e| e.is_figure() && e.waits.is_none()));
+        let failure = chosen(&library, &["vldbj-1l".into()]).unwrap_err();
+        assert!(failure.code() == 2 && failure.to_string().contains("vldbj-11"), "{failure}");
+    }
+
+    /// A figure's plot speaks of fields that its rows can have: at least it has one.
+    #[test]
+    fn every_figure_has_something_to_draw() {
+        let library = Library::built_in().unwrap();
+        let drawn = |e: &&Experiment| e.is_figure() && e.waits.is_none() && e.plot.is_none();
+        assert!(library.experiments.iter().find(drawn).is_none());
+    }
+}

@@ -1,0 +1,431 @@
+//! Runs experiments: each once, however many figures and claims ask for its rows, and not at all when an earlier call left
+//! them.
+//!
+//! ```text
+//!   --rows FILE --> given --.
+//!   --out DIR   --> Folder --> rows of an experiment --> figures, claims
+//!   runs        --> bench, counter, ipc --Sink-'
+//! ```
+//!
+//! An experiment that fails does not keep the others from running: whoever needs its rows is told why there are none.
+
+use crate::bench;
+use crate::cli::{BenchArgs, COUNTER, Cli, Command, IPC};
+use crate::counter;
+use crate::demand::REPEAT;
+use crate::failure::Failure;
+use crate::ipc;
+use crate::output::Output;
+use crate::papers::RowArgs;
+use crate::progress::Progress;
+use crate::sweep::Sweep;
+use claims::rows::{Folder, Partial, Stamp};
+use claims::{Experiment, Row};
+use clap::Parser;
+use deploy::Interrupt;
+use driver::ResultRow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use topology::Machine;
+
+/// How long windows are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    Quick,
+    Full,
+}
+
+impl Size {
+    fn name(self) -> &'static str {
+        match self {
+            Size::Quick => "quick",
+            Size::Full => "full",
+        }
+    }
+
+    /// Options that a run takes on unless it has them itself.
+    fn options(self) -> [(&'static str, &'static str); 3] {
+        match self {
+            Size::Quick => [("--duration", "300ms"), ("--warmup", "200ms"), ("--repeat", "3")],
+            Size::Full => [("--duration", "1s"), ("--warmup", "500ms"), ("--repeat", "3")],
+        }
+    }
+}
+
+/// What an experiment gave.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Rows(Rc<Vec<Row>>),
+    /// Why there are no rows, or not all of them.
+    None(String),
+}
+
+pub struct Lab {
+    machine: Machine,
+    interrupt: Interrupt,
+    size: Size,
+    /// Which program this is: see [`build`].
+    build: String,
+    folder: Option<Folder>,
+    /// Rows of a file, by experiment.
+    given: BTreeMap<String, Rc<Vec<Row>>>,
+    outcomes: BTreeMap<String, Outcome>,
+    /// Rows of experiments that were interrupted.
+    partial: Vec<Row>,
+    failures: usize,
+}
+
+impl Lab {
+    /// # Errors
+    /// A directory that cannot be made, a file of rows that is missing or damaged.
+    pub fn open(args: &RowArgs, interrupt: &Interrupt) -> Result<Lab, Failure> {
+        let folder = |path: &std::path::PathBuf| {
+            Folder::open(path).map_err(|e| {
+                Failure::Run(format!(
+                    "cannot make {}: {e}; name another directory with --out",
+                    path.display()
+                ))
+            })
+        };
+        Ok(Lab {
+            machine: bench::live_machine("live")?,
+            interrupt: interrupt.clone(),
+            size: if args.quick { Size::Quick } else { Size::Full },
+            build: build(),
+            folder: args.out.as_ref().map(folder).transpose()?,
+            given: args.rows.as_deref().map(given).transpose()?.unwrap_or_default(),
+            outcomes: BTreeMap::new(),
+            partial: Vec::new(),
+            failures: 0,
+        })
+    }
+
+    pub fn interrupted(&self) -> bool {
+        self.interrupt.is_set()
+    }
+
+    /// Experiments whose runs failed.
+    pub fn failures(&self) -> usize {
+        self.failures
+    }
+
+    fn stamp(&self, experiment: &Experiment) -> Stamp {
+        Stamp::new(experiment, self.size.name(), driver::VERSION, &self.build)
+    }
+
+    /// The rows that are there without running anything.
+    fn at_hand(&self, experiment: &Experiment) -> Option<Rc<Vec<Row>>> {
+        let kept = || self.folder.as_ref()?.find(&self.stamp(experiment)).map(Rc::new);
+        self.given.get(&experiment.id).cloned().or_else(kept)
+    }
+
+    /// Says what is going to be run and how long that takes, roughly.
+    ///
+    /// # Errors
+    /// A run that the command line of `bench` does not take.
+    pub fn announce(&self, experiments: &[&Experiment]) -> Result<(), Failure> {
+        let (mut rows, mut time, mut count) = (0, Duration::ZERO, 0);
+        for experiment in experiments.iter().filter(|e| self.can_run(e).is_ok() && self.at_hand(e).is_none())
+        {
+            let (more, takes) = self.estimate(experiment)?;
+            (rows, time, count) = (rows + more, time + takes, count + 1);
+        }
+        let minutes = (time.as_secs_f64() / 60.0).max(0.1);
+        eprintln!(
+            "{count} experiments to run, {rows} rows, about {minutes:.1} minutes; Ctrl-C keeps what was measured"
+        );
+        Ok(())
+    }
+
+    fn can_run(&self, experiment: &Experiment) -> Result<(), String> {
+        if let Some(waits) = &experiment.waits {
+            return Err(format!("waits for {waits}"));
+        }
+        let cores = self.machine.default_workers();
+        if cores < experiment.cores {
+            return Err(format!("needs {} cores, and this process may use {cores}", experiment.cores));
+        }
+        Ok(())
+    }
+
+    fn estimate(&self, experiment: &Experiment) -> Result<(usize, Duration), Failure> {
+        let (mut rows, mut time) = (0, COUNTING * experiment.counts.len() as u32);
+        for run in &experiment.runs {
+            let args = self.args(run)?;
+            let m = &args.measuring;
+            let repeat = m.repeat.unwrap_or(REPEAT);
+            let (more, each) = match args.workload.as_str() {
+                COUNTER => (counter::rows(&args, &self.machine)?, m.duration * repeat),
+                IPC => (ipc::rows(&args, &self.machine)?, ROUND_TRIPS * repeat),
+                _ => {
+                    let sweep = Sweep::plan(&args, &self.machine, &self.interrupt)?;
+                    time += LAUNCH * sweep.stops.len() as u32;
+                    (sweep.rows(), WARM_UP + m.duration * repeat + CHECK)
+                }
+            };
+            rows += more;
+            time += each * more as u32;
+        }
+        Ok((rows, time))
+    }
+
+    /// The command line of a run for this machine: windows of this size, and `{cores}` and `{workers}` replaced.
+    fn args(&self, run: &str) -> Result<BenchArgs, Failure> {
+        bench_args(run, self.size, self.machine.default_workers())
+    }
+
+    /// The rows of an experiment. Measured at the first call.
+    pub fn rows(&mut self, experiment: &Experiment) -> Outcome {
+        if let Some(outcome) = self.outcomes.get(&experiment.id) {
+            return outcome.clone();
+        }
+        let outcome = match (self.can_run(experiment), self.at_hand(experiment)) {
+            (_, Some(rows)) => Outcome::Rows(rows),
+            (Err(why), None) => Outcome::None(why),
+            (Ok(()), None) if self.interrupted() => {
+                Outcome::None("interrupted before it was measured".into())
+            }
+            (Ok(()), None) => self.run(experiment),
+        };
+        self.outcomes.insert(experiment.id.clone(), outcome.clone());
+        outcome
+    }
+
+    fn run(&mut self, experiment: &Experiment) -> Outcome {
+        eprintln!("{}: {}", experiment.id, experiment.caption);
+        let stamp = self.stamp(experiment);
+        let rows = Rc::new(RefCell::new(Vec::new()));
+        let outcome = self.run_into(experiment, &stamp, &rows);
+        let rows = Rc::new(rows.take());
+        match outcome {
+            Ok(()) => Outcome::Rows(rows),
+            Err(failure) => {
+                self.partial.extend(rows.iter().cloned());
+                if matches!(failure, Failure::Interrupted) {
+                    return Outcome::None("interrupted while it was measured".into());
+                }
+                self.failures += 1;
+                eprintln!("atoll: {}: {failure}", experiment.id);
+                Outcome::None(format!("the experiment {} failed: {failure}", experiment.id))
+            }
+        }
+    }
+
+    fn run_into(
+        &self,
+        experiment: &Experiment,
+        stamp: &Stamp,
+        rows: &Rc<RefCell<Vec<Row>>>,
+    ) -> Result<(), Failure> {
+        let cannot =
+            |e: std::io::Error| Failure::Run(format!("cannot write the rows: {e}; is the disk full?"));
+        let begun = self.folder.as_ref().map(|f| f.begin(&experiment.id)).transpose().map_err(cannot)?;
+        let mut keeper = Keeper { stamp: stamp.clone(), partial: begun, rows: Rc::clone(rows) };
+        for count in &experiment.counts {
+            for row in count.rows().map_err(Failure::run)? {
+                keeper.keep(row)?;
+            }
+        }
+        let keeper = Rc::new(RefCell::new(keeper));
+        for run in &experiment.runs {
+            self.bench(&self.args(run)?, &keeper)?;
+        }
+        let partial = keeper.borrow_mut().partial.take();
+        partial.map_or(Ok(()), |partial| partial.finish().map_err(cannot))
+    }
+
+    fn bench(&self, args: &BenchArgs, keeper: &Rc<RefCell<Keeper>>) -> Result<(), Failure> {
+        let keeper = Rc::clone(keeper);
+        let mut output = Output::to(Box::new(move |row: &ResultRow| keeper.borrow_mut().measured(row)));
+        match args.workload.as_str() {
+            COUNTER => counter::measure_all(args, &self.machine, &self.interrupt, &mut output)?,
+            IPC => ipc::measure_all(args, &self.machine, &self.interrupt, &mut output)?,
+            _ => {
+                let sweep = Sweep::plan(args, &self.machine, &self.interrupt)?;
+                let mut progress = Progress::new(sweep.rows());
+                for stop in sweep.stops {
+                    bench::measure(stop, &self.machine, &mut progress, &mut output)?;
+                }
+            }
+        }
+        output.check()
+    }
+
+    /// Everything that was measured or found, in one file of the directory; its path, if there is a directory.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_all(&self) -> Result<Option<std::path::PathBuf>, Failure> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let written = folder.write_all(self.all_rows().iter());
+        written.map(Some).map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))
+    }
+
+    /// Writes the page of these rows into the directory, if there is one, and returns where it is; `None` also where no row
+    /// is of a run.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn report(&self, name: &str, rows: &[Row]) -> Result<Option<std::path::PathBuf>, Failure> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let measured = rows.iter().filter(|row| row.number("tps").is_some());
+        let text: String = measured.map(|row| row.line() + "\n").collect();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let mut read = report::Rows::default();
+        read.add(name, text.as_bytes());
+        let notes = read.complaints.iter().map(ToString::to_string).chain(read.remarks).collect();
+        let page = report::Report { rows: read.rows, machines: vec![self.machine.clone()], notes };
+        let path = folder.file(&format!("{name}.html"));
+        crate::results::write(&path, page.html())?;
+        Ok(Some(path))
+    }
+
+    /// Every row that was measured or found.
+    pub fn all_rows(&self) -> Vec<Row> {
+        let whole = self.outcomes.values().flat_map(|outcome| match outcome {
+            Outcome::Rows(rows) => rows.to_vec(),
+            Outcome::None(_) => Vec::new(),
+        });
+        whole.chain(self.partial.iter().cloned()).collect()
+    }
+
+    /// The rows of experiments that came to no end.
+    pub fn partial(&self) -> &[Row] {
+        &self.partial
+    }
+
+    /// Model and cores of the machines that rows come from.
+    pub fn machines(&self) -> Vec<String> {
+        let rows = self.outcomes.values().filter_map(|outcome| match outcome {
+            Outcome::Rows(rows) => Some(rows.iter()),
+            Outcome::None(_) => None,
+        });
+        let name = |row: &Row| {
+            let cores = row.number("machine.cores")?;
+            Some(format!("{}, {cores} cores", row.word("machine.model")?.trim()))
+        };
+        let all: std::collections::BTreeSet<String> = rows.flatten().filter_map(name).collect();
+        all.into_iter().collect()
+    }
+}
+
+/// Loading and launching a deployment, warming it up for a row and checking the data after it, a count, and an `ipc`
+/// measurement: for the estimate.
+const LAUNCH: Duration = Duration::from_millis(700);
+const WARM_UP: Duration = Duration::from_millis(500);
+const CHECK: Duration = Duration::from_millis(400);
+const COUNTING: Duration = Duration::from_millis(500);
+const ROUND_TRIPS: Duration = Duration::from_millis(700);
+
+/// Takes rows as they are measured.
+struct Keeper {
+    stamp: Stamp,
+    partial: Option<Partial>,
+    rows: Rc<RefCell<Vec<Row>>>,
+}
+
+impl Keeper {
+    fn measured(&mut self, row: &ResultRow) -> Result<(), Failure> {
+        let line = serde_json::to_string(row).map_err(Failure::run)?;
+        self.keep(Row::parse(&line).map_err(Failure::Run)?)
+    }
+
+    fn keep(&mut self, mut row: Row) -> Result<(), Failure> {
+        self.stamp.put_on(&mut row);
+        if let Some(partial) = &mut self.partial {
+            partial
+                .add(&row)
+                .map_err(|e| Failure::Run(format!("cannot write the rows: {e}; is the disk full?")))?;
+        }
+        self.rows.borrow_mut().push(row);
+        Ok(())
+    }
+}
+
+/// The commit, and when the program was built: a commit alone does not tell two builds with changes apart.
+fn build() -> String {
+    let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
+    let since =
+        built.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    format!("{} {}", driver::COMMIT, since.as_nanos())
+}
+
+/// The rows of a file, by experiment.
+fn given(path: &Path) -> Result<BTreeMap<String, Rc<Vec<Row>>>, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        let text = format!("--rows {name}: {e}; expected a file that --out wrote, such as DIR/rows.jsonl");
+        if e.kind() == std::io::ErrorKind::NotFound { Failure::Usage(text) } else { Failure::Run(text) }
+    })?;
+    let mut all: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in claims::rows::parse(&name, &text, driver::VERSION).map_err(Failure::run)? {
+        all.entry(row.word(claims::row::EXPERIMENT).unwrap_or_default()).or_default().push(row);
+    }
+    Ok(all.into_iter().map(|(id, rows)| (id, Rc::new(rows))).collect())
+}
+
+/// Numbers of workers to sweep over: powers of two, and all cores.
+fn workers(cores: usize) -> String {
+    let mut all: Vec<usize> =
+        std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
+    all.push(cores);
+    all.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn bench_args(run: &str, size: Size, cores: usize) -> Result<BenchArgs, Failure> {
+    let line = run.replace("{cores}", &cores.to_string()).replace("{workers}", &workers(cores));
+    let mut words: Vec<&str> = ["atoll", "bench"].into_iter().chain(line.split_whitespace()).collect();
+    for (option, value) in size.options() {
+        if !words.contains(&option) {
+            words.extend([option, value]);
+        }
+    }
+    let wrong = |e: clap::Error| Failure::Usage(format!("{run}: {e}"));
+    match Cli::try_parse_from(words).map_err(wrong)?.command {
+        Some(Command::Bench(args)) => Ok(*args),
+        _ => Err(Failure::Usage(format!("{run}: no command line of bench"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use claims::Library;
+
+    /// Every run of every experiment is taken by the parser of `bench` and becomes a plan, on machines small and large.
+    #[test]
+    fn every_experiment_can_be_planned() {
+        let library = Library::built_in().unwrap();
+        for text in ["package:1 l3:1 core:2", "package:4 l3:1 core:6"] {
+            let machine = Machine::parse(text).unwrap();
+            for experiment in library.experiments.iter().filter(|e| e.waits.is_none()) {
+                for run in &experiment.runs {
+                    let args = bench_args(run, Size::Quick, machine.default_workers()).unwrap();
+                    let planned = match args.workload.as_str() {
+                        COUNTER => counter::rows(&args, &machine),
+                        IPC => ipc::rows(&args, &machine),
+                        _ => Sweep::plan(&args, &machine, &Interrupt::default()).map(|s| s.rows()),
+                    };
+                    let rows = planned.unwrap_or_else(|e| panic!("{}: {run}: {e}", experiment.id));
+                    assert!(rows > 0, "{}: {run}", experiment.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_fit_the_machine_and_windows_the_size() {
+        assert_eq!([1, 2, 6, 8].map(workers), ["1", "1,2", "1,2,4,6", "1,2,4,8"]);
+        let args =
+            bench_args("micro --workers {workers} --scale {cores} --repeat 1", Size::Quick, 4).unwrap();
+        assert_eq!((args.deployment.workers, args.requests.scale), (vec![1, 2, 4], vec![4]));
+        assert_eq!((args.measuring.repeat, args.measuring.duration), (Some(1), Duration::from_millis(300)));
+        assert!(bench_args("micro --no-such-thing", Size::Full, 4).is_err());
+        assert!(bench_args("topology", Size::Full, 4).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! What can be typed after `atoll figures` and `atoll claims`, and what is the same for both.
+
+use claims::How;
+use clap::Args;
+use std::path::PathBuf;
+
+const FIGURES_EXAMPLES: &str = "\
+Each figure is measured at a size that fits this machine; the papers' machines are others, so shapes can be compared and
+figures cannot. Ctrl-C keeps what was measured.
+
+Examples:
+  atoll figures --list
+  atoll figures vldbj-11 pvldb-6 --quick
+  atoll figures --out results          every figure that can be measured today: rows, tables, a report
+
+Exit code: 0 success; 1 a run failed, a consistency check did not hold, or rows are damaged; 2 wrong usage; 130 interrupted.";
+
+const CLAIMS_EXAMPLES: &str = "\
+Each claim is decided by expressions over result rows; what was measured for one claim is used for all. With --out a second
+call measures only what is missing.
+
+Examples:
+  atoll claims --quick
+  atoll claims ISL-024 ISL-037 --out results
+  atoll claims --how counts
+  atoll claims --out results --markdown > docs/claims.md
+
+Exit code: 0 everything asked for was decided or is said to be undecidable; 1 a run failed, a consistency check did not hold, or
+rows are damaged; 2 wrong usage; 130 interrupted. A claim that is not reproduced is a result and no failure.";
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = FIGURES_EXAMPLES)]
+pub struct FiguresArgs {
+    /// Figures by their ids [default: all that can be measured today]
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// List the papers' figures and tables, and what those that cannot be measured wait for
+    #[arg(long)]
+    pub list: bool,
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = CLAIMS_EXAMPLES)]
+pub struct ClaimsArgs {
+    /// Claims by their ids [default: all]
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Only claims that are decided so: measured-here, counts, simulated, trace-sim, hardware
+    #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = how)]
+    pub how: Vec<How>,
+    /// Print the page docs/claims.md
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Print the verdicts as JSON lines
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// Where rows come from and go to.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Rows")]
+pub struct RowArgs {
+    /// Shorter windows: a third of the time, and more noise
+    #[arg(long)]
+    pub quick: bool,
+    /// Keep the rows in this directory, and use those that an earlier call of the same program left there
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Use the rows of this file, as --out writes them (rows.jsonl), in place of measuring their experiments
+    #[arg(long, value_name = "FILE")]
+    pub rows: Option<PathBuf>,
+}
+
+fn how(word: &str) -> Result<How, String> {
+    let all = How::ALL.map(How::name).join(", ");
+    How::parse(word).ok_or_else(|| format!("expected one of {all}"))
+}

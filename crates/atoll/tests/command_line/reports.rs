@@ -1,0 +1,152 @@
+//! `bench --out`, `atoll report` and `bench --watch`: what people look at.
+
+use super::*;
+use std::fs;
+use std::io::{Read, Write};
+
+const MICRO: &[&str] = &["bench", "micro", "--islands", "1", "--workers", "1", "--dataset", "1000"];
+
+fn bench_into(sandbox: &Sandbox, dir: &Path) {
+    let out = dir.to_str().unwrap();
+    let output = sandbox.run(&[MICRO, &["--multisite", "0,50", "--out", out], BRIEF].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("report.html"), "says where the report is: {}", stderr(&output));
+}
+
+#[test]
+fn a_run_leaves_rows_machine_and_report_and_reports_can_be_joined() {
+    let (sandbox, place) = (Sandbox::new(), tempfile::tempdir().unwrap());
+    let first = place.path().join("first");
+    bench_into(&sandbox, &first);
+    let page = fs::read_to_string(first.join("report.html")).unwrap();
+    assert!(page.contains("Atoll: micro") && page.contains("50 % multisite") && page.ends_with("</html>\n"));
+    let rows = fs::read_to_string(first.join("rows.jsonl")).unwrap();
+    assert_eq!(rows.lines().count(), 2);
+    let machine: Value = serde_json::from_slice(&fs::read(first.join("machine.json")).unwrap()).unwrap();
+    assert!(!machine["pus"].as_array().unwrap().is_empty());
+
+    let (second, both) = (place.path().join("second.jsonl"), place.path().join("both.html"));
+    fs::write(&second, &rows).unwrap();
+    let args = ["report", first.to_str().unwrap(), second.to_str().unwrap(), "--out", both.to_str().unwrap()];
+    let output = sandbox.run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = fs::read_to_string(&both).unwrap();
+    assert!(
+        page.contains("4 rows") && page.contains("second.jsonl"),
+        "equal rows are told apart by their file"
+    );
+}
+
+#[test]
+fn what_can_be_read_is_reported_and_what_cannot_is_named() {
+    let (sandbox, place) = (Sandbox::new(), tempfile::tempdir().unwrap());
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let good = sandbox.run(&[MICRO, BRIEF].concat());
+    let row = String::from_utf8(good.stdout).unwrap();
+    let newer =
+        row.replace(&format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION")), "\"version\":\"99.1.0\"");
+    assert_ne!(row, newer);
+    fs::write(at("mixed.jsonl"), format!("{row}{newer}{}\n", &row[..row.len() / 3])).unwrap();
+    fs::write(at("machine.json"), "{\"pus\": 3}").unwrap();
+    let args = ["report", &at("nowhere.jsonl"), &at("mixed.jsonl"), "--out", &at("page.html")];
+    let output = sandbox.run(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    for words in
+        ["nowhere.jsonl", "mixed.jsonl line 2: a row of version 99.1.0", "mixed.jsonl line 3", "machine.json"]
+    {
+        assert!(text.contains(words), "{words:?} in {text}");
+    }
+    let page = fs::read_to_string(at("page.html")).unwrap();
+    assert!(
+        page.contains("1 rows") && page.contains("99.1.0"),
+        "the page has the row, and says what it lacks"
+    );
+
+    fs::remove_file(at("page.html")).unwrap();
+    let output = sandbox.run(&["report", &at("nowhere.jsonl"), "--out", &at("page.html")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!Path::new(&at("page.html")).exists(), "a report of nothing is not written");
+}
+
+#[test]
+fn a_report_does_not_land_on_its_own_rows() {
+    let place = tempfile::tempdir().unwrap();
+    let rows = place.path().join("rows.jsonl");
+    fs::write(&rows, "{}\n").unwrap();
+    let rows = rows.to_str().unwrap();
+    assert_refused(&["report", rows, "--out", rows], 2, &["--out", "another file"]);
+    assert_refused(
+        &["report", rows, "--out", place.path().to_str().unwrap()],
+        2,
+        &["directory", "report.html"],
+    );
+    assert_refused(&["report"], 2, &["ROWS"]);
+    assert_eq!(fs::read_to_string(rows).unwrap(), "{}\n");
+}
+
+#[test]
+fn watching_needs_a_terminal_and_transactions() {
+    assert_refused(&[MICRO, &["--watch"]].concat(), 2, &["--watch", "terminal"]);
+    assert_refused(&["bench", "ipc", "--watch"], 2, &["--watch", "micro"]);
+    assert_refused(&["bench", "tpcb", "--kill", "1", "--watch"], 2, &["--kill", "--watch"]);
+}
+
+/// `atoll` on a terminal that `script` makes; everything it writes there. `None` where there is no `script`.
+fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<String> {
+    let sandbox = Sandbox::new();
+    let line = format!("stty rows 40 cols 120; exec '{}' {}", env!("CARGO_BIN_EXE_atoll"), args.join(" "));
+    let mut command = Command::new("script");
+    command
+        .args(["-qefc", &line, "/dev/null"])
+        .env("TMPDIR", sandbox.tmp.path())
+        .env("TERM", "xterm-256color");
+    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        eprintln!("skipped: no `script` (Debian's bsdutils) to make a terminal with");
+        return None;
+    };
+    let mut keyboard = child.stdin.take().unwrap();
+    let (mut screen, mut seen, mut typed) = (child.stdout.take().unwrap(), Vec::new(), typed_after);
+    let mut buffer = [0; 4096];
+    while let Ok(n @ 1..) = screen.read(&mut buffer) {
+        seen.extend_from_slice(&buffer[..n]);
+        if let Some((cue, keys)) = typed
+            && String::from_utf8_lossy(&seen).contains(cue)
+        {
+            keyboard.write_all(keys).unwrap();
+            typed = None;
+        }
+    }
+    child.wait().unwrap();
+    Some(String::from_utf8_lossy(&seen).into_owned())
+}
+
+/// The last time that the alternate screen was taken it was given back, and the cursor with it.
+fn assert_given_back(text: &str) {
+    let last = |what: &str| text.rfind(what).unwrap_or_else(|| panic!("{what:?} in {text:?}"));
+    assert!(last("\x1b[?1049h") < last("\x1b[?1049l"), "the ordinary screen is back: {text:?}");
+    assert!(last("\x1b[?25l") < last("\x1b[?25h"), "the cursor is back: {text:?}");
+}
+
+#[test]
+fn watching_draws_and_gives_the_terminal_back() {
+    let args =
+        [MICRO, &["--watch", "--profile", "--warmup", "50ms", "--duration", "1200ms", "--repeat", "1"]]
+            .concat();
+    let Some(text) = on_a_terminal(&args, None) else { return };
+    assert_given_back(&text);
+    for words in ["throughput", "latency", "instances", "execution", "measuring"] {
+        assert!(text.contains(words), "{words:?} in {text:?}");
+    }
+    let after = &text[text.rfind("\x1b[?1049l").unwrap()..];
+    assert!(after.contains("consistent"), "the table is on the ordinary screen: {after:?}");
+}
+
+#[test]
+fn ctrl_c_while_watching_gives_the_terminal_back() {
+    let args = [MICRO, &["--watch", "--duration", "10s", "--repeat", "1"]].concat();
+    let Some(text) = on_a_terminal(&args, Some(("throughput", b"\x03"))) else { return };
+    assert_given_back(&text);
+    let after = &text[text.rfind("\x1b[?1049l").unwrap()..];
+    assert!(after.contains("interrupted"), "says so on the ordinary screen: {after:?}");
+}

@@ -1,0 +1,347 @@
+//! Counts that need no engine: they follow from a workload's definition, and are the same on every machine.
+//!
+//! Each [`Count`] becomes rows with a field `what`:
+//!
+//! | what | a row for each | fields |
+//! |---|---|---|
+//! | `schema` | workload | `tables`, `scaling`, `growing`, `fixed`, `secondary_indexes`, `kinds` |
+//! | `population` | table, and `all` | `rows` |
+//! | `requests` | number of islands, kind of transaction, and `all` | `share`, `distributed`, `participants`, `two`, `touched_sites` |
+//! | `operations` | kind of transaction | see [`crate::trace`] |
+//! | `updated` | kind and table | `keys`: different keys that were updated |
+//! | `sections` | critical section | `component`, `kind` |
+//!
+//! Shares and rates are between 0 and 1.
+
+use crate::row::Row;
+use crate::trace;
+use base::{Key, SiteId, TableId};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use txn::workload::Placement;
+use txn::{Abort, Access, Direction, Flow, Generator, Inserted, Range, RowMut, Workload};
+use workload::oracle::at_once;
+use workload::{Benchmark, SpecError, Visitor, WorkloadSpec, with_workload};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    Schema,
+    Population,
+    Requests,
+    Operations,
+    Sections,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    pub what: What,
+    /// Which workload, with its options; nothing for `sections`.
+    #[serde(default)]
+    pub spec: WorkloadSpec,
+    /// Rows of a transaction, one after the other, in place of the one in `spec`.
+    #[serde(default)]
+    pub rows: Vec<u32>,
+    /// Over how many instances the sites are dealt out.
+    #[serde(default = "one_island")]
+    pub islands: Vec<u16>,
+    /// Requests drawn or transactions run for each of them.
+    #[serde(default = "many")]
+    pub draws: u64,
+}
+
+fn one_island() -> Vec<u16> {
+    vec![1]
+}
+
+fn many() -> u64 {
+    100_000
+}
+
+/// Any number does; this one has been used.
+const SEED: u64 = 0x0a70_0112;
+
+impl Count {
+    /// # Errors
+    /// A specification that names no workload.
+    pub fn rows(&self) -> Result<Vec<Row>, SpecError> {
+        if self.what == What::Sections {
+            return Ok(sections());
+        }
+        let specs: Vec<WorkloadSpec> = match &self.rows[..] {
+            [] => vec![self.spec.clone()],
+            rows => rows.iter().map(|&n| WorkloadSpec { rows: Some(n), ..self.spec.clone() }).collect(),
+        };
+        let mut all = Vec::new();
+        for spec in specs {
+            let mut rows = with_workload(&spec, Counter { count: self })?;
+            rows.iter_mut().for_each(|row| label(row, &spec));
+            all.extend(rows);
+        }
+        Ok(all)
+    }
+}
+
+/// The options that were given, as result rows name them.
+fn label(row: &mut Row, spec: &WorkloadSpec) {
+    row.set("workload", spec.name.clone());
+    if let Some(rows) = spec.rows {
+        row.set("rows", rows);
+    }
+    if let Some(scale) = spec.scale {
+        row.set("scale", scale);
+    }
+    for (name, value) in &spec.own {
+        row.set(name, value.parse::<u64>().map_or_else(|_| value.as_str().into(), serde_json::Value::from));
+    }
+}
+
+struct Counter<'a> {
+    count: &'a Count,
+}
+
+impl Visitor for Counter<'_> {
+    type Output = Vec<Row>;
+
+    fn visit<W: Benchmark>(self, workload: W) -> Vec<Row> {
+        let Count { islands, draws, .. } = self.count;
+        match self.count.what {
+            What::Schema => vec![schema(&workload)],
+            What::Population => population(&workload),
+            What::Requests => islands.iter().flat_map(|&n| requests(&workload, n, *draws)).collect(),
+            What::Operations => {
+                islands.iter().flat_map(|&n| trace::operations(&workload, n, *draws)).collect()
+            }
+            What::Sections => Vec::new(),
+        }
+    }
+}
+
+/// A row of counts: what was counted, in how many instances.
+pub(crate) fn row(what: &str) -> Row {
+    let mut row = Row::default();
+    row.set("what", what);
+    row
+}
+
+/// A stream over all sites.
+pub(crate) fn stream<W: Workload>(workload: &W) -> W::Generator {
+    workload.generator(SEED, 0..workload.sites())
+}
+
+fn schema<W: Workload>(workload: &W) -> Row {
+    let schema = workload.schema();
+    let of = |fits: fn(&txn::TableDef) -> bool| schema.tables.iter().filter(|t| fits(t)).count();
+    let mut generator = stream(workload);
+    let kinds: BTreeSet<_> = (0..10_000).map(|_| workload.kind(&generator.next())).collect();
+    let mut row = row("schema");
+    row.set("tables", schema.tables.len());
+    row.set("fixed", of(|t| t.domain == 0));
+    // Rows without a key are only ever appended.
+    row.set("growing", of(|t| t.domain > 0 && t.key.is_empty()));
+    row.set("scaling", of(|t| t.domain > 0 && !t.key.is_empty()));
+    row.set("secondary_indexes", schema.tables.iter().map(|t| t.indexes.len()).sum::<usize>());
+    row.set("kinds", kinds.len());
+    row
+}
+
+/// Rows that loading inserts, by table.
+fn population<W: Workload>(workload: &W) -> Vec<Row> {
+    let mut loaded = Loaded::default();
+    let replicated = at_once(workload.load_replicated(&mut loaded));
+    let site = |site: u32| {
+        let parts = 0..workload.load_parts(SiteId(site));
+        parts.map(move |part| (SiteId(site), part))
+    };
+    let mut parts = (0..workload.sites()).flat_map(site);
+    let done =
+        replicated.and_then(|()| parts.try_for_each(|(s, p)| at_once(workload.load(s, p, &mut loaded))));
+    let mut all = row("population");
+    all.set("table", "all");
+    all.set("loaded", done.is_ok());
+    all.set("count", loaded.0.values().sum::<u64>());
+    let table = |t: &txn::TableDef| {
+        let mut row = row("population");
+        row.set("table", t.name.to_lowercase());
+        row.set("count", loaded.0.get(&t.id).copied().unwrap_or(0));
+        row
+    };
+    let mut rows = vec![all];
+    rows.extend(workload.schema().tables.iter().map(table));
+    rows
+}
+
+/// Storage that counts what is put into it.
+#[derive(Default)]
+struct Loaded(BTreeMap<TableId, u64>);
+
+impl Access for Loaded {
+    async fn read<R>(
+        &mut self,
+        _: TableId,
+        _: &[u8],
+        _: impl FnOnce(txn::Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        Ok(None)
+    }
+
+    fn ahead(&mut self, _: TableId, _: &[Key]) {}
+
+    async fn update<R>(
+        &mut self,
+        _: TableId,
+        _: &[u8],
+        _: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        Ok(None)
+    }
+
+    async fn insert(&mut self, table: TableId, _: &[u8], _: &[u8]) -> Result<Inserted, Abort> {
+        *self.0.entry(table).or_default() += 1;
+        Ok(Inserted::Done)
+    }
+
+    async fn append(&mut self, table: TableId, _: &[u8]) -> Result<(), Abort> {
+        *self.0.entry(table).or_default() += 1;
+        Ok(())
+    }
+
+    async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
+        Ok(false)
+    }
+
+    async fn scan(
+        &mut self,
+        _: TableId,
+        _: Range<'_>,
+        _: Direction,
+        _: impl FnMut(&[u8], txn::Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+}
+
+/// What was drawn of one kind.
+#[derive(Default)]
+struct Drawn {
+    requests: u64,
+    distributed: u64,
+    /// Instances and sites touched, summed over all requests.
+    participants: u64,
+    sites: u64,
+    /// Requests that touch exactly two instances, and two places outside their home site at most one of which is elsewhere.
+    two: u64,
+    most: usize,
+}
+
+/// Where requests go, by kind, when the sites are dealt out over so many instances.
+fn requests<W: Workload>(workload: &W, islands: u16, draws: u64) -> Vec<Row> {
+    let (schema, placement) = (workload.schema(), Placement::even(workload.sites(), islands));
+    let domain = |table: TableId| schema.table(table).map_or(1, |t| t.domain);
+    let mut generator = stream(workload);
+    let mut kinds: BTreeMap<&str, Drawn> = BTreeMap::new();
+    for _ in 0..draws {
+        let request = generator.next();
+        let mut sites = BTreeSet::new();
+        workload.routes(&request, &mut |route| {
+            sites.insert(placement.site(route.key, domain(route.table)));
+        });
+        let owners: BTreeSet<_> = sites.iter().map(|&site| placement.owner(site)).collect();
+        for kind in ["all", workload.kind(&request)] {
+            let drawn = kinds.entry(kind).or_default();
+            drawn.requests += 1;
+            drawn.distributed += u64::from(owners.len() > 1);
+            drawn.two += u64::from(owners.len() == 2);
+            drawn.participants += owners.len() as u64;
+            drawn.sites += sites.len() as u64;
+            drawn.most = drawn.most.max(owners.len());
+        }
+    }
+    let each = |(kind, drawn): (&str, Drawn)| {
+        let per = |n: u64, of: u64| n as f64 / of.max(1) as f64;
+        let mut row = row("requests");
+        row.set("kind", kind);
+        row.set("islands", islands);
+        row.set("draws", draws);
+        row.set("share", per(drawn.requests, draws));
+        row.set("distributed", per(drawn.distributed, drawn.requests));
+        row.set("participants", per(drawn.participants, drawn.requests));
+        row.set("most_participants", drawn.most);
+        row.set("two", per(drawn.two, drawn.distributed));
+        row.set("touched_sites", per(drawn.sites, drawn.requests));
+        row
+    };
+    kinds.into_iter().map(each).collect()
+}
+
+/// The list of critical sections that are counted.
+fn sections() -> Vec<Row> {
+    let each = |section: &probe::Section| {
+        let mut row = row("sections");
+        row.set("section", section.name());
+        row.set("component", section.component().name());
+        row.set("kind", section.kind().name());
+        for kind in probe::Kind::ALL {
+            row.set(kind.name(), section.kind() == *kind);
+        }
+        row
+    };
+    probe::Section::ALL.iter().map(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(text: &str) -> Vec<Row> {
+        toml::from_str::<Count>(text).unwrap().rows().unwrap()
+    }
+
+    fn find<'a>(rows: &'a [Row], field: &str, word: &str) -> &'a Row {
+        rows.iter().find(|r| r.word(field).as_deref() == Some(word)).expect("a row")
+    }
+
+    #[test]
+    fn a_bank_of_one_branch() {
+        let spec = "spec = { name = \"tpcb\", scale = 1, own = { accounts = \"50\" } }";
+        let rows = count(&format!("what = \"population\"\n{spec}"));
+        assert_eq!(find(&rows, "table", "all").number("count"), Some(61.0));
+        assert_eq!(find(&rows, "table", "all").number("loaded"), Some(1.0));
+        assert_eq!(find(&rows, "table", "teller").number("count"), Some(10.0));
+        assert_eq!(rows[0].number("accounts"), Some(50.0));
+        let rows = count(&format!("what = \"schema\"\n{spec}"));
+        assert_eq!(rows[0].number("tables"), Some(4.0));
+        assert_eq!(rows[0].number("growing"), Some(1.0));
+    }
+
+    #[test]
+    fn more_instances_make_more_distributed_requests() {
+        let rows = count(
+            "what = \"requests\"\nspec = { name = \"micro\", scale = 24, multisite = 100.0 }\nislands = [2, 24]\nrows = [2, 10]\ndraws = 20000",
+        );
+        let of = |islands: f64, n: f64| {
+            let fits = |r: &&Row| r.number("islands") == Some(islands) && r.number("rows") == Some(n);
+            rows.iter().filter(fits).find(|r| r.word("kind").as_deref() == Some("all")).unwrap()
+        };
+        // 1 - (1/K)^(N-1), and 1 + (K-1)(1 - (1-1/K)^(N-1)) participants.
+        assert!((of(2.0, 2.0).number("distributed").unwrap() - 0.5).abs() < 0.02);
+        assert!((of(24.0, 10.0).number("participants").unwrap() - 8.32).abs() < 0.1);
+        assert!((of(24.0, 2.0).number("two").unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sections_have_one_kind_each() {
+        let rows = count("what = \"sections\"");
+        assert_eq!(rows.len(), probe::Section::COUNT);
+        let kinds =
+            |r: &Row| ["fixed", "unbounded", "cooperative"].map(|k| r.number(k).unwrap()).iter().sum::<f64>();
+        assert!(rows.iter().all(|r| kinds(r) == 1.0));
+    }
+
+    #[test]
+    fn an_unknown_workload_is_refused() {
+        let count: Count = toml::from_str("what = \"schema\"\nspec = { name = \"tpcz\" }").unwrap();
+        assert!(count.rows().unwrap_err().to_string().contains("tpcz"));
+    }
+}

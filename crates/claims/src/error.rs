@@ -1,0 +1,36 @@
+//! What can be wrong with the files of this room, and with expressions over rows.
+
+/// A file that is not what it should be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}{place}: {what}")]
+pub struct DataError {
+    pub file: String,
+    /// `:7` for line 7; empty where it is not known.
+    pub place: String,
+    pub what: String,
+}
+
+impl DataError {
+    pub fn at(file: &str, line: usize, what: impl Into<String>) -> DataError {
+        DataError { file: file.into(), place: format!(":{line}"), what: what.into() }
+    }
+
+    pub fn of(file: &str, what: impl Into<String>) -> DataError {
+        DataError { file: file.into(), place: String::new(), what: what.into() }
+    }
+}
+
+/// Why an expression has no value over the rows there are.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EvalError {
+    #[error("no row has {0}")]
+    NoField(String),
+    #[error("no row is left by [{0}]")]
+    NoRows(String),
+    #[error("{left} values beside {right}: expected as many, or one")]
+    Lengths { left: usize, right: usize },
+    #[error("{0} of no values")]
+    Nothing(&'static str),
+    #[error("{0} is no number")]
+    NotFinite(String),
+}

@@ -1,0 +1,126 @@
+//! An experiment: what is run, and what is drawn from it. One file of `experiments/` each, named like its id.
+//!
+//! The runs are command lines of `atoll bench`, without the lengths of windows, which follow from how much time there
+//! is; or things to count ([`crate::counting`]). Most experiments are figures and tables of the papers; the others feed
+//! claims only. Those that cannot run yet stand together in `later.toml`, with what they wait for.
+
+use crate::counting::Count;
+use crate::error::DataError;
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// `vldbj-11`: paper and figure; or a word for one that is no figure.
+    pub id: String,
+    /// Where the papers have it; absent for an experiment that is no figure of theirs.
+    #[serde(default)]
+    pub figure: Option<String>,
+    /// What it shows, in our words.
+    pub caption: String,
+    /// What the papers' text says came out.
+    #[serde(default)]
+    pub papers: String,
+    /// What must be built before it can run.
+    #[serde(default)]
+    pub waits: Option<String>,
+    /// Fewer cores than this show nothing.
+    #[serde(default = "one")]
+    pub cores: usize,
+    /// Command lines of `atoll bench`.
+    #[serde(default)]
+    pub runs: Vec<String>,
+    #[serde(default)]
+    pub counts: Vec<Count>,
+    #[serde(default)]
+    pub plot: Option<Plot>,
+}
+
+/// What is drawn: one line for each combination of `series`, one picture for each of `panels`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// Fields of rows, as in expressions.
+    pub x: String,
+    pub y: Vec<String>,
+    #[serde(default)]
+    pub series: Vec<String>,
+    #[serde(default)]
+    pub panels: Vec<String>,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Experiment {
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn parse(file: &str, text: &str) -> Result<Experiment, DataError> {
+        let experiment: Experiment = toml::from_str(text)
+            .map_err(|e| DataError::of(file, e.to_string().trim_end().replace('\n', "; ")))?;
+        let wrong = |what: String| Err(DataError::of(file, what));
+        if file != format!("{}.toml", experiment.id) {
+            return wrong(format!("its id is {:?}; expected the name of the file", experiment.id));
+        }
+        if experiment.runs.is_empty() && experiment.counts.is_empty() {
+            return wrong("nothing to run: expected runs or counts".into());
+        }
+        if experiment.waits.is_some() {
+            return wrong("it waits for something; expected that in later.toml".into());
+        }
+        Ok(experiment)
+    }
+
+    /// A file of figures that cannot run yet.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn parse_later(file: &str, text: &str) -> Result<Vec<Experiment>, DataError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Later {
+            figure: Vec<Experiment>,
+        }
+        let later: Later = toml::from_str(text)
+            .map_err(|e| DataError::of(file, e.to_string().trim_end().replace('\n', "; ")))?;
+        let is_late = |e: &&Experiment| e.waits.is_none() || !e.runs.is_empty() || !e.counts.is_empty();
+        match later.figure.iter().find(is_late) {
+            Some(e) => {
+                Err(DataError::of(file, format!("{}: expected what it waits for, and nothing to run", e.id)))
+            }
+            None => Ok(later.figure),
+        }
+    }
+
+    /// Whether it is a figure or table of the papers.
+    pub fn is_figure(&self) -> bool {
+        self.figure.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_an_experiment() {
+        let text = "id = \"a-1\"\ncaption = \"c\"\nruns = [\"micro\"]\n";
+        let experiment = Experiment::parse("a-1.toml", text).unwrap();
+        assert_eq!((experiment.cores, experiment.is_figure()), (1, false));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, part) in [
+            ("id = \"b\"\ncaption = \"c\"\nruns = [\"micro\"]", "name of the file"),
+            ("id = \"a\"\ncaption = \"c\"", "nothing to run"),
+            ("id = \"a\"\ncaption = \"c\"\nruns = [\"micro\"]\nwaits = \"x\"", "in later.toml"),
+            ("id = \"a\"\ncaption = \"c\"\nrun = [\"micro\"]", "unknown field `run`"),
+            ("id = ", "line 1"),
+        ] {
+            let error = Experiment::parse("a.toml", text).unwrap_err().to_string();
+            assert!(error.starts_with("a.toml: ") && error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Everything that is known of the papers: the files of `experiments/`, read and held against each other.
+
+use crate::error::DataError;
+use crate::experiment::Experiment;
+use crate::judge::Evaluators;
+use crate::ledger::Ledger;
+use std::collections::BTreeMap;
+
+include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+const LEDGER: &str = "ledger.tsv";
+const CLAIMS: &str = "claims.toml";
+const REMARKS: &str = "remarks.toml";
+const LATER: &str = "later.toml";
+
+#[derive(Clone, Debug)]
+pub struct Library {
+    pub ledger: Ledger,
+    pub evaluators: Evaluators,
+    /// By id.
+    pub experiments: Vec<Experiment>,
+    /// Claim -> a paragraph that says why we think it was not reproduced.
+    pub remarks: BTreeMap<String, String>,
+}
+
+/// No such claim or figure.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no {what} is called {id:?}{}; {hint}", near(.nearest))]
+pub struct Unknown {
+    pub what: &'static str,
+    pub id: String,
+    pub nearest: Vec<String>,
+    pub hint: &'static str,
+}
+
+fn near(nearest: &[String]) -> String {
+    if nearest.is_empty() { String::new() } else { format!(": did you mean {}?", nearest.join(", ")) }
+}
+
+/// More names than this help nobody.
+const SUGGESTIONS: usize = 3;
+/// Similarity below which a name was not meant.
+const ALIKE: f64 = 0.75;
+
+/// The names that look most like `id`.
+fn nearest<'a>(id: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let lower = id.to_lowercase();
+    let likeness = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
+    let mut all: Vec<(f64, &str)> =
+        names.map(|name| (likeness(name), name)).filter(|n| n.0 >= ALIKE).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    all.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_owned()).collect()
+}
+
+impl Library {
+    /// The one that this program was built with.
+    ///
+    /// # Errors
+    /// A file that contradicts itself or another; a test makes sure that none does.
+    pub fn built_in() -> Result<Library, DataError> {
+        Library::of(FILES)
+    }
+
+    fn of(files: &[(&str, &str)]) -> Result<Library, DataError> {
+        let file = |name: &str| {
+            let found = files.iter().find(|f| f.0 == name).map(|f| f.1);
+            found.ok_or_else(|| DataError::of(name, "missing"))
+        };
+        let figures =
+            files.iter().filter(|f| f.0.ends_with(".toml") && ![CLAIMS, REMARKS, LATER].contains(&f.0));
+        let remarks = toml::from_str::<BTreeMap<String, String>>(file(REMARKS)?);
+        let now = figures.map(|(name, text)| Experiment::parse(name, text));
+        let mut experiments = now.collect::<Result<Vec<_>, _>>()?;
+        experiments.extend(Experiment::parse_later(LATER, file(LATER)?)?);
+        let library = Library {
+            ledger: Ledger::parse(LEDGER, file(LEDGER)?)?,
+            evaluators: Evaluators::parse(CLAIMS, file(CLAIMS)?)?,
+            experiments,
+            remarks: remarks.map_err(|e| DataError::of(REMARKS, e.to_string()))?,
+        };
+        library.check()?;
+        Ok(library)
+    }
+
+    /// Every name that a file mentions is one of another, and every claim is decided or waits for something.
+    fn check(&self) -> Result<(), DataError> {
+        let wrong = |file: &str, what: String| Err(DataError::of(file, what));
+        let twice = |e: &&Experiment| self.experiments.iter().filter(|other| other.id == e.id).count() > 1;
+        if let Some(e) = self.experiments.iter().find(twice) {
+            return wrong(LATER, format!("{} stands twice", e.id));
+        }
+        for evaluator in &self.evaluators.all {
+            if self.ledger.get(&evaluator.id).is_none() {
+                return wrong(CLAIMS, format!("{} is not in the ledger", evaluator.id));
+            }
+            for id in &evaluator.experiments {
+                match self.experiment(id) {
+                    Err(unknown) => return wrong(CLAIMS, format!("{}: {unknown}", evaluator.id)),
+                    Ok(e) if e.waits.is_some() => {
+                        return wrong(
+                            CLAIMS,
+                            format!("{}: the experiment {id} cannot run yet", evaluator.id),
+                        );
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+        for id in self.evaluators.waits.keys().chain(self.remarks.keys()) {
+            if self.ledger.get(id).is_none() {
+                return wrong(CLAIMS, format!("{id} is not in the ledger"));
+            }
+        }
+        if let Some(id) = self.remarks.keys().find(|id| self.evaluators.get(id).is_none()) {
+            return wrong(
+                REMARKS,
+                format!("{id}: nothing decides this claim, so there is nothing to remark"),
+            );
+        }
+        match self
+            .ledger
+            .claims
+            .iter()
+            .find(|c| self.evaluators.get(&c.id).is_none() && self.waits(&c.id).is_none())
+        {
+            Some(claim) => {
+                wrong(CLAIMS, format!("{}: expected an evaluator, or what it waits for", claim.id))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What an undecided claim waits for; `None` if it can be decided or is unknown.
+    pub fn waits(&self, id: &str) -> Option<&str> {
+        if self.evaluators.get(id).is_some() {
+            return None;
+        }
+        let own = self.evaluators.waits.get(id).map(String::as_str);
+        own.or_else(|| self.ledger.get(id)?.how.waits_for())
+    }
+
+    /// # Errors
+    /// No such experiment; with the nearest names.
+    pub fn experiment(&self, id: &str) -> Result<&Experiment, Unknown> {
+        let names = self.experiments.iter().map(|e| e.id.as_str());
+        self.experiments.iter().find(|e| e.id == id).ok_or_else(|| Unknown {
+            what: "figure",
+            id: id.into(),
+            nearest: nearest(id, names),
+            hint: "see atoll figures --list",
+        })
+    }
+
+    /// # Errors
+    /// No such claim; with the nearest ids.
+    pub fn claim(&self, id: &str) -> Result<&crate::ledger::Claim, Unknown> {
+        let names = self.ledger.claims.iter().map(|c| c.id.as_str());
+        self.ledger.get(id).ok_or_else(|| Unknown {
+            what: "claim",
+            id: id.into(),
+            nearest: nearest(id, names),
+            hint: "docs/claims.md lists all of them",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files() -> BTreeMap<&'static str, String> {
+        let header = "id\tsource\tworkload\tsetup\tmetric\tclaim\texpected\thow\n";
+        let line = |id: &str, how: &str| format!("{id}\ta\tb\tc\td\te\tf\t{how}\n");
+        let ledger = [header.to_owned(), line("A-1", "counts"), line("A-2", "simulated")].concat();
+        let claims =
+            "[columns]\n[[claim]]\nid = \"A-1\"\nexperiments = [\"e\"]\nholds = [\"a > 1\"]\n[waits]\n";
+        BTreeMap::from([
+            (LEDGER, ledger),
+            (CLAIMS, claims.to_owned()),
+            (REMARKS, "A-1 = \"why\"".to_owned()),
+            (LATER, "[[figure]]\nid = \"l\"\ncaption = \"c\"\nwaits = \"w\"".to_owned()),
+            ("e.toml", "id = \"e\"\ncaption = \"c\"\nruns = [\"micro\"]".to_owned()),
+        ])
+    }
+
+    fn library(files: &BTreeMap<&'static str, String>) -> Result<Library, DataError> {
+        Library::of(&files.iter().map(|(name, text)| (*name, text.as_str())).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn files_must_agree() {
+        assert!(library(&files()).is_ok());
+        for (name, from, to, part) in [
+            (CLAIMS, "A-1", "A-3", "A-3 is not in the ledger"),
+            (CLAIMS, "\"e\"", "\"f\"", "no figure is called \"f\""),
+            (CLAIMS, "[waits]", "[waits]\n\"x\" = [\"A-9\"]", "A-9 is not in the ledger"),
+            (LEDGER, "simulated", "counts", "A-2: expected an evaluator"),
+            (REMARKS, "A-1", "A-2", "A-2: nothing decides"),
+            (REMARKS, "A-1 = ", "A-1 : ", "remarks.toml"),
+            (CLAIMS, "[\"e\"]", "[\"l\"]", "cannot run yet"),
+            (LATER, "waits = \"w\"", "runs = [\"micro\"]", "l: expected what it waits for"),
+            (LATER, "\"l\"", "\"e\"", "e stands twice"),
+        ] {
+            let mut files = files();
+            let text = files[name].replacen(from, to, 1);
+            files.insert(name, text);
+            let error = library(&files).unwrap_err().to_string();
+            assert!(error.contains(part), "{part:?} in {error:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_get_the_nearest() {
+        let library = Library::built_in().unwrap();
+        let error = library.claim("isl-24").unwrap_err();
+        assert!(error.to_string().contains("did you mean ISL-024"), "{error}");
+        assert!(library.experiment("vldbj11").unwrap_err().nearest.contains(&"vldbj-11".to_string()));
+        assert!(library.claim("quite something else").unwrap_err().nearest.is_empty());
+    }
+
+    #[test]
+    fn at_least_forty_claims_can_be_decided() {
+        let library = Library::built_in().unwrap();
+        assert!(library.evaluators.all.len() >= 40, "{}", library.evaluators.all.len());
+    }
+}

@@ -1,0 +1,290 @@
+//! What transactions do, operation by operation: counted on the naive model of the workloads' own tests, where nothing
+//! waits and nothing is shared.
+//!
+//! A row for each kind of transaction has, per committed transaction, `records` (rows read, updated, inserted, appended,
+//! deleted or met by a scan, each row once) and how many calls of each operation there were (`probes` find a row by its
+//! key, to read, change or remove it). `local_records` and `remote_records` divide the records of distributed transactions
+//! between the home and the `others`. `failed` is the share that the transaction itself rolled back.
+
+use crate::counting::{row, stream};
+use crate::row::Row;
+use base::{InstanceId, Key, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+use txn::step::{Steps, Transaction};
+use txn::{Abort, Access, Direction, Flow, Generator, Inserted, Range, RowMut, Workload};
+use workload::oracle::{Model, Oracle, at_once};
+
+/// What one transaction did.
+#[derive(Default)]
+struct Trace {
+    /// By instance: rows touched.
+    touched: BTreeMap<InstanceId, BTreeSet<(TableId, Vec<u8>)>>,
+    appended: u64,
+    calls: BTreeMap<&'static str, u64>,
+    updated: Vec<(TableId, Vec<u8>)>,
+    secondary: u64,
+}
+
+/// What all transactions of one kind did.
+#[derive(Default)]
+struct Kind {
+    submitted: u64,
+    committed: u64,
+    failed: u64,
+    records: u64,
+    most_records: u64,
+    distributed: u64,
+    /// Instances besides the home.
+    others: u64,
+    local: u64,
+    remote: u64,
+    calls: BTreeMap<&'static str, u64>,
+    /// Transactions that used a secondary index.
+    secondary: u64,
+    updated: BTreeMap<TableId, BTreeSet<Vec<u8>>>,
+}
+
+/// Every call there is, so that rows have a 0 for those that a kind never makes.
+const CALLS: [&str; 7] = ["probes", "reads", "updates", "inserts", "appends", "deletes", "scans"];
+
+/// Runs so many transactions over so many instances.
+pub(crate) fn operations<W: Workload>(workload: &W, islands: u16, transactions: u64) -> Vec<Row> {
+    let mut oracle = Oracle::new(workload.clone(), islands);
+    if oracle.load().is_err() {
+        return Vec::new();
+    }
+    let schema = workload.schema();
+    let mut generator = stream(workload);
+    let mut kinds: BTreeMap<&'static str, Kind> = BTreeMap::new();
+    for _ in 0..transactions {
+        let request = generator.next();
+        let mut home = None;
+        workload.routes(&request, &mut |route| home = home.or(Some(route)));
+        let home = home.map_or(InstanceId(0), |route| oracle.owner(route));
+        let mut run = Traced { oracle: &mut oracle, schema: &schema, trace: Trace::default() };
+        let result = at_once(workload.run(&request, &mut run));
+        let trace = run.trace;
+        (0..islands).for_each(|i| oracle.model(InstanceId(i)).end(result.is_ok()));
+        let kind = kinds.entry(workload.kind(&request)).or_default();
+        kind.submitted += 1;
+        match result {
+            Ok(_) => kind.add(trace, home),
+            Err(Abort::User(_)) => kind.failed += 1,
+            Err(_) => {}
+        }
+    }
+    kinds.into_iter().flat_map(|(name, kind)| kind.rows(name, islands, &schema)).collect()
+}
+
+impl Kind {
+    fn add(&mut self, trace: Trace, home: InstanceId) {
+        let at = |i: &InstanceId| trace.touched.get(i).map_or(0, |rows| rows.len() as u64);
+        let all: u64 = trace.touched.keys().map(at).sum();
+        self.committed += 1;
+        self.records += all + trace.appended;
+        self.most_records = self.most_records.max(all + trace.appended);
+        if trace.touched.keys().any(|i| *i != home) {
+            self.distributed += 1;
+            self.others += trace.touched.keys().filter(|i| **i != home).count() as u64;
+            // Rows without a key are appended at home.
+            self.local += at(&home) + trace.appended;
+            self.remote += all - at(&home);
+        }
+        self.secondary += u64::from(trace.secondary > 0);
+        for (name, n) in trace.calls {
+            *self.calls.entry(name).or_default() += n;
+        }
+        for (table, key) in trace.updated {
+            self.updated.entry(table).or_default().insert(key);
+        }
+    }
+
+    fn rows(&self, name: &str, islands: u16, schema: &txn::Schema) -> Vec<Row> {
+        let per = |n: u64, of: u64| n as f64 / of.max(1) as f64;
+        let named = |what: &str| {
+            let mut row = row(what);
+            row.set("kind", name);
+            row.set("islands", islands);
+            row
+        };
+        let mut operations = named("operations");
+        operations.set("submitted", self.submitted);
+        operations.set("failed", per(self.failed, self.submitted));
+        operations.set("lost", per(self.submitted - self.failed - self.committed, self.submitted));
+        operations.set("records", per(self.records, self.committed));
+        operations.set("most_records", self.most_records);
+        operations.set("distributed", per(self.distributed, self.committed));
+        operations.set("local_records", per(self.local, self.distributed));
+        operations.set("remote_records", per(self.remote, self.distributed));
+        operations.set("others", per(self.others, self.distributed));
+        operations.set("secondary", self.secondary > 0);
+        for call in CALLS {
+            operations.set(call, per(self.calls.get(call).copied().unwrap_or(0), self.committed));
+        }
+        let table = |t: &txn::TableDef| {
+            let mut row = named("updated");
+            row.set("table", t.name.to_lowercase());
+            row.set("keys", self.updated.get(&t.id).map_or(0, BTreeSet::len));
+            row
+        };
+        std::iter::once(operations).chain(schema.tables.iter().map(table)).collect()
+    }
+}
+
+/// A transaction on the model whose operations are noted.
+struct Traced<'a, W> {
+    oracle: &'a mut Oracle<W>,
+    schema: &'a txn::Schema,
+    trace: Trace,
+}
+
+impl<W: Workload> Transaction for Traced<'_, W> {
+    async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        let mut outputs = steps.partial();
+        for i in 0..steps.count() {
+            let owner = self.oracle.owner(steps.route(i));
+            let model = self.oracle.model(owner);
+            let mut access = Noted { model, schema: self.schema, at: owner, trace: &mut self.trace };
+            steps.run(i, &mut access, &mut outputs).await?;
+        }
+        Ok(S::finish(outputs))
+    }
+
+    async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.all(steps).await
+    }
+}
+
+/// The rows of one instance.
+struct Noted<'a> {
+    model: &'a mut Model,
+    schema: &'a txn::Schema,
+    at: InstanceId,
+    trace: &'a mut Trace,
+}
+
+impl Noted<'_> {
+    fn note(&mut self, calls: &[&'static str], table: TableId, key: &[u8]) {
+        for call in calls {
+            *self.trace.calls.entry(call).or_default() += 1;
+        }
+        self.trace.touched.entry(self.at).or_default().insert((table, key.to_vec()));
+    }
+}
+
+impl Access for Noted<'_> {
+    async fn read<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(txn::Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        self.note(&["probes", "reads"], table, key);
+        self.model.read(table, key, f).await
+    }
+
+    fn ahead(&mut self, _: TableId, _: &[Key]) {}
+
+    async fn update<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        self.note(&["probes", "updates"], table, key);
+        self.trace.updated.push((table, key.to_vec()));
+        self.model.update(table, key, f).await
+    }
+
+    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        self.note(&["inserts"], table, key);
+        self.model.insert(table, key, row).await
+    }
+
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        *self.trace.calls.entry("appends").or_default() += 1;
+        self.trace.appended += 1;
+        self.model.append(table, row).await
+    }
+
+    async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.note(&["probes", "deletes"], table, key);
+        self.model.delete(table, key).await
+    }
+
+    async fn scan(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], txn::Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let secondary =
+            self.schema.tables.iter().find_map(|t| Some((t, t.indexes.iter().find(|i| i.id == index)?)));
+        let mut met = Vec::new();
+        self.model
+            .scan(index, range, direction, |key, row| {
+                met.push(match secondary {
+                    // The row itself, so that finding it again by its key is not another one.
+                    Some((table, def)) => (table.id, table.key_in_entry(def, key).unwrap_or(key).to_vec()),
+                    None => (index, key.to_vec()),
+                });
+                f(key, row)
+            })
+            .await?;
+        *self.trace.calls.entry("scans").or_default() += 1;
+        self.trace.secondary += u64::from(secondary.is_some());
+        self.trace.touched.entry(self.at).or_default().extend(met);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::{Benchmark, Visitor, WorkloadSpec, with_workload};
+
+    struct Run(u16);
+
+    impl Visitor for Run {
+        type Output = Vec<Row>;
+
+        fn visit<W: Benchmark>(self, workload: W) -> Vec<Row> {
+            operations(&workload, self.0, 2_000)
+        }
+    }
+
+    fn rows(spec: &WorkloadSpec, islands: u16) -> Vec<Row> {
+        with_workload(spec, Run(islands)).unwrap()
+    }
+
+    #[test]
+    fn a_deposit_is_three_updates_and_a_history_row() {
+        let spec = WorkloadSpec { scale: Some(2), ..WorkloadSpec::new("tpcb", 2) }.with("accounts", 100);
+        let rows = rows(&spec, 2);
+        for (field, expected) in [
+            ("records", 4.0),
+            ("most_records", 4.0),
+            ("updates", 3.0),
+            ("appends", 1.0),
+            ("failed", 0.0),
+            ("scans", 0.0),
+        ] {
+            assert_eq!(rows[0].number(field), Some(expected), "{field}");
+        }
+        // The account is elsewhere, the other three are at home.
+        assert_eq!(
+            (rows[0].number("local_records"), rows[0].number("remote_records")),
+            (Some(3.0), Some(1.0))
+        );
+        let branch = rows.iter().find(|r| r.word("table").as_deref() == Some("branch")).unwrap();
+        assert_eq!(branch.number("keys"), Some(2.0));
+    }
+
+    #[test]
+    fn a_row_found_through_an_index_counts_once() {
+        let spec = WorkloadSpec { scale: Some(1), ..WorkloadSpec::new("tatp-update-location", 1) };
+        let rows = rows(&spec.with("subscribers", 50), 1);
+        assert_eq!((rows[0].number("records"), rows[0].number("secondary")), (Some(1.0), Some(1.0)));
+    }
+}

@@ -1,0 +1,118 @@
+//! A window watched while it lasts: once a second the instances are asked what they have measured, the watcher is shown it,
+//! and the pieces are put together again, so that the row says what it would have said.
+//!
+//! ```text
+//!   |<------------- window ------------->|
+//!   |--1 s--|--1 s--|--1 s--|--1 s--|-.3-|     each: Running::measure, Watcher::sample
+//!   `-- joined, instance by instance ----'     what Window::of gets
+//! ```
+
+use probe::Measured;
+use std::time::{Duration, Instant};
+
+pub(crate) const EVERY: Duration = Duration::from_secs(1);
+/// A rest of a window that is shorter than this is shown with nothing: its rates would be guesses.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// The pieces of the window so far.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    joined: Vec<Measured>,
+    last: Option<Instant>,
+}
+
+impl Pieces {
+    /// Whether it is time to ask; `ending`: whether the window ends now.
+    pub fn is_due(&mut self, now: Instant, ending: Ending) -> bool {
+        let since = now - *self.last.get_or_insert(now);
+        since >= if ending == Ending::Now { SHORTEST } else { EVERY }
+    }
+
+    /// Adds what the instances measured since the last time.
+    pub fn add(&mut self, now: Instant, piece: &[Measured]) {
+        self.last = Some(now);
+        self.joined = joined(std::mem::take(&mut self.joined), piece);
+    }
+
+    /// Ends the window with its last piece, and begins the next.
+    pub fn finish(&mut self, piece: &[Measured]) -> Vec<Measured> {
+        self.last = None;
+        joined(std::mem::take(&mut self.joined), piece)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Now,
+    Later,
+}
+
+fn joined(mut before: Vec<Measured>, piece: &[Measured]) -> Vec<Measured> {
+    before.resize_with(before.len().max(piece.len()), Measured::default);
+    before.iter_mut().zip(piece).for_each(|(before, piece)| append(before, piece));
+    before
+}
+
+/// `later` follows `before` in the same instance: lengths and counts add up, states are the later ones.
+fn append(before: &mut Measured, later: &Measured) {
+    let window_ns = before.window_ns + later.window_ns;
+    let mut series = std::mem::take(&mut before.series);
+    series.extend(later.series.iter().cloned());
+    before.merge(later);
+    (before.window_ns, before.series) = (window_ns, series);
+    before.rss_bytes = later.rss_bytes;
+    before.pages = later.pages;
+    before.in_doubt = later.in_doubt;
+    if let (Some(offered), Some(now)) = (&mut before.offered, &later.offered) {
+        offered.backlog = now.backlog;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::Window;
+    use deploy::Host;
+    use probe::Offered;
+
+    fn measured(seconds: u64, committed: u64) -> Measured {
+        let mut m = Measured {
+            window_ns: seconds * 1_000_000_000,
+            committed: [("x".to_string(), committed)].into(),
+            rss_bytes: committed,
+            pages: committed,
+            offered: Some(Offered { requests: committed, refused: 0, backlog: seconds }),
+            series: vec![Default::default(); seconds as usize],
+            ..Measured::default()
+        };
+        m.latency.record(1000 * committed);
+        m
+    }
+
+    #[test]
+    fn a_window_in_pieces_is_the_window() {
+        let mut pieces = Pieces::default();
+        let now = Instant::now();
+        pieces.add(now, &[measured(1, 10), measured(1, 30)]);
+        pieces.add(now, &[measured(1, 20), measured(1, 10)]);
+        let whole = pieces.finish(&[measured(2, 90), measured(2, 40)]);
+        assert_eq!(whole.iter().map(|m| m.window_ns).collect::<Vec<_>>(), [4_000_000_000; 2]);
+        assert_eq!(whole.iter().map(Measured::committed_total).collect::<Vec<_>>(), [120, 80]);
+        let window = Window::of(&whole, Host::Process);
+        assert_eq!((window.tps, window.seconds, window.all.latency.count()), (50.0, 4.0, 6));
+        assert_eq!(window.all.series.len(), 4, "seconds follow each other and are not added up");
+        assert_eq!((window.all.rss_bytes, window.all.pages), (130, 130), "the last state counts");
+        assert_eq!(window.all.offered, Some(Offered { requests: 200, refused: 0, backlog: 4 }));
+        assert_eq!(pieces.finish(&[measured(1, 5)])[0].committed_total(), 5, "the next window begins empty");
+    }
+
+    #[test]
+    fn it_is_time_each_second_and_at_the_end() {
+        let (mut pieces, start) = (Pieces::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        assert!(!pieces.is_due(at(0), Ending::Later));
+        assert!(!pieces.is_due(at(999), Ending::Later) && pieces.is_due(at(1000), Ending::Later));
+        pieces.add(at(1000), &[]);
+        assert!(!pieces.is_due(at(1050), Ending::Now) && pieces.is_due(at(1100), Ending::Now));
+    }
+}

@@ -1,0 +1,257 @@
+//! Loads of every model on a workload without data, whose server can be made to stall.
+
+use crate::support::{Via, config, private_dir};
+use base::{Key, SiteId, TableId};
+use exec::DesignKind;
+use instance::{Instance, Scene};
+use probe::Measured;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use traffic::{Arrivals, LoadModel, Rate, Retries, Share, Think, Traffic};
+use txn::schema::{Column, TableDef, Type};
+use txn::*;
+use wal::Durability;
+
+/// Answers at once, but once for `stall` blocks its worker, and aborts the first `aborts` tries.
+#[derive(Clone, Default)]
+struct Server {
+    stall: Duration,
+    stalled: Arc<AtomicU64>,
+    aborts: Arc<AtomicU64>,
+    /// Under which name requests are reported.
+    kind: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Ask {
+    terminal: Option<(u32, u32)>,
+}
+
+struct Asks;
+
+impl Generator for Asks {
+    type Request = Ask;
+    fn next(&mut self) -> Ask {
+        Ask { terminal: None }
+    }
+    fn next_at(&mut self, site: u32, number: u32) -> Ask {
+        Ask { terminal: Some((site, number)) }
+    }
+}
+
+/// The request before which the server stalls.
+const STALLS_AT: u64 = 100;
+
+impl Workload for Server {
+    type Request = Ask;
+    type Reply = ();
+    type Generator = Asks;
+    type Audit = ();
+
+    fn name(&self) -> String {
+        "server".into()
+    }
+    fn schema(&self) -> Schema {
+        let columns = vec![Column::new("ID", Type::I64)];
+        let name = "NOTHING".into();
+        Schema {
+            tables: vec![TableDef {
+                id: TableId(1),
+                name,
+                columns,
+                key: vec![0],
+                indexes: vec![],
+                domain: 2,
+                kind: TableKind::Heap,
+            }],
+        }
+    }
+    fn sites(&self) -> u32 {
+        2
+    }
+    async fn run<T: Transaction>(&self, request: &Ask, _: &mut T) -> Result<(), Abort> {
+        if request.terminal.is_some_and(|(site, number)| site >= 2 || number >= 500) {
+            return Err(Abort::BadRequest);
+        }
+        if self.stalled.fetch_add(1, Ordering::Relaxed) == STALLS_AT {
+            std::thread::sleep(self.stall);
+        }
+        let left = |n: u64| n.checked_sub(1);
+        match self.aborts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) {
+            Ok(_) => Err(Abort::Deadlock),
+            Err(_) => Ok(()),
+        }
+    }
+    async fn run_step<A: Access>(
+        &self,
+        _: StepId,
+        _: &[u8],
+        _: &mut A,
+        _: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        Err(Abort::BadRequest)
+    }
+    fn routes(&self, _: &Ask, _: &mut dyn FnMut(Route)) {}
+    fn kind(&self, _: &Ask) -> &'static str {
+        self.kind.unwrap_or("ask")
+    }
+    fn pauses(&self, _: &Ask) -> Option<Pauses> {
+        Some(Pauses { keying_s: 0.1, think_s: 0.1 })
+    }
+    fn generator(&self, _: u64, _: Range<u32>) -> Asks {
+        Asks
+    }
+    fn load_parts(&self, _: SiteId) -> u32 {
+        1
+    }
+    async fn load<A: Access>(&self, site: SiteId, _: u32, access: &mut A) -> Result<(), Abort> {
+        let mut row = RowBuf::new(&self.schema().tables[0]);
+        row.start().set_int(0, site.0.into());
+        access.insert(TableId(1), &Key::new().i64(site.0.into()), row.bytes()).await.map(drop)
+    }
+    async fn audit<A: Access>(&self, _: Range<u32>, _: &mut A) -> Result<(), Abort> {
+        Ok(())
+    }
+    fn judge(&self, _: Vec<()>, _: Option<u64>) -> Verdict {
+        Verdict::default()
+    }
+}
+
+/// What one worker measured under `traffic` until `done`, at most for 20 s.
+fn run(
+    server: Server,
+    traffic: Traffic,
+    script: impl Fn(&Instance<Server>),
+    done: impl Fn(&Measured) -> bool,
+) -> Measured {
+    let dir = private_dir();
+    let config = config(&server, dir.path(), DesignKind::Serial, Durability::Memory, (0, 1), 1, Via::Ring);
+    std::fs::create_dir_all(&config.dir).unwrap();
+    let instance = Instance::start(server, config).unwrap();
+    instance.load(&|_, _| {}).unwrap();
+    instance.measure();
+    instance.load_with(traffic, Share::whole(1), 7);
+    script(&instance);
+    let (mut all, start) = (Measured::default(), Instant::now());
+    while !done(&all) {
+        assert!(start.elapsed() < Duration::from_secs(20), "not done: {all:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        let last = all.offered;
+        let window = instance.measure();
+        all.window_ns += window.window_ns;
+        all.merge(&Measured { window_ns: 0, ..window });
+        if let (Some(all), Some(last)) = (&mut all.offered, last) {
+            all.backlog -= last.backlog;
+        }
+    }
+    instance.halt();
+    let rest = instance.measure();
+    all.merge(&Measured { window_ns: 0, ..rest });
+    instance.stop().unwrap();
+    all
+}
+
+fn open(rate: f64, arrivals: Arrivals) -> Traffic {
+    let model = LoadModel::Open { rate: Rate::constant(rate).unwrap(), arrivals };
+    Traffic { model, ..Traffic::closed(8) }
+}
+
+/// A server that stands still for 300 ms of some 600 must show in about half of the requests of an open loop. A closed loop's
+/// clients wait with it, and so see it once each: that is the omission which an open loop must not have.
+#[test]
+fn a_stall_shows_in_every_request_that_was_due_during_it() {
+    let stall = Duration::from_millis(300);
+    let server = || Server { stall, ..Server::default() };
+    let open = run(server(), open(2_000.0, Arrivals::Uniform), |_| {}, |m| m.committed_total() >= 1_200);
+    let (committed, slow) = (open.committed_total() as f64, stall.as_nanos() as f64 / 2.0);
+    let late = |m: &Measured, ns: f64| -> u64 {
+        m.latency.recorded().filter(|(value, _)| *value as f64 > ns).map(|(_, n)| n).sum()
+    };
+    // 600 arrivals fell into it, and half of these had to wait for more than half of it.
+    let waited = late(&open, slow);
+    assert!(waited >= 280, "{waited} of {committed}: {:?}", open.latency);
+    assert!(open.latency.max() as f64 > stall.as_nanos() as f64 * 0.95);
+    let closed = run(server(), Traffic::closed(8), |_| {}, |m| m.committed_total() >= 1_200);
+    assert!(late(&closed, slow) < waited / 3, "{:?}", closed.latency);
+}
+
+#[test]
+fn arrivals_come_at_the_rate_and_the_seconds_add_up() {
+    for arrivals in [Arrivals::Poisson, Arrivals::Uniform] {
+        let all = run(Server::default(), open(1_000.0, arrivals), |_| {}, |m| m.window_ns >= 1_500_000_000);
+        let offered = all.offered.unwrap();
+        let expected = all.window_ns as f64 / 1e9 * 1_000.0;
+        // Ended by time, so the requests of the last window may be missing: five deviations and 10 %.
+        let off = (offered.requests as f64 - expected).abs();
+        assert!(
+            off < 5.0 * expected.sqrt() + expected * 0.1,
+            "{arrivals:?}: {offered:?}, expected {expected}"
+        );
+        assert_eq!(all.series.iter().map(|s| s.committed).sum::<u64>(), all.committed_total());
+        assert_eq!(all.latency.count(), all.committed_total());
+        assert_eq!(all.latency_by_kind["ask"].count(), all.committed_total());
+        assert_eq!(offered.refused, 0);
+    }
+}
+
+/// Far more than can be answered: what does not fit into the queue is refused and counted, and nothing is lost.
+#[test]
+fn a_rate_that_cannot_be_met_is_told_and_bounded() {
+    let stall = Duration::from_millis(200);
+    let server = Server { stall, ..Server::default() };
+    let all = run(
+        server,
+        open(5_000_000.0, Arrivals::Uniform),
+        |_| {},
+        |m| m.offered.is_some_and(|o| o.refused > 0),
+    );
+    let offered = all.offered.unwrap();
+    assert!(offered.requests > 500_000 && offered.backlog <= 1 << 16, "{offered:?}");
+}
+
+#[test]
+fn terminals_pause_and_each_has_one_request_at_a_time() {
+    let model = LoadModel::Terminals { terminals: 1_000, think: Think::STANDARD };
+    let traffic = Traffic { model, ..Traffic::closed(8) };
+    let all = run(Server::default(), traffic, |_| {}, |m| m.window_ns >= 1_500_000_000);
+    // 100 ms of keying and 100 ms of thinking: five requests a second each.
+    let expected = all.window_ns as f64 / 1e9 * 5_000.0;
+    // On a busy machine they wait longer for their answers; sooner they never ask.
+    let share = all.committed_total() as f64 / expected;
+    assert!((0.3..1.15).contains(&share), "{} committed, expected {expected}", all.committed_total());
+    assert!(all.aborted.is_empty(), "a terminal of nowhere: {:?}", all.aborted);
+}
+
+#[test]
+fn retries_are_counted_and_end_at_the_limit() {
+    let aborts = |n| Server { aborts: Arc::new(AtomicU64::new(n)), ..Server::default() };
+    let traffic =
+        |limit, backoff_ns| Traffic { retries: Retries { limit, backoff_ns }, ..Traffic::closed(1) };
+    let all = run(aborts(10), traffic(None, 0), |_| {}, |m| m.committed_total() > 0);
+    assert_eq!((all.retries, all.given_up, all.aborted["deadlock"]), (10, 0, 10));
+    let all = run(aborts(10), traffic(Some(3), 100_000), |_| {}, |m| m.committed_total() > 0);
+    // Four tries each of two requests, and two tries of the third, which then commits.
+    assert_eq!((all.retries, all.given_up, all.aborted["deadlock"]), (3 + 3 + 2, 2, 10));
+    let all = run(aborts(10), traffic(Some(0), 0), |_| {}, |m| m.committed_total() > 0);
+    assert_eq!((all.retries, all.given_up), (0, 10));
+}
+
+#[test]
+fn the_load_changes_when_the_script_says_so() {
+    let later = Server { kind: Some("later"), ..Server::default() };
+    let script = |instance: &Instance<Server>| {
+        let at_ns = world::now_ns() + 300_000_000;
+        let rate = Some(Rate::constant(5_000.0).unwrap());
+        instance.script(&[Scene { at_ns, rate, requests: Some((later.clone(), 9)) }]);
+    };
+    let all = run(Server::default(), open(500.0, Arrivals::Uniform), script, |m| {
+        m.committed.get("later").is_some_and(|n| *n >= 2_000)
+    });
+    assert!(all.committed["ask"] > 0);
+    let at_the_old_rate = all.window_ns as f64 / 1e9 * 500.0;
+    let offered = all.offered.unwrap().requests as f64;
+    assert!(offered > at_the_old_rate * 2.0, "{offered} requests, {at_the_old_rate} at the old rate");
+}

@@ -1,0 +1,170 @@
+//! Reading pages that lie side by side with one read: what a read costs the kernel is paid once for a run of them.
+//!
+//! Pages that are neighbours in the file are neighbours in memory, so a run is one stretch on both sides. Each page of a run
+//! is an entry of the table of reads like any other: it is joined, checked, brought up to date and published by itself. A
+//! run that cannot be read is read again page by page, so that a failure is told of the page that has it.
+
+use crate::data_file::offset;
+use crate::load::{Entry, Load, held};
+use crate::page::PAGE_SIZE;
+use crate::pool::Pool;
+use base::PageId;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Pages of the longest run, 256 KiB: longer ones are hardly cheaper by the page, and hold up who waits for one of them.
+const LONGEST: u32 = 32;
+
+impl Pool {
+    /// Begins to read those of `pages`, in ascending order, that are absent, neighbours together, for someone who will come
+    /// for them soon. Gives how many there are whose read began: none where no frame is free.
+    pub fn prefetch_all(&self, pages: &[PageId]) -> usize {
+        let (mut begun, mut run) = (0, 0..0u32);
+        for &id in pages {
+            let joins = id.0 == run.end && run.len() < LONGEST as usize;
+            if !joins {
+                self.read_run(std::mem::replace(&mut run, id.0..id.0));
+            }
+            if self.check(id).is_ok() && self.enter(id) {
+                run.end = id.0 + 1;
+                begun += 1;
+            } else {
+                self.read_run(std::mem::replace(&mut run, 0..0));
+            }
+        }
+        self.read_run(run);
+        begun
+    }
+
+    /// Makes page `id` one that is being read, if it is absent and there is a frame; the read is the caller's to begin.
+    fn enter(&self, id: PageId) -> bool {
+        let mut table = held(&self.loads.table);
+        if self.latch(id).look().resident() || table.contains_key(&id.0) {
+            return false;
+        }
+        let Some(slot) = self.slots.take() else { return false };
+        if !self.latch(id).begin_load() {
+            self.slots.give(slot);
+            return false;
+        }
+        if self.slots.free() < self.reserve_frames() {
+            self.writer.moved.notify_all();
+        }
+        table.insert(id.0, Entry { load: Arc::<Load>::default(), slot, waiters: Vec::new() });
+        true
+    }
+
+    /// Begins to read pages that were entered.
+    pub(crate) fn read_run(&self, pages: Range<u32>) {
+        if pages.is_empty() {
+            return;
+        }
+        let (first, bytes) = (PageId(pages.start), pages.len() * PAGE_SIZE);
+        let start = self.page(first).as_ptr().cast::<u8>();
+        let token = token(&pages);
+        // SAFETY: the pages lie side by side in the pool's range, and each is its entry's alone (its load was won) until
+        // `ended` takes the read's end; the pool waits for the queue before its memory goes. Pages are aligned as devices
+        // want it.
+        unsafe { self.loads.queue.read(&self.writer.data.file, start, bytes, offset(first), token) };
+    }
+}
+
+fn token(pages: &Range<u32>) -> u64 {
+    (pages.len() as u64) << 32 | u64::from(pages.start)
+}
+
+/// The pages of the read that has this token.
+pub(crate) fn pages_of(token: u64) -> Range<u32> {
+    let first = token as u32;
+    first..first + (token >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Coupled;
+    use crate::tests::{DATA, FRAMES, fill, get, log, open};
+    use crate::{PAGE_SIZE, Pool, PoolOptions};
+    use base::PageId;
+    use std::io::ErrorKind;
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+    use wal::Durability;
+    use world::{Deed, Files, Verdict, memory, watched};
+
+    /// A database with nothing in memory, the lengths of its reads in pages, and what is said to each read.
+    fn reopened(
+        verdict: impl Fn(u64, usize) -> Verdict + Send + Sync + 'static,
+    ) -> (Pool, Arc<Mutex<Vec<usize>>>) {
+        let (reads, files) = (Arc::<Mutex<Vec<usize>>>::default(), memory());
+        let first = open(&files, Durability::Sync);
+        fill(&first);
+        first.write_back().unwrap();
+        drop(first);
+        let seen = reads.clone();
+        let files: Arc<dyn Files> = watched(files, move |path, deed| match deed {
+            Deed::Read { offset, bytes } if path == Path::new(DATA) && offset > 0 => {
+                seen.lock().unwrap().push(bytes / PAGE_SIZE);
+                verdict(offset, bytes)
+            }
+            _ => Verdict::Do,
+        });
+        let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+        let pool =
+            Pool::open(files.clone(), Path::new(DATA), options, log(&files, Durability::Sync)).unwrap();
+        reads.lock().unwrap().clear();
+        (pool, reads)
+    }
+
+    fn arrive(pool: &Pool) {
+        while pool.reading() > 0 {
+            pool.turn();
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn neighbours_are_read_together() {
+        let (pool, reads) = reopened(|_, _| Verdict::Do);
+        pool.load(PageId(4)).unwrap();
+        let pages = [1, 2, 3, 4, 5, 6, 9].map(PageId);
+        assert_eq!(pool.prefetch_all(&pages), 6, "all but the one that is there");
+        assert_eq!(pool.prefetch_all(&pages), 0, "they are being read, or there");
+        arrive(&pool);
+        let mut lengths = std::mem::take(&mut *reads.lock().unwrap());
+        lengths.sort_unstable();
+        assert_eq!(lengths, [1, 1, 2, 3]);
+        assert!(pages.iter().all(|&id| pool.latch(id).look().resident()));
+        pages.iter().for_each(|&id| assert_eq!(get::<Coupled>(&pool, id), id.0 as u8));
+        assert!(reads.lock().unwrap().is_empty(), "nothing is read twice");
+        assert_eq!(pool.prefetch_all(&[PageId(0), PageId(2000)]), 0, "pages that cannot be");
+    }
+
+    /// A run that fails is read again page by page: one bad page costs its neighbours nothing.
+    #[test]
+    fn a_failure_is_told_of_the_page_that_has_it() {
+        let bad = 3 * PAGE_SIZE as u64;
+        let covers = move |offset: u64, bytes: usize| (offset..offset + bytes as u64).contains(&bad);
+        let (pool, reads) = reopened(move |offset, bytes| match covers(offset, bytes) {
+            true => Verdict::Fail(ErrorKind::Other),
+            false => Verdict::Do,
+        });
+        assert_eq!(pool.prefetch_all(&[1, 2, 3, 4].map(PageId)), 4);
+        arrive(&pool);
+        assert_eq!(*reads.lock().unwrap(), [4, 1, 1, 1, 1]);
+        for id in [1, 2, 4] {
+            assert_eq!(get::<Coupled>(&pool, PageId(id)), id as u8);
+        }
+        assert!(pool.load(PageId(3)).is_err());
+    }
+
+    #[test]
+    fn who_wants_a_page_of_a_run_waits_for_the_run_and_frames_bound_it() {
+        let (pool, _) = reopened(|_, _| Verdict::Do);
+        let pages: Vec<PageId> = (1..=FRAMES as u32 * 2).map(PageId).collect();
+        let begun = pool.prefetch_all(&pages);
+        assert!((1..=FRAMES).contains(&begun), "{begun} pages in {FRAMES} frames");
+        pool.load(PageId(begun as u32)).unwrap();
+        assert_eq!(get::<Coupled>(&pool, PageId(begun as u32)), begun as u8);
+        arrive(&pool);
+    }
+}

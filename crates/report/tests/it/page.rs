@@ -1,0 +1,211 @@
+//! What must be in the page, and what a browser must make of it.
+//!
+//! Tests named `browser_...` need a Chromium and say so where there is none; with `REPORT_TEST_BROWSER=required`, as
+//! `cargo xtask report-test` sets it, they fail there. `REPORT_TEST_PICTURES=DIR` keeps what they saw.
+
+use crate::browser::{self, Browser, Page, Screen};
+use crate::sample;
+use report::{Report, Row};
+use std::path::{Path, PathBuf};
+
+const DESK: Screen = Screen { width: 1240, height: 900, mobile: false, scheme: "light" };
+const NIGHT: Screen = Screen { scheme: "dark", ..DESK };
+const PHONE: Screen = Screen { width: 390, height: 844, mobile: true, scheme: "light" };
+
+/// Fewer different colours than this, and a picture shows an empty frame.
+const COLOURS_OF_A_CHART: u64 = 4;
+
+fn with_browser(test: impl FnOnce(&mut Browser, &Path)) {
+    let home = tempfile::tempdir().unwrap();
+    match browser::find() {
+        Some(program) => test(&mut Browser::start(&program, home.path()), home.path()),
+        None if std::env::var_os("REPORT_TEST_BROWSER").is_some() => panic!("{NO_BROWSER}"),
+        None => eprintln!("skipped: {NO_BROWSER}"),
+    }
+}
+
+const NO_BROWSER: &str =
+    "no browser: install chromium (Debian's package of that name), or name one with ATOLL_BROWSER";
+
+fn file(home: &Path, report: &Report) -> PathBuf {
+    let path = home.join("report.html");
+    std::fs::write(&path, report.html()).unwrap();
+    path
+}
+
+fn keep(name: &str, picture: &[u8]) {
+    if let Some(dir) = std::env::var_os("REPORT_TEST_PICTURES") {
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(Path::new(&dir).join(format!("{name}.png")), picture).unwrap();
+    }
+}
+
+fn assert_sound(page: &mut Page<'_>) {
+    assert_eq!(page.complaints(), Vec::<String>::new());
+    assert_eq!(page.requests(), Vec::<String>::new(), "the page asks for nothing but itself");
+    let all = page.value("document.querySelectorAll('.chart').length");
+    assert!(all.as_u64().unwrap() > 0);
+    assert_eq!(page.value("document.querySelectorAll('.chart[data-drawn=yes]').length"), all);
+    assert_eq!(page.value("Number(document.documentElement.dataset.charts)"), all);
+}
+
+/// Colours of the marks in the chart of a figure, which is an SVG.
+fn colours(page: &mut Page<'_>, figure: &str) -> u64 {
+    let script = format!(
+        "new Set([...document.querySelectorAll('#{figure} .chart svg path')].flatMap(p => \
+         [p.getAttribute('fill'), p.getAttribute('stroke')])).size"
+    );
+    page.value(&script).as_u64().unwrap()
+}
+
+#[test]
+fn browser_draws_every_chart_by_day_by_night_and_on_a_phone() {
+    with_browser(|browser, home| {
+        let path = file(home, &sample::report());
+        let mut page = browser.page();
+        for (name, screen) in [("day", DESK), ("night", NIGHT), ("phone", PHONE)] {
+            page.open(&path, screen);
+            assert_sound(&mut page);
+            for figure in
+                ["throughput-0", "time-0-0", "latency-0-0", "tail-0-0", "sections-1-0", "over-time-0-0"]
+            {
+                assert!(colours(&mut page, figure) >= COLOURS_OF_A_CHART, "{figure} by {name} is empty");
+            }
+            let width = page.value("document.documentElement.scrollWidth").as_u64().unwrap();
+            assert!(width <= u64::from(screen.width), "{name}: the page is {width} wide");
+            if std::env::var_os("REPORT_TEST_PICTURES").is_none() {
+                continue;
+            }
+            let sections = page.value("[...document.querySelectorAll('section')].map(s => s.id)");
+            for section in sections.as_array().unwrap().iter().filter_map(|s| s.as_str()) {
+                let picture = page.picture(&format!("#{section}"));
+                assert!(picture.starts_with(b"\x89PNG"), "{section}");
+                keep(&format!("{name}-{section}"), &picture);
+            }
+        }
+    });
+}
+
+#[test]
+fn browser_turns_the_light_on_and_off_and_shows_other_views() {
+    with_browser(|browser, home| {
+        let path = file(home, &sample::report());
+        let mut page = browser.page();
+        page.open(&path, DESK);
+        let paper = "getComputedStyle(document.body).backgroundColor";
+        let ink = "document.querySelector('#throughput-0 svg text').getAttribute('fill')";
+        let before = (page.value(paper), page.value(ink));
+        page.value("document.getElementById('theme').click()");
+        assert_ne!((page.value(paper), page.value(ink)), before, "page and charts both turn dark");
+        page.value("document.getElementById('theme').click()");
+        assert_eq!((page.value(paper), page.value(ink)), before);
+        let figure = "document.getElementById('time-0-0')";
+        assert!(
+            page.value(&format!("{figure}.querySelector('svg').textContent"))
+                .as_str()
+                .unwrap()
+                .contains("µs")
+        );
+        page.value(&format!("{figure}.querySelectorAll('.views button')[1].click()"));
+        assert!(
+            page.value(&format!("{figure}.querySelector('svg').textContent"))
+                .as_str()
+                .unwrap()
+                .contains("% of all")
+        );
+        page.value("document.getElementById('patterns').click()");
+        let patterns = page.value("document.querySelectorAll('#time-0-0 svg pattern').length");
+        assert!(patterns.as_u64().unwrap() > 3, "{patterns} patterns");
+        let first = "document.querySelector('#rows-table tbody tr').cells[4].dataset.n";
+        page.value("[...document.querySelectorAll('#rows-table th')].find(h => h.textContent === 'per second').click()");
+        let most = page.value("Math.max(...[...document.querySelectorAll('#rows-table tbody tr')].map(r => r.cells[4].dataset.n))");
+        assert_eq!(page.value(&format!("Number({first})")), most, "a click on the name sorts");
+        assert_sound(&mut page);
+    });
+}
+
+#[test]
+fn browser_takes_hostile_rows_for_text() {
+    with_browser(|browser, home| {
+        let path = file(home, &sample::hostile());
+        let mut page = browser.page();
+        page.open(&path, DESK);
+        assert_sound(&mut page);
+        let title = page.value("document.title");
+        assert!(title.as_str().unwrap().contains("</script>"), "{title}");
+        // Tooltips are HTML that the charting library makes: each must be shown once.
+        page.value(
+            "document.querySelectorAll('.chart').forEach(c => { const e = echarts.getInstanceByDom(c); \
+             for (let s = 0; s < 3; s++) for (let d = 0; d < 3; d++) e.dispatchAction({type: 'showTip', seriesIndex: s, dataIndex: d}); })",
+        );
+        assert_eq!(page.value("document.querySelectorAll('main img, .chart img').length"), 0);
+        assert_eq!(page.value("document.title"), title, "no script of a row ran");
+        assert_eq!(page.complaints(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn browser_shows_rows_that_have_next_to_nothing() {
+    with_browser(|browser, home| {
+        let bare = serde_json::to_string(&driver::ResultRow::default()).unwrap();
+        let counter = bare.replace("\"workload\":\"\"", "\"workload\":\"counter\"");
+        let lists: [&[&str]; 3] = [&[&bare], &[&bare, &bare], &[&bare, &counter, &bare]];
+        let mut page = browser.page();
+        for lines in lists {
+            let rows = lines.iter().map(|l| Row::parse("x", l.as_bytes()).unwrap()).collect();
+            let path = file(home, &Report { rows, ..Report::default() });
+            page.open(&path, PHONE);
+            assert_eq!(page.complaints(), Vec::<String>::new());
+            assert!(page.value("document.querySelector('#rows-table td') !== null").as_bool().unwrap());
+        }
+    });
+}
+
+/// Without a browser: what the page promises in its text.
+#[test]
+fn the_page_stands_alone_and_says_everything_in_tables() {
+    let html = sample::report().html();
+    assert!(html.contains("default-src 'none'"));
+    for forbidden in ["<script src", "<link", "<iframe", "@import", "url(http"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    assert_eq!(
+        html.matches("<figure ").count(),
+        html.matches("<details>").count(),
+        "a table beside each chart"
+    );
+    let (charts, page) = (
+        html.matches("class=\"chart\"").count(),
+        html.split("<script type=\"application/json\"").next().unwrap(),
+    );
+    assert!(charts >= 16, "{charts} charts");
+    for words in [
+        "serial, 2 islands",
+        "50 % multisite",
+        "communication",
+        "p99.9 µs",
+        "The fastest deployment",
+        "Over time",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn hostile_rows_leave_no_markup_in_the_page() {
+    // What the library has in its own strings is its own affair.
+    let html = sample::hostile().html().replace(include_str!("../../assets/echarts.min.js"), "");
+    assert!(!html.contains(sample::HOSTILE) && !html.contains("<img"), "markup of a row is in the page");
+    // The page's own: the theme, two blocks of data, the library, and what draws.
+    assert_eq!(html.matches("<script").count(), 5);
+    assert_eq!(html.matches("</script").count(), 5);
+}
+
+#[test]
+fn bare_rows_make_a_page() {
+    let bare = serde_json::to_string(&driver::ResultRow::default()).unwrap();
+    let rows = vec![Row::parse("x", bare.as_bytes()).unwrap()];
+    for rows in [Vec::new(), rows] {
+        assert!(Report { rows, ..Report::default() }.html().ends_with("</html>\n"));
+    }
+}
