@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
     ("language", &["txn", "workload"]),
-    ("storage", &["wal", "pages", "access", "locks", "store"]),
+    ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
     ("archipelago", &["client", "deploy", "driver", "report"]),
@@ -29,6 +29,7 @@ use Rule::{Never, NotItself, Only};
 /// On the transitive graph: who must not know whom.
 pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
+    ("memstore", Only(&["base", "world", "probe", "latch"])),
     ("workload", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),

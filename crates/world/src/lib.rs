@@ -1,4 +1,4 @@
-//! The only door to the operating system: files, queues of reads and writes, the clock, entropy.
+//! The only door to the operating system: files, queues of reads and writes, memory, the clock, entropy.
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
 //! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and
@@ -14,6 +14,7 @@ mod overlay;
 mod queue;
 mod real;
 pub mod sim;
+mod span;
 mod usage;
 mod watched;
 
@@ -23,6 +24,7 @@ pub use memory::memory;
 pub use overlay::overlay;
 pub use queue::{Done, IoQueue, Means};
 pub use real::real;
+pub use span::{PageSize, Span};
 pub use usage::{Usage, huge_bytes, prefer_huge_pages, usage};
 pub use watched::{Deed, Verdict, watched};
 

@@ -1,0 +1,458 @@
+//! The index: an ordered map from byte strings to rows; a B+tree with optimistic lock coupling.
+//!
+//! Who may do what: anybody descends without locking: reads a node, finds the child, reads the child's version, and then
+//! checks that the parent is unchanged. An insert or removal locks the leaf it changes; a split locks parent, then node;
+//! taking out an empty node locks the lowest ancestor that keeps another child, then the nodes between, down to the
+//! leaf. Every lock is taken from the version read on the way down, or not at all: nobody waits holding one.
+//!
+//! Full inner nodes are split on the way down, so a split never climbs. Nodes have no bounds and no sibling links: a scan
+//! goes on at the separator of the lowest ancestor that has one on that side, so each step has another bound and ends,
+//! in both directions. A leaf that becomes empty leaves the tree, and its neighbour has its range from then on. Until
+//! then it may well be found empty.
+//!
+//! Versions of leaves are also what protects transactions from phantoms: whatever comes into a range or leaves it moves
+//! the version of the leaf that has it. The caller is pinned ([`crate::epoch`]) as long as it holds rows or versions.
+
+use crate::arena::{Arena, Full, Local, Ref};
+use crate::epoch::Epochs;
+use crate::head::{common_prefix, store_key};
+use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Torn};
+use crate::version;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A leaf and the version under which something was, or was not, in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) leaf: Ref,
+    pub(crate) version: u64,
+}
+
+impl Seen {
+    /// Whether nothing has come or gone since.
+    #[inline]
+    pub(crate) fn holds(&self, arena: &Arena) -> bool {
+        version::check(Node::at(arena, self.leaf).version(), self.version)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) row: Option<Ref>,
+    pub(crate) seen: Seen,
+}
+
+/// What an insert did to leaves, for the transaction that has seen them before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Inserted {
+    pub(crate) before: Seen,
+    pub(crate) after: Seen,
+    /// The leaf that has the upper half of `before` now.
+    pub(crate) split_off: Option<Seen>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Insertion {
+    Done(Inserted),
+    /// Another row has the key.
+    Exists(Ref, Seen),
+}
+
+/// Where a scan goes on, which way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seek<'k> {
+    /// Upwards from the first key, or the first that is not below this.
+    Up(Option<&'k [u8]>),
+    /// Downwards from the last key, or the last that is below this.
+    Down(Option<&'k [u8]>),
+}
+
+/// What one leaf has of a scan, in its order.
+#[derive(Default)]
+pub(crate) struct Chunk {
+    pub(crate) rows: Vec<Ref>,
+    pub(crate) seen: Option<Seen>,
+    /// The bound to go on from; the scan is at its end when there is none.
+    pub(crate) next: Option<Vec<u8>>,
+}
+
+/// One step of a way down: an inner node and the child that was taken.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    node: Node<'a>,
+    sight: Sight,
+    child: usize,
+}
+
+/// Inner nodes from the root to the leaf's parent. 64-byte nodes of two children would still have fewer levels.
+const MAX_LEVELS: usize = 40;
+
+/// One index. `top` is an inner node without separators whose only child is the root: the root's parent, which never
+/// splits and never goes.
+pub(crate) struct Index {
+    top: Ref,
+}
+
+fn new_node<'a>(arena: &'a Arena, local: &mut Local, level: usize, leftmost: Ref) -> Result<Node<'a>, Full> {
+    let node = Node::at(arena, local.alloc(arena, NODE_WORDS)?);
+    node.init(level, leftmost);
+    Ok(node)
+}
+
+fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
+    if version::try_lock(node.version(), sight.version) { Ok(()) } else { Err(Torn) }
+}
+
+impl Index {
+    pub(crate) fn new(arena: &Arena, local: &mut Local) -> Result<Index, Full> {
+        let root = new_node(arena, local, 0, Ref::NONE)?;
+        Ok(Index { top: new_node(arena, local, 1, root.at)?.at })
+    }
+
+    /// Down to a leaf, by `pick` at every inner node; `visit` sees each inner node and the child taken.
+    #[inline]
+    fn descend<'a>(
+        &self,
+        arena: &'a Arena,
+        pick: impl Fn(Node<'a>, &Sight) -> Result<usize, Torn>,
+        mut visit: impl FnMut(Step<'a>),
+    ) -> Result<(Node<'a>, Sight), Torn> {
+        let mut node = Node::at(arena, self.top);
+        let mut sight = node.sight()?;
+        while sight.level > 0 {
+            let child = pick(node, &sight)?;
+            let at = node.child(&sight, child);
+            if !version::check(node.version(), sight.version) {
+                return Err(Torn);
+            }
+            let below = Node::at(arena, at);
+            below.prefetch(sight.level - 1);
+            let below_sight = below.sight()?;
+            if !version::check(node.version(), sight.version) {
+                return Err(Torn);
+            }
+            visit(Step { node, sight, child });
+            (node, sight) = (below, below_sight);
+        }
+        Ok((node, sight))
+    }
+
+    #[inline]
+    fn leaf_of<'a>(
+        &self,
+        arena: &'a Arena,
+        key: &[u8],
+        visit: impl FnMut(Step<'a>),
+    ) -> Result<(Node<'a>, Sight), Torn> {
+        self.descend(
+            arena,
+            |node, s| node.search(arena, s, key).map(|(i, same)| i + usize::from(same)),
+            visit,
+        )
+    }
+
+    /// The row with this key, if any, and where that was seen.
+    #[inline]
+    pub(crate) fn find(&self, arena: &Arena, key: &[u8]) -> Found {
+        loop {
+            if let Ok(found) = self.try_find(arena, key) {
+                return found;
+            }
+        }
+    }
+
+    #[inline]
+    fn try_find(&self, arena: &Arena, key: &[u8]) -> Result<Found, Torn> {
+        let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
+        let (i, same) = leaf.search(arena, &s, key)?;
+        let row = same.then(|| leaf.target(&s, i));
+        let seen = Seen { leaf: leaf.at, version: s.version };
+        if seen.holds(arena) { Ok(Found { row, seen }) } else { Err(Torn) }
+    }
+
+    /// Enters a row, whose block holds this key.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing was entered.
+    pub(crate) fn insert(
+        &self,
+        arena: &Arena,
+        local: &mut Local,
+        key: &[u8],
+        row: Ref,
+    ) -> Result<Insertion, Full> {
+        loop {
+            if let Ok(done) = self.try_insert(arena, local, key, row) {
+                return done;
+            }
+        }
+    }
+
+    fn try_insert(
+        &self,
+        arena: &Arena,
+        local: &mut Local,
+        key: &[u8],
+        row: Ref,
+    ) -> Result<Result<Insertion, Full>, Torn> {
+        let mut last: [Option<Step>; 2] = [None; 2];
+        let mut full: Option<(Step, Step)> = None;
+        let (leaf, s) = self.leaf_of(arena, key, |step| {
+            // The highest of the full ones right above the leaf: its parent has room for one more.
+            full = match (step.sight.count == INNER_CAP, full) {
+                (false, _) => None,
+                (true, None) => last[1].map(|parent| (parent, step)),
+                (true, highest) => highest,
+            };
+            last = [last[1], Some(step)];
+        })?;
+        let (i, same) = leaf.search(arena, &s, key)?;
+        let before = Seen { leaf: leaf.at, version: s.version };
+        if same {
+            let row = leaf.target(&s, i);
+            return if before.holds(arena) { Ok(Ok(Insertion::Exists(row, before))) } else { Err(Torn) };
+        }
+        let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
+        if s.count < LEAF_CAP {
+            lock(leaf, &s)?;
+            leaf.insert(arena, i, entry);
+            let after = Seen { version: version::unlock(leaf.version()), ..before };
+            return Ok(Ok(Insertion::Done(Inserted { before, after, split_off: None })));
+        }
+        if let Some((parent, step)) = full {
+            // Then start over: there may be more than one.
+            return match self.split(arena, local, parent, (step.node, step.sight), None)? {
+                Ok(_) => Err(Torn),
+                Err(full) => Ok(Err(full)),
+            };
+        }
+        let parent = last[1].expect("a leaf has a parent");
+        let split = self.split(arena, local, parent, (leaf, s), Some((i, entry)))?;
+        Ok(split.map(|(after, off)| Insertion::Done(Inserted { before, after, split_off: Some(off) })))
+    }
+
+    /// Splits a full node, after entering `new` if there is one. Both halves as they are after that.
+    #[allow(clippy::type_complexity)]
+    fn split(
+        &self,
+        arena: &Arena,
+        local: &mut Local,
+        parent: Step<'_>,
+        (node, sight): (Node<'_>, Sight),
+        new: Option<(usize, Entry)>,
+    ) -> Result<Result<(Seen, Seen), Full>, Torn> {
+        lock(parent.node, &parent.sight)?;
+        if lock(node, &sight).is_err() {
+            version::unlock_unchanged(parent.node.version());
+            return Err(Torn);
+        }
+        let made = self.halve(arena, local, parent, node, new);
+        Ok(match made {
+            Ok(right) => {
+                version::unlock(parent.node.version());
+                let left = Seen { leaf: node.at, version: version::unlock(node.version()) };
+                Ok((left, Seen { leaf: right.at, version: version::FRESH }))
+            }
+            Err(full) => {
+                version::unlock_unchanged(parent.node.version());
+                version::unlock_unchanged(node.version());
+                Err(full)
+            }
+        })
+    }
+
+    /// Under the locks of both: allocates everything first, then changes.
+    fn halve<'a>(
+        &self,
+        arena: &'a Arena,
+        local: &mut Local,
+        parent: Step<'_>,
+        node: Node<'_>,
+        new: Option<(usize, Entry)>,
+    ) -> Result<Node<'a>, Full> {
+        let level = node.held().level;
+        let mut entries = node.entries(arena);
+        // Keys that come in order leave full leaves behind.
+        let at_end = new.as_ref().is_some_and(|(i, _)| *i == entries.len());
+        let middle = if at_end { entries.len() } else { entries.len() / 2 };
+        if let Some((i, entry)) = new {
+            entries.insert(i, entry);
+        }
+        let mut upper = entries.split_off(middle);
+        let right = new_node(arena, local, level, Ref::NONE)?;
+        let is_root = parent.node.at == self.top;
+        let above = if is_root { Some(new_node(arena, local, level + 1, node.at)) } else { None };
+        let separator = match level {
+            0 => separator_between(&entries[middle - 1].key, &upper[0].key),
+            _ => upper[0].key.clone(),
+        };
+        let block = match level {
+            0 => new_separator(arena, local, &separator),
+            _ => Ok(upper[0].separator),
+        };
+        let (above, block) = match (above.transpose(), block) {
+            (Ok(above), Ok(block)) => (above, block),
+            (above, block) => {
+                local.free(right.at, NODE_WORDS);
+                if let Ok(Some(above)) = above {
+                    local.free(above.at, NODE_WORDS);
+                }
+                if let (0, Ok(block)) = (level, block) {
+                    local.free(block, 1 + separator.len().div_ceil(8));
+                }
+                return Err(Full);
+            }
+        };
+        if level > 0 {
+            right.set_leftmost(upper.remove(0).target);
+        }
+        right.fill(level, &upper);
+        node.fill(level, &entries);
+        let entry = Entry { key: separator, target: right.at, separator: block };
+        match above {
+            Some(above) => {
+                above.insert(arena, 0, entry);
+                parent.node.set_leftmost(above.at);
+            }
+            None => parent.node.insert(arena, parent.child, entry),
+        }
+        Ok(right)
+    }
+
+    /// Takes out the entry of this very row. Whether it was there.
+    pub(crate) fn remove(
+        &self,
+        arena: &Arena,
+        local: &mut Local,
+        epochs: &Epochs,
+        key: &[u8],
+        row: Ref,
+    ) -> bool {
+        let removed = loop {
+            if let Ok(removed) = self.try_remove(arena, key, row) {
+                break removed;
+            }
+        };
+        if removed == Some(0) {
+            while self.prune(arena, local, epochs, key).is_err() {}
+        }
+        removed.is_some()
+    }
+
+    /// How many entries the leaf has left; `None` when the entry was not there.
+    fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Option<usize>, Torn> {
+        let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
+        let (i, same) = leaf.search(arena, &s, key)?;
+        if !same || leaf.target(&s, i) != row {
+            return if version::check(leaf.version(), s.version) { Ok(None) } else { Err(Torn) };
+        }
+        lock(leaf, &s)?;
+        leaf.remove(i);
+        version::unlock(leaf.version());
+        Ok(Some(s.count - 1))
+    }
+
+    /// Takes the leaf that has the range of `key` out of the tree if it is empty and not the last one, and with it the
+    /// ancestors that have no other child.
+    fn prune(&self, arena: &Arena, local: &mut Local, epochs: &Epochs, key: &[u8]) -> Result<(), Torn> {
+        let mut way: [Option<Step>; MAX_LEVELS] = [None; MAX_LEVELS];
+        let mut keeps = None;
+        let (leaf, s) = self.leaf_of(arena, key, |step| {
+            way[step.sight.level] = Some(step);
+            if step.sight.count > 0 {
+                keeps = Some(step);
+            }
+        })?;
+        let Some(keeps) = keeps.filter(|_| s.count == 0) else {
+            return if version::check(leaf.version(), s.version) { Ok(()) } else { Err(Torn) };
+        };
+        let between = way[..keeps.sight.level].iter().rev().flatten().map(|step| (step.node, step.sight));
+        let going: Vec<_> = between.chain([(leaf, s)]).collect();
+        let locks = || [(keeps.node, keeps.sight)].into_iter().chain(going.iter().copied());
+        for (n, (node, sight)) in locks().enumerate() {
+            if lock(node, &sight).is_err() {
+                locks().take(n).for_each(|(node, _)| version::unlock_unchanged(node.version()));
+                return Err(Torn);
+            }
+        }
+        let gone = keeps.child.max(1) - 1;
+        let separator = keeps.node.separator(gone);
+        if keeps.child == 0 {
+            keeps.node.set_leftmost(keeps.node.child(&keeps.sight, 1));
+        }
+        keeps.node.remove(gone);
+        going.iter().for_each(|(node, _)| version::retire(node.version()));
+        version::unlock(keeps.node.version());
+        going.iter().for_each(|(node, _)| local.retire(epochs, node.at, NODE_WORDS));
+        let len = arena.block(separator, 1)[0].load(Relaxed) as usize;
+        local.retire(epochs, separator, 1 + len.div_ceil(8));
+        Ok(())
+    }
+
+    /// What the leaf at `seek` has of a scan that ends at `until` (not in it upwards, in it downwards).
+    pub(crate) fn chunk(&self, arena: &Arena, seek: Seek<'_>, until: Option<&[u8]>, out: &mut Chunk) {
+        while self.try_chunk(arena, seek, until, out).is_err() {}
+    }
+
+    fn try_chunk(
+        &self,
+        arena: &Arena,
+        seek: Seek<'_>,
+        until: Option<&[u8]>,
+        out: &mut Chunk,
+    ) -> Result<(), Torn> {
+        out.rows.clear();
+        out.next = None;
+        let mut turn: Option<(Step, usize)> = None;
+        let pick = |node: Node<'_>, s: &Sight| match seek {
+            Seek::Up(None) => Ok(0),
+            Seek::Down(None) => Ok(s.count),
+            Seek::Up(Some(key)) => node.search(arena, s, key).map(|(i, same)| i + usize::from(same)),
+            Seek::Down(Some(key)) => node.search(arena, s, key).map(|(i, _)| i),
+        };
+        let (leaf, s) = self.descend(arena, pick, |step| match seek {
+            Seek::Up(_) if step.child < step.sight.count => turn = Some((step, step.child)),
+            Seek::Down(_) if step.child > 0 => turn = Some((step, step.child - 1)),
+            _ => {}
+        })?;
+        let at = |key: Option<&[u8]>, or| key.map_or(Ok(or), |k| leaf.search(arena, &s, k).map(|(i, _)| i));
+        let (first, last) = match seek {
+            Seek::Up(from) => (at(from, 0)?, at(until, s.count)?),
+            Seek::Down(from) => (at(until, 0)?, at(from, s.count)?),
+        };
+        out.rows.extend((first..last.max(first)).map(|i| leaf.target(&s, i)));
+        if matches!(seek, Seek::Down(_)) {
+            out.rows.reverse();
+        }
+        if let Some((step, i)) = turn {
+            let mut bound = Vec::new();
+            step.node.copy_key(arena, &step.sight, i, &mut bound)?;
+            let over = match (seek, until) {
+                (_, None) => false,
+                (Seek::Up(_), Some(until)) => *bound >= *until,
+                (Seek::Down(_), Some(until)) => *bound <= *until,
+            };
+            out.next = (!over).then_some(bound);
+            // The bound belongs to this leaf as long as the node that has it is unchanged.
+            if !version::check(step.node.version(), step.sight.version) {
+                return Err(Torn);
+            }
+        }
+        let seen = Seen { leaf: leaf.at, version: s.version };
+        out.seen = Some(seen);
+        if seen.holds(arena) { Ok(()) } else { Err(Torn) }
+    }
+}
+
+/// The shortest string above `low` that is not above `high`.
+fn separator_between(low: &[u8], high: &[u8]) -> Vec<u8> {
+    high[..(common_prefix(low, high) + 1).min(high.len())].to_vec()
+}
+
+fn new_separator(arena: &Arena, local: &mut Local, key: &[u8]) -> Result<Ref, Full> {
+    let words = 1 + key.len().div_ceil(8);
+    let block = local.alloc(arena, words)?;
+    let all: &[AtomicU64] = arena.block(block, words);
+    all[0].store(key.len() as u64, Relaxed);
+    store_key(&all[1..], key);
+    Ok(block)
+}

@@ -1,0 +1,53 @@
+//! The main-memory store: rows in memory under ordered indexes, and transactions by optimistic concurrency control
+//! (Silo: Tu et al., SOSP 2013). Serialisable. Works on bytes: knows no columns, no procedures, no instances; shares nothing
+//! with the disk-based store's pages, log and locks.
+//!
+//! A worker begins a transaction ([`Worker::begin`]) and carries out its operations ([`Worker::read`], `update`, `insert`,
+//! `append`, `delete`, `scan`), which note what they saw and buffer what they write; [`Worker::commit`] locks, validates
+//! and writes. Two-phase commit takes that apart into [`Worker::pre_commit`] and [`Worker::post_commit`]. Nothing ever blocks
+//! a worker: a row that another transaction has prepared is an abort or a value ([`Conflict`], [`Refused::Busy`]).
+//! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
+//!
+//! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
+//! `index`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction (`txn`), its operations
+//! (`worker`), its commit (`commit`), the past (`snapshot`).
+//!
+//! Not here: durability. What a log will need is in [`Worker::post_commit`]'s hands, at the one moment when it is certain and
+//! not yet visible: of every write the table, the key, the value after it or that there is none, and the transaction's
+//! [`Tid`], whose epoch was read after its locks; so a log cut at the end of an epoch holds whole transactions and all that they read.
+
+#![forbid(unsafe_code)]
+
+mod arena;
+mod commit;
+mod epoch;
+mod head;
+mod index;
+mod node;
+mod pins;
+mod row;
+mod snapshot;
+mod store;
+mod sync;
+mod tid;
+mod txn;
+mod version;
+mod worker;
+
+pub use commit::Tid;
+pub use row::{MAX_KEY, MAX_ROW};
+pub use snapshot::Snapshot;
+pub use store::{Cause, Conflict, Memstore, OpenError, Options, Refused, RowId};
+pub use txn::Txn;
+pub use worker::{Direction, Flow, Inserted, Range, Worker};
+
+#[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod index_tests;
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod planted;
+#[cfg(test)]
+mod scripts;

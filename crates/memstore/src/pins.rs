@@ -1,0 +1,60 @@
+//! How many things a worker has open, by the epoch in which each began: what it has to publish is the oldest.
+
+use crate::epoch::{Epochs, IDLE, What};
+use std::collections::VecDeque;
+
+/// One worker's open things of one kind, in the order of their epochs.
+pub(crate) struct Pins {
+    what: What,
+    open: VecDeque<(u64, u32)>,
+}
+
+impl Pins {
+    pub(crate) fn new(what: What) -> Pins {
+        Pins { what, open: VecDeque::with_capacity(8) }
+    }
+
+    /// One more begins now. Returns its epoch, for [`Pins::remove`].
+    #[inline]
+    pub(crate) fn add(&mut self, epochs: &Epochs, worker: usize) -> u64 {
+        let now = epochs.now();
+        match self.open.back_mut() {
+            Some((epoch, count)) if *epoch == now => *count += 1,
+            _ => self.open.push_back((now, 1)),
+        }
+        // Published again even if nothing changed: what counts is the fence before the worker looks.
+        epochs.publish(worker, self.what, self.open[0].0);
+        now
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, epochs: &Epochs, worker: usize, epoch: u64) {
+        let own = self.open.iter_mut().find(|(e, _)| *e == epoch);
+        own.expect("what ends has begun").1 -= 1;
+        while let Some((_, 0)) = self.open.front() {
+            self.open.pop_front();
+        }
+        epochs.withdraw(worker, self.what, self.open.front().map_or(IDLE, |(epoch, _)| *epoch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_published_whatever_ends_first() {
+        let epochs = Epochs::new(1);
+        let mut pins = Pins::new(What::Reading);
+        let first = pins.add(&epochs, 0);
+        epochs.tick();
+        let (second, third) = (pins.add(&epochs, 0), pins.add(&epochs, 0));
+        assert_eq!((epochs.oldest(What::Reading), second), (first, third));
+        pins.remove(&epochs, 0, second);
+        assert_eq!(epochs.oldest(What::Reading), first);
+        pins.remove(&epochs, 0, first);
+        assert_eq!(epochs.oldest(What::Reading), third);
+        pins.remove(&epochs, 0, third);
+        assert_eq!(epochs.oldest(What::Reading), IDLE);
+    }
+}

@@ -1,0 +1,330 @@
+//! Rows and their older versions in memory.
+//!
+//! ```text
+//!   word  0      1           2                                      3 ..        ..
+//!         TID    older       key length 16 | outside 1 | room 15    key,        value, or where it
+//!                version     | value length 32                      big-endian  is: a block of room, value
+//! ```
+//! Who may do what: the key and the room for a value never change. Value, its length and the older version are written by
+//! whoever has locked the TID word, and read by anybody who then finds the word unchanged. A row stays where it is for
+//! life: a value that outgrows its room moves out, and the row says where to. An older version is laid out the same
+//! way, has no key, and never changes.
+
+use crate::arena::{Arena, Full, Local, MAX_WORDS, Ref, rounded};
+use crate::epoch::Epochs;
+use crate::head::{load_key, store_key};
+use crate::node::{ROW_KEY, ROW_LENGTHS};
+use crate::tid::{ABSENT, LOCKED, PREPARED, epoch};
+use latch::prefetch;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+const TID: usize = 0;
+const OLDER: usize = 1;
+const OUTSIDE: u64 = 1 << 16;
+
+/// The longest key, bytes.
+pub const MAX_KEY: usize = 1024;
+/// The longest row, bytes.
+pub const MAX_ROW: usize = 256 << 10;
+const _: () = assert!(ROW_KEY + (MAX_KEY + MAX_ROW) / 8 + 2 <= MAX_WORDS);
+/// Longer values lie outside from the start, since the room has 15 bits.
+const MAX_INSIDE: usize = 1 << 14;
+
+#[derive(Clone, Copy)]
+struct Lengths(u64);
+
+impl Lengths {
+    fn new(key: usize, room: usize) -> Lengths {
+        Lengths(key as u64 | (room as u64) << 17)
+    }
+    #[inline]
+    fn key(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+    #[inline]
+    fn room(self) -> usize {
+        (self.0 >> 17 & 0x7fff) as usize
+    }
+    #[inline]
+    fn value(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+    #[inline]
+    fn is_outside(self) -> bool {
+        self.0 & OUTSIDE != 0
+    }
+    #[inline]
+    fn with(self, value: usize, outside: bool) -> Lengths {
+        Lengths(self.0 & 0xfffe_ffff | (value as u64) << 32 | if outside { OUTSIDE } else { 0 })
+    }
+    #[inline]
+    fn value_at(self) -> usize {
+        ROW_KEY + self.key().div_ceil(8)
+    }
+    #[inline]
+    fn words(self) -> usize {
+        self.value_at() + self.room()
+    }
+}
+
+#[inline]
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+#[inline]
+fn store(word: &AtomicU64, to: u64) {
+    word.store(to, Ordering::Relaxed);
+}
+
+#[inline]
+fn lengths(arena: &Arena, row: Ref) -> Lengths {
+    Lengths(load(&arena.block(row, ROW_KEY)[ROW_LENGTHS]))
+}
+
+#[inline]
+pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
+    &arena.block(row, ROW_KEY)[TID]
+}
+
+/// A row that is not there yet, with room for a value of `value` bytes.
+#[inline]
+pub(crate) fn create(arena: &Arena, local: &mut Local, key: &[u8], value: usize) -> Result<Ref, Full> {
+    let least = ROW_KEY + key.len().div_ceil(8) + value.div_ceil(8).clamp(1, MAX_INSIDE);
+    let words = rounded(least);
+    let row = local.alloc(arena, words)?;
+    let block = arena.block(row, words);
+    store(&block[TID], ABSENT);
+    store(&block[OLDER], 0);
+    store(&block[ROW_LENGTHS], Lengths::new(key.len(), words - ROW_KEY - key.len().div_ceil(8)).0);
+    store_key(&block[ROW_KEY..], key);
+    Ok(row)
+}
+
+/// Gives back a row nobody has seen.
+pub(crate) fn discard(arena: &Arena, local: &mut Local, row: Ref) {
+    local.free(row, lengths(arena, row).words());
+}
+
+/// Gives back a row or version that has left the index or the chain, with what of it lies outside.
+pub(crate) fn retire(arena: &Arena, local: &mut Local, epochs: &Epochs, row: Ref) {
+    let len = lengths(arena, row);
+    if len.is_outside() {
+        let outside = Ref(load(&arena.block(row, len.words())[len.value_at()]));
+        local.retire(epochs, outside, outside_words(arena, outside));
+    }
+    local.retire(epochs, row, len.words());
+}
+
+#[inline]
+fn outside_words(arena: &Arena, outside: Ref) -> usize {
+    1 + load(&arena.block(outside, 1)[0]) as usize
+}
+
+pub(crate) fn key(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
+    let len = lengths(arena, row);
+    load_key(&arena.block(row, len.words())[ROW_KEY..len.value_at()], len.key(), out);
+}
+
+#[inline]
+pub(crate) fn ask_for(arena: &Arena, row: Ref) {
+    let block = arena.block(row, ROW_KEY);
+    let first = block.as_ptr();
+    (0..5).for_each(|line| prefetch(first.wrapping_add(line * 8)));
+}
+
+/// Copies the row's value to `out`. The word it is valid under, or the word that forbids it because it is locked.
+#[inline]
+pub(crate) fn read(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Result<u64, u64> {
+    read_while(arena, row, out, |word| word & LOCKED == 0)
+}
+
+/// As [`read`], of rows whose word is `stable`: nobody writes them until the word is another.
+#[inline]
+fn read_while(arena: &Arena, row: Ref, out: &mut Vec<u8>, stable: impl Fn(u64) -> bool) -> Result<u64, u64> {
+    let word = tid(arena, row);
+    loop {
+        let before = word.load(Ordering::Acquire);
+        if !stable(before) {
+            return Err(before);
+        }
+        let is_whole = before & ABSENT != 0 || copy_value(arena, row, out, word, before);
+        fence(Ordering::Acquire);
+        if is_whole && word.load(Ordering::Relaxed) == before {
+            return Ok(before);
+        }
+    }
+}
+
+/// `false` when the row changed before it was known where the value is.
+#[inline]
+fn copy_value(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, before: u64) -> bool {
+    let len = lengths(arena, row);
+    if !len.is_outside() {
+        let words = len.value().div_ceil(8);
+        // Both lengths stand in one word, so they fit each other whatever happens.
+        copy_words(&arena.block(row, len.words())[len.value_at()..][..words], len.value(), out);
+        return true;
+    }
+    let outside = Ref(load(&arena.block(row, len.words())[len.value_at()]));
+    fence(Ordering::Acquire);
+    if word.load(Ordering::Relaxed) != before {
+        return false;
+    }
+    let words = 1 + len.value().div_ceil(8);
+    copy_words(&arena.block(outside, words)[1..], len.value(), out);
+    true
+}
+
+#[inline]
+fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
+    // Longer or shorter, not emptied first: rows of one table have about one length, and nothing has to be zeroed.
+    out.resize(words.len() * 8, 0);
+    let (to, _) = out.as_chunks_mut::<8>();
+    for (to, word) in to.iter_mut().zip(words) {
+        *to = load(word).to_le_bytes();
+    }
+    out.truncate(len);
+}
+
+#[inline]
+fn store_words(words: &[AtomicU64], value: &[u8]) {
+    let (whole, rest) = value.as_chunks::<8>();
+    for (word, bytes) in words.iter().zip(whole) {
+        store(word, u64::from_le_bytes(*bytes));
+    }
+    if !rest.is_empty() {
+        let mut bytes = [0; 8];
+        bytes[..rest.len()].copy_from_slice(rest);
+        store(&words[whole.len()], u64::from_le_bytes(bytes));
+    }
+}
+
+/// Blocks that a write needs, taken before it is certain that it happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Prepared {
+    /// For the version that is overwritten, where a snapshot may want it.
+    older: Ref,
+    /// For a value without room in the row.
+    outside: Ref,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    /// A snapshot may want the version that is overwritten.
+    Older,
+    Nothing,
+}
+
+/// Takes the blocks for overwriting a locked row with `value` bytes.
+#[inline]
+pub(crate) fn prepare(
+    arena: &Arena,
+    local: &mut Local,
+    row: Ref,
+    value: usize,
+    keep: Keep,
+) -> Result<Prepared, Full> {
+    let len = lengths(arena, row);
+    let mut prepared = Prepared::default();
+    if keep == Keep::Older {
+        prepared.older = local.alloc(arena, older_words(len))?;
+    }
+    if value.div_ceil(8) > len.room() {
+        match local.alloc(arena, 1 + value.div_ceil(8)) {
+            Ok(outside) => {
+                store(&arena.block(outside, 1)[0], rounded(1 + value.div_ceil(8)) as u64 - 1);
+                prepared.outside = outside;
+            }
+            Err(Full) => {
+                cancel(arena, local, row, prepared);
+                return Err(Full);
+            }
+        }
+    }
+    Ok(prepared)
+}
+
+fn older_words(len: Lengths) -> usize {
+    rounded(ROW_KEY + if len.is_outside() { 1 } else { len.value().div_ceil(8).max(1) })
+}
+
+/// Gives back what [`prepare`] took, before the row is unlocked.
+pub(crate) fn cancel(arena: &Arena, local: &mut Local, row: Ref, prepared: Prepared) {
+    if prepared.older != Ref::NONE {
+        local.free(prepared.older, older_words(lengths(arena, row)));
+    }
+    if prepared.outside != Ref::NONE {
+        local.free(prepared.outside, outside_words(arena, prepared.outside));
+    }
+}
+
+/// Overwrites a locked row; `None` makes it absent. Ends the lock with the word `tid`. Returns the older version if one was
+/// kept.
+#[inline]
+pub(crate) fn overwrite(
+    arena: &Arena,
+    local: &mut Local,
+    epochs: &Epochs,
+    row: Ref,
+    value: Option<&[u8]>,
+    prepared: Prepared,
+    tid: u64,
+) -> Ref {
+    let len = lengths(arena, row);
+    let block = arena.block(row, len.words());
+    let at = len.value_at();
+    // From here on not even snapshots read it (`read_past`).
+    store(&block[TID], load(&block[TID]) & !PREPARED);
+    fence(Ordering::Release);
+    if prepared.older != Ref::NONE {
+        keep(arena, block, len, prepared.older);
+    } else if len.is_outside() {
+        let outside = Ref(load(&block[at]));
+        local.retire(epochs, outside, outside_words(arena, outside));
+    }
+    let value = value.unwrap_or_default();
+    if prepared.outside == Ref::NONE {
+        store_words(&block[at..], value);
+    } else {
+        let words = outside_words(arena, prepared.outside);
+        store_words(&arena.block(prepared.outside, words)[1..], value);
+        store(&block[at], prepared.outside.0);
+    }
+    store(&block[ROW_LENGTHS], len.with(value.len(), prepared.outside != Ref::NONE).0);
+    block[TID].store(tid, Ordering::Release);
+    prepared.older
+}
+
+/// Moves a locked row's value to an older version, which then heads the chain.
+fn keep(arena: &Arena, block: &[AtomicU64], len: Lengths, older: Ref) {
+    let words = older_words(len);
+    let copy = arena.block(older, words);
+    let value = &block[len.value_at()..];
+    for (to, from) in copy[ROW_KEY..].iter().zip(value) {
+        store(to, load(from));
+    }
+    store(&copy[TID], load(&block[TID]) & !(LOCKED | PREPARED));
+    store(&copy[OLDER], load(&block[OLDER]));
+    store(&copy[ROW_LENGTHS], Lengths::new(0, words - ROW_KEY).with(len.value(), len.is_outside()).0);
+    store(&block[OLDER], older.0);
+}
+
+/// Copies the value as it was at the end of epoch `at` to `out`; `None` when there was no such row then. `Err` with the word
+/// of a row that is being overwritten; one that is only prepared is still what it was.
+pub(crate) fn read_past(arena: &Arena, row: Ref, at: u64, out: &mut Vec<u8>) -> Result<Option<()>, u64> {
+    let mut version = row;
+    while version != Ref::NONE {
+        let block = arena.block(version, ROW_KEY);
+        let now = read_while(arena, version, out, |word| word & (LOCKED | PREPARED) != LOCKED)?;
+        if epoch(now) <= at {
+            return Ok((now & ABSENT == 0).then_some(()));
+        }
+        let older = Ref(load(&block[OLDER]));
+        fence(Ordering::Acquire);
+        if block[TID].load(Ordering::Relaxed) == now {
+            version = older;
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,416 @@
+//! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
+
+use crate::{Cause, Conflict, Direction, Flow, Inserted, Memstore, Options, Range, Refused, Txn, Worker};
+use base::TableId;
+use std::sync::Arc;
+
+const T: TableId = TableId(1);
+
+fn open(conflict: Conflict) -> (Arc<Memstore>, Worker) {
+    let pages = world::PageSize::Normal;
+    let store =
+        Memstore::open(Options { pages, conflict, ..Options::new(4 << 20, 2) }).expect("a small store");
+    store.create(T).unwrap();
+    let worker = store.worker(0).unwrap();
+    (store, worker)
+}
+
+/// Rows `a` = 1, `c` = 3, `e` = 5.
+fn with_rows(conflict: Conflict) -> (Arc<Memstore>, Worker) {
+    let (store, mut w) = open(conflict);
+    let mut t = w.begin();
+    for (key, value) in [(b"a", 1), (b"c", 3), (b"e", 5)] {
+        assert_eq!(w.insert(&mut t, T, key, &[value]), Ok(Inserted::Done));
+    }
+    commit(&mut w, t).unwrap();
+    (store, w)
+}
+
+fn commit(w: &mut Worker, t: Box<Txn>) -> Result<(), Refused> {
+    w.commit(t).map(drop).map_err(|(refused, _)| refused)
+}
+
+fn get(w: &mut Worker, t: &mut Txn, key: &[u8]) -> Option<u8> {
+    w.read(t, T, key, |row| row[0]).unwrap()
+}
+
+fn put(w: &mut Worker, t: &mut Txn, key: &[u8], value: u8) {
+    assert_eq!(w.update(t, T, key, |row| row[0] = value), Ok(Some(())));
+}
+
+fn keys(w: &mut Worker, t: &mut Txn, direction: Direction) -> String {
+    let mut keys = String::new();
+    let visit = |key: &[u8], _: &[u8]| {
+        keys.push_str(std::str::from_utf8(key).unwrap());
+        Flow::More
+    };
+    w.scan(t, T, Range::default(), direction, visit).unwrap();
+    keys
+}
+
+fn now(w: &mut Worker, key: &[u8]) -> Option<u8> {
+    let mut t = w.begin();
+    let found = get(w, &mut t, key);
+    commit(w, t).unwrap();
+    found
+}
+
+const CHANGED: Result<(), Refused> = Err(Refused::Conflict(Cause::Changed));
+const PHANTOM: Result<(), Refused> = Err(Refused::Conflict(Cause::Phantom));
+
+#[test]
+fn g0_writes_of_two_are_not_mixed() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    put(&mut w, &mut t1, b"a", 11);
+    put(&mut w, &mut t2, b"a", 12);
+    put(&mut w, &mut t1, b"c", 11);
+    commit(&mut w, t1).unwrap();
+    put(&mut w, &mut t2, b"c", 12);
+    assert_eq!(commit(&mut w, t2), CHANGED);
+    assert_eq!((now(&mut w, b"a"), now(&mut w, b"c")), (Some(11), Some(11)));
+}
+
+#[test]
+fn g1_nothing_aborted_or_intermediate_is_read() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    put(&mut w, &mut t1, b"a", 11);
+    assert_eq!(get(&mut w, &mut t2, b"a"), Some(1));
+    put(&mut w, &mut t1, b"a", 12);
+    assert_eq!(get(&mut w, &mut t1, b"a"), Some(12), "its own writes it sees");
+    w.abort(t1);
+    commit(&mut w, t2).unwrap();
+    assert_eq!(now(&mut w, b"a"), Some(1));
+}
+
+#[test]
+fn g1c_no_circle_of_information() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    put(&mut w, &mut t1, b"a", 11);
+    put(&mut w, &mut t2, b"c", 12);
+    assert_eq!((get(&mut w, &mut t1, b"c"), get(&mut w, &mut t2, b"a")), (Some(3), Some(1)));
+    commit(&mut w, t1).unwrap();
+    assert_eq!(commit(&mut w, t2), CHANGED);
+}
+
+#[test]
+fn g_single_reads_of_two_moments_do_not_commit() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    assert_eq!(get(&mut w, &mut t1, b"a"), Some(1));
+    put(&mut w, &mut t2, b"a", 11);
+    put(&mut w, &mut t2, b"c", 13);
+    commit(&mut w, t2).unwrap();
+    assert_eq!(get(&mut w, &mut t1, b"c"), Some(13));
+    assert_eq!(commit(&mut w, t1), CHANGED);
+}
+
+#[test]
+fn g2_item_write_skew() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    for t in [&mut t1, &mut t2] {
+        assert_eq!((get(&mut w, t, b"a"), get(&mut w, t, b"c")), (Some(1), Some(3)));
+    }
+    put(&mut w, &mut t1, b"a", 0);
+    put(&mut w, &mut t2, b"c", 0);
+    commit(&mut w, t1).unwrap();
+    assert_eq!(commit(&mut w, t2), CHANGED);
+}
+
+#[test]
+fn g2_phantoms_in_both_directions_and_of_single_keys() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let (_store, mut w) = with_rows(Conflict::Abort);
+        let (mut t1, mut t2) = (w.begin(), w.begin());
+        assert_eq!(keys(&mut w, &mut t1, direction).len(), 3);
+        assert_eq!(get(&mut w, &mut t2, b"b"), None);
+        put(&mut w, &mut t1, b"a", 9);
+        w.insert(&mut t2, T, b"d", b"x").unwrap();
+        commit(&mut w, t2).unwrap();
+        assert_eq!(commit(&mut w, t1), PHANTOM);
+        let (mut t1, mut t2) = (w.begin(), w.begin());
+        assert_eq!(get(&mut w, &mut t1, b"b"), None);
+        w.insert(&mut t2, T, b"b", b"x").unwrap();
+        commit(&mut w, t2).unwrap();
+        assert_eq!(commit(&mut w, t1), PHANTOM);
+    }
+}
+
+#[test]
+fn an_insert_entered_before_a_scan_and_committed_after_it_is_not_missed() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    w.insert(&mut t2, T, b"d", b"x").unwrap();
+    assert_eq!(keys(&mut w, &mut t1, Direction::Forward), "ace");
+    commit(&mut w, t2).unwrap();
+    assert_eq!(commit(&mut w, t1), CHANGED);
+}
+
+#[test]
+fn an_aborted_delete_does_not_vanish_from_scans() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut t = w.begin();
+    assert_eq!(w.delete(&mut t, T, b"c"), Ok(true));
+    assert_eq!((keys(&mut w, &mut t, Direction::Forward), get(&mut w, &mut t, b"c")), ("ae".into(), None));
+    assert_eq!(w.delete(&mut t, T, b"c"), Ok(false));
+    w.pre_commit(&mut t).unwrap();
+    w.abort(t);
+    store.tick();
+    w.collect(100);
+    let mut t = w.begin();
+    assert_eq!(keys(&mut w, &mut t, Direction::Backward), "eca");
+    commit(&mut w, t).unwrap();
+}
+
+#[test]
+fn an_insert_over_a_row_that_is_being_taken_away_is_not_lost() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut t = w.begin();
+    w.delete(&mut t, T, b"c").unwrap();
+    commit(&mut w, t).unwrap();
+    // Finds the absent row, which then leaves the index.
+    let mut t = w.begin();
+    assert_eq!(w.insert(&mut t, T, b"c", &[33]), Ok(Inserted::Done));
+    store.tick();
+    w.collect(100);
+    assert_eq!(commit(&mut w, t), CHANGED);
+    let mut t = w.begin();
+    assert_eq!(w.insert(&mut t, T, b"c", &[33]), Ok(Inserted::Done));
+    commit(&mut w, t).unwrap();
+    w.collect(100);
+    assert_eq!(now(&mut w, b"c"), Some(33));
+}
+
+#[test]
+fn of_two_inserts_of_a_key_one_wins_even_if_the_first_aborts() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t1, mut t2, mut t3) = (w.begin(), w.begin(), w.begin());
+    for (t, value) in [(&mut t1, 41), (&mut t2, 42), (&mut t3, 43)] {
+        assert_eq!(w.insert(t, T, b"d", &[value]), Ok(Inserted::Done));
+        assert_eq!(w.insert(t, T, b"d", &[0]), Ok(Inserted::Exists));
+    }
+    w.abort(t1);
+    commit(&mut w, t2).unwrap();
+    w.collect(100);
+    assert_eq!(commit(&mut w, t3), CHANGED);
+    assert_eq!(now(&mut w, b"d"), Some(42));
+    let mut t = w.begin();
+    assert_eq!(w.insert(&mut t, T, b"d", &[0]), Ok(Inserted::Exists));
+    commit(&mut w, t).unwrap();
+}
+
+#[test]
+fn its_own_inserts_and_splits_are_no_phantoms() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let mut t = w.begin();
+    assert_eq!(keys(&mut w, &mut t, Direction::Forward), "ace");
+    for n in 0..100u8 {
+        w.insert(&mut t, T, &[b'f', n], &[n]).unwrap();
+        w.insert(&mut t, T, &[b'b', n], &[n]).unwrap();
+    }
+    assert_eq!(w.delete(&mut t, T, &[b'f', 7]), Ok(true));
+    let mut found = 0;
+    let mut count = |_: &[u8], _: &[u8]| {
+        found += 1;
+        Flow::More
+    };
+    w.scan(&mut t, T, Range::default(), Direction::Forward, &mut count).unwrap();
+    assert_eq!(found, 202);
+    commit(&mut w, t).unwrap();
+    assert_eq!((now(&mut w, &[b'f', 7]), now(&mut w, &[b'b', 7])), (None, Some(7)));
+}
+
+#[test]
+fn a_prepared_row_is_an_abort_or_a_wait_and_its_decision_holds() {
+    for conflict in [Conflict::Abort, Conflict::Wait] {
+        let (store, mut w) = with_rows(conflict);
+        let mut other = store.worker(1).unwrap();
+        let (mut t1, mut t2) = (w.begin(), other.begin());
+        assert_eq!(get(&mut other, &mut t2, b"a"), Some(1));
+        put(&mut w, &mut t1, b"a", 11);
+        let tid = w.pre_commit(&mut t1).unwrap();
+        put(&mut other, &mut t2, b"e", 15);
+        let met = commit_or_wait(&mut other, t2);
+        let read = {
+            let mut t = other.begin();
+            let read = other.read(&mut t, T, b"a", |row| row[0]);
+            other.abort(t);
+            read
+        };
+        match conflict {
+            Conflict::Abort => {
+                assert_eq!(read, Err(Refused::Conflict(Cause::Locked)));
+                assert!(met.is_none());
+                assert_eq!(w.post_commit(t1), tid);
+            }
+            Conflict::Wait => {
+                let Err(Refused::Busy(row)) = read else { panic!("{read:?}") };
+                assert!(store.is_busy(row));
+                w.abort(t1);
+                assert!(!store.is_busy(row));
+                // It read the row as it still is.
+                commit(&mut other, met.expect("it waits")).unwrap();
+                assert_eq!(now(&mut w, b"e"), Some(15));
+            }
+        }
+        let expected = if conflict == Conflict::Abort { 11 } else { 1 };
+        assert_eq!(now(&mut w, b"a"), Some(expected));
+    }
+}
+
+fn commit_or_wait(w: &mut Worker, t: Box<Txn>) -> Option<Box<Txn>> {
+    let (refused, t) = w.commit(t).unwrap_err();
+    assert_eq!(matches!(refused, Refused::Busy(_)), t.is_some());
+    t
+}
+
+#[test]
+fn the_epoch_is_taken_after_the_locks() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut other = store.worker(1).unwrap();
+    let (mut t1, mut t2) = (w.begin(), other.begin());
+    put(&mut w, &mut t1, b"c", 13);
+    store.tick();
+    let now = store.tick();
+    put(&mut other, &mut t2, b"a", 11);
+    let second = other.commit(t2).map_err(|(refused, _)| refused).unwrap();
+    // Begun in an earlier epoch than the other, it comes after what it reads.
+    assert_eq!(get(&mut w, &mut t1, b"a"), Some(11));
+    let first = w.commit(t1).map_err(|(refused, _)| refused).unwrap();
+    assert!(first > second && first.epoch() >= now);
+}
+
+#[test]
+fn a_snapshot_sees_its_moment_whatever_comes_later() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut prepared = w.begin();
+    put(&mut w, &mut prepared, b"e", 50);
+    w.pre_commit(&mut prepared).unwrap();
+    let early = w.open_snapshot();
+    assert!(!w.is_ready(&early), "a transaction that comes before it has not written yet");
+    assert_eq!(w.read_past(&early, T, b"a", |_| ()), Err(Refused::NotReady));
+    w.post_commit(prepared);
+    assert!(w.is_ready(&early));
+    for round in 0..3 {
+        let mut t = w.begin();
+        put(&mut w, &mut t, b"a", 100 + round);
+        w.update(&mut t, T, b"e", |row| row.resize(40 + usize::from(round) * 100, round)).unwrap();
+        match round {
+            0 => assert_eq!(w.delete(&mut t, T, b"c"), Ok(true)),
+            1 => assert_eq!(w.insert(&mut t, T, b"c", b"again"), Ok(Inserted::Done)),
+            _ => assert_eq!(w.insert(&mut t, T, b"b", b"new"), Ok(Inserted::Done)),
+        }
+        commit(&mut w, t).unwrap();
+        store.tick();
+        w.collect(100);
+        let mid = w.open_snapshot();
+        assert_eq!(w.read_past(&mid, T, b"a", |row| row[0]), Ok(Some(100 + round)));
+        assert_eq!(w.read_past(&mid, T, b"e", <[u8]>::len), Ok(Some(40 + usize::from(round) * 100)));
+        w.close_snapshot(mid);
+        let mut seen = Vec::new();
+        let visit = |key: &[u8], row: &[u8]| {
+            seen.push((key.to_vec(), row.to_vec()));
+            Flow::More
+        };
+        w.scan_past(&early, T, Range::default(), Direction::Forward, visit).unwrap();
+        let was = [(b"a", 1), (b"c", 3), (b"e", 50)].map(|(key, value)| (key.to_vec(), vec![value]));
+        assert_eq!(seen, was);
+    }
+    w.close_snapshot(early);
+    w.collect(100);
+    assert_eq!(w.own.garbage.len(), 0, "versions nobody can read were kept");
+}
+
+#[test]
+fn rows_grow_shrink_and_come_back() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..300 {
+        let len = if random.bool() { random.usize(0..60) } else { random.usize(0..5000) };
+        let byte = random.u8(..);
+        let mut t = w.begin();
+        w.update(&mut t, T, b"a", |row| {
+            row.clear();
+            row.resize(len, byte);
+        })
+        .unwrap();
+        commit(&mut w, t).unwrap();
+        let mut t = w.begin();
+        assert_eq!(w.read(&mut t, T, b"a", <[u8]>::to_vec), Ok(Some(vec![byte; len])));
+        commit(&mut w, t).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_the_store_lives_on() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut t = w.begin();
+    assert_eq!(w.insert(&mut t, T, &[0; 1025], b""), Err(Refused::KeyTooLong(1025)));
+    assert_eq!(w.insert(&mut t, T, b"k", &vec![0; 262_145]), Err(Refused::RowTooLong(262_145)));
+    assert_eq!(w.update(&mut t, T, b"a", |row| row.resize(262_145, 0)), Err(Refused::RowTooLong(262_145)));
+    assert_eq!(w.read(&mut t, TableId(9), b"a", |_| ()), Err(Refused::NoTable(TableId(9))));
+    assert!(store.create(TableId(999)).is_err() && store.worker(0).is_err() && store.worker(7).is_err());
+    let mut n = 0u32;
+    let full = loop {
+        match w.insert(&mut t, T, &n.to_be_bytes(), &[7; 10_000]) {
+            Ok(_) => n += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(full, Refused::Full);
+    assert_eq!(w.delete(&mut t, T, b"a"), Ok(true));
+    commit(&mut w, t).unwrap();
+    let mut t = w.begin();
+    for n in 0..n {
+        assert_eq!(w.delete(&mut t, T, &n.to_be_bytes()), Ok(true));
+    }
+    commit(&mut w, t).unwrap();
+    w.collect(10_000);
+    let mut t = w.begin();
+    for n in 0..n {
+        assert_eq!(w.insert(&mut t, T, &n.to_be_bytes(), &[8; 10_000]), Ok(Inserted::Done), "{n}");
+    }
+    commit(&mut w, t).unwrap();
+    assert_eq!((now(&mut w, &0u32.to_be_bytes()), now(&mut w, b"c")), (Some(8), Some(3)));
+}
+
+#[test]
+fn memory_does_not_grow_with_time() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut used = 0;
+    for round in 0..3000u32 {
+        // A queue whose rows also come and go in transactions that abort, and a row updated under snapshots.
+        for ends in [round % 3 != 0, true] {
+            let mut t = w.begin();
+            w.append(&mut t, T, &[1; 100]).unwrap();
+            w.insert(&mut t, T, &(1 << 30 | round).to_be_bytes(), &[2; 200]).unwrap();
+            put(&mut w, &mut t, b"a", round as u8);
+            if !ends {
+                w.abort(t);
+                continue;
+            }
+            if let Some(old) = round.checked_sub(50) {
+                assert_eq!(w.delete(&mut t, T, &(1 << 30 | old).to_be_bytes()), Ok(true));
+                let mut first = Vec::new();
+                let visit = |key: &[u8], _: &[u8]| {
+                    first = key.to_vec();
+                    Flow::Enough
+                };
+                w.scan(&mut t, T, Range::default(), Direction::Forward, visit).unwrap();
+                assert_eq!(w.delete(&mut t, T, &first), Ok(true));
+            }
+            commit(&mut w, t).unwrap();
+            break;
+        }
+        let snapshot = w.open_snapshot();
+        w.close_snapshot(snapshot);
+        store.tick();
+        if round == 1000 {
+            used = store.used_bytes();
+        }
+    }
+    assert!(used > 0 && store.used_bytes() <= used, "{used} became {}", store.used_bytes());
+}

@@ -1,0 +1,123 @@
+//! Reading the recent past: as it was at the end of an epoch, without validation and without being in anybody's way.
+//!
+//! Opening one ends the running epoch. Transactions of later epochs then keep what they overwrite, once per row and
+//! snapshot; while none was opened since, overwriting keeps nothing. It can be read as soon as the last transaction of its
+//! epoch has written: at once, unless one is in the middle of its commit.
+
+use crate::epoch::What;
+use crate::row;
+use crate::store::Refused;
+use crate::worker::{Direction, Flow, Range, Worker};
+use base::TableId;
+use latch::Backoff;
+use std::sync::atomic::Ordering;
+
+/// The past at one moment, for one worker. Has to be closed there: the versions it may read are kept until then.
+pub struct Snapshot {
+    epoch: u64,
+    since: u64,
+    reading: u64,
+}
+
+impl Snapshot {
+    /// It sees the transactions of epochs up to this.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl Worker {
+    pub fn open_snapshot(&mut self) -> Snapshot {
+        let epochs = &self.store.epochs;
+        let reading = self.own.reading.add(epochs, self.number);
+        // Published from an epoch that may have ended since: then more is kept than is needed.
+        let since = self.own.snapshots.add(epochs, self.number);
+        let epoch = loop {
+            let now = epochs.now();
+            // Whoever commits in the next epoch must know that this one is wanted.
+            self.store.snapshot.fetch_max(now, Ordering::AcqRel);
+            if epochs.end(now) {
+                break now;
+            }
+        };
+        Snapshot { epoch, since, reading }
+    }
+
+    /// Whether the snapshot can be read: everything it comes after has been written.
+    pub fn is_ready(&self, snapshot: &Snapshot) -> bool {
+        self.store.epochs.oldest(What::Committing) > snapshot.epoch
+    }
+
+    pub fn close_snapshot(&mut self, snapshot: Snapshot) {
+        self.own.snapshots.remove(&self.store.epochs, self.number, snapshot.since);
+        self.own.reading.remove(&self.store.epochs, self.number, snapshot.reading);
+    }
+
+    /// As [`Worker::read`], in the past.
+    ///
+    /// # Errors
+    /// [`Refused::NotReady`], [`Refused::NoTable`]; [`Refused::Conflict`] when a row stays locked for milliseconds: then
+    /// repeat the call.
+    pub fn read_past<R>(
+        &mut self,
+        snapshot: &Snapshot,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Refused> {
+        self.check(snapshot)?;
+        let found = self.store.index(table)?.find(&self.store.arena, key);
+        let Some(row) = found.row else { return Ok(None) };
+        Ok(self.version(snapshot, row)?.then(|| f(&self.buffer)))
+    }
+
+    /// As [`Worker::scan`], in the past.
+    ///
+    /// # Errors
+    /// As [`Worker::read_past`].
+    pub fn scan_past(
+        &mut self,
+        snapshot: &Snapshot,
+        table: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), Refused> {
+        self.check(snapshot)?;
+        self.leaves(table, range, direction, |worker, chunk| {
+            for &row in &chunk.rows {
+                if !worker.version(snapshot, row)? {
+                    continue;
+                }
+                worker.key.clear();
+                row::key(&worker.store.arena, row, &mut worker.key);
+                if f(&worker.key, &worker.buffer) == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        })
+    }
+
+    fn check(&self, snapshot: &Snapshot) -> Result<(), Refused> {
+        if self.is_ready(snapshot) { Ok(()) } else { Err(Refused::NotReady) }
+    }
+
+    /// Copies the row's value of that time to the buffer; `false` when it was not there.
+    fn version(&mut self, snapshot: &Snapshot, row: crate::arena::Ref) -> Result<bool, Refused> {
+        let mut wait = Backoff::new();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let found = loop {
+            match row::read_past(&self.store.arena, row, snapshot.epoch, &mut buffer) {
+                Ok(found) => break Ok(found.is_some()),
+                Err(word) => {
+                    if let Err(refused) = self.met_lock(row, word, &mut wait) {
+                        break Err(refused);
+                    }
+                }
+            }
+        };
+        self.buffer = buffer;
+        found
+    }
+}

@@ -1,0 +1,188 @@
+//! The store: tables, epochs and memory that its workers share.
+
+use crate::arena::{Arena, Full, Local};
+use crate::epoch::{Epochs, What};
+use crate::index::Index;
+use crate::row::{MAX_KEY, MAX_ROW};
+use crate::worker::{Left, Worker};
+use base::TableId;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What to do on meeting a row that another transaction has prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Conflict {
+    /// Abort at once, as Silo does.
+    Abort,
+    /// Say which row is in the way ([`Refused::Busy`]), so that the caller waits and repeats the call.
+    Wait,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Memory for everything: rows, versions, index; bytes.
+    pub budget: u64,
+    pub pages: world::PageSize,
+    /// Workers are numbered from 0 to this.
+    pub workers: usize,
+    /// Table ids are below this.
+    pub tables: u16,
+    pub conflict: Conflict,
+}
+
+impl Options {
+    /// With huge pages, 256 tables, and aborts on conflicts.
+    pub fn new(budget: u64, workers: usize) -> Options {
+        Options { budget, pages: world::PageSize::Huge, workers, tables: 256, conflict: Conflict::Abort }
+    }
+}
+
+/// The row in the way of a transaction. Ask [`Memstore::is_busy`] while that transaction is open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RowId(pub(crate) crate::arena::Ref);
+
+/// Why a transaction cannot be serialised any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// A row is locked by another transaction that is committing.
+    Locked,
+    /// A row that was read has changed.
+    Changed,
+    /// A range that was read has other rows now.
+    Phantom,
+}
+
+/// Why a call did nothing. After [`Refused::Conflict`] the transaction can only be aborted; after [`Refused::Busy`] the call
+/// can be repeated; after the others the transaction is as before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("conflict with another transaction ({0:?}): abort and run it again")]
+    Conflict(Cause),
+    #[error("another transaction has prepared the row: wait for its decision, then repeat the call")]
+    Busy(RowId),
+    #[error("the memory budget is used up: delete rows or open the store with a larger budget")]
+    Full,
+    #[error("a key of {0} bytes; at most {max} fit", max = MAX_KEY)]
+    KeyTooLong(usize),
+    #[error("a row of {0} bytes; at most {max} fit", max = MAX_ROW)]
+    RowTooLong(usize),
+    #[error("{0} was not created in this store")]
+    NoTable(TableId),
+    #[error("the snapshot cannot be read before the transactions it comes after have ended")]
+    NotReady,
+}
+
+impl From<Full> for Refused {
+    fn from(_: Full) -> Refused {
+        Refused::Full
+    }
+}
+
+/// Why there is no store, table or worker.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot reserve {bytes} bytes of addresses for the store: {why}")]
+    Memory { bytes: u64, why: std::io::Error },
+    #[error("a store needs at least one worker and one table")]
+    Nobody,
+    #[error("{0} is beyond the store's tables: open it with a larger `tables`")]
+    Table(TableId),
+    #[error("the memory budget is too small for another table")]
+    Full,
+    #[error("worker {worker} is in use, or beyond the store's {workers} workers")]
+    Worker { worker: usize, workers: usize },
+}
+
+/// A main-memory store. Shared by its workers; see the crate's documentation.
+pub struct Memstore {
+    pub(crate) arena: Arena,
+    pub(crate) epochs: Epochs,
+    tables: Box<[OnceLock<Index>]>,
+    pub(crate) conflict: Conflict,
+    /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
+    pub(crate) snapshot: AtomicU64,
+    /// What the last worker of each number has left; nothing while there is one.
+    left: Box<[Mutex<Option<Left>>]>,
+    #[cfg(test)]
+    pub(crate) planted: crate::planted::Planted,
+    /// For making tables, which no worker does.
+    makes: Mutex<Local>,
+}
+
+impl Memstore {
+    /// # Errors
+    /// [`OpenError::Memory`] when the system does not give the addresses, [`OpenError::Nobody`] for an empty store.
+    pub fn open(options: Options) -> Result<Arc<Memstore>, OpenError> {
+        if options.workers == 0 || options.tables == 0 {
+            return Err(OpenError::Nobody);
+        }
+        let memory = |why| OpenError::Memory { bytes: options.budget, why };
+        Ok(Arc::new(Memstore {
+            arena: Arena::new(options.budget, options.pages).map_err(memory)?,
+            epochs: Epochs::new(options.workers),
+            tables: (0..options.tables).map(|_| OnceLock::new()).collect(),
+            conflict: options.conflict,
+            snapshot: AtomicU64::new(0),
+            left: (0..options.workers).map(|_| Mutex::new(Some(Left::default()))).collect(),
+            #[cfg(test)]
+            planted: crate::planted::Planted::default(),
+            makes: Mutex::new(Local::new()),
+        }))
+    }
+
+    /// Makes an empty table, or index (a table whose rows are keys of another, say). Nothing if it is there.
+    ///
+    /// # Errors
+    /// [`OpenError::Table`] for an id beyond the options', [`OpenError::Full`] when memory is used up.
+    pub fn create(&self, table: TableId) -> Result<(), OpenError> {
+        let place = self.tables.get(usize::from(table.0)).ok_or(OpenError::Table(table))?;
+        let mut local = self.makes.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.get().is_none() {
+            let index = Index::new(&self.arena, &mut local).map_err(|Full| OpenError::Full)?;
+            let _ = place.set(index);
+        }
+        Ok(())
+    }
+
+    /// The worker of this number, of which there is one at a time; it stays on the thread that asks.
+    ///
+    /// # Errors
+    /// [`OpenError::Worker`] when there is no such worker or somebody has it.
+    pub fn worker(self: &Arc<Memstore>, worker: usize) -> Result<Worker, OpenError> {
+        let error = || OpenError::Worker { worker, workers: self.left.len() };
+        let left = self.left.get(worker).ok_or_else(error)?;
+        let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Worker::new(Arc::clone(self), worker, left.ok_or_else(error)?))
+    }
+
+    pub(crate) fn release(&self, worker: usize, left: Left) {
+        *self.left[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+    }
+
+    #[inline]
+    pub(crate) fn index(&self, table: TableId) -> Result<&Index, Refused> {
+        let index = self.tables.get(usize::from(table.0)).and_then(OnceLock::get);
+        index.ok_or(Refused::NoTable(table))
+    }
+
+    /// Begins the next epoch. To be called every few milliseconds: memory and versions are used again, and snapshots
+    /// become readable, as epochs pass. Takes no lock and waits for nobody.
+    pub fn tick(&self) -> u64 {
+        self.epochs.tick()
+    }
+
+    /// Whether the row that was in somebody's way still is.
+    pub fn is_busy(&self, row: RowId) -> bool {
+        crate::row::tid(&self.arena, row.0).load(Ordering::Acquire) & crate::tid::LOCKED != 0
+    }
+
+    /// Bytes taken from the budget so far.
+    pub fn used_bytes(&self) -> u64 {
+        self.arena.used_bytes()
+    }
+
+    /// The oldest snapshot that may still be read; every version overwritten before its end can go.
+    pub(crate) fn oldest_snapshot(&self) -> u64 {
+        self.epochs.oldest(What::Snapshot)
+    }
+}

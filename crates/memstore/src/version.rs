@@ -1,0 +1,75 @@
+//! A node's version word: optimistic lock coupling (Leis et al., "The ART of Practical Synchronization", DaMoN 2016).
+//!
+//! ```text
+//!   63 ........................ 2 | 1 obsolete | 0 locked
+//!        changes so far
+//! ```
+//!
+//! Who may do what: anybody reads the node's other words at any time and believes nothing of it until [`check`] says the
+//! version is what [`begin`] returned. Whoever sets the locked bit by [`try_lock`], from the version it has read under,
+//! writes alone until [`unlock`] (another version) or [`retire`] (never to be used again: readers start over). Nobody
+//! waits for a second lock while holding one: the second is tried, and all are let go when that fails.
+//!
+//! Orderings: the node's words are loaded and stored relaxed. A reader that sees a word of a change also sees, by the
+//! writer's release fence after locking and its own acquire fence before the second look, that the version moved.
+
+use super::sync::{AtomicU64, Backoff, Ordering, fence};
+
+const LOCKED: u64 = 1;
+const OBSOLETE: u64 = 2;
+const CHANGE: u64 = 4;
+/// What a node starts with.
+pub(crate) const FRESH: u64 = CHANGE;
+
+/// The version to read under, once nobody is changing the node; `None` when the node has left the tree.
+#[inline]
+pub(crate) fn begin(word: &AtomicU64) -> Option<u64> {
+    let mut wait = Backoff::new();
+    loop {
+        let v = word.load(Ordering::Acquire);
+        if v & (LOCKED | OBSOLETE) == 0 {
+            return Some(v);
+        }
+        if v & OBSOLETE != 0 {
+            return None;
+        }
+        wait.wait();
+    }
+}
+
+/// Whether everything read since `seen` was returned was read of an unchanged node.
+#[inline]
+pub(crate) fn check(word: &AtomicU64, seen: u64) -> bool {
+    fence(Ordering::Acquire);
+    word.load(Ordering::Relaxed) == seen
+}
+
+/// Locks the node if its version still is `seen`.
+#[inline]
+pub(crate) fn try_lock(word: &AtomicU64, seen: u64) -> bool {
+    let locked = word.compare_exchange(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if locked {
+        fence(Ordering::Release);
+    }
+    locked
+}
+
+/// Ends a change. Returns the new version.
+#[inline]
+pub(crate) fn unlock(word: &AtomicU64) -> u64 {
+    let next = (word.load(Ordering::Relaxed) & !LOCKED) + CHANGE;
+    word.store(next, Ordering::Release);
+    next
+}
+
+/// Ends a lock under which nothing was changed.
+#[inline]
+pub(crate) fn unlock_unchanged(word: &AtomicU64) {
+    word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);
+}
+
+/// Ends the lock of a node that has left the tree.
+#[inline]
+pub(crate) fn retire(word: &AtomicU64) {
+    word.store(((word.load(Ordering::Relaxed) & !LOCKED) + CHANGE) | OBSOLETE, Ordering::Release);
+}

@@ -1,0 +1,466 @@
+//! A worker: begins transactions, carries out their operations, and takes away what transactions leave behind.
+//!
+//! An operation notes what it saw and changes nothing that others see, except that an insert enters its row, absent.
+
+use crate::arena::{Local, Ref};
+use crate::epoch::What;
+use crate::index::{Chunk, Insertion, Seek};
+use crate::pins::Pins;
+use crate::row::{self, MAX_KEY, MAX_ROW};
+use crate::store::{Cause, Conflict, Memstore, Refused, RowId};
+use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
+use crate::txn::Txn;
+use base::TableId;
+use latch::Backoff;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Rows from `low` (included) to `high` (excluded); `None` is unbounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Range<'a> {
+    pub low: Option<&'a [u8]>,
+    pub high: Option<&'a [u8]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Whether a scan goes on after this row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    More,
+    Enough,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    Done,
+    /// A row with that key is there; nothing was changed.
+    Exists,
+}
+
+/// What a commit leaves for later: of use up to snapshots before this epoch.
+pub(crate) enum Garbage {
+    Version(Ref),
+    /// A row that is absent under this word and still in the index of the table.
+    Row(TableId, Ref, u64),
+}
+
+/// What belongs to a worker's number: the next worker of that number goes on with it.
+pub(crate) struct Left {
+    pub(crate) local: Local,
+    pub(crate) reading: Pins,
+    pub(crate) committing: Pins,
+    pub(crate) snapshots: Pins,
+    pub(crate) garbage: VecDeque<(u64, Garbage)>,
+    pub(crate) last_tid: u64,
+    appended: u64,
+}
+
+impl Default for Left {
+    fn default() -> Left {
+        Left {
+            local: Local::new(),
+            reading: Pins::new(What::Reading),
+            committing: Pins::new(What::Committing),
+            snapshots: Pins::new(What::Snapshot),
+            garbage: VecDeque::new(),
+            last_tid: 0,
+            appended: 0,
+        }
+    }
+}
+
+/// One thread's way into the store. Any number of its transactions may be open at a time. Whoever drops it has ended them.
+pub struct Worker {
+    /// Counted here, not in the store: a count that all workers change would be a shared write per operation.
+    #[expect(clippy::redundant_allocation, reason = "a count of its own is the point")]
+    pub(crate) store: Rc<Arc<Memstore>>,
+    pub(crate) number: usize,
+    pub(crate) own: Left,
+    #[expect(clippy::vec_box, reason = "they are handed out and come back boxed")]
+    pool: Vec<Box<Txn>>,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    chunk: Chunk,
+}
+
+/// Garbage is looked at when there is this much of it, and after each commit from then on some of it.
+const GARBAGE_STEP: usize = 64;
+
+impl Worker {
+    pub(crate) fn new(store: Arc<Memstore>, number: usize, own: Left) -> Worker {
+        let (buffer, key) = (Vec::new(), Vec::new());
+        Worker { store: Rc::new(store), number, own, pool: Vec::new(), buffer, key, chunk: Chunk::default() }
+    }
+
+    pub fn store(&self) -> &Arc<Memstore> {
+        self.store.as_ref()
+    }
+
+    /// Begins a transaction. It has to end here by [`Worker::commit`], [`Worker::post_commit`] or [`Worker::abort`]:
+    /// memory that it might still look at is not used again before.
+    #[inline]
+    pub fn begin(&mut self) -> Box<Txn> {
+        let mut txn = self.pool.pop().unwrap_or_default();
+        txn.since = self.own.reading.add(&self.store.epochs, self.number);
+        txn
+    }
+
+    pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
+        self.own.reading.remove(&self.store.epochs, self.number, txn.since);
+        txn.clear();
+        self.pool.push(txn);
+        if self.own.garbage.len() + self.own.local.waiting() >= GARBAGE_STEP {
+            self.collect(GARBAGE_STEP);
+        }
+    }
+
+    /// What to do about a locked word: `Ok` to look again.
+    pub(crate) fn met_lock(&self, row: Ref, word: u64, wait: &mut Backoff) -> Result<(), Refused> {
+        if word & PREPARED == 0 && wait.wait_bounded().is_ok() {
+            return Ok(());
+        }
+        Err(match self.store.conflict {
+            Conflict::Wait if word & PREPARED != 0 => Refused::Busy(RowId(row)),
+            _ => Refused::Conflict(Cause::Locked),
+        })
+    }
+
+    /// Copies a row's value and returns its word.
+    #[inline]
+    fn look(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
+        let mut wait = Backoff::new();
+        loop {
+            match row::read(&self.store.arena, row, out) {
+                Ok(word) if word & DEAD != 0 => return Err(Refused::Conflict(Cause::Changed)),
+                Ok(word) => return Ok(word),
+                Err(word) => self.met_lock(row, word, &mut wait)?,
+            }
+        }
+    }
+
+    /// The row with this key in the index; its absence is noted.
+    #[inline]
+    fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
+        let found = self.store.index(table)?.find(&self.store.arena, key);
+        match found.row {
+            Some(row) => row::ask_for(&self.store.arena, row),
+            None => txn.see(found.seen),
+        }
+        Ok(found.row)
+    }
+
+    /// Whether the index has a row with this key, committed or not. No part of any transaction: a hint, and what a look-up
+    /// costs.
+    ///
+    /// # Errors
+    /// [`Refused::NoTable`].
+    #[inline]
+    pub fn find(&mut self, table: TableId, key: &[u8]) -> Result<bool, Refused> {
+        let reading = self.own.reading.add(&self.store.epochs, self.number);
+        let index = self.store.index(table);
+        let row = index.map(|index| index.find(&self.store.arena, key).row);
+        self.own.reading.remove(&self.store.epochs, self.number, reading);
+        Ok(row?.is_some())
+    }
+
+    /// Runs `f` on the row with this key; `None` if there is none.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    #[inline]
+    pub fn read<R>(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Refused> {
+        let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
+        if let Some(own) = txn.own(row) {
+            return Ok(txn.writes[own].value.map(|value| f(&txn.values[value])));
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let word = self.look(row, &mut buffer);
+        self.buffer = buffer;
+        let word = word?;
+        txn.reads.push((row, word));
+        Ok((word & ABSENT == 0).then(|| f(&self.buffer)))
+    }
+
+    /// Runs `f` on a copy of the row, which takes the row's place when the transaction commits; `None` if there is none.
+    ///
+    /// # Errors
+    /// See [`Refused`]. When the row became too long, it stays as it was.
+    #[inline]
+    pub fn update<R>(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Result<Option<R>, Refused> {
+        let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
+        let own = txn.own(row);
+        let value = txn.value();
+        let mut bytes = std::mem::take(&mut txn.values[value]);
+        match own.map(|own| txn.writes[own].value) {
+            Some(None) => return Ok(None),
+            Some(Some(own)) => bytes.extend_from_slice(&txn.values[own]),
+            None => {
+                let word = self.look(row, &mut bytes)?;
+                txn.reads.push((row, word));
+                if word & ABSENT != 0 {
+                    return Ok(None);
+                }
+            }
+        }
+        let result = f(&mut bytes);
+        let len = bytes.len();
+        txn.values[value] = bytes;
+        if len > MAX_ROW {
+            return Err(Refused::RowTooLong(len));
+        }
+        match own {
+            Some(own) => txn.writes[own].value = Some(value),
+            None => txn.write(table, row, Some(value)),
+        }
+        Ok(Some(result))
+    }
+
+    /// # Errors
+    /// See [`Refused`].
+    pub fn insert(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        key: &[u8],
+        bytes: &[u8],
+    ) -> Result<Inserted, Refused> {
+        if key.len() > MAX_KEY {
+            return Err(Refused::KeyTooLong(key.len()));
+        }
+        if bytes.len() > MAX_ROW {
+            return Err(Refused::RowTooLong(bytes.len()));
+        }
+        let store = Rc::clone(&self.store);
+        let index = store.index(table)?;
+        let row = match index.find(&store.arena, key).row {
+            Some(row) => row,
+            None => {
+                let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
+                match index.insert(&store.arena, &mut self.own.local, key, row) {
+                    Ok(Insertion::Done(done)) => {
+                        txn.adjust(done);
+                        txn.entered.push((table, row));
+                        row
+                    }
+                    Ok(Insertion::Exists(other, _)) => {
+                        row::discard(&store.arena, &mut self.own.local, row);
+                        other
+                    }
+                    Err(full) => {
+                        row::discard(&store.arena, &mut self.own.local, row);
+                        return Err(full.into());
+                    }
+                }
+            }
+        };
+        self.put(txn, table, row, bytes)
+    }
+
+    /// Makes an absent row be there.
+    fn put(&mut self, txn: &mut Txn, table: TableId, row: Ref, bytes: &[u8]) -> Result<Inserted, Refused> {
+        let own = txn.own(row);
+        if own.is_none() {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let word = self.look(row, &mut buffer);
+            self.buffer = buffer;
+            let word = word?;
+            txn.reads.push((row, word));
+            if word & ABSENT == 0 {
+                return Ok(Inserted::Exists);
+            }
+        } else if own.is_some_and(|own| txn.writes[own].value.is_some()) {
+            return Ok(Inserted::Exists);
+        }
+        let value = txn.value();
+        txn.values[value].extend_from_slice(bytes);
+        match own {
+            Some(own) => txn.writes[own].value = Some(value),
+            None => txn.write(table, row, Some(value)),
+        }
+        Ok(Inserted::Done)
+    }
+
+    /// Inserts a row into a table that is only ever scanned, under a key of the store's choice.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn append(&mut self, txn: &mut Txn, table: TableId, bytes: &[u8]) -> Result<(), Refused> {
+        loop {
+            let key = ((self.number as u64) << 48 | self.own.appended).to_be_bytes();
+            self.own.appended += 1;
+            if self.insert(txn, table, &key, bytes)? == Inserted::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes the row; `false` if there was none.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn delete(&mut self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<bool, Refused> {
+        let Some(row) = self.note_find(txn, table, key)? else { return Ok(false) };
+        if let Some(own) = txn.own(row) {
+            return Ok(txn.writes[own].value.take().is_some());
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let word = self.look(row, &mut buffer);
+        self.buffer = buffer;
+        let word = word?;
+        txn.reads.push((row, word));
+        if word & ABSENT == 0 {
+            txn.write(table, row, None);
+        }
+        Ok(word & ABSENT == 0)
+    }
+
+    /// Visits the rows of `range` in key order, or against it, until `f` says [`Flow::Enough`]: key and row.
+    ///
+    /// # Errors
+    /// See [`Refused`]. `f` may have seen rows by then.
+    pub fn scan(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), Refused> {
+        self.leaves(table, range, direction, |worker, chunk| {
+            txn.see(chunk.seen.expect("a chunk says where it was seen"));
+            chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
+            for &row in &chunk.rows {
+                if worker.visit(txn, row, &mut f)? == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        })
+    }
+
+    fn visit(
+        &mut self,
+        txn: &mut Txn,
+        row: Ref,
+        f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<Flow, Refused> {
+        self.key.clear();
+        row::key(&self.store.arena, row, &mut self.key);
+        if let Some(own) = txn.own(row) {
+            let value = txn.writes[own].value;
+            return Ok(value.map_or(Flow::More, |value| f(&self.key, &txn.values[value])));
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let word = self.look(row, &mut buffer);
+        self.buffer = buffer;
+        let word = word?;
+        // Absent rows too: whoever makes one appear changes its word.
+        #[cfg(test)]
+        if word & ABSENT != 0 && self.store.planted.is(crate::planted::Bug::AbsentUnnoted) {
+            return Ok(Flow::More);
+        }
+        txn.reads.push((row, word));
+        Ok(if word & ABSENT == 0 { f(&self.key, &self.buffer) } else { Flow::More })
+    }
+
+    /// Leaf by leaf through a range.
+    pub(crate) fn leaves(
+        &mut self,
+        table: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&mut Worker, &Chunk) -> Result<Flow, Refused>,
+    ) -> Result<(), Refused> {
+        if range.low.zip(range.high).is_some_and(|(low, high)| low >= high) {
+            return self.store.index(table).map(drop);
+        }
+        let store = Rc::clone(&self.store);
+        let index = store.index(table)?;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let (mut from, until) = match direction {
+            Direction::Forward => (range.low.map(<[u8]>::to_vec), range.high),
+            Direction::Backward => (range.high.map(<[u8]>::to_vec), range.low),
+        };
+        let done = loop {
+            let seek = match direction {
+                Direction::Forward => Seek::Up(from.as_deref()),
+                Direction::Backward => Seek::Down(from.as_deref()),
+            };
+            index.chunk(&store.arena, seek, until, &mut chunk);
+            match f(self, &chunk) {
+                Ok(Flow::More) if chunk.next.is_some() => from = chunk.next.take(),
+                Ok(_) => break Ok(()),
+                Err(refused) => break Err(refused),
+            }
+        };
+        self.chunk = chunk;
+        done
+    }
+
+    /// Takes away what nobody can reach any more: at most `limit` old versions and absent rows. Workers do this by
+    /// themselves as they commit; one that has nothing to do may be asked to.
+    pub fn collect(&mut self, limit: usize) {
+        let store = Rc::clone(&self.store);
+        let horizon = store.oldest_snapshot();
+        for _ in 0..limit {
+            let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };
+            if epoch > horizon {
+                self.own.garbage.push_front((epoch, garbage));
+                break;
+            }
+            match garbage {
+                Garbage::Version(version) => {
+                    row::retire(&store.arena, &mut self.own.local, &store.epochs, version);
+                }
+                Garbage::Row(table, row, word) => self.unlink(table, row, word),
+            }
+        }
+        self.own.local.reclaim(&store.epochs);
+    }
+
+    /// Takes an absent row out of its index, if it is still absent under the same word.
+    fn unlink(&mut self, table: TableId, row: Ref, word: u64) {
+        let store = Rc::clone(&self.store);
+        let tid = row::tid(&store.arena, row);
+        match tid::try_lock(tid) {
+            Lock::Taken(now) if now == word => {}
+            Lock::Taken(now) => return tid.store(now, Ordering::Release),
+            // Whoever has it either makes it be there or leaves it as it is.
+            Lock::Busy(_) => return self.own.garbage.push_back((0, Garbage::Row(table, row, word))),
+            Lock::Dead => return,
+        }
+        self.key.clear();
+        row::key(&store.arena, row, &mut self.key);
+        if let Ok(index) = store.index(table) {
+            let gone = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
+            debug_assert!(gone, "an absent row that is not dead is in its index");
+        }
+        tid.store(word | DEAD, Ordering::Release);
+        row::retire(&store.arena, &mut self.own.local, &store.epochs, row);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.store.release(self.number, std::mem::take(&mut self.own));
+    }
+}
