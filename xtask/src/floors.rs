@@ -10,7 +10,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
     ("language", &["txn", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store"]),
-    ("execution", &["exec"]),
+    ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
     ("archipelago", &["client", "deploy", "driver", "report"]),
     ("doors", &["trials", "claims", "atoll", "peers", "xtask"]),
@@ -30,6 +30,7 @@ use Rule::{Never, NotItself, Only};
 pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
     ("workload", Only(&["base", "txn"])),
+    ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),

@@ -1,0 +1,8 @@
+//! Who owns which keys, and when that should change: everything a partitioned design decides, as plain values.
+#![forbid(unsafe_code)]
+
+mod range;
+mod routing;
+
+pub use range::{Change, Partition, Place, RangeError, RangeMap, Ranges};
+pub use routing::{MAX_DOMAIN, Routing, RoutingError};
