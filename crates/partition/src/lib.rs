@@ -1,8 +1,10 @@
 //! Who owns which keys, and when that should change: everything a partitioned design decides, as plain values.
 #![forbid(unsafe_code)]
 
+mod histogram;
 mod range;
 mod routing;
 
+pub use histogram::{BadKeys, Grain, Histogram, PartitionLoad, QueueLength, QueueMeter, SubLoad, WEIGHT};
 pub use range::{Change, Partition, Place, RangeError, RangeMap, Ranges};
 pub use routing::{MAX_DOMAIN, Routing, RoutingError};
