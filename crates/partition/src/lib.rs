@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod histogram;
+pub mod level;
 mod range;
 mod routing;
 
