@@ -44,46 +44,85 @@ impl Default for Grain {
 
 /// Access counts of one partition.
 ///
-/// Invariant: `counts` has `ages` rows of `subs` counts; `scale` = floor(2^63 * subs / number of keys), so the sub-bucket of
-/// the key at `offset` is `offset * scale / 2^63`, one multiplication and no division.
+/// Invariant: `starts` begins with the first key and rises strictly; `counts` has `ages` rows of as many counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     keys: Range<u64>,
-    subs: usize,
-    scale: u64,
+    starts: Box<[u64]>,
     /// First count of the active row.
     active: usize,
     counts: Box<[u64]>,
 }
 
 impl Histogram {
-    /// # Errors
-    /// An empty or too long range. A grain of 0 counts as 1.
+    /// Sub-buckets of equal width, to one key. A grain of 0 counts as 1.
     pub fn new(keys: Range<u64>, grain: Grain) -> Result<Histogram, BadKeys> {
         let width = keys.end.saturating_sub(keys.start);
         if width == 0 || width > crate::MAX_DOMAIN {
             return Err(BadKeys { start: keys.start, end: keys.end });
         }
-        let subs = (grain.sub_buckets.clamp(1, 1 << 16) as u64).min(width) as usize;
-        let scale = (((subs as u128) << 63) / u128::from(width)) as u64;
-        let counts = vec![0; subs * grain.ages.max(1)].into_boxed_slice();
-        Ok(Histogram { keys, subs, scale, active: 0, counts })
+        let subs = (grain.sub_buckets.clamp(1, 1 << 16) as u64).min(width);
+        let start = |i: u64| keys.start + (u128::from(width) * u128::from(i) / u128::from(subs)) as u64;
+        let starts = (0..subs).map(start).collect();
+        Ok(Histogram::with_starts(keys.clone(), starts, grain.ages))
+    }
+
+    fn with_starts(keys: Range<u64>, starts: Box<[u64]>, ages: usize) -> Histogram {
+        let counts = vec![0; starts.len() * ages.max(1)].into_boxed_slice();
+        Histogram { keys, starts, active: 0, counts }
+    }
+
+    /// The histogram of a new partition, made from those of the old ones it overlaps, with what they counted. Their
+    /// sub-buckets stay where they are, so that what was found out about a hot spot is kept; idle neighbours are joined and
+    /// busy ones halved until there are as many as `grain` says.
+    pub fn successor<'a>(
+        keys: Range<u64>,
+        grain: Grain,
+        old: impl IntoIterator<Item = &'a Histogram>,
+    ) -> Result<Histogram, BadKeys> {
+        let old: Vec<&Histogram> = old.into_iter().collect();
+        let even = Histogram::new(keys.clone(), Grain { sub_buckets: 1, ..grain })?;
+        let mut borders: Vec<u64> =
+            old.iter().flat_map(|h| h.starts.iter().copied().chain([h.keys.end])).collect();
+        borders.retain(|start| keys.contains(start));
+        borders.extend(&*even.starts);
+        borders.sort_unstable();
+        borders.dedup();
+        let mut first = Histogram::with_starts(keys.clone(), borders.into(), grain.ages);
+        old.iter().for_each(|h| first.inherit(h));
+        let starts = first.reshaped(grain.sub_buckets.clamp(1, 1 << 16));
+        let mut successor = Histogram::with_starts(keys, starts, grain.ages);
+        old.iter().for_each(|h| successor.inherit(h));
+        Ok(successor)
+    }
+
+    /// Starts of `count` sub-buckets (fewer if there are fewer keys) that hold about as much load each.
+    fn reshaped(&self, count: usize) -> Box<[u64]> {
+        let subs = (0..self.starts.len()).map(|i| (self.starts[i], self.load(i))).collect();
+        let mut shape = Shape { subs, end: self.keys.end };
+        while shape.subs.len() > count && shape.join() {}
+        while shape.subs.len() < count && shape.halve() {}
+        for _ in 0..count {
+            if !shape.is_lopsided() || !shape.join() || !shape.halve() {
+                break;
+            }
+        }
+        shape.subs.into_iter().map(|s| s.0).collect()
     }
 
     pub fn keys(&self) -> Range<u64> {
         self.keys.clone()
     }
     pub fn sub_buckets(&self) -> usize {
-        self.subs
+        self.starts.len()
     }
     pub fn ages(&self) -> usize {
-        self.counts.len() / self.subs
+        self.counts.len() / self.starts.len()
     }
 
     #[inline]
     fn sub(&self, key: u64) -> usize {
-        let offset = key.saturating_sub(self.keys.start);
-        ((u128::from(offset) * u128::from(self.scale)) >> 63).min(self.subs as u128 - 1) as usize
+        crate::range::last_at_most(&self.starts, key)
     }
 
     /// Counts one access. A key outside the range counts at the end it is nearest to: the first and the last partition own
@@ -95,21 +134,21 @@ impl Histogram {
 
     /// The current period ends: the oldest counts are forgotten, and their row is counted in from now on.
     pub fn age(&mut self) {
-        self.active = (self.active + self.subs) % self.counts.len();
-        self.counts[self.active..self.active + self.subs].fill(0);
+        self.active = (self.active + self.starts.len()) % self.counts.len();
+        self.counts[self.active..self.active + self.starts.len()].fill(0);
     }
 
     /// The counts of `age` periods ago; 0 is the current one.
     fn row(&self, age: usize) -> &[u64] {
         let len = self.counts.len();
-        let start = (self.active + len - age * self.subs) % len;
-        &self.counts[start..start + self.subs]
+        let start = (self.active + len - age * self.starts.len()) % len;
+        &self.counts[start..start + self.starts.len()]
     }
 
     fn row_mut(&mut self, age: usize) -> &mut [u64] {
         let len = self.counts.len();
-        let start = (self.active + len - age * self.subs) % len;
-        &mut self.counts[start..start + self.subs]
+        let start = (self.active + len - age * self.starts.len()) % len;
+        &mut self.counts[start..start + self.starts.len()]
     }
 
     /// Access load of a sub-bucket, in hundredths of an access of the current period.
@@ -123,23 +162,19 @@ impl Histogram {
 
     /// The first key of sub-bucket `sub`; the end of the range for the one after the last.
     fn border(&self, sub: usize) -> u64 {
-        if sub >= self.subs {
-            return self.keys.end;
-        }
-        let offset = ((sub as u128) << 63).div_ceil(u128::from(self.scale));
-        self.keys.start + offset as u64
+        self.starts.get(sub).copied().unwrap_or(self.keys.end)
     }
 
     /// What the balancer is told.
     pub fn snapshot(&self, requests: u64, queue: QueueLength) -> PartitionLoad {
         let sub = |i| SubLoad { start: self.border(i), load: self.load(i) };
-        PartitionLoad { end: self.keys.end, requests, queue, subs: (0..self.subs).map(sub).collect() }
+        PartitionLoad { end: self.keys.end, requests, queue, subs: (0..self.starts.len()).map(sub).collect() }
     }
 
-    /// Adds the counts of another histogram of the same range and grain, age by age: two that several threads kept, or one
+    /// Adds the counts of another histogram of the same sub-buckets, age by age: two that several threads kept, or one
     /// before and one after a hand-over. Gives `other` back if it is of another shape.
     pub fn merge(&mut self, other: Histogram) -> Result<(), Histogram> {
-        if (self.keys.clone(), self.subs, self.ages()) != (other.keys.clone(), other.subs, other.ages()) {
+        if (&self.keys, &self.starts, self.ages()) != (&other.keys, &other.starts, other.ages()) {
             return Err(other);
         }
         for age in 0..self.ages() {
@@ -151,11 +186,10 @@ impl Histogram {
     }
 
     /// Takes over what was counted in the part of `old`'s range that is in this one's, spreading the count of a sub-bucket evenly
-    /// over its keys. Over all partitions that share `old` between them nothing is lost or counted twice. With it a split or
-    /// merge does not make the balancer blind for as many periods as there are ages.
-    pub fn inherit(&mut self, old: &Histogram) {
+    /// over its keys. Over all partitions that share `old` between them nothing is lost or counted twice.
+    fn inherit(&mut self, old: &Histogram) {
         for age in 0..self.ages().min(old.ages()) {
-            for sub in 0..old.subs {
+            for sub in 0..old.starts.len() {
                 let (count, source) = (old.row(age)[sub], old.border(sub)..old.border(sub + 1));
                 if count > 0 {
                     self.spread(age, count, source);
@@ -178,6 +212,52 @@ impl Histogram {
             let share = below(self.border(sub + 1)) - below(self.border(sub));
             self.row_mut(age)[sub] += share;
         }
+    }
+}
+
+/// Sub-buckets on their way to another shape: (start, load).
+struct Shape {
+    subs: Vec<(u64, u64)>,
+    end: u64,
+}
+
+impl Shape {
+    fn width(&self, i: usize) -> u64 {
+        self.subs.get(i + 1).map_or(self.end, |s| s.0) - self.subs[i].0
+    }
+
+    /// The neighbours with the least load together, and their load.
+    fn idlest(&self) -> Option<(usize, u64)> {
+        let pairs = self.subs.windows(2).map(|w| w[0].1.saturating_add(w[1].1)).enumerate();
+        pairs.min_by_key(|p| p.1)
+    }
+
+    /// The one with the most load, of those with two keys or more.
+    fn busiest(&self) -> Option<usize> {
+        let divisible = (0..self.subs.len()).filter(|&i| self.width(i) > 1);
+        divisible.max_by_key(|&i| (self.subs[i].1, self.width(i)))
+    }
+
+    /// Whether a half of the busiest still has more than the idlest two.
+    fn is_lopsided(&self) -> bool {
+        let busiest = self.busiest().map_or(0, |i| self.subs[i].1);
+        self.idlest().is_some_and(|(_, load)| busiest / 2 > load)
+    }
+
+    fn join(&mut self) -> bool {
+        let Some((left, load)) = self.idlest() else { return false };
+        self.subs.remove(left + 1);
+        self.subs[left].1 = load;
+        true
+    }
+
+    fn halve(&mut self) -> bool {
+        let Some(busiest) = self.busiest() else { return false };
+        let middle = self.subs[busiest].0 + self.width(busiest) / 2;
+        let half = self.subs[busiest].1 / 2;
+        self.subs[busiest].1 -= half;
+        self.subs.insert(busiest + 1, (middle, half));
+        true
     }
 }
 
@@ -272,9 +352,9 @@ mod tests {
                 assert!(sub >= last);
                 last = sub;
             }
-            assert_eq!(last, histogram.subs - 1, "{keys:?}");
-            let ideal = (keys.end - keys.start) as f64 / histogram.subs as f64;
-            for sub in 0..histogram.subs {
+            assert_eq!(last, histogram.starts.len() - 1, "{keys:?}");
+            let ideal = (keys.end - keys.start) as f64 / histogram.starts.len() as f64;
+            for sub in 0..histogram.starts.len() {
                 let width = (histogram.border(sub + 1) - histogram.border(sub)) as f64;
                 assert!((width - ideal).abs() <= 1.0 + ideal / 100.0, "{keys:?}: {width} for {ideal}");
             }
@@ -325,13 +405,25 @@ mod tests {
         let pieces = [0..137, 137..138, 138..900, 900..1000];
         let mut sum = 0;
         for keys in pieces {
-            let mut piece = Histogram::new(keys.clone(), grain).unwrap();
-            piece.inherit(&old);
+            let piece = Histogram::successor(keys.clone(), grain, [&old]).unwrap();
             let load = piece.snapshot(0, QueueLength(0)).load();
             assert!(load.abs_diff((keys.end - keys.start) * 183) <= 183 * 8, "{keys:?}: {load}");
             sum += (0..3).map(|age| piece.row(age).iter().sum::<u64>()).sum::<u64>();
         }
         assert_eq!(sum, 3000);
+    }
+
+    #[test]
+    fn a_successor_looks_closer_where_the_load_is() {
+        let grain = Grain { sub_buckets: 8, ages: 2 };
+        let mut old = Histogram::new(0..8000, grain).unwrap();
+        count(&mut old, 2500, 1000);
+        let second = Histogram::successor(0..16_000, grain, [&old]).unwrap();
+        assert_eq!(second.sub_buckets(), 8);
+        let hot = second.sub(2500);
+        assert!(second.border(hot + 1) - second.border(hot) <= 250, "{:?}", second.starts);
+        let third = Histogram::successor(0..3, grain, [&second]).unwrap();
+        assert_eq!(*third.starts, [0, 1, 2], "not more than keys");
     }
 
     #[test]

@@ -189,14 +189,7 @@ impl Ranges {
     /// depends on the key: 64 partitions take six loads.
     #[inline]
     pub fn index(&self, key: u64) -> usize {
-        let mut base = 0;
-        let mut size = self.starts.len();
-        while size > 1 {
-            let half = size / 2;
-            base = std::hint::select_unpredictable(self.starts[base + half] <= key, base + half, base);
-            size -= half;
-        }
-        base
+        last_at_most(&self.starts, key)
     }
 
     #[inline]
@@ -239,6 +232,19 @@ impl Ranges {
     fn beginning(&self, at: u64) -> Result<usize, RangeError> {
         self.starts.binary_search(&at).map_err(|_| RangeError::NoBorder { table: self.table, at })
     }
+}
+
+/// Position of the last of `starts` that is no greater than `key`; 0 if there is none.
+#[inline]
+pub(crate) fn last_at_most(starts: &[u64], key: u64) -> usize {
+    let mut base = 0;
+    let mut size = starts.len();
+    while size > 1 {
+        let half = size / 2;
+        base = std::hint::select_unpredictable(starts[base + half] <= key, base + half, base);
+        size -= half;
+    }
+    base
 }
 
 fn fits(table: TableId, domain: u64, partitions: usize) -> Result<(), RangeError> {

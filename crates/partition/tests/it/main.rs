@@ -1,1 +1,4 @@
-//! one binary
+//! Decisions under load that comes and goes.
+
+mod balancing;
+mod world;
