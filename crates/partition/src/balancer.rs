@@ -74,7 +74,8 @@ pub struct Settings {
     pub settle: u32,
     /// `settle` grows to this at most.
     pub settle_at_most: u32,
-    /// A plan must bring the busiest partition down by this share of the mean, and by a quarter of its excess.
+    /// A plan must bring the busiest partition down by this share of the mean, by a quarter of its excess and by more than
+    /// chance.
     pub gain: f64,
 }
 
@@ -282,11 +283,8 @@ impl Balancer {
         (self.uneven < needed).then_some(unsure)
     }
 
-    /// Six standard deviations of a partition's count lie between the tolerance and the trigger: with n accesses over N
-    /// partitions that is 6 / sqrt(n / N) of the mean.
     fn trigger(&self, partitions: usize, finding: &Finding) -> f64 {
-        let chance = 6.0 / (finding.accesses as f64 / partitions as f64).sqrt();
-        self.settings.trigger.max(self.settings.tolerance + chance)
+        self.settings.trigger.max(self.settings.tolerance + chance(partitions, finding))
     }
 
     /// Whether the last plan kept its promise decides how long the next one is given.
@@ -316,7 +314,8 @@ impl Balancer {
         let levelled = evened(groups, self.settings.tolerance);
         let promised = levelled.imbalance();
         let gain = finding.imbalance - promised;
-        let wanted = self.settings.gain.max((finding.imbalance - 1.0) / 4.0);
+        let quarter = (finding.imbalance - 1.0) / 4.0;
+        let wanted = self.settings.gain.max(quarter).max(chance(ranges.len(), finding));
         let starts = levelled.starts().filter(|_| gain >= wanted);
         let Some(starts) = starts else {
             return Ok(Verdict::Keep(Keep::LittleGain { promised, stuck: levelled.stuck }));
@@ -332,6 +331,12 @@ impl Balancer {
         }
         Ok(Verdict::Repartition { plan, to, promised, sub_splits: levelled.splits })
     }
+}
+
+/// What a partition may be off by chance, as a share of the mean: six standard deviations of its count, with n accesses over N
+/// partitions 6 / sqrt(n / N).
+fn chance(partitions: usize, finding: &Finding) -> f64 {
+    6.0 / (finding.accesses.max(1) as f64 / partitions as f64).sqrt()
 }
 
 /// Levels so that every partition has the mean, plus or minus `tolerance` of it.

@@ -105,10 +105,9 @@ impl Plan {
 
     /// The map after all changes.
     pub fn apply(&self, map: &RangeMap) -> Result<RangeMap, PlanError> {
-        let versions = self.made_for..;
-        let steps = self.changes.iter().zip(versions);
+        let mut steps = self.changes.iter().zip(self.made_for..);
         let done =
-            steps.fold(Ok(map.clone()), |map, (&change, version)| map?.apply(self.table, version, change));
+            steps.try_fold(map.clone(), |map, (&change, version)| map.apply(self.table, version, change));
         Ok(done?)
     }
 

