@@ -146,6 +146,27 @@ fn one_hot_key_is_isolated_and_then_left_alone() {
     assert!(last.contains("would gain too little"), "{last}");
 }
 
+/// A new division used to forget where the heat was, so two narrow hot spots took turns in being lost.
+#[test]
+fn two_narrow_hot_spots_are_both_remembered() {
+    for seed in 0..5 {
+        let mut world = World::new(1 << 20, 4, Settings::default(), seed);
+        let load = Load(vec![(371_598..371_602, 1.86), (768_160..768_162, 1.2), (0..1 << 20, 1.0)]);
+        let plans = world.run(&load, 200, 6_000);
+        assert!(plans.len() <= 6, "{plans:?}");
+    }
+}
+
+/// With partitions bound by single hot keys, the busiest is now one, now another; plans were made for what chance had added.
+#[test]
+fn a_gain_over_chance_is_no_gain() {
+    let parts =
+        vec![(790_201..921_273, 0.16), (50_940..182_012, 2.28), (5_034..5_042, 1.78), (0..1 << 20, 1.0)];
+    let mut world = World::new(1 << 20, 16, Settings::default(), 176);
+    let plans = world.run(&Load(parts), 200, 6_000);
+    assert!(plans.len() <= 4, "{plans:?}");
+}
+
 #[test]
 fn loads_of_other_partitions_are_refused() {
     let ranges = two();
