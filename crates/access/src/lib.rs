@@ -7,7 +7,8 @@
 //! What this room knows: page layouts, which pages an operation must latch and in which order, what to log.
 //! What it does not know: transactions, locks, schemas, what keys and rows mean, when anything is durable.
 //!
-//! - [`BTree`]: byte-string keys to short values, in order, with scans in both directions.
+//! - [`BTree`]: byte-string keys to values of up to a quarter page (row addresses, or the rows of a clustered table), in
+//!   order, with scans in both directions.
 //! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
@@ -32,12 +33,12 @@ pub use heap::{
 };
 pub use journal::Journal;
 pub use page::check_kind;
-pub use record::{Kind, PageUse, each_page};
+pub use record::{Kind, PageUse, each_page, entry_of};
 pub use redo::{redo, redo_page};
 pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
-    BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, TreeDelete, TreeFlaw, TreeInsert, TreeReplace,
-    TreeReport,
+    BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, TreeDelete, TreeFlaw, TreeInsert, TreeModify,
+    TreeReplace, TreeReport,
 };
 pub use undo::undo;
 

@@ -14,7 +14,7 @@ pub(crate) const KIND_LARGE_ROOT: u8 = 5;
 pub(crate) const KIND_LARGE_DATA: u8 = 6;
 
 /// The layouts of nodes, heap pages and directories in this version.
-pub(crate) const FORMAT: u8 = 2;
+pub(crate) const FORMAT: u8 = 3;
 
 /// Bytes 4 and 5 of a page that is a tree node or a heap page, as one number.
 pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_NODE]);

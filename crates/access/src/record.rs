@@ -1,8 +1,9 @@
 //! The bodies of the log records this crate writes, byte by byte.
 //!
 //! ```text
-//! tree insert, delete      page u32 | owner u16 | key length u16 | value length u8 | key | value
-//! tree replace             page u32 | owner u16 | key length u16 | old length u8 | key | old | new
+//! tree insert, delete      page u32 | owner u16 | key length u16 | value length u16 | key | value
+//! tree replace             page u32 | owner u16 | key length u16 | old length u16 | key | old | new
+//! tree update              page u32 | owner u16 | key length u16 | old length u16 | at u16 | key | old bytes | new bytes
 //! heap insert              page u32 | owner u16 | slot u16 | row
 //! heap update              page u32 | owner u16 | slot u16 | at u16 | old length u16 | old bytes | new bytes
 //! heap delete, restore     page u32 | owner u16 | slot u16
@@ -27,6 +28,7 @@ use base::{PageId, TableId};
 pub enum Kind {
     TreeInsert = 1,
     TreeDelete = 2,
+    /// An entry was given another value.
     TreeReplace = 3,
     HeapInsert = 4,
     HeapUpdate = 5,
@@ -44,6 +46,8 @@ pub enum Kind {
     HeapReplace = 21,
     /// Pages were taken for a large row; their content follows.
     LargeMake = 22,
+    /// Bytes of an entry's value changed.
+    TreeUpdate = 23,
 }
 
 impl Kind {
@@ -66,6 +70,7 @@ impl Kind {
             20 => Kind::HeapPlace,
             21 => Kind::HeapReplace,
             22 => Kind::LargeMake,
+            23 => Kind::TreeUpdate,
             _ => return None,
         })
     }
@@ -91,6 +96,7 @@ pub(crate) enum Change<'a> {
     TreeInsert { key: &'a [u8], value: &'a [u8] },
     TreeDelete { key: &'a [u8], value: &'a [u8] },
     TreeReplace { key: &'a [u8], old: &'a [u8], new: &'a [u8] },
+    TreeUpdate { key: &'a [u8], at: usize, old: &'a [u8], new: &'a [u8] },
     HeapInsert { slot: u16, row: &'a [u8] },
     HeapUpdate { slot: u16, at: usize, old: &'a [u8], new: &'a [u8] },
     HeapDelete { slot: u16 },
@@ -135,7 +141,7 @@ impl<'a> Change<'a> {
     fn decode(kind: Kind, mut from: Cursor<'a>) -> Result<Change<'a>, Garbled> {
         Ok(match kind {
             Kind::TreeInsert | Kind::TreeDelete => {
-                let (key, value) = (from.u16()?, from.u8()?);
+                let (key, value) = (from.u16()?, from.u16()?);
                 let (key, value) = (from.take(key.into())?, from.take(value.into())?);
                 match kind {
                     Kind::TreeInsert => Change::TreeInsert { key, value },
@@ -143,9 +149,14 @@ impl<'a> Change<'a> {
                 }
             }
             Kind::TreeReplace => {
-                let (key, old) = (from.u16()?, from.u8()?);
+                let (key, old) = (from.u16()?, from.u16()?);
                 let (key, old) = (from.take(key.into())?, from.take(old.into())?);
                 Change::TreeReplace { key, old, new: from.rest() }
+            }
+            Kind::TreeUpdate => {
+                let (key, old, at) = (from.u16()?, from.u16()?, from.u16()?);
+                let (key, old) = (from.take(key.into())?, from.take(old.into())?);
+                Change::TreeUpdate { key, at: at.into(), old, new: from.rest() }
             }
             Kind::HeapInsert => Change::HeapInsert { slot: from.u16()?, row: from.rest() },
             Kind::HeapUpdate => {
@@ -170,12 +181,30 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The front of a tree record for one entry.
-pub(crate) fn entry_front(page: PageId, owner: TableId, key: &[u8], value: &[u8]) -> [u8; 9] {
+/// The index and the key that a record about one index entry names.
+pub fn entry_of(kind: u8, body: &[u8]) -> Option<(TableId, &[u8])> {
+    match Record::decode(kind, body).ok()? {
+        Record::One {
+            owner,
+            change:
+                Change::TreeInsert { key, .. }
+                | Change::TreeDelete { key, .. }
+                | Change::TreeReplace { key, .. }
+                | Change::TreeUpdate { key, .. },
+            ..
+        } => Some((owner, key)),
+        _ => None,
+    }
+}
+
+/// The front of a tree record for one entry; `value` is the one whose length comes first.
+#[inline]
+pub(crate) fn entry_front(page: PageId, owner: TableId, key: &[u8], value: &[u8]) -> [u8; 10] {
     let [a, b, c, d] = page.0.to_le_bytes();
     let [e, f] = owner.0.to_le_bytes();
     let [g, h] = (key.len() as u16).to_le_bytes();
-    [a, b, c, d, e, f, g, h, value.len() as u8]
+    let [i, j] = (value.len() as u16).to_le_bytes();
+    [a, b, c, d, e, f, g, h, i, j]
 }
 
 /// The front of a heap record.
@@ -516,7 +545,7 @@ mod tests {
     fn kinds_are_told_by_the_numbers_they_are_stored_as() {
         let known: Vec<u8> = (0..=u8::MAX).filter(|&n| Kind::of(n).is_some()).collect();
         assert!(known.iter().all(|&n| Kind::of(n).map(|kind| kind as u8) == Some(n)));
-        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22]);
+        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23]);
         assert!(known.iter().all(|&n| n <= Kind::LAST));
     }
 

@@ -68,7 +68,10 @@ pub fn redo_page(id: PageId, page: &mut Page, kind: u8, lsn: Lsn, body: &[u8]) -
 /// A change to one page, position looked up.
 fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garbled> {
     match change {
-        Change::TreeInsert { .. } | Change::TreeDelete { .. } | Change::TreeReplace { .. } => {
+        Change::TreeInsert { .. }
+        | Change::TreeDelete { .. }
+        | Change::TreeReplace { .. }
+        | Change::TreeUpdate { .. } => {
             if !is(page, KIND_NODE, owner) {
                 return Err(Garbled);
             }
@@ -91,6 +94,10 @@ fn entry(node: &mut NodeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
         Change::TreeReplace { key, new, .. } => {
             let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
             node.set_value(at, new)
+        }
+        Change::TreeUpdate { key, at: from, old, new } => {
+            let at = node.node().search(Probe::new(key))?.map_err(|_| Garbled)?;
+            node.splice(at, from, old.len(), new)
         }
         _ => Err(Garbled),
     }

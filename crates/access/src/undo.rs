@@ -43,6 +43,7 @@ pub fn undo<'p, L: LatchPolicy>(
         Change::TreeReplace { key, old, .. } => {
             matches!(tree()?.replace::<L>(journal, key, old)?, TreeReplace::Done(_))
         }
+        Change::TreeUpdate { key, at, old, new } => tree()?.splice::<L>(journal, key, at, new, old)?,
         change => {
             heap::compensate::<L>(pool, journal, owner, page, change)?;
             true

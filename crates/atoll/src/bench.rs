@@ -4,6 +4,7 @@ use crate::cli::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{Output, thousands, title};
 use crate::progress::Progress;
+use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use deploy::Interrupt;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
@@ -42,6 +43,9 @@ fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     let shape = &manifest.workload;
     if args.deployment.islands.is_empty() {
         args.deployment.islands = vec![IslandCount::Count(manifest.islands.into())];
+    }
+    if args.deployment.tables.is_empty() {
+        args.deployment.tables = vec![manifest.tables.into()];
     }
     if shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1)) {
         if args.requests.scale.is_empty() {
@@ -101,7 +105,9 @@ fn run_all(
         check_every: args.measuring.check_every,
         clients: args.measuring.clients.first().unwrap_or(&4) * 2,
     });
-    for stop in sweep.stops {
+    let mut shelf = Shelf::of(&sweep.stops, if kills.is_some() { Reload::EachMix } else { Reload::Never })?;
+    for (i, mut stop) in sweep.stops.into_iter().enumerate() {
+        shelf.lend(i, &mut stop)?;
         match &kills {
             None => measure(stop, machine, progress, output)?,
             Some(kills) => torment(stop, kills, machine, progress, output)?,

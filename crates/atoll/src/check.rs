@@ -76,7 +76,7 @@ fn summary(examined: &Examined) -> Value {
         .iter()
         .map(|t| {
             json!({
-                "table": t.name, "rows": t.heap.rows, "heap_pages": t.heap.pages + t.heap.large_pages,
+                "table": t.name, "rows": t.rows(), "tables": t.kind.name(), "heap_pages": t.heap.pages + t.heap.large_pages,
                 "moved_rows": t.heap.moved_rows, "large_rows": t.heap.large_rows, "ghosts": t.heap.ghosts,
                 "indexes": t.trees.len(), "index_pages": t.trees.iter().map(|(_, r)| r.leaves + r.inner_nodes).sum::<u64>(),
             })
@@ -122,7 +122,7 @@ fn print_table(inspected: &Inspected, violations: &[String]) -> Result<(), Failu
 
 fn sentence(examined: &Examined) -> String {
     let report = &examined.report;
-    let tables = report.tables.iter().map(|t| format!("{} {} rows", t.name, t.heap.rows));
+    let tables = report.tables.iter().map(|t| format!("{} {} rows", t.name, t.rows()));
     let doubt = match examined.in_doubt {
         0 => String::new(),
         n => format!(", {n} transactions in doubt"),

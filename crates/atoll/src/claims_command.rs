@@ -82,7 +82,7 @@ fn experiments<'a>(library: &'a Library, claims: &[&Claim]) -> Vec<&'a claims::E
     let needed = |id: &str| {
         let needs =
             |c: &&Claim| library.evaluators.get(&c.id).is_some_and(|e| e.experiments.iter().any(|x| x == id));
-        claims.iter().any(|c| needs(&c))
+        claims.iter().any(needs)
     };
     library.experiments.iter().filter(|e| needed(&e.id)).collect()
 }

@@ -4,7 +4,7 @@ use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use deploy::engine::Escalation;
+use deploy::engine::{Escalation, TableKind};
 use deploy::{ChannelKind, Host};
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ Examples:
   atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
   atoll bench tpcb --durability sync --json
-  atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on it
+  atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
   atoll check --data DIR                    is every page, index and row of it as it should be?
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
   atoll figures --list                      the figures of the papers behind this, to be measured here
@@ -31,7 +31,7 @@ a directory that holds this very database already is left as it is.
 
 Examples:
   atoll load tpcb --scale 4 --islands 2 --data bank
-  atoll bench tpcb --data bank --durability sync
+  atoll bench tpcb --data bank --durability async,sync
   atoll load micro --dataset 1000000 --data rows
 
 Exit code: 0 the database is there; 1 it could not be loaded; 2 wrong usage; 130 interrupted.";
@@ -47,6 +47,16 @@ Examples:
 
 Exit code: 0 nothing is damaged; 1 damage was found, or a consistency condition does not hold; 2 wrong usage.";
 
+const STATS_EXAMPLES: &str = "\
+One client on one worker runs the workload, and every record, lock and page is counted. Means are per transaction of a kind
+that was carried out (rollbacks that the workload asks for included), and over the mix per committed one.
+
+Examples:
+  atoll stats tpcb --accounts 10000
+  atoll stats tpcc --scale 2
+  atoll stats tatp --json | jq '.workload_stats'
+
+Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
 const REPORT_EXAMPLES: &str = "\
 Rows of several files are joined: rows with the same settings are told apart by their file. A machine.json beside a file of
 rows is drawn. Lines that are no rows are named and left out, and so is a file that cannot be read.
@@ -96,6 +106,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Builds a database that lasts, for `bench --data` to run on
     Load(Box<LoadArgs>),
+    /// What one transaction touches (records, locks, pages), by kind, beside what the papers say
+    Stats(Box<StatsArgs>),
     /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
     Check(CheckArgs),
     /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
@@ -160,12 +172,38 @@ pub struct LoadArgs {
     /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp) [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Option<u32>,
+    /// Where the rows of tables with a primary key lie
+    #[arg(long, value_name = "T", value_enum, default_value = "heap")]
+    pub tables: TablesArg,
     /// Page memory of all instances together, in MiB [default: what the data needs]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub pool: Option<u64>,
     #[command(flatten)]
     pub own: OwnOptions,
     /// Print what was loaded as a JSON line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = STATS_EXAMPLES)]
+pub struct StatsArgs {
+    #[arg(value_parser = bench_name())]
+    pub workload: String,
+    /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub scale: u32,
+    /// Who may touch a record, and what protects it
+    #[arg(long, value_name = "D", value_enum, default_value = "conventional")]
+    pub design: DesignArg,
+    /// How long transactions are counted, e.g. 5s, 500ms
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    pub duration: Duration,
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub own: OwnOptions,
+    /// Print a JSON object instead of the table
     #[arg(long)]
     pub json: bool,
 }
@@ -232,6 +270,32 @@ pub enum DurabilityArg {
     Async,
     /// The log is kept in memory only
     Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TablesArg {
+    /// In a heap, and every index leads to the row's address
+    Heap,
+    /// In the leaves of the primary key's index
+    Clustered,
+}
+
+impl From<TableKind> for TablesArg {
+    fn from(kind: TableKind) -> TablesArg {
+        match kind {
+            TableKind::Heap => TablesArg::Heap,
+            TableKind::Clustered => TablesArg::Clustered,
+        }
+    }
+}
+
+impl From<TablesArg> for TableKind {
+    fn from(arg: TablesArg) -> TableKind {
+        match arg {
+            TablesArg::Heap => TableKind::Heap,
+            TablesArg::Clustered => TableKind::Clustered,
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -347,9 +411,16 @@ pub struct DeploymentArgs {
     /// When a commit is acknowledged
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async")]
     pub durability: Vec<DurabilityArg>,
-    /// Where database and log live [default: a temporary directory, removed afterwards]
+    /// Where the rows of tables with a primary key lie [default: as --data has them; else heap]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
+    pub tables: Vec<TablesArg>,
+    /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that
+    /// lies in it until the run ends [default: a temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Run in the directory of --data itself, so that it keeps what the run changes
+    #[arg(long, requires = "data")]
+    pub keep: bool,
     /// Page memory of all instances together, shared out as their data is, e.g. 512M, 2G [default: what the data needs]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,

@@ -3,9 +3,9 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `report_command` makes a page of
-//! rows, and `results` keeps the directory that rows and page go into. `figures` and `claims_command` run the papers' experiments
-//! (`lab`) and say what came of them.
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `stats` counts what one
+//! transaction touches. `report_command` makes a page of rows, and `results` keeps the directory that rows and page go into.
+//! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
 //! consistency check did not hold; 2: wrong usage; 130: interrupted.
@@ -24,6 +24,8 @@ mod demand;
 mod ipc;
 mod load;
 mod report_command;
+mod shelf;
+mod stats;
 mod sweep;
 mod topology_command;
 mod tour;
@@ -82,6 +84,7 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
             _ => bench::run(&args, interrupt),
         },
         Some(Command::Load(args)) => load::run(&args, interrupt),
+        Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),

@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::sweep::Sweep;
 use clap::Parser;
 use deploy::engine::Durability;
-use deploy::{Deployment, Interrupt};
+use deploy::{DataUse, Deployment, Interrupt};
 use driver::Watcher;
 use std::path::Path;
 use std::time::Instant;
@@ -35,7 +35,7 @@ pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         return Err(Failure::Usage("nothing to load".into()));
     };
     // Nobody waits for a commit: the checkpoint at the end is what makes it durable.
-    let deployment = Deployment { durability: Durability::Async, ..stop.deployment };
+    let deployment = Deployment { durability: Durability::Async, data_use: DataUse::Load, ..stop.deployment };
     let data = format!("{} on {} islands", deployment.data_name, deployment.islands);
     progress.next(&data);
     let start = Instant::now();
@@ -58,6 +58,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.islands = vec![args.islands];
     bench.deployment.workers = args.workers.into_iter().collect();
     bench.deployment.data = Some(args.data.clone());
+    bench.deployment.tables = vec![args.tables];
     bench.deployment.memory = args.pool.map(|mib| mib << 20);
     bench.requests.dataset = args.dataset.into_iter().collect();
     bench.requests.scale = args.scale.into_iter().collect();

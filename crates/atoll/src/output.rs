@@ -122,6 +122,7 @@ const SETTINGS: &[Column] = &[
     ("host", |r| r.settings.host.clone()),
     ("channel", |r| r.settings.channel.clone()),
     ("durability", |r| r.settings.durability.clone()),
+    ("tables", |r| r.settings.tables.clone()),
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),

@@ -3,14 +3,13 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg, TablesArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
-use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning};
-use deploy::{ChannelKind, Deployment, Host, Interrupt};
+use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, TableKind};
+use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use topology::{IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
@@ -45,7 +44,7 @@ impl Sweep {
         if stops.is_empty() {
             return Err(Failure::Usage(remarks.join("; ")));
         }
-        give_each_a_directory(&mut stops);
+        give_each_a_directory(&mut stops)?;
         Ok(Sweep { stops, remarks })
     }
 }
@@ -78,6 +77,7 @@ impl Default for Choice {
             channel: ChannelKind::Shm,
             host: Host::Process,
             durability: Durability::Async,
+            tables: TableKind::Heap,
             locks: LockTuning::default(),
             placement: Placement::Island,
             workers: None,
@@ -104,6 +104,7 @@ struct Choice {
     channel: ChannelKind,
     host: Host,
     durability: Durability,
+    tables: TableKind,
     locks: LockTuning,
     placement: Placement,
     /// `None`: the default.
@@ -159,6 +160,8 @@ impl Planner<'_> {
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
+        let tables = list(&d.tables, || vec![TablesArg::Heap]);
+        let all = times(all, &tables, |c, v| c.tables = v.into());
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = times(all, &d.placement, |c, v| c.placement = v);
@@ -188,6 +191,13 @@ impl Planner<'_> {
         if self.args.measuring.kill.is_some() {
             self.check_kill(&c)?;
         }
+        if self.args.deployment.keep && c.durability == Durability::Memory {
+            return Err(Failure::Usage(
+                "--keep with --durability memory: what a log in memory forgets cannot be kept; expected sync or async, or \
+                 leave --keep out"
+                    .into(),
+            ));
+        }
         let mixes = self.mixes(&c)?;
         let layout = place(self.machine, islands, workers, c.placement).map_err(Failure::usage)?;
         if layout.oversubscribed {
@@ -207,10 +217,12 @@ impl Planner<'_> {
             host: c.host,
             channel: c.channel,
             durability: c.durability,
+            tables: c.tables,
             data: d.data.clone(),
+            data_use: if d.keep { DataUse::Keep } else { DataUse::Copy },
             data_name: subject.data_name(),
             data_bytes: subject.data_bytes(),
-            pool_bytes: self.pool_bytes(subject, islands)?,
+            pool_bytes: self.pool_bytes(subject, islands, c.durability)?,
             listen: d.listen,
             locks: c.locks,
             lock_timeout_ms: d.lock_timeout,
@@ -279,7 +291,17 @@ impl Planner<'_> {
     }
 
     /// What the data needs, but no more than half of what the machine has left.
-    fn pool_bytes(&mut self, subject: &Subject, islands: usize) -> Result<u64, Failure> {
+    ///
+    /// # Errors
+    /// Memory that is not there: for what `--memory` asks for, or for all of the data where durability `memory` does.
+    fn pool_bytes(
+        &mut self,
+        subject: &Subject,
+        islands: usize,
+        durability: Durability,
+    ) -> Result<u64, Failure> {
+        let there = [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min();
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         if let Some(bytes) = self.args.deployment.memory {
             let least = islands as u64 * deploy::MIN_INSTANCE_MEMORY;
             if bytes < least {
@@ -288,11 +310,29 @@ impl Planner<'_> {
                     least.div_ceil(1 << 20)
                 )));
             }
+            let used = bytes.min(subject.pool_bytes());
+            if let Some(there) = there.filter(|there| used > *there) {
+                return Err(Failure::Usage(format!(
+                    "--memory {}M: the run would fill about {} MiB of it, and {} MiB are free; expected less, or a smaller \
+                     --scale or --dataset",
+                    bytes >> 20,
+                    mib(used),
+                    mib(there)
+                )));
+            }
             return Ok(bytes);
         }
-        let wanted = subject.pool_bytes();
-        let most =
-            [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min().map(|b| b / 2);
+        let (wanted, most) = (subject.pool_bytes(), there.map(|there| there / 2));
+        if let Some(most) =
+            most.filter(|most| durability == Durability::Memory && subject.data_bytes() > *most)
+        {
+            return Err(Failure::Usage(format!(
+                "--durability memory: the data takes about {} MiB of page memory, and half of what is free is {} MiB; expected \
+                 a smaller --scale or --dataset, or --memory with what it may take while the rest is read from disk",
+                mib(subject.data_bytes()),
+                mib(most)
+            )));
+        }
         Ok(match most {
             Some(most) if wanted > most => {
                 self.remark(format!(
@@ -336,18 +376,40 @@ fn op_of(arg: OpArg) -> Op {
     }
 }
 
-/// A sweep over several databases keeps each in a directory of its own below `--data`.
-fn give_each_a_directory(stops: &mut [Stop]) {
-    if stops.len() < 2 {
-        return;
-    }
+/// A sweep over several databases keeps each in a directory of its own below `--data`: one for each shape of the data,
+/// which all deployments of that shape copy, or with `--keep` one for each deployment.
+fn give_each_a_directory(stops: &mut [Stop]) -> Result<(), Failure> {
+    let bases = bases(stops)?;
+    let several = bases.iter().any(|base| *base > 0);
     for (i, stop) in stops.iter_mut().enumerate() {
         let d = &mut stop.deployment;
-        let name = |path: &Path| -> PathBuf {
-            path.join(format!("{:02}-{}-{}-islands", i + 1, d.design, d.islands))
+        let islands = d.islands;
+        let name = match d.data_use {
+            DataUse::Keep if i > 0 || bases.len() > 1 => {
+                format!("{:02}-{}-{islands}-islands", i + 1, d.design)
+            }
+            DataUse::Copy if several => format!("{:02}-{islands}-islands", bases[i] + 1),
+            _ => continue,
         };
-        d.data = d.data.as_deref().map(name);
+        d.data = d.data.as_deref().map(|path| path.join(name));
     }
+    Ok(())
+}
+
+/// For each stop the number of its database: stops that can use one have one.
+///
+/// # Errors
+/// A workload that is none.
+pub fn bases(stops: &[Stop]) -> Result<Vec<usize>, Failure> {
+    let mut known: Vec<Manifest> = Vec::new();
+    let number = |stop: &Stop| -> Result<usize, Failure> {
+        let wanted = stop.deployment.manifest()?;
+        Ok(known.iter().position(|m| m.fits(&wanted)).unwrap_or_else(|| {
+            known.push(wanted);
+            known.len() - 1
+        }))
+    };
+    stops.iter().map(number).collect()
 }
 
 /// Differs from that of every deployment that may be alive on this machine.
@@ -371,6 +433,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
+    use std::path::Path;
 
     fn plan(args: &[&str]) -> Result<Sweep, Failure> {
         let cli = Cli::try_parse_from([&["atoll", "bench"], args].concat()).unwrap();
@@ -432,6 +495,16 @@ mod tests {
         assert!(refusal(&["tpcb", "--islands", "4", "--scale", "2"]).contains("2 sites"));
         assert!(refusal(&["micro", "--channel", "ring", "--host", "process"]).contains("thread"));
         assert!(refusal(&["tpcb", "--rows", "3"]).contains("--rows"));
+        let large = ["tpcc", "--islands", "1", "--scale", "60000", "--durability"];
+        let text = refusal(&[&large[..], &["sync,memory"]].concat());
+        assert!(
+            text.contains("--durability memory") && text.contains("MiB") && text.contains("--scale"),
+            "{text}"
+        );
+        let text = refusal(&[&large[..], &["sync", "--memory", "4000G"]].concat());
+        assert!(text.contains("4096000M") && text.contains("MiB are free"), "{text}");
+        let keep = ["tpcb", "--data", "d", "--keep", "--durability", "sync,memory"];
+        assert!(refusal(&keep).contains("--keep"));
         assert!(refusal(&["micro", "--kill", "3"]).contains("tpcb"));
         assert!(refusal(&["tpcb", "--kill", "3", "--durability", "memory"]).contains("memory"));
         assert!(refusal(&["tpcb", "--kill", "3", "--profile"]).contains("--profile"));
@@ -473,7 +546,23 @@ mod tests {
     fn databases_of_a_sweep_do_not_meet() {
         let one = plan(&["micro", "--islands", "2", "--data", "d"]).unwrap();
         assert_eq!(one.stops[0].deployment.data.as_deref(), Some(Path::new("d")));
-        let two = plan(&["micro", "--islands", "1,2", "--data", "d"]).unwrap();
-        assert_ne!(two.stops[0].deployment.data, two.stops[1].deployment.data);
+        let directories = |args: &[&str]| -> Vec<_> {
+            let sweep = plan(&[&["micro", "--data", "d"], args].concat()).unwrap();
+            sweep.stops.into_iter().map(|s| s.deployment.data.unwrap().display().to_string()).collect()
+        };
+        assert_eq!(directories(&["--islands", "1,2"]), ["d/01-1-islands", "d/02-2-islands"]);
+        let designs = ["--islands", "1,2", "--channel", "shm,uds"];
+        assert_eq!(
+            directories(&designs),
+            ["d/01-1-islands", "d/01-1-islands", "d/02-2-islands", "d/02-2-islands"]
+        );
+        assert_eq!(directories(&["--islands", "2", "--durability", "sync,async"]), ["d", "d"]);
+        let kept = directories(&["--islands", "2", "--durability", "sync,async", "--keep"]);
+        assert_eq!(kept, ["d/01-conventional-2-islands", "d/02-conventional-2-islands"]);
+        let kinds = directories(&["--islands", "1", "--tables", "heap,clustered"]);
+        assert_eq!(kinds, ["d/01-1-islands", "d/02-1-islands"]);
+        let kinds = plan(&["micro", "--islands", "1", "--tables", "heap,clustered"]).unwrap();
+        let tables: Vec<_> = kinds.stops.iter().map(|s| s.deployment.tables).collect();
+        assert_eq!(tables, TableKind::ALL);
     }
 }

@@ -6,7 +6,8 @@ use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print, table, thousands};
 use crate::progress::Progress;
-use crate::sweep::Sweep;
+use crate::shelf::{Reload, Shelf};
+use crate::sweep::{Stop, Sweep};
 use crate::topology_command::probe;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
@@ -38,8 +39,13 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     set_windows(&mut sweeps, rows);
     let mut progress = Progress::new(rows);
     let mut output = output(&machine, &mut progress)?;
-    let mut stops = sweeps.into_iter().flat_map(|s| s.stops);
-    let outcome = stops.try_for_each(|stop| measure(stop, &machine, &mut progress, &mut output));
+    let stops: Vec<_> = sweeps.into_iter().flat_map(|s| s.stops).collect();
+    let mut shelf = Shelf::of(&stops, Reload::Never)?;
+    let mut run = |(i, mut stop): (usize, Stop)| -> Result<(), Failure> {
+        shelf.lend(i, &mut stop)?;
+        measure(stop, &machine, &mut progress, &mut output)
+    };
+    let outcome = stops.into_iter().enumerate().try_for_each(&mut run);
     progress.finish();
     let page = output.report();
     outcome?;

@@ -99,6 +99,7 @@ fn help_says_everything_and_succeeds() {
         &["topology", "--help"],
         &["load", "--help"],
         &["check", "--help"],
+        &["stats", "--help"],
         &["--version"],
     ] {
         let output = Sandbox::new().run(args);
@@ -117,6 +118,7 @@ fn help_says_everything_and_succeeds() {
         "--channel",
         "--durability",
         "--data",
+        "--keep",
         "--duration",
         "--warmup",
         "--repeat",
@@ -201,6 +203,44 @@ fn a_port_in_use_is_named_and_nothing_is_left() {
 fn a_database_larger_than_the_disk_is_refused_before_loading() {
     let args = [&["bench", "micro", "--islands", "1", "--dataset", "100000000000"], BRIEF].concat();
     assert_refused(&args, 1, &["MiB free", "--dataset"]);
+}
+
+#[test]
+fn stats_count_what_a_transaction_touches_beside_what_is_published() {
+    let args = ["stats", "tpcb", "--accounts", "1000", "--duration", "300ms"];
+    let output = Sandbox::new().run(&[&args[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = &rows(&output)[0];
+    assert_eq!(found["consistent"], true, "{found}");
+    for kind in ["deposit", "mean"] {
+        let counted = &found["transactions"][kind];
+        let records = counted["measured"]["records"].as_f64().unwrap();
+        assert!((records - 4.0).abs() < 0.05, "three updates and an insert: {counted}");
+    }
+    let published = &found["transactions"]["mean"]["published"][0];
+    assert_eq!(published["figures"]["row_locks"], 10.0, "{published}");
+    let table = String::from_utf8(Sandbox::new().run(&args).stdout).unwrap();
+    assert!(table.contains("Table 5.2") && table.contains("row locks"), "{table}");
+    assert_refused(&["stats", "ipc"], 2, &["ipc", "tpcb"]);
+}
+
+#[test]
+fn rows_say_how_the_workload_was_drawn() {
+    let args = ["bench", "tpcc", "--islands", "1", "--workers", "2", "--scale", "2", "--items", "1000"];
+    let output =
+        Sandbox::new().run(&[&args[..], &["--customers", "100", "--durability", "memory"], BRIEF].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let stats = &rows(&output)[0]["workload_stats"];
+    for name in ["mix_new_order_percent", "rollbacks_percent", "remote_lines_percent", "by_name_percent"] {
+        let s = &stats[name];
+        let [low, high, found] = ["low", "high", "found"].map(|f| s[f].as_f64().unwrap());
+        assert!(
+            low < high && (0.0..=100.0).contains(&found) && s["n"].as_u64().unwrap() > 0,
+            "{name}: {stats}"
+        );
+    }
+    let lines = &stats["lines_per_order"];
+    assert!((lines["found"].as_f64().unwrap() - 10.0).abs() < 2.0, "{lines}");
 }
 
 #[test]
@@ -349,6 +389,7 @@ fn serial_and_conventional_tpcb_stay_consistent_on_a_data_directory_that_is_open
                 islands,
                 "--design",
                 design,
+                "--keep",
                 "--data",
                 &data,
             ][..],
@@ -418,7 +459,11 @@ fn long_bench(sandbox: &Sandbox, data: &Path) -> Child {
         assert!(Instant::now() < deadline, "the bench has not loaded");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(sandbox.processes().len(), 3);
+    // Those that have loaded end, and others start on the copy.
+    while !data.join("run/1/data").exists() || sandbox.processes().len() != 3 {
+        assert!(Instant::now() < deadline, "nothing runs on the copy");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     child
 }
 
@@ -442,6 +487,7 @@ fn one_run_at_a_time_and_ctrl_c_ends_it_cleanly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     sandbox.assert_nothing_left();
+    assert!(!data.join("run").exists(), "the copy goes with the run");
 }
 
 #[test]
@@ -477,8 +523,12 @@ fn a_dead_instance_is_started_again_in_the_middle_of_a_bench() {
         "--duration",
         "2s",
     ];
-    let child =
-        sandbox.command(&args).args(["--repeat", "1", "--json", "--data"]).arg(&data).spawn().unwrap();
+    let child = sandbox
+        .command(&args)
+        .args(["--repeat", "1", "--json", "--keep", "--data"])
+        .arg(&data)
+        .spawn()
+        .unwrap();
     while !data.join("deployment.json").exists() {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -4,4 +4,5 @@ pub use channel::Address;
 pub use exec::DesignKind;
 pub use instance::{Instance, InstanceConfig, InstanceFault, Scene};
 pub use locks::{Escalation, Inheritance, LockTuning, Victim};
+pub use txn::TableKind;
 pub use wal::Durability;

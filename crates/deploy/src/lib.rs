@@ -8,6 +8,9 @@
 //! through [`Running`], whose [`Running::tend`] is the supervisor. Leaving it, in order ([`Running::stop`]) or by any
 //! error, takes every child and every temporary file along.
 //!
+//! A deployment that is given a data directory runs on a copy of what was loaded there, unless it is told to keep what it
+//! does ([`DataUse`]); [`Scratch`] is a place for databases that several deployments of one run share.
+//!
 //! [`inspect`] looks at a deployment that does not run, and changes nothing.
 //!
 //! Who may do what: the directory of an instance belongs to its host alone; the deployment's own files (manifest, lock)
@@ -16,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod copy;
 pub mod engine;
 mod error;
 mod host;
@@ -24,11 +28,15 @@ mod manifest;
 mod member;
 mod plan;
 mod running;
+mod scratch;
 
 pub use error::DeployError;
 pub use host::{cpu_ns, host_child};
 pub use inspect::{Inspected, inspect};
 pub use instance::offline::Examined;
-pub use manifest::{FORMAT, Home, Look, Manifest, look, manifest_in};
-pub use plan::{ChannelKind, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name};
+pub use manifest::{FORMAT, Home, Look, Manifest, Unfinished, look, manifest_in};
+pub use plan::{
+    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
+};
 pub use running::{Change, Running};
+pub use scratch::Scratch;

@@ -4,21 +4,26 @@
 //! DIR/ (0700)   deployment.json   what was loaded here; written after the load, so a half-loaded directory has none
 //!               lock              held (flock) by the one deployment that runs here; the kernel lets go when it dies
 //!               0/ 1/ ...         one directory per instance: its data file and its log
+//!               run/              the same of a deployment that runs on a copy; what is found here is a killed run's
 //! ```
 
 use crate::DeployError;
+use crate::copy::{Watch, copy_all, require_space};
+use crate::scratch::Scratch;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use txn::TableKind;
 use workload::WorkloadSpec;
 
 pub(crate) const FILE: &str = "deployment.json";
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
+const RUN: &str = "run";
 /// Counted up whenever anything in a data directory changes its shape.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +34,8 @@ pub struct Manifest {
     pub islands: u16,
     /// Designs of one family share their files; others cannot read them.
     pub family: String,
+    /// Where the rows of tables with a key lie.
+    pub tables: TableKind,
     /// A number that follows from the tables' definitions.
     pub schema: u32,
     /// The workload whose data it is, without what only shapes its requests.
@@ -36,8 +43,10 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    fn fits(&self, other: &Manifest) -> bool {
-        let shape = |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.schema);
+    /// Whether a deployment that wants the one can use the other's data.
+    pub fn fits(&self, other: &Manifest) -> bool {
+        let shape =
+            |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.tables, m.schema);
         shape(self) == shape(other)
     }
 
@@ -45,8 +54,13 @@ impl Manifest {
     pub fn describe(&self) -> String {
         let islands = if self.islands == 1 { "island" } else { "islands" };
         format!(
-            "{} on {} {islands} ({} format {}, schema {:08x})",
-            self.data, self.islands, self.family, self.format, self.schema
+            "{} on {} {islands} ({} format {}, {} tables, schema {:08x})",
+            self.data,
+            self.islands,
+            self.family,
+            self.format,
+            self.tables.name(),
+            self.schema
         )
     }
 }
@@ -62,52 +76,19 @@ struct Contents {
     streams: u64,
 }
 
-/// A private (0700) directory for one run under the system's temporary directory: links between the instances and, if
-/// no other place is given, the data. Removed with everything in it when this value goes.
-pub(crate) struct RunDir {
-    _lock: File,
-    dir: tempfile::TempDir,
-}
-
-const PREFIX: &str = "atoll-";
-/// Younger leftovers may belong to a run that has not taken its lock yet.
-const LEFTOVER: std::time::Duration = std::time::Duration::from_secs(60);
-
-impl RunDir {
-    pub fn new() -> Result<RunDir, DeployError> {
-        let parent = std::env::temp_dir();
-        remove_leftovers(&parent);
-        let dir = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir_in(&parent)
-            .map_err(DeployError::io("create a temporary directory in", &parent))?;
-        Ok(RunDir { _lock: lock(dir.path())?, dir })
-    }
-
-    pub fn path(&self) -> &Path {
-        self.dir.path()
-    }
-}
-
-/// Removes the directories of runs that were killed before they could: ours by name, unlocked, and not brand new.
-/// Whatever cannot be looked at or removed stays.
-fn remove_leftovers(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX)) {
-        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-        let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path().join(LOCK)) else {
-            continue;
-        };
-        if age > Some(LEFTOVER) && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+/// What becomes of a directory whose loading has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfinished {
+    /// It is cleared.
+    StartAnew,
+    Refuse,
 }
 
 /// A locked data directory.
 pub struct Home {
     path: PathBuf,
+    /// Of a copy: removes it. Before the lock, which guards it.
+    _copy: Option<RemovedAtEnd>,
     _lock: Option<File>,
     /// Whether the directory may be opened again after this run.
     lasting: bool,
@@ -117,23 +98,34 @@ pub struct Home {
     streams: u64,
 }
 
+struct RemovedAtEnd(PathBuf);
+
+impl Drop for RemovedAtEnd {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // the next one to open the directory tries again
+    }
+}
+
 impl Home {
     /// In a run's temporary directory.
-    pub(crate) fn inside(run: &RunDir, manifest: Manifest) -> Result<Home, DeployError> {
+    pub(crate) fn inside(run: &Scratch, manifest: Manifest) -> Result<Home, DeployError> {
         let path = run.path().join("data");
-        DirBuilder::new().mode(0o700).create(&path).map_err(DeployError::io("create", &path))?;
-        Ok(Home { path, _lock: None, lasting: false, manifest, loaded: false, effects: Some(0), streams: 0 })
+        make_private(&path)?;
+        let (loaded, effects, streams) = (false, Some(0), 0);
+        Ok(Home { path, _copy: None, _lock: None, lasting: false, manifest, loaded, effects, streams })
     }
 
-    /// `path`, created if it is missing, opened again if it holds what `manifest` says.
-    pub fn at(path: &Path, manifest: Manifest) -> Result<Home, DeployError> {
+    /// `path`, created if it is missing, opened if it holds what `manifest` says. Nothing loaded in it is changed.
+    ///
+    /// # Errors
+    /// It is in use, is something else's, holds other data, or (with [`Unfinished::Refuse`]) half of it.
+    pub fn at(path: &Path, manifest: Manifest, unfinished: Unfinished) -> Result<Home, DeployError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
             .map_err(DeployError::io("create data directory", path))?;
-        let foreign = is_foreign(path)?;
-        if foreign {
+        if is_foreign(path)? {
             return Err(DeployError::Foreign { path: path.into() });
         }
         let lock = lock(path)?;
@@ -146,17 +138,50 @@ impl Home {
                     wanted: manifest.describe(),
                 });
             }
+            None if unfinished == Unfinished::Refuse && names(path)?.iter().any(|n| is_instance(n)) => {
+                return Err(DeployError::Unfinished { path: path.into() });
+            }
             None => {
                 clear(path)?;
                 (false, Some(0), 0)
             }
         };
-        let home =
-            Home { path: path.into(), _lock: Some(lock), lasting: true, manifest, loaded, effects, streams };
-        if loaded {
-            home.write(None)?;
+        let run = path.join(RUN);
+        if run.exists() {
+            fs::remove_dir_all(&run).map_err(DeployError::io("remove", &run))?;
         }
-        Ok(home)
+        let (path, lock) = (path.into(), Some(lock));
+        Ok(Home { path, _copy: None, _lock: lock, lasting: true, manifest, loaded, effects, streams })
+    }
+
+    /// A deployment begins to run on the directory itself: from here on its data is no longer as it was left.
+    pub fn enter(&self) -> Result<(), DeployError> {
+        if self.loaded { self.write(None) } else { Ok(()) }
+    }
+
+    /// From here on this is an empty directory below this one, gone with this value. What was loaded stays as it is.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn run_beside(&mut self) -> Result<(), DeployError> {
+        let path = self.path.join(RUN);
+        make_private(&path)?;
+        self._copy = Some(RemovedAtEnd(path.clone()));
+        (self.path, self.lasting, self.loaded, self.effects, self.streams) = (path, false, false, Some(0), 0);
+        Ok(())
+    }
+
+    /// From here on this is a copy to run on, below the directory and gone with this value. What was loaded stays as it is.
+    ///
+    /// # Errors
+    /// No space, or the run is interrupted.
+    pub(crate) fn run_on_a_copy(&mut self, watch: Watch<'_>) -> Result<(), DeployError> {
+        let (from, effects, streams) = (self.path.clone(), self.effects, self.streams);
+        self.run_beside()?;
+        let instances = names(&from)?.into_iter().filter(|n| is_instance(n)).collect::<Vec<_>>();
+        copy_all(&from, &self.path, &instances, watch)?;
+        (self.loaded, self.effects, self.streams) = (true, effects, streams);
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -222,28 +247,18 @@ impl Home {
     /// Makes the private directory of an instance or of the sockets.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf, DeployError> {
         let path = self.path.join(name);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)
-            .map_err(DeployError::io("create", &path))?;
+        make_private(&path)?;
         Ok(path)
     }
 
     /// Fails unless about `bytes` more fit on the file system.
     pub fn require_space(&self, bytes: u64) -> Result<(), DeployError> {
-        let stat = rustix::fs::statvfs(&self.path)
-            .map_err(|e| DeployError::io("ask for the free space of", &self.path)(e.into()))?;
-        let available = stat.f_bavail * stat.f_frsize;
-        if available < bytes {
-            return Err(DeployError::NoSpace {
-                path: self.path.clone(),
-                available_mib: available >> 20,
-                needed_mib: bytes.div_ceil(1 << 20),
-            });
-        }
-        Ok(())
+        require_space(&self.path, bytes)
     }
+}
+
+fn make_private(path: &Path) -> Result<(), DeployError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(DeployError::io("create", path))
 }
 
 /// A data directory that is only looked at. Nobody can use it meanwhile.
@@ -297,7 +312,7 @@ fn holder(file: &mut impl Read) -> String {
     pid.trim().parse::<u32>().map_or("another process".into(), |p| format!("process {p}"))
 }
 
-fn lock(dir: &Path) -> Result<File, DeployError> {
+pub(crate) fn lock(dir: &Path) -> Result<File, DeployError> {
     let path = dir.join(LOCK);
     let mut file = OpenOptions::new()
         .read(true)
@@ -326,10 +341,15 @@ fn names(dir: &Path) -> Result<Vec<String>, DeployError> {
     Ok(entries.into_iter().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
 }
 
+/// Whether it is the name of an instance's directory.
+fn is_instance(name: &str) -> bool {
+    name.parse::<u16>().is_ok()
+}
+
 /// Whether there is something in `dir` that a deployment did not put there.
 fn is_foreign(dir: &Path) -> Result<bool, DeployError> {
     let names = names(dir)?;
-    let known = |n: &String| n == LOCK || n == FILE || n == "deployment.new" || n.parse::<u16>().is_ok();
+    let known = |n: &String| [LOCK, FILE, RUN, "deployment.new"].contains(&n.as_str()) || is_instance(n);
     Ok(!names.iter().any(|n| n == LOCK) && !names.is_empty() || !names.iter().all(known))
 }
 
@@ -373,6 +393,11 @@ fn read(dir: &Path) -> Result<Option<Contents>, DeployError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn at(path: &Path, manifest: Manifest) -> Result<Home, DeployError> {
+        Home::at(path, manifest, Unfinished::StartAnew)
+    }
 
     fn manifest(islands: u16) -> Manifest {
         Manifest {
@@ -380,6 +405,7 @@ mod tests {
             data: "micro, 10 rows".into(),
             islands,
             family: "disk".into(),
+            tables: TableKind::Heap,
             schema: 7,
             workload: WorkloadSpec::new("micro", 2),
         }
@@ -389,18 +415,19 @@ mod tests {
     fn a_loaded_directory_opens_again_with_its_count() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new/db");
-        let mut home = Home::at(&path, manifest(2)).unwrap();
+        let mut home = at(&path, manifest(2)).unwrap();
         assert!(!home.is_loaded());
         home.loaded().unwrap();
         assert_eq!(home.next_stream().unwrap(), 0);
         home.leave(Some(7)).unwrap();
         drop(home);
-        let mut again = Home::at(&path, manifest(2)).unwrap();
+        let mut again = at(&path, manifest(2)).unwrap();
         assert!(again.is_loaded());
         assert_eq!(again.effects(), Some(7));
         assert_eq!(again.next_stream().unwrap(), 1);
+        again.enter().unwrap();
         drop(again); // not left in order
-        assert_eq!(Home::at(&path, manifest(2)).unwrap().effects(), None);
+        assert_eq!(at(&path, manifest(2)).unwrap().effects(), None);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
@@ -408,12 +435,15 @@ mod tests {
     fn requests_do_not_matter_and_the_schema_does() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        Home::at(&path, manifest(2)).unwrap().loaded().unwrap();
+        at(&path, manifest(2)).unwrap().loaded().unwrap();
         let mut other = manifest(2);
         other.workload.skew = Some(0.9);
-        assert!(Home::at(&path, other.clone()).unwrap().is_loaded());
-        other.schema = 8;
-        let text = Home::at(&path, other).err().unwrap().to_string();
+        assert!(at(&path, other.clone()).unwrap().is_loaded());
+        other.tables = TableKind::Clustered;
+        let text = at(&path, other.clone()).err().unwrap().to_string();
+        assert!(text.contains("heap tables") && text.contains("clustered tables"), "{text}");
+        (other.tables, other.schema) = (TableKind::Heap, 8);
+        let text = at(&path, other).err().unwrap().to_string();
         assert!(text.contains("schema 00000007") && text.contains("schema 00000008"), "{text}");
     }
 
@@ -424,28 +454,28 @@ mod tests {
         assert!(matches!(look(&path), Err(DeployError::Io { .. })));
         fs::create_dir(&path).unwrap();
         assert!(matches!(look(&path), Err(DeployError::Foreign { .. })));
-        let mut home = Home::at(&path, manifest(2)).unwrap();
+        let mut home = at(&path, manifest(2)).unwrap();
         let text = look(&path).err().unwrap().to_string();
         assert!(text.contains(&std::process::id().to_string()), "{text}");
         drop(home);
         assert!(matches!(look(&path), Err(DeployError::Unfinished { .. })));
-        home = Home::at(&path, manifest(2)).unwrap();
+        home = at(&path, manifest(2)).unwrap();
         home.loaded().unwrap();
         home.leave(Some(3)).unwrap();
         drop(home);
         let seen = look(&path).unwrap();
         assert_eq!((seen.effects, &seen.manifest), (Some(3), &manifest(2)));
-        assert!(matches!(Home::at(&path, manifest(2)), Err(DeployError::InUse { .. })));
+        assert!(matches!(at(&path, manifest(2)), Err(DeployError::InUse { .. })));
         drop(seen);
-        assert_eq!(Home::at(&path, manifest(2)).unwrap().effects(), Some(3), "it was not touched");
+        assert_eq!(at(&path, manifest(2)).unwrap().effects(), Some(3), "it was not touched");
     }
 
     #[test]
     fn what_does_not_fit_is_named_on_both_sides() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        Home::at(&path, manifest(2)).unwrap().loaded().unwrap();
-        let error = Home::at(&path, manifest(3)).err().unwrap();
+        at(&path, manifest(2)).unwrap().loaded().unwrap();
+        let error = at(&path, manifest(3)).err().unwrap();
         assert!(error.is_usage());
         let text = error.to_string();
         assert!(text.contains("2 islands") && text.contains("3 islands"), "{text}");
@@ -453,22 +483,22 @@ mod tests {
             .unwrap()
             .replace(&format!("\"format\": {FORMAT}"), "\"format\": 99");
         fs::write(path.join(FILE), old).unwrap();
-        let text = Home::at(&path, manifest(2)).err().unwrap().to_string();
+        let text = at(&path, manifest(2)).err().unwrap().to_string();
         assert!(text.contains("format 99") && text.contains(&format!("format {FORMAT}")), "{text}");
         fs::write(path.join(FILE), "{").unwrap();
-        assert!(matches!(Home::at(&path, manifest(2)), Err(DeployError::Manifest { .. })));
+        assert!(matches!(at(&path, manifest(2)), Err(DeployError::Manifest { .. })));
     }
 
     #[test]
     fn one_deployment_at_a_time_and_no_foreign_directory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        let home = Home::at(&path, manifest(1)).unwrap();
-        let error = Home::at(&path, manifest(1)).err().unwrap();
+        let home = at(&path, manifest(1)).unwrap();
+        let error = at(&path, manifest(1)).err().unwrap();
         assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
         drop(home);
         fs::write(path.join("letter.txt"), "mine").unwrap();
-        assert!(matches!(Home::at(&path, manifest(1)), Err(DeployError::Foreign { .. })));
+        assert!(matches!(at(&path, manifest(1)), Err(DeployError::Foreign { .. })));
         assert!(path.join("letter.txt").exists());
     }
 
@@ -476,11 +506,11 @@ mod tests {
     fn a_half_loaded_directory_is_cleared_and_a_temporary_one_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        let home = Home::at(&path, manifest(1)).unwrap();
+        let home = at(&path, manifest(1)).unwrap();
         fs::write(home.subdirectory("0").unwrap().join("data"), "half").unwrap();
         drop(home);
-        assert!(!Home::at(&path, manifest(1)).unwrap().path().join("0").exists());
-        let run = RunDir::new().unwrap();
+        assert!(!at(&path, manifest(1)).unwrap().path().join("0").exists());
+        let run = Scratch::new().unwrap();
         let home = Home::inside(&run, manifest(1)).unwrap();
         let path = home.path().to_owned();
         assert!(path.exists());
@@ -490,7 +520,7 @@ mod tests {
 
     #[test]
     fn too_little_space_is_told_in_numbers() {
-        let run = RunDir::new().unwrap();
+        let run = Scratch::new().unwrap();
         let home = Home::inside(&run, manifest(1)).unwrap();
         home.require_space(1 << 10).unwrap();
         let text = home.require_space(1 << 60).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use topology::{CpuId, InstancePlace};
-use txn::Placement;
+use txn::{Placement, TableKind};
 use workload::WorkloadSpec;
 
 /// Where an instance lives.
@@ -39,6 +39,19 @@ pub fn durability_name(durability: Durability) -> &'static str {
         Durability::Async => "async",
         Durability::Memory => "memory",
     }
+}
+
+/// What a deployment does with the data directory that it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DataUse {
+    /// It runs on a copy, which goes with it: the directory stays as it was loaded, and is loaded first if it is empty. With
+    /// durability `memory` it loads for itself, beside what is there.
+    #[default]
+    Copy,
+    /// It runs in the directory itself: what it changes stays.
+    Keep,
+    /// It is there to load, in the directory itself; half a load is started anew, not refused.
+    Load,
 }
 
 /// What carries messages between instances.
@@ -99,8 +112,11 @@ pub struct Deployment {
     pub host: Host,
     pub channel: ChannelKind,
     pub durability: Durability,
+    /// Where the rows of tables with a key lie.
+    pub tables: TableKind,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
+    pub data_use: DataUse,
     /// The data in words, for the manifest ("micro, 240000 rows, 24 sites").
     pub data_name: String,
     /// Bytes the loaded data takes in pages, roughly.
@@ -196,6 +212,7 @@ impl Deployment {
                     placement: placement.clone(),
                     design: self.design,
                     durability: self.durability,
+                    tables: self.tables,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
                     cpus,

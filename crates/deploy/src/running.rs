@@ -6,10 +6,12 @@
 //! its own has a reason: the kernel ends a child when the *thread* that started it ends.
 
 use crate::control::{Birth, Cue, Order, Reply};
+use crate::copy::{Watch, clones};
 use crate::engine::{Address, Durability};
-use crate::manifest::{FORMAT, Home, Manifest, RunDir};
+use crate::manifest::{FORMAT, Home, Manifest, Unfinished};
 use crate::member::Member;
-use crate::{DeployError, Deployment, Host};
+use crate::scratch::Scratch;
+use crate::{DataUse, DeployError, Deployment, Host};
 use base::InstanceId;
 use probe::{Measured, Profiling};
 use std::time::Duration;
@@ -39,7 +41,9 @@ pub struct Running {
     // Members before directories: what uses a directory goes before it.
     members: Vec<Member>,
     home: Home,
-    _run_dir: RunDir,
+    /// The data is to be loaded where it stays, and the run to go on with a copy.
+    copies_after_load: bool,
+    run_dir: Scratch,
     /// The load while clients run inside the instances.
     driving: Option<Driving>,
     restarts: u64,
@@ -70,50 +74,94 @@ pub struct Change {
 }
 
 impl Deployment {
+    /// What the data directory of this deployment must hold.
+    ///
+    /// # Errors
+    /// When there is no such workload.
+    pub fn manifest(&self) -> Result<Manifest, DeployError> {
+        Ok(Manifest {
+            format: FORMAT,
+            data: self.data_name.clone(),
+            islands: self.islands,
+            // Every design so far keeps its data in the same pages and logs.
+            family: "disk".into(),
+            tables: self.tables,
+            schema: schema_number(&self.spec)?,
+            workload: self.spec.data_only(),
+        })
+    }
+
     /// Starts every instance and connects them. The data is there afterwards only if it was there before.
     ///
     /// # Errors
     /// When the deployment cannot exist, its directory cannot be had, or an instance does not start. Nothing is left
     /// behind then.
     pub fn launch(self) -> Result<Running, DeployError> {
+        self.launch_watched(&mut |_, _| {})
+    }
+
+    /// As [`Deployment::launch`]; `progress` gets the bytes of the data that have been copied, and how many there are.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch_watched(self, progress: &mut dyn FnMut(u64, u64)) -> Result<Running, DeployError> {
         self.check()?;
-        let manifest = Manifest {
-            format: FORMAT,
-            data: self.data_name.clone(),
-            islands: self.islands,
-            // Every design so far keeps its data in the same pages and logs.
-            family: "disk".into(),
-            schema: schema_number(&self.spec)?,
-            workload: self.spec.data_only(),
-        };
-        let run_dir = RunDir::new()?;
-        let home = match &self.data {
-            Some(path) => Home::at(path, manifest)?,
-            None => Home::inside(&run_dir, manifest)?,
-        };
-        if !home.is_loaded() {
-            home.require_space(self.data_bytes * 2)?;
-        }
-        let mut members = Vec::new();
-        for config in self.configs(home.path(), run_dir.path()) {
-            home.subdirectory(&config.id.to_string())?;
-            members.push(Member::spawn(config, self.host)?);
-        }
+        let run_dir = Scratch::new()?;
+        let home = self.home(&run_dir, progress)?;
+        let copies_after_load = self.copies() && !home.is_loaded();
         let mut running = Running {
             deployment: self,
-            members,
+            members: Vec::new(),
             home,
-            _run_dir: run_dir,
+            copies_after_load,
+            run_dir,
             driving: None,
             restarts: 0,
             kill_restart_after: None,
         };
-        let all: Vec<usize> = (0..running.members.len()).collect();
-        running.start(&all)?;
-        running.connect()?;
+        running.bring_up()?;
         Ok(running)
     }
+
+    /// Whether it runs on a copy of what lies in a directory. A log in memory knows nothing of pages that were there before
+    /// it: with one the data is loaded for each deployment.
+    fn copies(&self) -> bool {
+        self.data.is_some() && self.data_use == DataUse::Copy && self.durability != Durability::Memory
+    }
+
+    fn home(&self, run_dir: &Scratch, progress: &mut dyn FnMut(u64, u64)) -> Result<Home, DeployError> {
+        let manifest = self.manifest()?;
+        let Some(path) = &self.data else {
+            let home = Home::inside(run_dir, manifest)?;
+            home.require_space(self.data_bytes * LOADING)?;
+            return Ok(home);
+        };
+        let unfinished = match self.data_use {
+            DataUse::Load => Unfinished::StartAnew,
+            DataUse::Copy | DataUse::Keep => Unfinished::Refuse,
+        };
+        let mut home = Home::at(path, manifest, unfinished)?;
+        if self.data_use == DataUse::Copy && !self.copies() {
+            home.run_beside()?;
+            home.require_space(self.data_bytes)?;
+            return Ok(home);
+        }
+        match (home.is_loaded(), self.data_use) {
+            (true, DataUse::Copy) => {
+                home.run_on_a_copy(Watch { interrupt: &self.interrupt, progress })?;
+            }
+            (true, _) => home.enter()?,
+            (false, DataUse::Copy) if !clones(home.path()) => {
+                home.require_space(self.data_bytes * (LOADING + 1))?;
+            }
+            (false, _) => home.require_space(self.data_bytes * LOADING)?,
+        }
+        Ok(home)
+    }
 }
+
+/// What loading takes on the device, in sizes of the data: pages and their log.
+const LOADING: u64 = 2;
 
 impl Running {
     pub fn deployment(&self) -> &Deployment {
@@ -165,7 +213,29 @@ impl Running {
             )?;
             parts[i].0 = parts[i].1;
         }
-        self.home.loaded()
+        if self.copies_after_load { self.leave_for_a_copy() } else { self.home.loaded() }
+    }
+
+    /// The data is complete: the directory is closed in order, and everybody starts again on a copy of it.
+    fn leave_for_a_copy(&mut self) -> Result<(), DeployError> {
+        self.all(&Order::Stop, patience::STOP)?;
+        self.members.clear();
+        self.home.loaded()?;
+        self.home.leave(Some(0))?;
+        self.copies_after_load = false;
+        let watch = Watch { interrupt: &self.deployment.interrupt, progress: &mut |_, _| {} };
+        self.home.run_on_a_copy(watch)?;
+        self.bring_up()
+    }
+
+    /// Spawns every instance in its directory, starts and connects them.
+    fn bring_up(&mut self) -> Result<(), DeployError> {
+        for config in self.deployment.configs(self.home.path(), self.run_dir.path()) {
+            self.home.subdirectory(&config.id.to_string())?;
+            self.members.push(Member::spawn(config, self.deployment.host)?);
+        }
+        self.start(&(0..self.members.len()).collect::<Vec<_>>())?;
+        self.connect()
     }
 
     /// Starts a load inside the workers, divided evenly among all of them.

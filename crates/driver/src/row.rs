@@ -6,6 +6,7 @@
 use probe::PerTransaction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use workload::benchmark::Statistic;
 
 /// What was asked for, what came out, and where.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -27,6 +28,13 @@ pub struct ResultRow {
     /// The `user` ones by procedure: with `committed_by_kind` the success rate of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub user_aborted_by_kind: BTreeMap<String, u64>,
+    /// Amounts that the workload reports of the requests that were carried out ("lines", "remote_lines").
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub observed: BTreeMap<String, u64>,
+    /// Figures that the workload's definition prescribes or implies: each as found, the limits it should lie between, and of
+    /// how many it is a share or a mean.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workload_stats: BTreeMap<String, Statistic>,
     /// Share of transactions that touched more than one instance, 0..=1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributed: Option<f64>,
@@ -158,6 +166,9 @@ pub struct Settings {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Where the rows of tables with a key lie: `heap` or `clustered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<String>,
     /// Speculative lock inheritance: `on` or `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sli: Option<String>,

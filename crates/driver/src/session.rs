@@ -18,6 +18,7 @@ use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
 use traffic::{LoadModel, Traffic};
+use workload::benchmark::Counted;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -90,9 +91,11 @@ impl Session {
         placement: &str,
         watcher: &mut dyn Watcher,
     ) -> Result<Session, DeployError> {
-        let mut running = deployment.launch()?;
+        let share = |done: u64, total: u64| done as f64 / total.max(1) as f64;
+        let mut running =
+            deployment.launch_watched(&mut |done, total| watcher.progress("copying", share(done, total)))?;
         let effects = running.effects_at_start();
-        running.load(&mut |done, total| watcher.progress("loading", done as f64 / total.max(1) as f64))?;
+        running.load(&mut |done, total| watcher.progress("loading", share(done, total)))?;
         Ok(Session { running, effects, stamp, placement: placement.into(), pieces: Pieces::default() })
     }
 
@@ -131,6 +134,11 @@ impl Session {
         let verdict = subject.judge(&audits, self.effects)?;
         (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
         fill(&mut row, windows, subject, &schedule.traffic);
+        row.workload_stats = subject.statistics(Counted {
+            committed: &row.committed_by_kind,
+            user_aborted: &row.user_aborted_by_kind,
+            observed: &row.observed,
+        });
         behind(&row, watcher);
         row.machine.latency_after_ns = ping();
         Ok(row)
@@ -160,6 +168,7 @@ impl Session {
             host: Some(d.host.name().into()),
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
+            tables: Some(d.tables.name().into()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             clients: Some(schedule.traffic.clients),

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn ramps_steps_and_decay_are_seen_through_noise() {
-        let shapes: [(&str, fn(f64) -> f64); 4] = [
+        type Shape = fn(f64) -> f64;
+        let shapes: [(&str, Shape); 4] = [
             ("a ramp", |t| 1000.0 + 300.0 * t),
             ("a step down", |t| if t < 0.5 { 1000.0 } else { 650.0 }),
             ("a cache that fills", |t| 1000.0 * (1.0 - 0.6 * (-5.0 * t).exp())),

@@ -4,7 +4,7 @@ use crate::row::Labels;
 use deploy::DeployError;
 use std::collections::BTreeMap;
 use txn::{Verdict, Workload};
-use workload::benchmark::Terminals;
+use workload::benchmark::{Counted, Statistic, Statistics, Terminals};
 use workload::{AnyWorkload, Benchmark, SpecError, Visitor, WorkloadSpec};
 
 /// A workload's specification, checked.
@@ -41,6 +41,16 @@ impl Visitor for Draw {
             growth_bytes: workload.growth_bytes(),
             terminals: const { W::TERMINALS.as_ref() },
         }
+    }
+}
+
+struct Describe<'a>(Counted<'a>);
+
+impl Visitor for Describe<'_> {
+    type Output = Statistics;
+
+    fn visit<W: Benchmark>(self, workload: W) -> Statistics {
+        workload.statistics(self.0)
     }
 }
 
@@ -101,6 +111,11 @@ impl Subject {
     /// [`Benchmark::effects`]); `None` if that does not follow from the counts.
     pub fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         self.workload.clone().visit(Effects(committed))
+    }
+
+    /// What the workload's definition says about so many requests, beside what was found, by name.
+    pub fn statistics(&self, counted: Counted<'_>) -> BTreeMap<String, Statistic> {
+        self.workload.clone().visit(Describe(counted)).0
     }
 
     /// Judges the instances' encoded audits. `effects`: everything committed since loading in the unit of

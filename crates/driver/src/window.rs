@@ -2,7 +2,8 @@
 
 use crate::row::{LatencyUs, ResultRow, SecondRow, histogram};
 use deploy::Host;
-use probe::Measured;
+use probe::{Measured, PerTransaction};
+use std::collections::BTreeMap;
 
 /// Sums over the instances of a deployment.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +58,13 @@ impl Window {
         count as f64 / self.all.committed_total().max(1) as f64
     }
 
+    /// Requests that were carried out, by kind: committed, or rolled back because the workload asked for it.
+    fn ended(&self) -> BTreeMap<String, u64> {
+        let mut ended = self.all.committed.clone();
+        self.all.user_aborted.iter().for_each(|(kind, n)| *ended.entry(kind.clone()).or_default() += n);
+        ended
+    }
+
     /// Writes everything that a row takes from one window.
     pub(crate) fn fill(&self, row: &mut ResultRow) {
         row.tps = self.tps;
@@ -65,6 +73,7 @@ impl Window {
         row.aborted =
             self.all.aborted.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
         row.user_aborted_by_kind = self.all.user_aborted.clone();
+        row.observed = self.all.observed.clone();
         row.distributed = Some(self.per_txn(self.all.distributed));
         row.latency_us = LatencyUs::of(&self.all.latency);
         let by_kind = self.all.latency_by_kind.iter();
@@ -82,7 +91,10 @@ impl Window {
         row.seconds = self.seconds;
         row.log_bytes_per_txn = Some(self.per_txn(self.all.log.bytes));
         row.messages_per_txn = Some(self.per_txn(self.all.messages));
-        row.profile = self.all.profile.as_ref().map(|p| p.per_transaction(row.committed));
+        row.profile = self.all.profile.as_ref().map(|p| PerTransaction {
+            accesses_by_kind: p.accesses_by_kind(&self.ended()),
+            ..p.per_transaction(row.committed)
+        });
         row.fsyncs = Some(self.all.log.fsyncs);
         let locks = &self.all.locks;
         row.table_locks_per_txn = Some(self.per_txn(locks.table_requests));

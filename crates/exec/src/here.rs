@@ -29,6 +29,7 @@ use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
 use probe::{Component, Counter};
 use std::ops::Bound;
+use std::pin::pin;
 use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
@@ -69,7 +70,7 @@ impl<'a, D: Design> Here<'a, D> {
     /// Locks a key of `table` or of one of its indexes.
     #[inline]
     pub(crate) async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
-        self.engine.lock(self.executor, self.part, &[LockName::table(table)], name, mode).await
+        pin!(self.engine.lock(self.executor, self.part, &[LockName::table(table)], name, mode)).await
     }
 
     pub(crate) async fn lock_table(&mut self, table: TableId, mode: Mode) -> Result<(), Abort> {
@@ -109,7 +110,7 @@ impl<'a, D: Design> Here<'a, D> {
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
         if self.locks() {
-            self.lock(table, LockName::key(table, hash64(key)), mode).await?;
+            pin!(self.lock(table, LockName::key(table, hash64(key)), mode)).await?;
         }
         let t = self.table(table)?;
         let seen = self.part.ahead.take(table, key);
@@ -286,7 +287,7 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        self.read_under(Mode::ROW_S, table, key, f).await
+        pin!(self.read_under(Mode::ROW_S, table, key, f)).await
     }
 
     #[inline]
@@ -297,7 +298,7 @@ impl<D: Design> Access for Here<'_, D> {
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
         if self.locks() {
-            self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X).await?;
+            pin!(self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X)).await?;
         }
         let t = self.table(table)?;
         let seen = self.part.ahead.take(table, key);
@@ -332,14 +333,6 @@ impl<D: Design> Access for Here<'_, D> {
             keys.iter().for_each(|key| self.engine.locks.prefetch(name(key)));
         }
         self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
-    }
-
-    fn ahead_across(&mut self, rows: &[(TableId, Key)]) {
-        if self.locks() {
-            let name = |(table, key): &(TableId, Key)| LockName::key(*table, hash64(key));
-            rows.iter().for_each(|row| self.engine.locks.prefetch(name(row)));
-        }
-        self.engine.store.ahead_across::<D::Latch>(rows, &mut self.part.ahead);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
@@ -385,7 +378,10 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        self.lock_table(table, Mode::IX).await?;
+        // A part without locks need not set out for one.
+        if self.locks() {
+            pin!(self.lock_table(table, Mode::IX)).await?;
+        }
         let t = self.table(table)?;
         let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
         probe::add(Counter::Records, u64::from(fits));

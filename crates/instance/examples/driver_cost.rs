@@ -53,6 +53,7 @@ impl Workload for Idle {
                 key: vec![0],
                 indexes: vec![],
                 domain: 1,
+                kind: TableKind::Heap,
             }],
         }
     }
@@ -131,6 +132,7 @@ fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle>) -> T) ->
         placement: Placement::even(1, 1),
         design: DesignKind::Conventional,
         durability: Durability::Memory,
+        tables: TableKind::Heap,
         dir: dir.path().into(),
         pool_pages: 2_000,
         cpus: vec![None],

@@ -4,12 +4,13 @@
 //! ```text
 //! cargo build --profile quick -p instance --example instructions
 //! valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
-//!     target/quick/examples/instructions serial tpcb [on] [transactions]
+//!     target/quick/examples/instructions serial tpcb [clustered] [on] [transactions]
 //! ```
 //!
-//! Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `delivery`, `tpcc`. With `on` under the
-//! profile. Without valgrind it only runs the transactions. Prints how many committed, by kind; `callgrind_annotate` divides the
-//! rest. One worker drives one client; counting is turned on between loading and driving, and off once the client has halted.
+//! Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
+//! `clustered` on clustered tables. Without valgrind it only runs the transactions. Prints how many committed, by kind;
+//! `callgrind_annotate` divides the instructions, of which the measuring itself takes some. One worker drives one client;
+//! counting is turned on between loading and driving, and off once the client has halted.
 
 use base::InstanceId;
 use exec::DesignKind;
@@ -17,7 +18,7 @@ use instance::{Instance, InstanceConfig};
 use probe::Profiling;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use txn::{Placement, Workload};
+use txn::{Placement, TableKind, Workload};
 use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
@@ -32,7 +33,8 @@ fn main() {
     let kind = arguments.iter().find(|a| KINDS.contains(&a.as_str())).map_or("tpcb", String::as_str);
     let micro = |op| MicroOptions { dataset: 20_000, op, ..MicroOptions::new(1) };
     let tpcc = |mix| Tpcc::new(TpccOptions { items: 10_000, customers: 300, mix, ..TpccOptions::new(1) });
-    let ask = (design, profiling, transactions);
+    let tables = if has("clustered") { TableKind::Clustered } else { TableKind::Heap };
+    let ask = (design, tables, profiling, transactions);
     match kind {
         "read" => count(Micro::new(micro(Op::Read)).expect("valid options"), ask),
         "update" => count(Micro::new(micro(Op::Update)).expect("valid options"), ask),
@@ -59,7 +61,10 @@ fn counting(switch: &str) {
     }
 }
 
-fn count<W: Workload>(workload: W, (design, profiling, transactions): (DesignKind, Profiling, u64)) {
+fn count<W: Workload>(
+    workload: W,
+    (design, tables, profiling, transactions): (DesignKind, TableKind, Profiling, u64),
+) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let config = InstanceConfig {
         id: InstanceId(0),
@@ -67,6 +72,7 @@ fn count<W: Workload>(workload: W, (design, profiling, transactions): (DesignKin
         placement: Placement::even(workload.sites(), 1),
         design,
         durability: Durability::Memory,
+        tables,
         dir: dir.path().into(),
         pool_pages: 20_000,
         cpus: vec![None],
@@ -84,7 +90,7 @@ fn count<W: Workload>(workload: W, (design, profiling, transactions): (DesignKin
     instance.drive(1, 1 << 32);
     let mut measured = instance.measure();
     while measured.committed_total() < transactions {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(300));
         measured.merge(&instance.measure());
     }
     instance.halt();

@@ -46,6 +46,7 @@ fn compare<W: Workload>(name: &str, workload: W, design: DesignKind, on: Profili
         placement: Placement::even(workload.sites(), 1),
         design,
         durability: Durability::Memory,
+        tables: Default::default(),
         dir: dir.path().into(),
         pool_pages: 100_000,
         cpus: vec![None],

@@ -8,6 +8,9 @@
 //! [`traffic::Retries`] says, and its latency goes on; any other abort ends the request.
 //!
 //! A request whose home is another instance is counted there when it commits, and timed here, where its client is.
+//!
+//! Here as on the whole way to a row a future is pinned where it was made (`pin!(f()).await`): awaiting it by value copies it
+//! twice, and those of a transaction that nests ten deep are hundreds of bytes long.
 
 use crate::counts::Reach;
 use crate::home;
@@ -15,6 +18,7 @@ use crate::local::Local;
 use crate::source::Due;
 use base::InstanceId;
 use exec::{Design, Part};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use traffic::Retries;
@@ -73,7 +77,8 @@ pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, strea
     while !local.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
-        let (next, now) = to_its_end(&local, &request, requests.routed, &mut part, since_ns, retries).await;
+        let run = to_its_end(&local, &request, requests.routed, &mut part, since_ns, retries);
+        let (next, now) = pin!(run).await;
         if next == Next::Stop {
             break;
         }
@@ -92,8 +97,8 @@ pub(crate) async fn clerk<W: Workload, D: Design>(local: Rc<Local<W, D>>, stream
         requests.follow(&local);
         let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
-        let (next, now) =
-            to_its_end(&local, &request, requests.routed, &mut part, due.since_ns, retries).await;
+        let run = to_its_end(&local, &request, requests.routed, &mut part, due.since_ns, retries);
+        let (next, now) = pin!(run).await;
         if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }
@@ -164,7 +169,7 @@ async fn to_its_end<W: Workload, D: Design>(
 ) -> (Next, u64) {
     let mut tries = 0;
     loop {
-        let (outcome, now) = one_try(local, request, routed, part, since_ns).await;
+        let (outcome, now) = pin!(one_try(local, request, routed, part, since_ns)).await;
         let abort = match outcome {
             Ok(()) => return (Next::Draw, now),
             Err(Abort::Fault) => return (Next::Stop, now),
@@ -195,7 +200,7 @@ async fn one_try<W: Workload, D: Design>(
 ) -> (Result<(), Abort>, u64) {
     let home = if routed { local.home_of(request) } else { local.me() };
     let outcome = if home == local.me() {
-        let outcome = home::run(local, request, part).await.map(|(_, reach)| reach);
+        let outcome = pin!(home::run(local, request, part)).await.map(|(_, reach)| reach);
         let now = world::now_ns();
         local.count(request, outcome, now);
         (outcome.map(drop), now)

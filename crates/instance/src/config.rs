@@ -6,7 +6,7 @@ use exec::DesignKind;
 use locks::LockTuning;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use txn::Placement;
+use txn::{Placement, TableKind};
 use wal::Durability;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct InstanceConfig {
     #[serde(with = "by_name")]
     pub design: DesignKind,
     pub durability: Durability,
+    /// Where the rows of tables with a key lie, if this instance makes them.
+    pub tables: TableKind,
     /// Data file and log live here; created if missing.
     pub dir: PathBuf,
     /// Buffer pool size in pages of 8 KiB.

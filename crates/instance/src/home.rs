@@ -15,6 +15,7 @@ use base::{Gtid, InstanceId};
 use exec::{Design, Part, Protection};
 use probe::{Component, Wait};
 use smallvec::SmallVec;
+use std::pin::pin;
 use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
 use twophase::{LockPoint, Vote};
@@ -28,6 +29,7 @@ pub(crate) async fn run<W: Workload, D: Design>(
     part: &mut Part,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
+    probe::transaction(workload.kind(request));
     let engine = &local.shared.engine;
     let mut protection =
         if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
@@ -35,17 +37,19 @@ pub(crate) async fn run<W: Workload, D: Design>(
         engine.begin(part, local.worker, protection);
         let mut run = Run { local, part, gtid: None };
         let span = probe::span(Component::Execution);
-        let outcome = workload.run(request, &mut run).await;
+        let outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         let gtid = run.gtid;
         match (outcome, gtid) {
             (Ok(reply), None) => {
                 let lsn = engine.commit(part)?;
                 local.durable(lsn).await?;
+                observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Home));
             }
             (Ok(reply), Some(gtid)) => {
                 Box::pin(commit_everywhere(local, gtid, part)).await?;
+                observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection == Protection::Alone => {
@@ -59,10 +63,30 @@ pub(crate) async fn run<W: Workload, D: Design>(
                     local.homes.borrow_mut().remove(&gtid);
                 }
                 undone?;
+                if let Abort::User(_) = abort {
+                    observe(local, &*workload, request, None);
+                }
                 return Err(abort);
             }
         }
     }
+}
+
+/// Adds what the workload says of a request that was carried out.
+#[inline]
+fn observe<W: Workload, D: Design>(
+    local: &Local<W, D>,
+    workload: &W,
+    request: &W::Request,
+    reply: Option<&W::Reply>,
+) {
+    workload.observe(request, reply, &mut |name, n| {
+        let mut observed = local.observed.borrow_mut();
+        match observed.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
+            Some((_, sum)) => *sum += n,
+            None => observed.push((name, n)),
+        }
+    });
 }
 
 /// Drives the coordinator from "the procedure has ended well" to the answer.
@@ -131,7 +155,7 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         let count = steps.count();
         let at_home = |i: usize| local.owner(steps.route(i)) == local.me();
         if local.is_alone() || (0..count).all(at_home) {
-            return steps.run_all(&mut local.here(self.part)).await;
+            return pin!(steps.run_all(&mut local.here(self.part))).await;
         }
         if self.part.protection() == Protection::Alone {
             return Err(Abort::NeedsLocks);
@@ -249,6 +273,8 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         let (ride, request) = match last {
             Last::No => (Ride::More, Request::Steps),
             Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
+            // The home goes on, and may take locks.
+            Last::Elsewhere => (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead)),
         };
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         match local.homes.borrow_mut().get_mut(&gtid) {
@@ -308,16 +334,22 @@ const NOT_SENT: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     No,
+    /// For every instance but this one.
+    Elsewhere,
     Yes,
 }
 
 impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        self.phase(steps, Last::No).await
+        pin!(self.phase(steps, Last::No)).await
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        self.phase(steps, Last::Yes).await
+        pin!(self.phase(steps, Last::Yes)).await
+    }
+
+    async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.phase(steps, Last::Elsewhere).await
     }
 }
 

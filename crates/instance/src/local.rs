@@ -49,6 +49,8 @@ pub(crate) struct Local<W: Workload, D: Design> {
     buffers: RefCell<Vec<Vec<u8>>>,
     pub acks: RefCell<VecDeque<PendingAck>>,
     pub counts: RefCell<Counts>,
+    /// What the workload reports of its requests, in this window.
+    pub observed: RefCell<Vec<(&'static str, u64)>>,
     pub halting: Cell<bool>,
     pub clients: Cell<usize>,
     pub mix: Cell<Mix>,
@@ -79,6 +81,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             buffers: RefCell::default(),
             acks: RefCell::default(),
             counts: RefCell::new(Counts::new(world::now_ns())),
+            observed: RefCell::default(),
             halting: Cell::new(false),
             clients: Cell::new(0),
             mix: Cell::default(),

@@ -73,7 +73,7 @@ impl<W: Workload, D: Design> Running<W, D> {
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
         let (store, recovered, binding) = open(&config)?;
         if store.schema().is_none() {
-            store.create(&workload.schema())?;
+            store.create(&workload.schema().of_kind(config.tables))?;
         }
         let recovery = Recovery {
             life: recovered.life,

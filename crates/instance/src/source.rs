@@ -30,7 +30,7 @@ pub(crate) struct Due {
 
 pub(crate) enum Kind<W: Workload> {
     Arrivals(ArrivalStream),
-    Terminals(Terminals<W>),
+    Terminals(Box<Terminals<W>>),
 }
 
 /// The terminals of one worker, numbered from 0.

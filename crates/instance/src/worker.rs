@@ -413,7 +413,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 let generator = local.generator(self.terminals_stream);
                 let workload = local.workload();
                 let place = Box::new(place);
-                Kind::Terminals(Terminals::new(&*workload, count, thinker, generator, place, now))
+                Kind::Terminals(Box::new(Terminals::new(&*workload, count, thinker, generator, place, now)))
             }
         };
         Some(Source::new(kind))
@@ -458,6 +458,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.window_ns = now;
         self.local.counts.borrow_mut().take(now, &mut measured);
         measured.offered = self.local.source.borrow_mut().as_mut().map(|source| source.offered(now));
+        for (name, n) in self.local.observed.take() {
+            *measured.observed.entry(name.into()).or_default() += n;
+        }
         let Links { messages, bytes, .. } = &self.local.links;
         measured.messages = messages.replace(0);
         measured.message_bytes = bytes.replace(0);

@@ -207,7 +207,7 @@ impl Writer {
 
     fn in_place(&self, device: &mut Device, batch: &Batch) -> Result<(), PageFault> {
         device.unsynced = true;
-        let writes: Vec<(&[u8], u64)> = batch.pages().map(|(id, page)| (page, offset(id))).collect();
+        let writes: Vec<(&[u8], u64)> = batch.runs().map(|(id, pages)| (pages, offset(id))).collect();
         Ok(device.queue.write_all(&self.data.file, &writes)?)
     }
 

@@ -49,6 +49,7 @@ pub fn config<W: Workload>(
         placement: Placement::even(workload.sites(), of),
         design,
         durability,
+        tables: Default::default(),
         dir: dir.join(id.to_string()),
         pool_pages: POOL_PAGES,
         cpus: cpus.iter().map(|cpu| cpu.map(|c| c.0 as usize)).collect(),

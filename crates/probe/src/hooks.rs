@@ -2,7 +2,7 @@
 
 use crate::profile::Profile;
 use crate::table::{Component, Counter, Profiling, Section, Wait};
-use crate::worker::{LINKS, Latched, MANAGE, OFF, Role, Round, UNSPLIT, WORKER, Worker};
+use crate::worker::{Before, LINKS, Latched, MANAGE, NO_KIND, OFF, Role, Round, UNSPLIT, WORKER, Worker};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -84,6 +84,12 @@ pub fn latching<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// The task begins a transaction of this kind: what is counted in its polls from here on is counted under it.
+#[inline]
+pub fn transaction(kind: &'static str) {
+    here(|w| w.transaction(kind));
+}
+
 /// A part of a transaction begins, or makes its last visit to a page.
 #[inline(always)]
 pub fn part_begins() {
@@ -154,19 +160,21 @@ const UNTIMED: u8 = u8::MAX;
 struct Line {
     role: Role,
     component: u8,
+    /// Of the transaction.
+    kind: u8,
     /// Since when it has been waiting, and for what.
     parked: Option<(u64, u8)>,
     watched: bool,
 }
 
 impl Line {
-    fn resume(&mut self) -> Option<(u8, u8)> {
+    fn resume(&mut self) -> Option<Before> {
         if !on() {
             (self.parked, self.watched) = (None, false);
             return None;
         }
         WORKER.with(|w| {
-            let before = w.begin(self.role, self.component);
+            let before = w.begin(self.role, self.component, self.kind);
             if let Some((since, wait)) = self.parked.take()
                 && let Some(cell) = w.waits.get(usize::from(wait))
                 && since >= w.enabled_at.get()
@@ -181,9 +189,9 @@ impl Line {
         })
     }
 
-    fn suspend(&mut self, before: (u8, u8), ended: bool) {
+    fn suspend(&mut self, before: Before, ended: bool) {
         WORKER.with(|w| {
-            self.component = w.component.get();
+            (self.component, self.kind) = (w.component.get(), w.kind.get());
             // A part of somebody else's transaction goes on in another task's poll: it is watched up to here.
             if ended || self.role == Role::Served {
                 w.part_ends();
@@ -202,7 +210,8 @@ impl Line {
 /// [`Component::Management`].
 pub async fn charged<F: Future>(role: Role, task: F) -> F::Output {
     let mut task = std::pin::pin!(task);
-    let mut line = Line { role, component: Component::Management as u8, parked: None, watched: false };
+    let component = Component::Management as u8;
+    let mut line = Line { role, component, kind: NO_KIND, parked: None, watched: false };
     std::future::poll_fn(move |cx| {
         let before = line.resume();
         let polled = task.as_mut().poll(cx);
@@ -219,7 +228,7 @@ pub fn charge<R>(role: Role, work: impl FnOnce() -> R) -> R {
     if !on() {
         return work();
     }
-    let before = WORKER.with(|w| w.begin(role, Component::Management as u8));
+    let before = WORKER.with(|w| w.begin(role, Component::Management as u8, NO_KIND));
     let result = work();
     WORKER.with(|w| {
         w.part_ends();

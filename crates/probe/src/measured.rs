@@ -78,6 +78,8 @@ pub struct Measured {
     pub aborted: BTreeMap<String, u64>,
     /// Those of them that the workload itself asked for, by kind of request.
     pub user_aborted: BTreeMap<String, u64>,
+    /// Amounts that the workload reports of requests that were carried out, by name.
+    pub observed: BTreeMap<String, u64>,
     /// Committed transactions that touched more than one instance.
     pub distributed: u64,
     /// Messages sent to other instances and to clients.
@@ -124,6 +126,9 @@ impl Measured {
         }
         for (kind, n) in &other.user_aborted {
             *self.user_aborted.entry(kind.clone()).or_default() += n;
+        }
+        for (name, n) in &other.observed {
+            *self.observed.entry(name.clone()).or_default() += n;
         }
         self.distributed += other.distributed;
         self.messages += other.messages;

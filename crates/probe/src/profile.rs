@@ -18,6 +18,8 @@ pub struct Profile {
     /// What those transactions waited for.
     pub wait_ns: [u64; Wait::COUNT],
     pub counts: [u64; Counter::COUNT],
+    /// The part of `counts` that belongs to transactions that began here, by kind (see [`crate::transaction`]).
+    pub by_kind: BTreeMap<String, [u64; Counter::COUNT]>,
     pub entered: [u64; Section::COUNT],
     /// Times that a section was occupied and had to be waited for.
     pub contended: [u64; Section::COUNT],
@@ -40,6 +42,9 @@ impl Profile {
         add(&mut self.own_ns, &other.own_ns);
         add(&mut self.wait_ns, &other.wait_ns);
         add(&mut self.counts, &other.counts);
+        for (kind, counts) in &other.by_kind {
+            add(self.by_kind.entry(kind.clone()).or_default(), counts);
+        }
         add(&mut self.entered, &other.entered);
         add(&mut self.contended, &other.contended);
     }
@@ -61,15 +66,26 @@ impl Profile {
         self.own_ns.iter().sum::<u64>() + self.waited_ns()
     }
 
-    /// Counters that follow from others, so that the hot path need not count them.
-    pub(crate) fn derive(&mut self) {
-        use Counter::{
-            HigherLocks, LockFast, LockInherited, LockRepeats, LockRequests, LockTableVisits, RowLocks,
+    /// What was counted of transactions of one kind, or of none.
+    pub(crate) fn add_counts(&mut self, kind: Option<&str>, counts: &[u64; Counter::COUNT]) {
+        add(&mut self.counts, counts);
+        if let Some(kind) = kind
+            && counts.iter().any(|n| *n > 0)
+        {
+            add(self.by_kind.entry(kind.into()).or_default(), counts);
+        }
+    }
+
+    /// What transactions of each kind asked for at their home instance, per one that ended: `ended` has how many did, by
+    /// kind. Kinds of which none ended are left out.
+    pub fn accesses_by_kind(&self, ended: &BTreeMap<String, u64>) -> BTreeMap<String, BTreeMap<String, f64>> {
+        let one = |(kind, counts): (&String, &[u64; Counter::COUNT])| {
+            let n = *ended.get(kind).filter(|n| **n > 0)?;
+            let counters = Counter::ALL.iter().filter(|c| c.group() == Group::Accesses);
+            let per = counters.map(|c| (c.name().to_string(), counts[*c as usize] as f64 / n as f64));
+            Some((kind.clone(), per.collect()))
         };
-        let taken = self.count(RowLocks) + self.count(HigherLocks);
-        self.set(LockRequests, taken + self.count(LockRepeats));
-        let visits = taken.saturating_sub(self.count(LockFast) + self.count(LockInherited));
-        self.set(LockTableVisits, visits);
+        self.by_kind.iter().filter_map(one).collect()
     }
 
     /// Per committed transaction, as result rows have it.
@@ -112,8 +128,21 @@ impl Profile {
             lock_calls_per_txn: group(Group::LockCalls),
             log_per_txn: group(Group::Log),
             traffic_per_txn: group(Group::Messages),
+            accesses_by_kind: BTreeMap::new(),
         }
     }
+}
+
+/// Counters that follow from others, so that the hot path need not count them.
+pub(crate) fn derive(counts: &mut [u64; Counter::COUNT]) {
+    use Counter::{
+        HigherLocks, LockFast, LockInherited, LockRepeats, LockRequests, LockTableVisits, RowLocks,
+    };
+    let of = |counter: Counter| counts[counter as usize];
+    let taken = of(RowLocks) + of(HigherLocks);
+    let (asked, visits) = (taken + of(LockRepeats), taken.saturating_sub(of(LockFast) + of(LockInherited)));
+    counts[LockRequests as usize] = asked;
+    counts[LockTableVisits as usize] = visits;
 }
 
 /// The fields that `--profile` adds to a row; all are means per committed transaction.
@@ -135,6 +164,10 @@ pub struct PerTransaction {
     pub lock_calls_per_txn: BTreeMap<String, f64>,
     pub log_per_txn: BTreeMap<String, f64>,
     pub traffic_per_txn: BTreeMap<String, f64>,
+    /// Kind of request -> what [`Profile::accesses_by_kind`] gives: per request of that kind that was carried out, user
+    /// rollbacks included; work at other instances is left out.
+    #[serde(default)]
+    pub accesses_by_kind: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 impl PerTransaction {

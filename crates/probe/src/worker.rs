@@ -13,7 +13,7 @@
 //! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
 //! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
 
-use crate::profile::Profile;
+use crate::profile::{Profile, derive};
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
 use std::cell::{Cell, RefCell};
@@ -55,11 +55,22 @@ pub(crate) const UNSPLIT: u8 = 255;
 
 /// More than there are kinds of pages.
 const PAGE_KINDS: usize = 16;
+/// Counts are kept by kind of transaction, TPC-E has twelve; what belongs to none, or to one too many, is kind 0.
+const KINDS: usize = 16;
+pub(crate) const NO_KIND: u8 = 0;
 
 /// Polls further apart than this many times the price of a stamp (some 20 µs) are all timed: there is time for it.
 const SPARSE: u64 = 2000;
 
 type Cells<const N: usize> = [Cell<u64>; N];
+
+/// What a poll inside another goes back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    account: u8,
+    component: u8,
+    kind: u8,
+}
 
 pub(crate) struct Worker {
     pub mode: Cell<u8>,
@@ -68,7 +79,9 @@ pub(crate) struct Worker {
     /// The critical section entered last: where a wait for it is counted.
     section: Cell<u8>,
     account: Cell<u8>,
-    /// The role whose transaction's pages are being collected.
+    /// The kind of the transaction that is being run.
+    pub kind: Cell<u8>,
+    /// The kind of the transaction whose pages are being collected.
     watched: Cell<u8>,
     /// The list of pages belongs to a transaction that is parked.
     list_kept: Cell<bool>,
@@ -89,22 +102,25 @@ pub(crate) struct Worker {
     idle: Cell<u64>,
     split: [Cells<{ Component::COUNT }>; ROLES],
     pub waits: Cells<{ Wait::COUNT }>,
-    counts: Cells<{ Counter::COUNT }>,
-    /// Of pages, by whether they were latched and the number of their kind.
-    visits: [Cells<PAGE_KINDS>; 2],
+    /// By kind of transaction.
+    counts: [Cells<{ Counter::COUNT }>; KINDS],
+    /// Of pages, by kind of transaction, whether they were latched, and the number of the page's kind.
+    visits: [[Cells<PAGE_KINDS>; 2]; KINDS],
     entered: Cells<{ Section::COUNT }>,
     contended: Cells<{ Section::COUNT }>,
     polls: Cell<u64>,
     timed: Cell<u64>,
-    begun: Cells<ROLES>,
-    seen: Cells<ROLES>,
-    different: [Cells<2>; ROLES],
+    begun: Cells<KINDS>,
+    seen: Cells<KINDS>,
+    different: [Cells<2>; KINDS],
 }
 
 thread_local! {
     pub(crate) static WORKER: Worker = const { Worker::new() };
     /// Pages of the watched transaction. Apart from the cells, because it has a destructor.
     static PAGES: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
+    /// Names of the kinds from 1 on.
+    static NAMES: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
 const fn cells<const N: usize>() -> Cells<N> {
@@ -124,6 +140,7 @@ impl Worker {
             wait: Cell::new(Wait::Turn as u8),
             section: Cell::new(0),
             account: Cell::new(MANAGE),
+            kind: Cell::new(NO_KIND),
             watched: Cell::new(NOBODY),
             list_kept: Cell::new(false),
             one_in: Cell::new(1),
@@ -141,15 +158,15 @@ impl Worker {
             idle: Cell::new(0),
             split: [const { cells() }; ROLES],
             waits: cells(),
-            counts: cells(),
-            visits: [const { cells() }; 2],
+            counts: [const { cells() }; KINDS],
+            visits: [const { [const { cells() }; 2] }; KINDS],
             entered: cells(),
             contended: cells(),
             polls: Cell::new(0),
             timed: Cell::new(0),
             begun: cells(),
             seen: cells(),
-            different: [const { cells() }; ROLES],
+            different: [const { cells() }; KINDS],
         }
     }
 
@@ -169,9 +186,10 @@ impl Worker {
     }
 
     /// Begins a poll of a task. Gives what [`Worker::leave`] goes back to.
-    pub fn begin(&self, role: Role, component: u8) -> (u8, u8) {
-        let before = (self.account.get(), self.component.get());
-        if before.0 >= HOME {
+    pub fn begin(&self, role: Role, component: u8, kind: u8) -> Before {
+        let before =
+            Before { account: self.account.get(), component: self.component.get(), kind: self.kind.get() };
+        if before.account >= HOME {
             if self.mode.get() == TIMING {
                 self.charge(ticks());
             }
@@ -182,10 +200,11 @@ impl Worker {
             self.draw(self.since.get());
         }
         self.component.set(component);
+        self.kind.set(kind);
         before
     }
 
-    pub fn leave(&self, (account, component): (u8, u8)) {
+    pub fn leave(&self, Before { account, component, kind }: Before) {
         if self.mode.get() == TIMING {
             self.charge(ticks());
             if account < HOME {
@@ -194,6 +213,26 @@ impl Worker {
         }
         self.switch(account);
         self.component.set(component);
+        self.kind.set(kind);
+    }
+
+    /// What is counted from here on belongs to a transaction of this kind.
+    pub fn transaction(&self, name: &'static str) {
+        let known = NAMES.with_borrow_mut(|names| {
+            let same = |n: &&'static str| std::ptr::eq(*n, name) || *n == name;
+            let at = names.iter().position(same).unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            });
+            at + 1
+        });
+        self.kind.set(if known < KINDS { known as u8 } else { NO_KIND });
+    }
+
+    /// Where it is counted.
+    #[inline]
+    fn slot(&self) -> usize {
+        usize::from(self.kind.get()) % KINDS
     }
 
     /// Decides whether the poll that begins is timed.
@@ -251,7 +290,7 @@ impl Worker {
 
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
-        add(&self.counts[counter as usize], n);
+        add(&self.counts[self.slot()][counter as usize], n);
     }
 
     #[inline]
@@ -268,7 +307,7 @@ impl Worker {
     #[inline]
     pub fn visited(&self, kind: u8, page: u32, latched: Latched) {
         let kind = usize::from(kind) % PAGE_KINDS;
-        add(&self.visits[latched as usize][kind], 1);
+        add(&self.visits[self.slot()][latched as usize][kind], 1);
         if self.watched.get() != NOBODY {
             self.watch_page(kind as u8, page);
         }
@@ -299,12 +338,12 @@ impl Worker {
     /// A part of a transaction begins: its pages are collected if the lot falls on it. Parts overlap, and one is
     /// watched at a time.
     pub fn part_begins(&self) {
-        let role = self.role();
-        add(&self.begun[role], 1);
+        let slot = self.slot();
+        add(&self.begun[slot], 1);
         let free = self.watched.get() == NOBODY && !self.list_kept.get() && self.account.get() >= HOME;
         if free && (self.one_in.get() == 1 || self.lot() > 0) {
             PAGES.with_borrow_mut(Vec::clear);
-            self.watched.set(role as u8);
+            self.watched.set(slot as u8);
         }
     }
 
@@ -331,7 +370,7 @@ impl Worker {
 
     pub fn watch(&self) {
         self.list_kept.set(false);
-        self.watched.set(Role::Home as u8);
+        self.watched.set(self.slot() as u8);
     }
 
     pub fn enable(&self, profiling: Profiling) {
@@ -388,47 +427,57 @@ impl Worker {
             }
         }
         profile.wait_ns = std::array::from_fn(|i| ns(self.waits[i].take()));
-        profile.counts = std::array::from_fn(|i| self.counts[i].take());
         profile.entered = std::array::from_fn(|i| self.entered[i].take());
         profile.contended = std::array::from_fn(|i| self.contended[i].take());
         (profile.polls, profile.timed_polls) = (self.polls.take(), self.timed.take());
-        self.take_visits(&mut profile);
-        self.take_pages(&mut profile);
+        for slot in 0..KINDS {
+            let (counts, latched) = self.take_counts(slot);
+            profile.entered[Section::PageLatch as usize] += latched;
+            let name = slot.checked_sub(1).and_then(|at| NAMES.with_borrow(|names| names.get(at).copied()));
+            profile.add_counts(name, &counts);
+        }
+        profile
+    }
+
+    /// What was counted of one kind, and the pages latched for it.
+    fn take_counts(&self, slot: usize) -> ([u64; Counter::COUNT], u64) {
+        let mut counts = std::array::from_fn(|i| self.counts[slot][i].take());
+        let latched = self.take_visits(slot, &mut counts);
+        self.take_pages(slot, &mut counts);
         // What is scaled up from a sample may come out above the visits that were counted.
         for (different, visits) in
             [(Counter::UniqueHeapPages, Counter::HeapPages), (Counter::UniqueIndexPages, Counter::IndexPages)]
         {
-            profile.set(different, profile.count(different).min(profile.count(visits)));
+            counts[different as usize] = counts[different as usize].min(counts[visits as usize]);
         }
-        profile.derive();
-        profile
+        derive(&mut counts);
+        (counts, latched)
     }
 
-    fn take_visits(&self, profile: &mut Profile) {
+    fn take_visits(&self, slot: usize, counts: &mut [u64; Counter::COUNT]) -> u64 {
+        let mut all_latched = 0;
         for latched in [Latched::No, Latched::Yes] {
-            for (number, visits) in self.visits[latched as usize].iter().enumerate() {
+            for (number, visits) in self.visits[slot][latched as usize].iter().enumerate() {
                 let (kind, visits) = (PageKind::of(number as u8), visits.take());
                 if let Some(counter) = kind.visits() {
-                    profile.counts[counter as usize] += visits;
+                    counts[counter as usize] += visits;
                 }
                 if latched == Latched::Yes {
-                    profile.counts[kind.latches() as usize] += visits;
-                    profile.entered[Section::PageLatch as usize] += visits;
+                    counts[kind.latches() as usize] += visits;
+                    all_latched += visits;
                 }
             }
         }
+        all_latched
     }
 
     /// The mean of the parts that were watched, for all that began.
-    fn take_pages(&self, profile: &mut Profile) {
-        for role in 0..ROLES {
-            let (begun, seen) = (self.begun[role].take(), self.seen[role].take());
-            for (i, counter) in [Counter::UniqueHeapPages, Counter::UniqueIndexPages].into_iter().enumerate()
-            {
-                let different = self.different[role][i].take();
-                let of_all = (different as f64 / seen.max(1) as f64 * begun as f64).round() as u64;
-                profile.counts[counter as usize] += of_all;
-            }
+    fn take_pages(&self, slot: usize, counts: &mut [u64; Counter::COUNT]) {
+        let (begun, seen) = (self.begun[slot].take(), self.seen[slot].take());
+        for (i, counter) in [Counter::UniqueHeapPages, Counter::UniqueIndexPages].into_iter().enumerate() {
+            let different = self.different[slot][i].take();
+            let of_all = (different as f64 / seen.max(1) as f64 * begun as f64).round() as u64;
+            counts[counter as usize] += of_all;
         }
     }
 }

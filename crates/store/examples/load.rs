@@ -10,7 +10,7 @@ use pages::{PAGE_SIZE, Stop};
 use std::path::Path;
 use std::time::Instant;
 use store::{InsertOutcome, Store, StoreOptions, Txn};
-use txn::{Column, RowBuf, Schema, TableDef, Type};
+use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
 const ROWS: i64 = 240_000;
@@ -20,8 +20,15 @@ const T: TableId = TableId(1);
 
 fn store() -> Store {
     let columns = vec![Column::new("id", Type::I64), Column::new("pad", Type::Char(242))];
-    let table =
-        TableDef { id: T, name: "rows".into(), columns, key: vec![0], indexes: vec![], domain: ROWS as u64 };
+    let table = TableDef {
+        id: T,
+        name: "rows".into(),
+        columns,
+        key: vec![0],
+        indexes: vec![],
+        domain: ROWS as u64,
+        kind: TableKind::Heap,
+    };
     let frames = (512 << 20) / PAGE_SIZE;
     let options = StoreOptions::new(Durability::Memory, frames);
     let (store, _) = Store::open(world::memory(), Path::new("db"), options).expect("a store in memory");

@@ -23,7 +23,7 @@ use pages::Stop;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use store::{Store, StoreOptions, Table, Txn};
-use txn::{Column, RowBuf, Schema, TableDef, Type};
+use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
 const WORKLOADS: [&str; 4] = ["update-1", "update-10", "tpcb", "neworder"];
@@ -184,7 +184,15 @@ fn schema(pad: u16) -> Schema {
     let table = |id: TableId, key: Vec<u16>, pad: u16| {
         let int = |name: &str| Column::new(name, Type::I64);
         let columns = vec![int("id"), int("n"), Column::new("pad", Type::Char(pad))];
-        TableDef { id, name: format!("t{}", id.0), columns, key, indexes: vec![], domain: 1 }
+        TableDef {
+            id,
+            name: format!("t{}", id.0),
+            columns,
+            key,
+            indexes: vec![],
+            domain: 1,
+            kind: TableKind::Heap,
+        }
     };
     Schema {
         tables: vec![

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 use store::{InsertOutcome, Store, StoreOptions, Txn};
-use txn::{Column, Row, RowBuf, Schema, TableDef, Type};
+use txn::{Column, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
 const ROWS: u64 = 240_000;
@@ -23,7 +23,15 @@ fn schema() -> Schema {
         Column::new("value", Type::I64),
         Column::new("pad", Type::Char(234)),
     ];
-    let table = TableDef { id: T, name: "rows".into(), columns, key: vec![0], indexes: vec![], domain: ROWS };
+    let table = TableDef {
+        id: T,
+        name: "rows".into(),
+        columns,
+        key: vec![0],
+        indexes: vec![],
+        domain: ROWS,
+        kind: TableKind::Heap,
+    };
     Schema { tables: vec![table] }
 }
 

@@ -6,10 +6,9 @@
 
 use crate::catalog::Table;
 use crate::open::Store;
-use access::{BTree, LANES, Sight};
-use base::{Key, Rid, TableId};
+use access::{LANES, Sight};
+use base::{Rid, TableId};
 use latch::LatchPolicy;
-use smallvec::SmallVec;
 
 /// What was seen for one transaction.
 #[derive(Default)]
@@ -66,30 +65,12 @@ impl Store {
             keys.iter().for_each(|key| into.note(table.def.id, key.as_ref()));
             let seen = &mut into.seen[first..];
             self.tree(table).ahead::<L>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
+            if table.is_clustered() {
+                continue;
+            }
             let rids = || seen.iter().filter_map(|seen| Rid::decode(seen.sight.as_ref()?.value(&self.pool)?));
             rids().for_each(|rid| self.heap(table).ahead::<L>(rid));
             rids().for_each(|rid| self.heap(table).ahead_row::<L>(rid));
-        }
-    }
-
-    /// As [`Store::ahead`], for rows of several tables; those of a table that is not there or has no key are passed over.
-    #[inline]
-    pub fn ahead_across<L: LatchPolicy>(&self, rows: &[(TableId, Key)], into: &mut Ahead) {
-        for rows in rows.chunks(LANES) {
-            let table = |id| self.table(id).filter(|table| !table.def.key.is_empty());
-            let lanes: SmallVec<[_; LANES]> =
-                rows.iter().filter_map(|(id, key)| Some((table(*id)?, key.as_slice()))).collect();
-            let first = into.seen.len();
-            lanes.iter().for_each(|(table, key)| into.note(table.def.id, key));
-            let seen = &mut into.seen[first..];
-            let trees = lanes.iter().map(|&(table, key)| (self.tree(table), key));
-            BTree::ahead_across::<L>(trees, |i, sight| seen[i].sight = sight);
-            let rids = || {
-                let rid = |seen: &Seen| Rid::decode(seen.sight.as_ref()?.value(&self.pool)?);
-                lanes.iter().zip(&*seen).filter_map(move |((table, _), seen)| Some((*table, rid(seen)?)))
-            };
-            rids().for_each(|(table, rid)| self.heap(table).ahead::<L>(rid));
-            rids().for_each(|(table, rid)| self.heap(table).ahead_row::<L>(rid));
         }
     }
 }

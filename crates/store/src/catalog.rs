@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use txn::row::Layout;
-use txn::{Columns, IndexDef, Schema, TableDef};
+use txn::{Columns, IndexDef, Schema, TableDef, TableKind};
 
 /// A table, looked up once and used for many operations of one transaction.
 pub struct Table {
@@ -35,6 +35,41 @@ impl Table {
     /// Whether setting these columns may change an entry of a secondary index.
     pub(crate) fn indexed(&self, columns: Columns) -> bool {
         self.indexes.iter().any(|index| index.columns.meets(columns))
+    }
+
+    /// Whether its rows lie in the leaves of its primary tree; the heap then has only those that are too long.
+    #[inline]
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.def.kind == TableKind::Clustered
+    }
+
+    /// What an entry of a secondary index says of the row besides its key.
+    #[inline]
+    pub(crate) fn reference(&self, rid: Rid) -> Reference {
+        Reference(if self.is_clustered() { None } else { Some(rid.encode()) })
+    }
+}
+
+/// Stands for the address of a row that has none: no row lies in page 0.
+pub(crate) const NOWHERE: Rid = Rid { page: PageId(0), slot: 0 };
+
+/// The value of a secondary index's entry: the row's address, nothing in a clustered table.
+pub(crate) struct Reference(Option<[u8; Rid::BYTES]>);
+
+impl Reference {
+    pub fn address(rid: Rid) -> Reference {
+        Reference(Some(rid.encode()))
+    }
+
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |address| address)
+    }
+}
+
+impl AsRef<[u8]> for Reference {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
     }
 }
 

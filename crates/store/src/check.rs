@@ -5,7 +5,8 @@
 //! database that nobody has open: the first looks at the data file as it lies there, the second at what restart makes
 //! of it; given [`world::overlay`] files, neither changes anything.
 
-use crate::catalog::Table;
+use crate::catalog::{NOWHERE, Table};
+use crate::clustered::Lies;
 use crate::finding::{Finding, offset_of};
 use crate::open::Store;
 use crate::{DATA, StoreFault};
@@ -16,7 +17,7 @@ use pages::Found;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::Path;
-use txn::Row;
+use txn::{Row, TableKind};
 use world::Files;
 
 /// Findings of one kind about one tree that are told; the rest is counted.
@@ -36,9 +37,24 @@ pub struct CheckReport {
 pub struct TableReport {
     pub id: TableId,
     pub name: String,
+    pub kind: TableKind,
+    /// Of a clustered table, the rows that are too long for a leaf.
     pub heap: HeapReport,
     /// The primary tree, then the secondary ones.
     pub trees: Vec<(TableId, TreeReport)>,
+}
+
+/// What each tree of a table must hold; `None` for one that is not to be compared.
+type Marks = Vec<Option<Vec<Mark>>>;
+
+impl TableReport {
+    /// Rows of the table, wherever they lie.
+    pub fn rows(&self) -> u64 {
+        match (self.kind, self.trees.first()) {
+            (TableKind::Clustered, Some((_, primary))) => primary.entries,
+            _ => self.heap.rows,
+        }
+    }
 }
 
 /// Told what is being looked at, how many units of it are done, and how many there are.
@@ -175,15 +191,20 @@ impl Store {
             .map(|_| (table.def.id, table.def.name.as_str(), self.tree(table)))
             .chain(table.indexes.iter().map(|i| (i.def.id, i.def.name.as_str(), self.secondary(i))))
             .collect();
-        let expected = self.marks_of_rows(table, heap.rows, findings)?;
-        let mut report =
-            TableReport { id: table.def.id, name: table.def.name.clone(), heap, trees: Vec::new() };
+        let expected = match table.is_clustered() {
+            true => self.marks_by_key(table, heap.rows, findings)?,
+            false => self.marks_of_rows(table, heap.rows, findings)?,
+        };
+        let (id, name, kind) = (table.def.id, table.def.name.clone(), table.def.kind);
+        let mut report = TableReport { id, name, kind, heap, trees: Vec::new() };
         for ((id, name, tree), expected) in trees.into_iter().zip(expected) {
             match tree.verify_into::<Coupled>(seen) {
                 Err(flaw) => findings.push(self.flaw(flaw.page(), format!("index '{name}': {flaw}"))),
                 Ok(walked) => {
                     report.trees.push((id, walked));
-                    self.compare(name, &tree, expected, findings);
+                    if let Some(expected) = expected {
+                        self.compare(table, name, &tree, expected, findings);
+                    }
                 }
             }
         }
@@ -191,12 +212,7 @@ impl Store {
     }
 
     /// What each tree of the table must hold, by its rows.
-    fn marks_of_rows(
-        &self,
-        table: &Table,
-        counted: u64,
-        findings: &mut Vec<Finding>,
-    ) -> Option<Vec<Vec<Mark>>> {
+    fn marks_of_rows(&self, table: &Table, counted: u64, findings: &mut Vec<Finding>) -> Option<Marks> {
         let mut marks = vec![Vec::new(); usize::from(table.tree.is_some()) + table.indexes.len()];
         let (mut place, mut met) = (HeapPlace::default(), 0);
         let heap = self.heap(table);
@@ -228,12 +244,94 @@ impl Store {
         if met != counted {
             findings.push(self.flaw(None, format!("{met} rows were met, {counted} counted")));
         }
-        Some(marks)
+        Some(marks.into_iter().map(Some).collect())
+    }
+
+    /// What each secondary tree of a clustered table must hold, by its rows; nothing for the primary tree, which has them
+    /// and is looked through here: every row under its own key, every long one in the heap, and in the heap no other.
+    fn marks_by_key(&self, table: &Table, counted: u64, findings: &mut Vec<Finding>) -> Option<Marks> {
+        let (mut marks, mut away) = (vec![Vec::new(); table.indexes.len()], BTreeSet::new());
+        let mut bad = Vec::new();
+        let mut from = Bound::Unbounded;
+        loop {
+            let mut part = Vec::new();
+            let read = || {
+                part.clear();
+                let bound = from.as_ref().map(Key::as_slice);
+                self.tree(table).chunk::<Coupled>(bound, None, access::Direction::Forward, |key, value| {
+                    part.push((Key::from_bytes(key), value.to_vec()));
+                })
+            };
+            let chunk = match self.insist(read) {
+                Ok(chunk) => chunk,
+                // The walk over the tree says more about it.
+                Err(_) => break,
+            };
+            for (key, value) in part {
+                match self.row_under(table, &key, &value, &mut away) {
+                    Ok(hashes) => marks.iter_mut().zip(hashes).for_each(|(m, h)| m.push((NOWHERE, h))),
+                    Err(what) => bad.push(what),
+                }
+            }
+            match chunk {
+                access::ChunkEnd::Continue(fence) => from = Bound::Included(fence),
+                _ => break,
+            }
+        }
+        for what in bad.iter().take(TOLD) {
+            findings.push(self.flaw(None, what.clone()));
+        }
+        if let Some(more) = bad.len().checked_sub(TOLD).filter(|more| *more > 0) {
+            findings.push(self.flaw(None, format!("{more} more entries of its primary tree are no rows")));
+        }
+        if away.len() as u64 != counted {
+            let what = format!("{counted} long rows lie in its heap, and the tree leads to {}", away.len());
+            findings.push(self.flaw(None, what));
+        }
+        Some([None].into_iter().chain(marks.into_iter().map(Some)).collect())
+    }
+
+    /// The hashes of a clustered row's entries in the secondary trees; or what is wrong with it.
+    fn row_under(
+        &self,
+        table: &Table,
+        key: &Key,
+        value: &[u8],
+        away: &mut BTreeSet<Rid>,
+    ) -> Result<Vec<u64>, String> {
+        let of = |row: &[u8]| {
+            let fits = table.layout.fits(row);
+            let same = fits && table.def.key_of(Row::new(&table.layout, row)) == *key;
+            let hashes = hashes(table, row).filter(|_| same).map(|all| all[1..].to_vec());
+            hashes.ok_or_else(|| format!("the row under the key {key:?} has another layout or another key"))
+        };
+        match Lies::of(value) {
+            None => Err(format!("the entry {key:?} is neither a row nor the address of one")),
+            Some(Lies::Here(row)) => of(row),
+            Some(Lies::Away(rid)) if !away.insert(rid) => {
+                Err(format!("two entries lead to the row in slot {} of {:?}", rid.slot, rid.page))
+            }
+            Some(Lies::Away(rid)) => match self.insist(|| self.heap(table).read::<Coupled, _>(rid, of)) {
+                Ok(Some(hashes)) => hashes,
+                Ok(None) => Err(format!(
+                    "the entry {key:?} leads to slot {} of {:?}, which has no row",
+                    rid.slot, rid.page
+                )),
+                Err(stop) => Err(stop.to_string()),
+            },
+        }
     }
 
     /// Compares a tree's entries with what its table's rows say, both ways.
-    fn compare(&self, name: &str, tree: &BTree<'_>, mut expected: Vec<Mark>, findings: &mut Vec<Finding>) {
-        let mut found = match self.marks_of_tree(tree) {
+    fn compare(
+        &self,
+        table: &Table,
+        name: &str,
+        tree: &BTree<'_>,
+        mut expected: Vec<Mark>,
+        findings: &mut Vec<Finding>,
+    ) {
+        let mut found = match self.marks_of_tree(table, tree) {
             Ok(found) => found,
             Err(what) => return findings.push(self.flaw(None, format!("index '{name}': {what}"))),
         };
@@ -245,6 +343,13 @@ impl Store {
             (missing, "has no entry for the row"),
             (surplus, "has an entry that does not fit a row, for the place"),
         ] {
+            if table.is_clustered() {
+                if !marks.is_empty() {
+                    let what = format!("index '{name}' {what} by key: {} of these", marks.len());
+                    findings.push(self.flaw(None, what));
+                }
+                continue;
+            }
             for (rid, _) in marks.iter().take(TOLD) {
                 let what = format!("index '{name}' {what} in slot {} of {:?}", rid.slot, rid.page);
                 findings.push(self.flaw(Some(rid.page), what));
@@ -255,7 +360,7 @@ impl Store {
         }
     }
 
-    fn marks_of_tree(&self, tree: &BTree<'_>) -> Result<Vec<Mark>, String> {
+    fn marks_of_tree(&self, table: &Table, tree: &BTree<'_>) -> Result<Vec<Mark>, String> {
         let (mut found, mut from, mut bad) = (Vec::new(), Bound::Unbounded, 0);
         loop {
             let mut part = Vec::new();
@@ -265,7 +370,7 @@ impl Store {
                     from.as_ref().map(Key::as_slice),
                     None,
                     access::Direction::Forward,
-                    |key, value| part.push((Rid::decode(value), hash64(key))),
+                    |key, value| part.push((mark(table, value), hash64(key))),
                 )
             };
             let chunk = self.insist(read).map_err(|stop| stop.to_string())?;
@@ -273,6 +378,9 @@ impl Store {
             found.extend(part.into_iter().filter_map(|(rid, hash)| Some((rid?, hash))));
             match chunk {
                 access::ChunkEnd::Continue(fence) => from = Bound::Included(fence),
+                _ if bad > 0 && table.is_clustered() => {
+                    return Err(format!("{bad} entries have a value, and should have none"));
+                }
                 _ if bad > 0 => return Err(format!("{bad} entries are no row addresses")),
                 _ => return Ok(found),
             }
@@ -299,6 +407,11 @@ impl Store {
         }
         lost.len() as u64
     }
+}
+
+/// The place that an entry names; the same one for all of a clustered table, where entries name none.
+fn mark(table: &Table, value: &[u8]) -> Option<Rid> {
+    if table.is_clustered() { value.is_empty().then_some(NOWHERE) } else { Rid::decode(value) }
 }
 
 /// The hash of the row's key in each of its table's trees; `None` if it is no row of the table.

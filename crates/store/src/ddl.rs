@@ -18,17 +18,19 @@
 //! what fails half-way is taken back, so the transaction may go on after an error. All of it blocks for pages.
 
 use crate::StoreFault;
-use crate::catalog::{self, Table};
+use crate::catalog::{self, NOWHERE, Reference, Table};
 use crate::definition::{self, Definition, State, Structure};
 use crate::kind::CATALOG;
 use crate::open::{Store, held};
+use crate::scan::ChunkEnd;
 use crate::txn::{Mark, Txn};
 use access::{BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, TreeInsert, log_freed, pages_below};
 use base::{Key, Lsn, PageId, Rid, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{PageFault, Stop};
 use std::collections::{BTreeMap, BTreeSet};
-use txn::{IndexDef, Row, Schema, TableDef};
+use std::ops::Bound;
+use txn::{Direction, IndexDef, Row, Schema, TableDef};
 
 /// Where the catalog's heap begins, in every database.
 pub(crate) const CATALOG_ROOT: PageId = PageId(1);
@@ -318,6 +320,9 @@ impl Store {
         def: &IndexDef,
         tree: BTree<'_>,
     ) -> Result<(), StoreFault> {
+        if table.is_clustered() {
+            return self.build_by_key::<L>(table, def, tree);
+        }
         let heap = self.heap(table);
         let mut place = Some(HeapPlace::default());
         while place.is_some() {
@@ -332,14 +337,48 @@ impl Store {
                 place = self.insist(read).map_err(no_room)?;
             }
             run.sort_unstable();
-            self.fill::<L>(tree, &run)?;
+            self.fill::<L>(tree, run.iter().map(|(key, rid)| (key, table.reference(*rid))))?;
         }
         Ok(())
     }
 
-    fn fill<L: LatchPolicy>(&self, tree: BTree<'_>, entries: &[(Key, Rid)]) -> Result<(), StoreFault> {
+    /// As [`Store::build`], of a clustered table.
+    fn build_by_key<L: LatchPolicy>(
+        &self,
+        table: &Table,
+        def: &IndexDef,
+        tree: BTree<'_>,
+    ) -> Result<(), StoreFault> {
+        let mut from = Some(Bound::Unbounded);
+        while from.is_some() {
+            let mut run: Vec<Key> = Vec::new();
+            while let Some(here) = from.as_ref().filter(|_| run.len() < RUN) {
+                let begin = run.len();
+                let read = || {
+                    run.truncate(begin);
+                    let bound = here.as_ref().map(Key::as_slice);
+                    self.chunk::<L>(table.def.id, bound, None, Direction::Forward, usize::MAX, |_, row| {
+                        run.push(table.def.entry_of(def, Row::new(&table.layout, row)));
+                    })
+                };
+                from = match self.insist(read).map_err(no_room)? {
+                    ChunkEnd::More(next) => Some(next),
+                    ChunkEnd::Done(_) => None,
+                };
+            }
+            run.sort_unstable();
+            self.fill::<L>(tree, run.iter().map(|key| (key, table.reference(NOWHERE))))?;
+        }
+        Ok(())
+    }
+
+    fn fill<'k, L: LatchPolicy>(
+        &self,
+        tree: BTree<'_>,
+        entries: impl Iterator<Item = (&'k Key, Reference)>,
+    ) -> Result<(), StoreFault> {
         let mut journal = self.system(Lsn(0));
-        for (key, rid) in entries {
+        for (key, reference) in entries {
             if key.len() > tree.max_key() {
                 return Err(StoreFault::Schema(format!(
                     "index {} cannot be created: a row's entry is {} bytes long, at most {} fit",
@@ -348,7 +387,7 @@ impl Store {
                     tree.max_key()
                 )));
             }
-            let put = self.insist(|| tree.insert::<L>(&mut journal, key, &rid.encode(), Expect::Any));
+            let put = self.insist(|| tree.insert::<L>(&mut journal, key, reference.as_slice(), Expect::Any));
             if put.map_err(no_room)? != TreeInsert::Done {
                 let what = format!("two rows have the same entry in index {}", tree.id());
                 return Err(StoreFault::Broken { table: tree.id(), what });

@@ -20,9 +20,9 @@ use access::{MAX_ROW, fits_page};
 use base::{PageId, TableId};
 use serde::{Deserialize, Serialize};
 use txn::row::Layout;
-use txn::{IndexDef, Schema, TableDef};
+use txn::{IndexDef, Schema, TableDef, TableKind};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const FRONT: usize = 2;
 /// The longest row: it stays where it is, and is never in pages of its own.
 const LONGEST: usize = 8000;
@@ -138,6 +138,9 @@ pub(crate) fn check(def: &TableDef, there: &Schema) -> Result<(), StoreFault> {
     }
     if def.key.is_empty() && !def.indexes.is_empty() {
         return wrong(" has an index but no primary key".into());
+    }
+    if def.key.is_empty() && def.kind == TableKind::Clustered {
+        return wrong(" is clustered but has no primary key; give it one, or make it a heap".into());
     }
     check_ids(def, there)
 }

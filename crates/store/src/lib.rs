@@ -1,7 +1,7 @@
 //! A store: tables that survive, changed by transactions that happen whole or not at all.
 //!
 //! Access methods below know pages and keys; this room makes transactions of their operations: it keeps a table's
-//! primary tree, secondary trees and heap together, chains log records, remembers how to undo, commits, prepares,
+//! primary tree, secondary trees and heap together (the rows of a clustered table in the primary tree itself), chains log records, remembers how to undo, commits, prepares,
 //! rolls back, checkpoints, and after a crash brings everything back to the last promise made.
 //!
 //! A request enters with a [`Txn`] that [`Store::begin`] started: record operations ([`Store::get`],
@@ -30,6 +30,7 @@ mod analysis;
 mod catalog;
 mod check;
 mod checkpoint;
+mod clustered;
 mod control;
 mod ddl;
 mod definition;

@@ -5,43 +5,105 @@
 //!                    \---- entries, kept in memory ----> Loaded ----->  build_trees: sort, trees packed bottom up
 //! ```
 //!
+//! A clustered table has no heap pages to fill: its rows wait, up to [`WAITING`] bytes of them a worker, to be packed into
+//! leaves with the other entries. Where they are more, a worker sorts what it has and inserts it, row by row, logged as
+//! system records.
+//!
 //! None of it belongs to a transaction: what is loaded cannot be rolled back, and a crash in the middle leaves rows without
 //! entries. Restart repeats what was logged, but whoever loads must know by itself whether the load was finished.
 //! Entries take about 50 bytes of memory each until the trees are built.
 
-use crate::catalog::Table;
+use crate::catalog::{NOWHERE, Reference, Table};
+use crate::clustered;
 use crate::open::Store;
-use access::HeapFiller;
+use access::{Expect, HeapFiller, TreeInsert};
 use base::{Key, Lsn, Rid, TableId};
 use latch::LatchPolicy;
-use pages::Stop;
+use pages::{PageFault, Stop};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use txn::Row;
 
 /// How full the trees' nodes become, in per cent: room for some inserts before the first split.
 const FILL: u8 = 90;
+
+/// Bytes of rows of one clustered table that a worker keeps before it inserts them.
+const WAITING: usize = 64 << 20;
 
 /// Adds rows to the tables of an empty store. One for each worker.
 pub struct Loader<'s> {
     store: &'s Store,
     tables: BTreeMap<TableId, HeapFiller<'s>>,
     loaded: Loaded,
+    /// Bytes of rows of one clustered table that are kept.
+    waiting: usize,
+    value: Vec<u8>,
 }
 
-/// Entries of rows that are in their heaps, by the tree that they belong into.
+/// What waits to be put into trees.
 #[derive(Default)]
-pub struct Loaded(BTreeMap<TableId, Vec<(Key, Rid)>>);
+pub struct Loaded {
+    /// Entries of rows that are in their heaps, and of secondary indexes, by the tree that they belong into.
+    entries: BTreeMap<TableId, Vec<(Key, Rid)>>,
+    /// Entries of clustered tables.
+    rows: BTreeMap<TableId, Vec<Waiting>>,
+}
+
+/// Entries with values, in the order in which they came.
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// Where each key and each value ends.
+    ends: Vec<(usize, usize)>,
+}
+
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+impl Waiting {
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Pair<'_>> {
+        let mut from = 0;
+        self.ends.iter().map(move |&(middle, to)| {
+            let start = std::mem::replace(&mut from, to);
+            (&self.bytes[start..middle], &self.bytes[middle..to])
+        })
+    }
+}
+
+/// All of these entries by their keys.
+fn sorted(parts: &[Waiting]) -> Vec<Pair<'_>> {
+    let mut all: Vec<Pair<'_>> = parts.iter().flat_map(Waiting::iter).collect();
+    if !all.is_sorted() {
+        all.sort_unstable();
+    }
+    all
+}
 
 impl Loaded {
     /// Takes another loader's entries in.
     pub fn merge(&mut self, other: Loaded) {
-        for (tree, mut entries) in other.0 {
-            self.0.entry(tree).or_default().append(&mut entries);
+        for (tree, mut entries) in other.entries {
+            self.entries.entry(tree).or_default().append(&mut entries);
+        }
+        for (tree, mut rows) in other.rows {
+            self.rows.entry(tree).or_default().append(&mut rows);
         }
     }
 }
 
 impl<'s> Loader<'s> {
+    /// Keeps at most this many bytes of rows of each clustered table.
+    #[must_use]
+    pub fn keeping_at_most(self, waiting: usize) -> Loader<'s> {
+        Loader { waiting, ..self }
+    }
+
     /// Adds a row, with its key if the table has one.
     ///
     /// # Errors
@@ -52,17 +114,52 @@ impl<'s> Loader<'s> {
         key: Option<&[u8]>,
         row: &[u8],
     ) -> Result<(), Stop> {
-        let store = self.store;
         debug_assert!(table.layout.fits(row), "a row of another table");
-        let filler = self.tables.entry(table.def.id).or_insert_with(|| HeapFiller::new(store.heap(table)));
-        let mut journal = store.system(Lsn(0));
-        let rid = store.insist(|| filler.push::<L>(&mut journal, row))?;
-        if let Some(key) = key {
-            self.loaded.0.entry(table.def.id).or_default().push((Key::from_bytes(key), rid));
+        let rid = match key.filter(|_| table.is_clustered()) {
+            Some(key) => {
+                self.add_clustered::<L>(table, key, row)?;
+                NOWHERE
+            }
+            None => self.fill::<L>(table, row)?,
+        };
+        if let Some(key) = key.filter(|_| !table.is_clustered()) {
+            self.loaded.entries.entry(table.def.id).or_default().push((Key::from_bytes(key), rid));
         }
         for index in &table.indexes {
             let entry = table.def.entry_of(&index.def, Row::new(&table.layout, row));
-            self.loaded.0.entry(index.def.id).or_default().push((entry, rid));
+            self.loaded.entries.entry(index.def.id).or_default().push((entry, rid));
+        }
+        Ok(())
+    }
+
+    /// Puts a row into a page of the heap.
+    fn fill<L: LatchPolicy>(&mut self, table: &'s Table, row: &[u8]) -> Result<Rid, Stop> {
+        let store = self.store;
+        let filler = self.tables.entry(table.def.id).or_insert_with(|| HeapFiller::new(store.heap(table)));
+        let mut journal = store.system(Lsn(0));
+        store.insist(|| filler.push::<L>(&mut journal, row))
+    }
+
+    fn add_clustered<L: LatchPolicy>(
+        &mut self,
+        table: &'s Table,
+        key: &[u8],
+        row: &[u8],
+    ) -> Result<(), Stop> {
+        let (store, mut value) = (self.store, std::mem::take(&mut self.value));
+        match store.tree(table).takes(key.len(), clustered::length_here(row)) {
+            true => clustered::here(&mut value, row),
+            false => clustered::away(&mut value, self.fill::<L>(table, row)?),
+        }
+        let parts = self.loaded.rows.entry(table.def.id).or_default();
+        if parts.is_empty() {
+            parts.push(Waiting::default());
+        }
+        parts[0].push(key, &value);
+        self.value = value;
+        if parts[0].bytes.len() > self.waiting {
+            store.put_in::<L>(table, sorted(parts))?;
+            parts.clear();
         }
         Ok(())
     }
@@ -82,7 +179,13 @@ impl<'s> Loader<'s> {
 
 impl Store {
     pub fn loader(&self) -> Loader<'_> {
-        Loader { store: self, tables: BTreeMap::new(), loaded: Loaded::default() }
+        Loader {
+            store: self,
+            tables: BTreeMap::new(),
+            loaded: Loaded::default(),
+            waiting: WAITING,
+            value: Vec::new(),
+        }
     }
 
     /// Whether no table has ever had a row: what loading asks for.
@@ -95,8 +198,27 @@ impl Store {
             if self.insist(|| self.heap(table).pages::<L>())? > 0 {
                 return Ok(false);
             }
+            if table.is_clustered() && !self.is_empty::<L>(table)? {
+                return Ok(false);
+            }
         }
         Ok(true)
+    }
+
+    fn is_empty<L: LatchPolicy>(&self, table: &Table) -> Result<bool, Stop> {
+        self.insist(|| self.tree(table).successor::<L>(Bound::Unbounded)).map(|first| first.is_none())
+    }
+
+    /// Inserts entries of a clustered table, of no transaction.
+    fn put_in<L: LatchPolicy>(&self, table: &Table, entries: Vec<Pair<'_>>) -> Result<(), Stop> {
+        let (tree, mut journal) = (self.tree(table), self.system(Lsn(0)));
+        for (key, value) in entries {
+            if self.insist(|| tree.insert::<L>(&mut journal, key, value, Expect::Any))? != TreeInsert::Done {
+                let what = "two of its rows have the same key";
+                return Err(Stop::Fault(PageFault::Disordered { what }.into()));
+            }
+        }
+        Ok(())
     }
 
     /// Builds every tree from the entries of all loaders together. Trees that have none stay empty.
@@ -105,10 +227,24 @@ impl Store {
     /// [`Stop::Fault`] for two rows with one key, or keys that are too long; that tree and those behind it are empty.
     pub fn build_trees<L: LatchPolicy>(&self, loaded: Loaded) -> Result<(), Stop> {
         let mut journal = self.system(Lsn(0));
-        for (id, mut entries) in loaded.0 {
-            let Some((_, tree)) = self.tree_of(id) else { continue };
+        for (id, rows) in loaded.rows {
+            let Some(table) = self.table(id) else { continue };
+            let rows = sorted(&rows);
+            if self.is_empty::<L>(table)? {
+                let tree = self.tree(table);
+                self.insist(|| tree.bulk::<L, _, _>(&mut journal, rows.iter().copied(), FILL))?;
+            } else {
+                self.put_in::<L>(table, rows)?;
+            }
+        }
+        for (id, mut entries) in loaded.entries {
+            let Some((table, tree)) = self.tree_of(id) else { continue };
             entries.sort_unstable();
-            let sorted = || entries.iter().map(|(key, rid)| (key.as_slice(), rid.encode()));
+            let address = |rid| match id == table.def.id {
+                true => Reference::address(rid),
+                false => table.reference(rid),
+            };
+            let sorted = || entries.iter().map(|(key, rid)| (key.as_slice(), address(*rid)));
             self.insist(|| tree.bulk::<L, _, _>(&mut journal, sorted(), FILL))?;
         }
         Ok(())

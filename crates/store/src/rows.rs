@@ -5,7 +5,7 @@
 //! earlier parts are done. If that fails for good (no space), the parts are undone (see `whole`): the operation has
 //! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
 
-use crate::catalog::{Index, Table};
+use crate::catalog::{Index, NOWHERE, Table};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
 use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert};
@@ -142,6 +142,9 @@ impl Store {
         sight: Option<Sight>,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
+        if table.is_clustered() {
+            return self.get_clustered::<L, R>(table, key, f);
+        }
         let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(None) };
         let read = self.heap(table).read::<L, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
@@ -190,6 +193,14 @@ impl Store {
         (sight, entries): (Option<Sight>, Entries),
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
+        if table.is_clustered() {
+            let mut row = mem::take(&mut txn.row);
+            let done = self.whole::<L, _>(txn, |store, txn| {
+                store.update_clustered::<L, R>(txn, (table, entries), key, &mut row, f)
+            });
+            txn.row = row;
+            return done;
+        }
         let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(UpdateOutcome::Missing) };
         let mut row = mem::take(&mut txn.row);
         let done = self.whole::<L, _>(txn, |store, txn| {
@@ -199,8 +210,9 @@ impl Store {
         done
     }
 
+    /// Updates a row that lies in the heap.
     #[inline]
-    fn update_at<L: LatchPolicy, R>(
+    pub(crate) fn update_at<L: LatchPolicy, R>(
         &self,
         txn: &mut Txn,
         (table, entries): (&Table, Entries),
@@ -245,7 +257,7 @@ impl Store {
                 return Err(self.broken(table, "a row does not have the table's layout"));
             }
         };
-        self.reindex::<L>(txn, (table, set), row, rid)?;
+        self.reindex::<L>(txn, (table, set), row, table.reference(rid).as_slice())?;
         Ok(UpdateOutcome::Done(result))
     }
 
@@ -269,14 +281,15 @@ impl Store {
         }
     }
 
-    /// Brings the secondary trees that hold one of these columns from `txn.old_row` to `row`.
+    /// Brings the secondary trees that hold one of these columns from `txn.old_row` to `row`; `reference` is what their
+    /// entries say of it.
     #[inline]
-    fn reindex<L: LatchPolicy>(
+    pub(crate) fn reindex<L: LatchPolicy>(
         &self,
         txn: &mut Txn,
         (table, set): (&Table, Columns),
         row: &[u8],
-        rid: Rid,
+        reference: &[u8],
     ) -> Result<(), Stop> {
         for index in table.indexes.iter().filter(|index| index.columns.meets(set)) {
             let tree = self.secondary(index);
@@ -285,7 +298,7 @@ impl Store {
             if old != new {
                 self.insist(|| tree.delete::<L>(&mut self.writer(&mut txn.chain), &old, Expect::Any))?;
                 self.insist(|| {
-                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, &rid.encode(), Expect::Any)
+                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, reference, Expect::Any)
                 })?;
             }
         }
@@ -329,33 +342,55 @@ impl Store {
         if entries().any(|e| e.len() > tree.max_key()) {
             return Ok(InsertOutcome::TooLong);
         }
-        if tree.get::<L, _>(key, |_| ())?.is_some() {
-            return Ok(InsertOutcome::Exists);
-        }
-        let mark = txn.mark();
-        let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
-        let outcome = match self
-            .insist(|| tree.insert::<L>(&mut self.writer(&mut txn.chain), key, &rid.encode(), expect))?
-        {
-            TreeInsert::Done => InsertOutcome::Done,
-            TreeInsert::Exists => InsertOutcome::Exists,
-            TreeInsert::Next(next) => InsertOutcome::Next(next),
+        let rid = if table.is_clustered() {
+            match self.insert_clustered::<L>(txn, table, key, row, expect)? {
+                InsertOutcome::Done => NOWHERE,
+                outcome => return Ok(outcome),
+            }
+        } else {
+            match self.insert_in_heap::<L>(txn, table, key, row, expect)? {
+                Ok(rid) => rid,
+                Err(outcome) => return Ok(outcome),
+            }
         };
-        if outcome != InsertOutcome::Done {
-            // Somebody was there between the look and the insertion: take the row back.
-            self.insist(|| self.undo_to::<L>(txn, mark))?;
-            return Ok(outcome);
-        }
+        let reference = table.reference(rid);
         for (index, entry) in table.indexes.iter().zip(entries()) {
             let tree = self.secondary(index);
             let put = self.insist(|| {
-                tree.insert::<L>(&mut self.writer(&mut txn.chain), &entry, &rid.encode(), Expect::Any)
+                tree.insert::<L>(&mut self.writer(&mut txn.chain), &entry, reference.as_slice(), Expect::Any)
             })?;
             if put != TreeInsert::Done {
                 return Err(self.broken(table, "a secondary index has an entry for a row that was not there"));
             }
         }
         Ok(InsertOutcome::Done)
+    }
+
+    /// Puts row and primary entry in; says why not if it did not.
+    fn insert_in_heap<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        row: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<Result<Rid, InsertOutcome>, Stop> {
+        let tree = self.tree(table);
+        if tree.get::<L, _>(key, |_| ())?.is_some() {
+            return Ok(Err(InsertOutcome::Exists));
+        }
+        let mark = txn.mark();
+        let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
+        let outcome = match self
+            .insist(|| tree.insert::<L>(&mut self.writer(&mut txn.chain), key, &rid.encode(), expect))?
+        {
+            TreeInsert::Done => return Ok(Ok(rid)),
+            TreeInsert::Exists => InsertOutcome::Exists,
+            TreeInsert::Next(next) => InsertOutcome::Next(next),
+        };
+        // Somebody was there between the look and the insertion: take the row back.
+        self.insist(|| self.undo_to::<L>(txn, mark))?;
+        Ok(Err(outcome))
     }
 
     /// Adds a row to a table without a key; `false` if it is longer than [`MAX_ROW`].
@@ -396,6 +431,30 @@ impl Store {
         key: &[u8],
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
+        let outcome = match table.is_clustered() {
+            true => self.delete_clustered::<L>(txn, table, key, expect)?,
+            false => self.delete_in_heap::<L>(txn, table, key, expect)?,
+        };
+        if outcome != DeleteOutcome::Done {
+            return Ok(outcome);
+        }
+        for index in &table.indexes {
+            let entry = table.def.entry_of(&index.def, Row::new(&table.layout, &txn.old_row));
+            self.insist(|| {
+                self.secondary(index).delete::<L>(&mut self.writer(&mut txn.chain), &entry, Expect::Any)
+            })?;
+        }
+        Ok(DeleteOutcome::Done)
+    }
+
+    /// Takes primary entry and row out; the row that was is left in `txn.old_row` if the table has secondary indexes.
+    fn delete_in_heap<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<DeleteOutcome, Stop> {
         let Some(rid) = self.find::<L>(table, key)? else { return Ok(DeleteOutcome::Missing) };
         let heap = self.heap(table);
         if !table.indexes.is_empty() {
@@ -413,12 +472,6 @@ impl Store {
         }
         self.insist(|| heap.delete::<L>(&mut self.writer(&mut txn.chain), rid))?;
         txn.ghosts.push((table.def.id, rid));
-        for index in &table.indexes {
-            let entry = table.def.entry_of(&index.def, Row::new(&table.layout, &txn.old_row));
-            self.insist(|| {
-                self.secondary(index).delete::<L>(&mut self.writer(&mut txn.chain), &entry, Expect::Any)
-            })?;
-        }
         Ok(DeleteOutcome::Done)
     }
 }

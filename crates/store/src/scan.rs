@@ -4,6 +4,7 @@
 //! after it: a caller that isolates by locks locks what it met and looks again before it believes it.
 
 use crate::catalog::Table;
+use crate::clustered::Lies;
 use crate::open::Store;
 use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
@@ -88,12 +89,18 @@ impl Store {
             let end = self.heap_chunk::<L>(index, from, |row| visit(&[], row))?;
             return Ok(end);
         };
-        let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
-        let mut cut = false;
         let way = match direction {
             Direction::Forward => access::Direction::Forward,
             Direction::Backward => access::Direction::Backward,
         };
+        if table.is_clustered() {
+            return match index == table.def.id {
+                true => self.clustered_chunk::<L>(table, from, until, way, limit, visit),
+                false => self.entries_chunk::<L>((table, tree, index), (from, until), way, limit, visit),
+            };
+        }
+        let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
+        let mut cut = false;
         let read = tree.chunk::<L>(from, until, way, |key, value| {
             if entries.len() < limit {
                 entries.push((Key::from_bytes(key), Rid::decode(value)));
@@ -125,9 +132,94 @@ impl Store {
         }
         let end = match (cut, entries.last()) {
             (true, Some((last, _))) => ChunkEnd::More(Bound::Excluded(last.clone())),
-            _ => onward(read, direction),
+            _ => onward(read, way),
         };
         Ok(end)
+    }
+
+    /// Of a clustered table by its primary key: rows are visited as they are met, until one is too long to lie in its leaf.
+    fn clustered_chunk<L: LatchPolicy>(
+        &self,
+        table: &Table,
+        from: Bound<&[u8]>,
+        until: Option<&[u8]>,
+        way: access::Direction,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<ChunkEnd, Stop> {
+        let (mut met, mut bytes, mut bad, mut last) = (0, 0, false, None);
+        let mut away = None;
+        let read = self.tree(table).chunk::<L>(from, until, way, |key, value| {
+            if away.is_some() || last.is_some() || bad {
+                return;
+            }
+            match Lies::of(value) {
+                Some(Lies::Here(row)) if table.layout.fits(row) => {
+                    visit(key, row);
+                    (met, bytes) = (met + 1, bytes + row.len());
+                }
+                Some(Lies::Away(rid)) => away = Some((Key::from_bytes(key), rid)),
+                _ => bad = true,
+            }
+            if met == limit || bytes > CHUNK_BYTES {
+                last = Some(Key::from_bytes(key));
+            }
+        })?;
+        if bad {
+            return Err(
+                self.broken(table, "an entry holds neither a row of the table nor the address of one")
+            );
+        }
+        if let Some((key, rid)) = away {
+            // The leaf is let go of by now. A row that went meanwhile is visited empty, as in a heap.
+            if self.get_away::<L, _>(table, rid, |row| visit(&key, row))?.is_none() {
+                visit(&key, &[]);
+            }
+            last = Some(key);
+        }
+        Ok(match last {
+            Some(last) => ChunkEnd::More(Bound::Excluded(last)),
+            None => onward(read, way),
+        })
+    }
+
+    /// Of a clustered table by a secondary index: each row is looked up by the key that ends its entry.
+    fn entries_chunk<L: LatchPolicy>(
+        &self,
+        (table, tree, index): (&Table, BTree<'_>, TableId),
+        (from, until): (Bound<&[u8]>, Option<&[u8]>),
+        way: access::Direction,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<ChunkEnd, Stop> {
+        let mut entries: Vec<Key> = Vec::new();
+        let mut cut = false;
+        let read = tree.chunk::<L>(from, until, way, |entry, _| match entries.len() < limit {
+            true => entries.push(Key::from_bytes(entry)),
+            false => cut = true,
+        })?;
+        let def = table.def.indexes.iter().find(|def| def.id == index);
+        let mut bytes = 0;
+        for (i, entry) in entries.iter().enumerate() {
+            if bytes > CHUNK_BYTES {
+                entries.truncate(i);
+                cut = true;
+                break;
+            }
+            let key = def.and_then(|def| table.def.key_in_entry(def, entry));
+            let key = key.ok_or_else(|| self.broken(table, "an index entry does not end with a key"))?;
+            let seen = self.get_clustered::<L, _>(table, key, |row| {
+                bytes += row.len();
+                visit(entry, row);
+            })?;
+            if seen.is_none() {
+                visit(entry, &[]);
+            }
+        }
+        Ok(match (cut, entries.last()) {
+            (true, Some(last)) => ChunkEnd::More(Bound::Excluded(last.clone())),
+            _ => onward(read, way),
+        })
     }
 
     /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.
@@ -166,7 +258,8 @@ fn place_of(key: &[u8]) -> HeapPlace {
     HeapPlace { ordinal: (number >> 32) as u32, slot: number as u16 }
 }
 
-fn onward(end: access::ChunkEnd, direction: Direction) -> ChunkEnd {
+fn onward(end: access::ChunkEnd, direction: access::Direction) -> ChunkEnd {
+    use access::Direction;
     match (end, direction) {
         (access::ChunkEnd::Continue(fence), Direction::Forward) => ChunkEnd::More(Bound::Included(fence)),
         (access::ChunkEnd::Continue(fence), Direction::Backward) => ChunkEnd::More(Bound::Excluded(fence)),

@@ -3,7 +3,7 @@
 use crate::catalog::Table;
 use crate::open::Store;
 use crate::txn::UndoList;
-use access::Kind;
+use access::{Kind, entry_of};
 use base::{Key, PageId, Rid, TableId};
 use latch::Coupled;
 use pages::Stop;
@@ -36,9 +36,8 @@ fn subject(kind: u8, body: &[u8]) -> Option<Subject<'_>> {
     let page = PageId(u32::from_le_bytes(body.get(..4)?.try_into().ok()?));
     let owner = TableId(u16_at(4)?);
     match Kind::of(kind)? {
-        Kind::TreeInsert | Kind::TreeDelete | Kind::TreeReplace => {
-            let key = body.get(9..9 + usize::from(u16_at(6)?))?;
-            Some(Subject::Entry { index: owner, key })
+        Kind::TreeInsert | Kind::TreeDelete | Kind::TreeReplace | Kind::TreeUpdate => {
+            entry_of(kind, body).map(|(index, key)| Subject::Entry { index, key })
         }
         Kind::System => None,
         _ => Some(Subject::Row { table: owner, rid: Rid { page, slot: u16_at(6)? } }),

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use store::Store;
+use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Tape};
 use world::{Deed, Files, Open, Verdict};
@@ -150,6 +151,8 @@ struct Chain<'a> {
     seed: u64,
     effort: Effort,
     durability: Durability,
+    /// Where the rows lie.
+    kind: TableKind,
     random: Rng,
     tally: &'a Tally,
 }
@@ -159,7 +162,9 @@ impl<'a> Chain<'a> {
         // Of four chains one runs under each design and two on the store alone, the last with a log that promises less
         // and shares its ring with the kernel.
         let durability = if seed % 4 == 3 { Durability::Async } else { Durability::Sync };
-        Chain { seed, effort, durability, random: Rng::with_seed(seed), tally }
+        // In one four the first and the third have clustered tables, in the next the others.
+        let kind = TableKind::ALL[(seed / 4 + seed) as usize % 2];
+        Chain { seed, effort, durability, kind, random: Rng::with_seed(seed), tally }
     }
 
     fn run(&mut self) {
@@ -189,10 +194,10 @@ impl<'a> Chain<'a> {
     /// One process: opens, works and stops in the middle of it.
     fn live(&mut self, disk: &Disk, before: &Ledger, promise: Promise) -> Result<(Ledger, Vec<Image>), Flaw> {
         let frames = self.random.usize(24..80);
-        let options = table::options(self.durability, frames);
+        let options = table::options_of(self.kind, self.durability, frames);
         let opened = Store::open(device(disk, self.effort.lying), Path::new(DIR), options);
         let (store, recovered) = opened.map_err(Flaw::Refused)?;
-        store.create(&table::schema())?;
+        store.create(&table::schema_of(self.kind))?;
         let Settled { mut ledger, in_doubt } = before.settle(&store, recovered, promise)?;
         let seed = self.random.u64(..);
         self.tally.transactions.fetch_add(self.effort.commits as u64, Ordering::Relaxed);
@@ -292,7 +297,7 @@ impl<'a> Chain<'a> {
         let pristine = image.disk.killed();
         let checked = unwound(|| {
             let disk = image.disk.clone().recording();
-            let ledger = open_and_settle(&disk, &image.ledger, image.promise, self.durability)?;
+            let ledger = open_and_settle(&disk, &image.ledger, image.promise, (self.kind, self.durability))?;
             Ok((disk.tape(), ledger))
         });
         self.tally.images.fetch_add(1, Ordering::Relaxed);
@@ -313,7 +318,9 @@ impl<'a> Chain<'a> {
             let moment =
                 format!("{}; its restart cut at change {}, draw {draw}", image.moment, player.position());
             self.tally.images.fetch_add(1, Ordering::Relaxed);
-            if let Err(flaw) = unwound(|| open_and_settle(&disk, &ledger, promise, self.durability)) {
+            if let Err(flaw) =
+                unwound(|| open_and_settle(&disk, &ledger, promise, (self.kind, self.durability)))
+            {
                 self.failed(&Image { disk: pristine, ledger, promise, moment }, flaw);
                 return None;
             }
@@ -353,9 +360,9 @@ pub fn open_and_settle(
     disk: &Disk,
     ledger: &Ledger,
     promise: Promise,
-    durability: Durability,
+    (kind, durability): (TableKind, Durability),
 ) -> Result<Ledger, Flaw> {
-    let options = table::options(durability, 64);
+    let options = table::options_of(kind, durability, 64);
     let (store, recovered) = Store::open(disk.files(), Path::new(DIR), options).map_err(Flaw::Refused)?;
     Ok(ledger.settle(&store, recovered, promise)?.ledger)
 }

@@ -11,6 +11,7 @@ use crate::{table, unwound};
 use std::collections::BTreeMap;
 use std::path::Path;
 use store::{Store, StoreFault};
+use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
@@ -45,7 +46,8 @@ pub fn scripts() -> Result<[Script; 3], Flaw> {
     let mut player = tape.player();
     player.go_to(tape.len() * 2 / 3);
     let (disk, promise) = (player.crash_image(5), Promise::Acknowledged(player.position()));
-    let ledger = open_and_settle(&disk.killed(), &before.ledger, promise, Durability::Sync)?;
+    let ledger =
+        open_and_settle(&disk.killed(), &before.ledger, promise, (TableKind::Heap, Durability::Sync))?;
     let restarts = Script { name: "restarts", disk, ledger, frames: 32, seed: 3, ..evicts.clone() };
     Ok([new, evicts, restarts])
 }
@@ -100,7 +102,12 @@ impl Script {
         disk.heal();
         let everything = Promise::Acknowledged(usize::MAX);
         for draw in 0..2 {
-            open_and_settle(&disk.crash_image(draw), &script.ledger, everything, self.durability)?;
+            open_and_settle(
+                &disk.crash_image(draw),
+                &script.ledger,
+                everything,
+                (TableKind::Heap, self.durability),
+            )?;
         }
         script.go_on(&disk)?;
         Ok(ended)
@@ -115,7 +122,7 @@ impl Script {
         for draw in 0..2 {
             let image = disk.crash_image(draw);
             let promise = Promise::Acknowledged(usize::MAX);
-            open_and_settle(&image, &self.ledger, promise, self.durability)?;
+            open_and_settle(&image, &self.ledger, promise, (TableKind::Heap, self.durability))?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use latch::Coupled;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use store::{Store, Txn};
+use txn::TableKind;
 use wal::Durability;
 use world::sim::Disk;
 
@@ -98,7 +99,9 @@ pub fn campaign(flips: u64, seed: u64) -> Result<Outcome, Flaw> {
         let disk = victim.disk.killed();
         disk.flip(path, byte, bit);
         let everything = Promise::Acknowledged(usize::MAX);
-        let opened = unwound(|| open_and_settle(&disk, &victim.ledger, everything, Durability::Sync));
+        let opened = unwound(|| {
+            open_and_settle(&disk, &victim.ledger, everything, (TableKind::Heap, Durability::Sync))
+        });
         let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let kind = file.trim_end_matches(|c: char| c.is_ascii_hexdigit()).to_owned();
         *outcome.files.entry(if kind.is_empty() { file } else { kind }).or_default() += 1;

@@ -15,7 +15,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{Store, StoreFault, StoreOptions};
-use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use txn::{
+    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+};
 use wal::Durability;
 
 const LISTS: TableId = TableId(1);
@@ -26,7 +28,7 @@ const ELEMENTS: i64 = 24;
 /// A scan reads this many keys.
 const RANGE: i64 = 3;
 
-fn table() -> TableDef {
+fn table(kind: TableKind) -> TableDef {
     TableDef {
         id: LISTS,
         name: "lists".into(),
@@ -34,6 +36,7 @@ fn table() -> TableDef {
         key: vec![0],
         indexes: vec![],
         domain: 1,
+        kind,
     }
 }
 
@@ -125,6 +128,8 @@ pub struct Plan {
     /// One transaction in this many decides to roll back.
     pub rollback_one_in: usize,
     pub durability: Durability,
+    /// Where the rows lie.
+    pub kind: TableKind,
     pub seed: u64,
 }
 
@@ -158,7 +163,7 @@ pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
 fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
     let options = StoreOptions::new(plan.durability, 2048);
     let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
-    store.create(&Schema { tables: vec![table()] })?;
+    store.create(&Schema { tables: vec![table(plan.kind)] })?;
     let waits_for_log = plan.durability == Durability::Sync;
     let options = EngineOptions {
         locks: workers::lock_options(plan.seed),
@@ -290,7 +295,7 @@ async fn append<D: Design>(client: &mut Client<D>, id: i64, element: i64) -> Res
     if client.here().update(LISTS, &key(id), add).await?.is_some() {
         return Ok(());
     }
-    let mut buf = RowBuf::new(&table());
+    let mut buf = RowBuf::new(&table(TableKind::Heap));
     let mut row = buf.start();
     row.set_int(0, id);
     row.set_text(LIST, &element.to_string());

@@ -8,6 +8,7 @@ use std::time::Instant;
 use trials::crash::{self, Effort};
 use trials::histories::Plan;
 use trials::workers::Crew;
+use txn::TableKind;
 use wal::Durability;
 
 const USAGE: &str = "\
@@ -129,6 +130,7 @@ fn histories(args: &[String]) -> Result<(), Failed> {
             transactions,
             rollback_one_in: 10,
             durability: if seed % 5 == 4 { Durability::Sync } else { Durability::Memory },
+            kind: TableKind::ALL[seed as usize / 3 % 2],
             seed,
         };
         let (design, judged) = match seed % 3 {

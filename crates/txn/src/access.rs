@@ -60,9 +60,6 @@ pub trait Access {
     /// overlap. A hint: it locks nothing, waits for nothing, changes no result, and may do nothing.
     fn ahead(&mut self, _table: TableId, _keys: &[Key]) {}
 
-    /// As [`Access::ahead`], for rows of several tables.
-    fn ahead_across(&mut self, _rows: &[(TableId, Key)]) {}
-
     /// Reads for update and writes back what `f` changed. Takes the exclusive lock from the start, so that two
     /// updaters never deadlock on an upgrade. `f` must not change key columns.
     async fn update<R>(

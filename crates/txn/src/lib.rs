@@ -22,6 +22,6 @@ pub mod workload;
 pub use abort::Abort;
 pub use access::{Access, Direction, Flow, Inserted, Range};
 pub use row::{Row, RowBuf, RowMut};
-pub use schema::{Column, Columns, IndexDef, Schema, TableDef, Type};
+pub use schema::{Column, Columns, IndexDef, Schema, TableDef, TableKind, Type};
 pub use step::{Effect, Route, Step, StepId, Steps, Transaction};
 pub use workload::{Clients, Generator, Pauses, Placement, Verdict, Workload};

@@ -279,7 +279,7 @@ impl RowBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Column;
+    use crate::{Column, TableKind};
     use base::TableId;
 
     fn table() -> TableDef {
@@ -296,6 +296,7 @@ mod tests {
             key: vec![0],
             indexes: vec![],
             domain: 1,
+            kind: TableKind::Heap,
         }
     }
 

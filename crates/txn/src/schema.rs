@@ -80,6 +80,30 @@ pub struct IndexDef {
     pub columns: Vec<u16>,
 }
 
+/// Where a table's rows lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// In a heap: every index leads to the row's address.
+    #[default]
+    Heap,
+    /// In the leaves of the primary key's tree: that one look finds the row, and secondary indexes lead to the primary
+    /// key. The table must have one.
+    Clustered,
+}
+
+impl TableKind {
+    pub const ALL: [TableKind; 2] = [TableKind::Heap, TableKind::Clustered];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TableKind::Heap => "heap",
+            TableKind::Clustered => "clustered",
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableDef {
     pub id: TableId,
@@ -90,6 +114,7 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// Routing keys of this table are `0..domain`; 0 means every instance holds a copy (read-only after loading).
     pub domain: u64,
+    pub kind: TableKind,
 }
 
 impl TableDef {
@@ -136,6 +161,15 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// The same tables, those that have a key of this kind.
+    #[must_use]
+    pub fn of_kind(mut self, kind: TableKind) -> Schema {
+        for table in self.tables.iter_mut().filter(|table| !table.key.is_empty()) {
+            table.kind = kind;
+        }
+        self
+    }
+
     pub fn table(&self, id: TableId) -> Option<&TableDef> {
         self.tables.iter().find(|t| t.id == id)
     }

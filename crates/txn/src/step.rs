@@ -3,6 +3,7 @@
 use crate::{Abort, Access};
 use base::TableId;
 use serde::{Serialize, de::DeserializeOwned};
+use std::pin::pin;
 
 /// Names a kind of step within its workload; travels with the step's bytes.
 pub type StepId = u16;
@@ -69,6 +70,13 @@ pub trait Transaction {
     /// The same for the last phase: the prepare request of a distributed commit may ride on it, so no further steps
     /// may follow.
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
+
+    /// For a phase after which only the home goes on: as [`Transaction::all`], but the prepare request may ride on the steps
+    /// that are elsewhere. Those that follow must be routed as the procedure's own home is; one that reaches an instance
+    /// which was asked to prepare fails the transaction.
+    async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.all(steps).await
+    }
 }
 
 fn encode<T: Serialize>(value: &T, out: &mut Vec<u8>) {
@@ -113,7 +121,7 @@ impl<S: Step> Steps for S {
         partial.expect("a step's output")
     }
     async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort> {
-        Step::run(self, access).await
+        pin!(Step::run(self, access)).await
     }
 }
 
@@ -157,7 +165,7 @@ impl<S: Step, const N: usize> Steps for Each<S, N> {
     async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort> {
         let mut out = smallvec::SmallVec::new();
         for step in &self.0 {
-            out.push(Step::run(step, access).await?);
+            out.push(pin!(Step::run(step, access)).await?);
         }
         Ok(out)
     }
@@ -202,7 +210,10 @@ macro_rules! tuple {
                 ($($s::finish(partial.$i),)+)
             }
             async fn run_all<AC: Access>(&self, access: &mut AC) -> Result<Self::Outputs, Abort> {
-                Ok(($(self.$i.run_all(access).await?,)+))
+                Ok(($({
+                    let outputs = pin!(self.$i.run_all(access)).await?;
+                    outputs
+                },)+))
             }
         }
     };

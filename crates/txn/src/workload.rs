@@ -166,6 +166,17 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// The name under which results of this request are reported ("payment"), one of few.
     fn kind(&self, request: &Self::Request) -> &'static str;
 
+    /// Reports amounts by name ("lines", "remote_lines") of a request that was carried out, `reply` being `None` if the
+    /// workload had it rolled back. They are added up over a run, for whoever compares the run with the definition.
+    #[inline]
+    fn observe(
+        &self,
+        _request: &Self::Request,
+        _reply: Option<&Self::Reply>,
+        _add: &mut dyn FnMut(&'static str, u64),
+    ) {
+    }
+
     fn clients(&self) -> Clients {
         Clients::Bound
     }

@@ -4,6 +4,7 @@
 //! driver and to the command line: names, help, options, labels of rows, sizes and what is counted all come from here.
 
 use crate::spec::{SpecError, WorkloadSpec};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use txn::Workload;
 
@@ -69,6 +70,71 @@ pub struct Labels {
     pub options: BTreeMap<String, String>,
 }
 
+/// What was counted in a window, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'a> {
+    /// By kind of request.
+    pub committed: &'a BTreeMap<String, u64>,
+    pub user_aborted: &'a BTreeMap<String, u64>,
+    /// What [`Workload::observe`] has reported.
+    pub observed: &'a BTreeMap<String, u64>,
+}
+
+impl Counted<'_> {
+    fn of(map: &BTreeMap<String, u64>, name: &str) -> u64 {
+        map.get(name).copied().unwrap_or(0)
+    }
+
+    pub fn observed(&self, name: &str) -> u64 {
+        Counted::of(self.observed, name)
+    }
+
+    pub fn rolled_back(&self, kind: &str) -> u64 {
+        Counted::of(self.user_aborted, kind)
+    }
+
+    /// Requests of a kind that were carried out, whether they ended in a commit or in a rollback of their own.
+    pub fn ended(&self, kind: &str) -> u64 {
+        Counted::of(self.committed, kind) + self.rolled_back(kind)
+    }
+
+    pub fn ended_in_all(&self) -> u64 {
+        self.committed.values().chain(self.user_aborted.values()).sum()
+    }
+}
+
+/// A figure that a definition prescribes or implies, as a run has it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Statistic {
+    pub found: f64,
+    /// Where the definition wants it, both ends included.
+    pub low: f64,
+    pub high: f64,
+    /// Of how many it is a share or a mean: of a few it says little.
+    pub n: u64,
+}
+
+/// The statistics of a window, by name.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Statistics(pub BTreeMap<String, Statistic>);
+
+impl Statistics {
+    /// `part` of `n` in per cent, wanted in `low..=high`; left out where there were none.
+    pub fn share(&mut self, name: impl Into<String>, part: u64, n: u64, (low, high): (f64, f64)) {
+        if n > 0 {
+            let found = part as f64 / n as f64 * 100.0;
+            self.0.insert(name.into(), Statistic { found, low, high, n });
+        }
+    }
+
+    /// The mean of `n` that add up to `sum`.
+    pub fn mean(&mut self, name: impl Into<String>, sum: u64, n: u64, (low, high): (f64, f64)) {
+        if n > 0 {
+            self.0.insert(name.into(), Statistic { found: sum as f64 / n as f64, low, high, n });
+        }
+    }
+}
+
 /// People at terminals, for a workload whose definition has them.
 #[derive(Debug)]
 pub struct Terminals {
@@ -112,6 +178,11 @@ pub trait Benchmark: Workload {
     /// follow from the counts: nothing is then counted over this data any more. Unless said otherwise, each counts one.
     fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         Some(committed.values().sum())
+    }
+
+    /// What the definition says about so many requests, beside what was found.
+    fn statistics(&self, _counted: Counted<'_>) -> Statistics {
+        Statistics::default()
     }
 
     /// The one that judges data over which any of the request mixes may have run.

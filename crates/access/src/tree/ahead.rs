@@ -17,6 +17,9 @@ use smallvec::SmallVec;
 /// Descents that go down abreast: about as many misses as a core has under way at once.
 pub const LANES: usize = 16;
 
+/// The most of a value that is asked for, in bytes.
+const VALUE_AHEAD: usize = 512;
+
 /// Where a key was seen, and its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight {
@@ -37,7 +40,6 @@ impl Sight {
 /// One descent.
 #[derive(Clone, Copy)]
 struct Lane<'p, 'k> {
-    pool: &'p Pool,
     probe: Probe<'k>,
     at: PageView<'p>,
     /// The entry in the leaf.
@@ -52,29 +54,19 @@ impl<'p> BTree<'p> {
     pub fn ahead<'k, L: LatchPolicy>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
-        seen: impl FnMut(usize, Option<Sight>),
-    ) {
-        BTree::ahead_across::<L>(keys.map(|key| (*self, key)), seen);
-    }
-
-    /// As [`BTree::ahead`], each key in a tree of its own.
-    #[inline]
-    pub fn ahead_across<'k, L: LatchPolicy>(
-        keys: impl Iterator<Item = (BTree<'p>, &'k [u8])>,
         mut seen: impl FnMut(usize, Option<Sight>),
     ) {
+        let Ok(root) = self.pool.view::<L>(self.root) else { return };
         let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
-        let mut levels = 0;
-        for (tree, key) in keys.take(LANES) {
-            // A root that is not at hand: nothing is seen of this key nor of those behind it.
-            let Ok(root) = tree.pool.view::<L>(tree.root) else { break };
-            let node = Node(root.bytes());
-            levels = levels.max(node.level());
-            let good = tree.is_node(node, None);
-            lanes.push(Lane { pool: tree.pool, probe: Probe::new(key), at: root, slot: 0, good });
-        }
-        for _ in 0..levels.min(super::node::MAX_LEVEL) {
-            lanes.iter_mut().for_each(Lane::step::<L>);
+        let lane = |key| Lane {
+            probe: Probe::new(key),
+            at: root,
+            slot: 0,
+            good: self.is_node(Node(root.bytes()), None),
+        };
+        lanes.extend(keys.take(LANES).map(lane));
+        for _ in 0..Node(root.bytes()).level().min(super::node::MAX_LEVEL) {
+            lanes.iter_mut().for_each(|lane| self.step::<L>(lane));
         }
         for lane in &lanes {
             lane.at.prefetch(Node(lane.at.bytes()).last_slot_at(), 1);
@@ -88,7 +80,7 @@ impl<'p> BTree<'p> {
                 Ok(Ok(slot)) if node.level() == 0 && lane.good => {
                     lane.slot = slot;
                     if let Ok((at, len)) = node.value_at(slot) {
-                        lane.at.prefetch(at, len);
+                        lane.at.prefetch(at, len.min(VALUE_AHEAD));
                     }
                 }
                 _ => lane.good = false,
@@ -98,28 +90,28 @@ impl<'p> BTree<'p> {
             seen(i, lane.sight());
         }
     }
-}
 
-impl<'p> Lane<'p, '_> {
     /// To the child that covers the key, whose first lines are asked for.
     #[inline]
-    fn step<L: LatchPolicy>(&mut self) {
-        let node = Node(self.at.bytes());
-        if !self.good || node.level() == 0 {
+    fn step<L: LatchPolicy>(&self, lane: &mut Lane<'p, '_>) {
+        let node = Node(lane.at.bytes());
+        if !lane.good || node.level() == 0 {
             return;
         }
-        self.good = false;
-        if let Ok(child) = Seek::Key(self.probe).child(node)
+        lane.good = false;
+        if let Ok(child) = Seek::Key(lane.probe).child(node)
             && let Ok(next) = self.pool.view::<L>(child)
-            && self.at.still()
+            && lane.at.still()
         {
             // The header, and the first slots behind it.
             next.prefetch(0, 2 * latch::LINE);
-            self.at = next;
-            self.good = true;
+            lane.at = next;
+            lane.good = true;
         }
     }
+}
 
+impl Lane<'_, '_> {
     #[inline]
     fn sight(&self) -> Option<Sight> {
         if !self.good {

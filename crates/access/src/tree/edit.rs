@@ -6,7 +6,7 @@
 
 use super::node::{
     CAPACITY, COUNT, DEAD, FIRST, HEAD, HEAP, HIGH, HOLE, KeyBuf, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node,
-    PREFIX, PREFIX_MAX, Probe, RUN, SKIP, SLOT, SLOTS, Slot, best_prefix, entry_size, head_of,
+    PREFIX, PREFIX_MAX, Probe, RUN, SKIP, SLOT, SLOTS, Slot, best_prefix, entry_size, head_of, length_front,
 };
 use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at};
 use base::PageId;
@@ -18,6 +18,9 @@ const LONGEST_REST: usize = (1 << 10) - 1;
 const HOLE_MIN: usize = 4;
 /// Holes looked at before a compaction is the better way.
 const HOLES_TRIED: usize = 8;
+
+/// In an image, in place of a value's length: the length follows as two bytes.
+const LONG_VALUE: u8 = u8::MAX;
 
 /// A node, to be changed.
 pub(crate) struct NodeMut<'a>(&'a mut Bytes);
@@ -44,7 +47,9 @@ impl Image {
 
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         push_sized(&mut self.out, &key[self.skip..]);
-        self.out.push(value.len() as u8);
+        let front = length_front(value.len());
+        self.out.push(if front.is_some() { LONG_VALUE } else { value.len() as u8 });
+        self.out.extend_from_slice(front.as_ref().map_or(&[], |front| front));
         self.out.extend_from_slice(value);
     }
 
@@ -82,8 +87,10 @@ impl<'a> NodeMut<'a> {
         self.clear(level, PageId(first), low, bounded.then_some(high), prefix)?;
         while !from.is_empty() {
             let rest = from.sized()?;
-            let value = usize::from(from.u8()?);
-            let value = from.take(value)?;
+            let value = match from.u8()? {
+                LONG_VALUE => from.sized()?,
+                short => from.take(short.into())?,
+            };
             self.push(rest, value)?;
         }
         Ok(())
@@ -243,7 +250,12 @@ impl<'a> NodeMut<'a> {
         let count = self.node().count();
         let tail = rest.get(HEAD..).unwrap_or_default();
         self.0[at..at + tail.len()].copy_from_slice(tail);
-        self.0[at + tail.len()..at + tail.len() + value.len()].copy_from_slice(value);
+        let mut value_at = at + tail.len();
+        if let Some(front) = length_front(value.len()) {
+            self.0[value_at..value_at + front.len()].copy_from_slice(&front);
+            value_at += front.len();
+        }
+        self.0[value_at..value_at + value.len()].copy_from_slice(value);
         let slot = SLOTS + SLOT * pos;
         self.0.copy_within(slot..SLOTS + SLOT * count, slot + SLOT);
         // An entry without content lies nowhere: the end of an empty page is no offset that a slot can hold.
@@ -259,25 +271,25 @@ impl<'a> NodeMut<'a> {
 
     pub(crate) fn remove(&mut self, pos: usize) -> Result<(), Garbled> {
         let node = self.node();
-        let (count, slot, dead) = (node.count(), node.slot(pos)?, node.dead());
-        if slot.content() > 0 && (slot.offset() < SLOTS || slot.offset() + slot.content() > PAGE_SIZE) {
+        let (count, dead) = (node.count(), node.dead());
+        let (content_at, content) = node.content_of(node.slot(pos)?)?;
+        if content > 0 && content_at < SLOTS {
             return Err(Garbled);
         }
         let at = SLOTS + SLOT * pos;
         self.0.copy_within(at + SLOT..SLOTS + SLOT * count, at);
         put_u16(self.0, COUNT, count - 1);
-        put_u16(self.0, DEAD, (dead + slot.content()).min(PAGE_SIZE));
-        self.leave_hole(slot.offset(), slot.content());
+        put_u16(self.0, DEAD, (dead + content).min(PAGE_SIZE));
+        self.leave_hole(content_at, content);
         self.0[RUN] = 0;
         Ok(())
     }
 
     /// Exchanges the value at `pos`; in place if the length stays.
     pub(crate) fn set_value(&mut self, pos: usize, value: &[u8]) -> Result<(), Garbled> {
-        let slot = self.node().slot(pos)?;
-        if slot.value_len() == value.len() {
-            let at = slot.value_at();
-            self.0.get_mut(at..at + value.len()).ok_or(Garbled)?.copy_from_slice(value);
+        let (at, len) = self.node().value_at(pos)?;
+        if len == value.len() {
+            self.0[at..at + len].copy_from_slice(value);
             return Ok(());
         }
         let key = self.node().key(pos)?;
@@ -286,6 +298,21 @@ impl<'a> NodeMut<'a> {
         self.insert(pos, &key, value)?;
         self.0[RUN] = run;
         Ok(())
+    }
+
+    /// Puts `new` in the place of `old` bytes of the value at `pos`, from byte `from` of it on.
+    pub(crate) fn splice(&mut self, pos: usize, from: usize, old: usize, new: &[u8]) -> Result<(), Garbled> {
+        let (at, len) = self.node().value_at(pos)?;
+        if from + old > len {
+            return Err(Garbled);
+        }
+        if old == new.len() {
+            self.0[at + from..at + from + old].copy_from_slice(new);
+            return Ok(());
+        }
+        let value = self.node().value(pos)?;
+        let spliced = [&value[..from], new, &value[from + old..]].concat();
+        self.set_value(pos, &spliced)
     }
 
     /// Keeps the keys below `fence`, which becomes the high fence: the left half of a split.

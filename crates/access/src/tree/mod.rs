@@ -1,4 +1,4 @@
-//! The B+tree: byte-string keys in order, each with a short value.
+//! The B+tree: byte-string keys in order, each with a value.
 //!
 //! ```text
 //!                 root (its page never changes)
@@ -46,10 +46,11 @@ mod tests;
 pub use ahead::{LANES, Sight};
 pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
+use node::entry_size;
 pub(crate) use node::{CAPACITY, Node, Probe};
 pub use read::{ChunkEnd, Direction};
 pub use verify::{TreeFlaw, TreeReport};
-pub use write::{Expect, TreeDelete, TreeInsert, TreeReplace};
+pub use write::{Expect, TreeDelete, TreeInsert, TreeModify, TreeReplace};
 
 use crate::bytes::{Bytes, Garbled, Source};
 use crate::page::{Held, NODE_MARK, corrupt};
@@ -149,6 +150,15 @@ impl<'p> BTree<'p> {
     /// The longest key this tree takes, in bytes: an eighth of a node.
     pub fn max_key(&self) -> usize {
         self.fill / 8
+    }
+
+    /// Whether a leaf takes an entry with a key and a value of these lengths.
+    ///
+    /// Two entries and two fences (an eighth each) always fit a node, so one that cannot take another entry has at least
+    /// three, and can be split until there is room.
+    #[inline]
+    pub fn takes(&self, key: usize, value: usize) -> bool {
+        key <= self.max_key() && entry_size(key, value) <= self.fill / 4
     }
 
     /// The node in `page`, if it is one of this tree at `level`.

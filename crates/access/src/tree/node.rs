@@ -14,6 +14,9 @@
 //! of the key is left, its *tail*, then the value. So a key of the usual few bytes has no content but its value, slots
 //! compared as numbers compare heads, and a search reads few cache lines before it meets the one key that may be its own.
 //!
+//! A slot's eight bits of value length express up to 254 bytes. 255 stands for a longer value, whose length precedes it as
+//! two bytes more: rows of clustered tables are that long, entries of other indexes never.
+//!
 //! A key that does not share the prefix shortens it, which takes room: [`Node::room_for`] tells how much. The prefix
 //! becomes as long as it can be whenever the node is laid out anew by a split or a merge.
 //!
@@ -57,8 +60,12 @@ pub(super) const NO_FENCE: u16 = u16::MAX;
 
 /// Bytes of a page that fences, slots and content share.
 pub(crate) const CAPACITY: usize = PAGE_SIZE - SLOTS;
-/// Longest value a leaf holds: the slot has eight bits for its length.
-pub(crate) const MAX_VALUE: usize = 255;
+/// In a slot, the length of every value that is this long or longer: the true one is in front of the value.
+const LONG: usize = 255;
+/// Bytes of that length.
+const LENGTH: usize = 2;
+/// Longest value a leaf holds, with a key of no bytes: a quarter of a node, as [`BTree::takes`](super::BTree::takes) has it.
+pub(crate) const MAX_VALUE: usize = CAPACITY / 4;
 /// Slots that fit a page which holds nothing else.
 const MAX_SLOTS: usize = CAPACITY / SLOT;
 /// More levels than any tree of 2^32 pages can have; a deeper one is corrupt.
@@ -77,8 +84,8 @@ pub(super) struct Slot(pub(super) u64);
 impl Slot {
     #[inline]
     pub(super) fn new(head: u32, offset: usize, key: usize, value: usize) -> Slot {
-        debug_assert!(offset < 1 << 13 && key < 1 << 10 && value < 1 << 8);
-        Slot(u64::from(head) << 32 | (offset as u64) << 18 | (key as u64) << 8 | value as u64)
+        debug_assert!(offset < 1 << 13 && key < 1 << 10);
+        Slot(u64::from(head) << 32 | (offset as u64) << 18 | (key as u64) << 8 | value.min(LONG) as u64)
     }
 
     #[inline]
@@ -98,19 +105,15 @@ impl Slot {
     pub(super) fn tail_len(self) -> usize {
         tail(self.key_len())
     }
+    /// Length of the value, 255 for one that is at least as long.
     #[inline]
     pub(super) fn value_len(self) -> usize {
         self.0 as usize & 0xff
     }
-    /// Where the value begins.
+    /// Where the value begins, or the length in front of a long one.
     #[inline]
     pub(super) fn value_at(self) -> usize {
         self.offset() + self.tail_len()
-    }
-    /// Bytes of content the slot refers to.
-    #[inline]
-    pub(super) fn content(self) -> usize {
-        self.tail_len() + self.value_len()
     }
 }
 
@@ -120,10 +123,22 @@ fn tail(rest: usize) -> usize {
     rest.saturating_sub(HEAD)
 }
 
+/// Bytes that a value of this length takes.
+#[inline]
+pub(crate) fn stored(value: usize) -> usize {
+    if value < LONG { value } else { value + LENGTH }
+}
+
+/// The length in front of a long value; nothing for another.
+#[inline]
+pub(super) fn length_front(value: usize) -> Option<[u8; LENGTH]> {
+    (value >= LONG).then(|| (value as u16).to_le_bytes())
+}
+
 /// Bytes an entry takes out of [`CAPACITY`], if `rest` bytes of its key are behind the prefix.
 #[inline]
 pub(crate) fn entry_size(rest: usize, value: usize) -> usize {
-    SLOT + tail(rest) + value
+    SLOT + tail(rest) + stored(value)
 }
 
 /// The prefix that keys from `first` to `last` leave to the node.
@@ -281,9 +296,30 @@ impl<S: Source> Node<S> {
     /// Where value number `i` lies in the page, and its length; all of it is inside.
     #[inline]
     pub(crate) fn value_at(self, i: usize) -> Result<(usize, usize), Garbled> {
-        let slot = self.slot(i)?;
+        self.value_of(self.slot(i)?)
+    }
+
+    #[inline]
+    fn value_of(self, slot: Slot) -> Result<(usize, usize), Garbled> {
         let (at, len) = (slot.value_at(), slot.value_len());
+        if len == LONG {
+            return self.long_value(at);
+        }
         if at + len <= PAGE_SIZE { Ok((at, len)) } else { Err(Garbled) }
+    }
+
+    /// Where the value lies whose length is at `at`.
+    #[inline(never)]
+    fn long_value(self, at: usize) -> Result<(usize, usize), Garbled> {
+        let len = usize::from(self.0.u8(at)?) | usize::from(self.0.u8(at + 1)?) << 8;
+        let at = at + LENGTH;
+        if len >= LONG && at + len <= PAGE_SIZE { Ok((at, len)) } else { Err(Garbled) }
+    }
+
+    /// Where the content lies that the slot refers to, and its length; all of it is inside.
+    pub(super) fn content_of(self, slot: Slot) -> Result<(usize, usize), Garbled> {
+        let (at, len) = self.value_of(slot)?;
+        Ok((slot.offset(), at + len - slot.offset()))
     }
 
     pub(crate) fn key(self, i: usize) -> Result<Key, Garbled> {
@@ -546,8 +582,8 @@ impl<'a> Node<&'a Bytes> {
 
     #[inline]
     pub(crate) fn value(self, i: usize) -> Result<&'a [u8], Garbled> {
-        let slot = self.slot(i)?;
-        self.slice(slot.value_at(), slot.value_len())
+        let (at, len) = self.value_at(i)?;
+        self.slice(at, len)
     }
 
     /// Smallest key that may lie here.

@@ -71,10 +71,11 @@ impl<'a> Parts<'a> {
 
     /// The position that halves the bytes; at least one entry on either side.
     fn middle(&self) -> usize {
-        let half = Self::size(&[], None, &self.entries) / 2;
+        let skip = prefix_of(&self.entries).len();
+        let half = size_behind(skip, &self.entries) / 2;
         let mut sum = 0;
         let at = self.entries.iter().take_while(|(key, value)| {
-            sum += entry_size(key.len(), value.len());
+            sum += entry_size(key.len() - skip, value.len());
             sum <= half
         });
         at.count().clamp(1, self.entries.len().saturating_sub(1).max(1))
@@ -123,8 +124,9 @@ struct Halves {
     separator: Vec<u8>,
     left: Image,
     right: Image,
-    /// Bytes used in the fuller one.
+    /// Bytes used in the fuller one, and in the other.
     larger: usize,
+    smaller: usize,
 }
 
 impl Halves {
@@ -135,11 +137,12 @@ impl Halves {
         child: PageId,
         right: &[(&[u8], &[u8])],
     ) -> Halves {
-        let larger =
-            Parts::size(parts.low, Some(&separator), left).max(Parts::size(&separator, parts.high, right));
+        let sizes =
+            [Parts::size(parts.low, Some(&separator), left), Parts::size(&separator, parts.high, right)];
+        let (larger, smaller) = (sizes[0].max(sizes[1]), sizes[0].min(sizes[1]));
         let left = image(parts.level, parts.first, parts.low, Some(&separator), left);
         let right = image(parts.level, child, &separator, parts.high, right);
-        Halves { separator, left, right, larger }
+        Halves { separator, left, right, larger, smaller }
     }
 }
 
@@ -311,8 +314,11 @@ impl<'p> BTree<'p> {
             let image = parts.whole();
             self.merge(journal, &mut parent, &mut left, right, &separator, &image)?;
         } else {
-            let halves = parts.halve(&[], self.fill).map_err(|Garbled| corrupt(&left))?;
-            self.even_out(journal, &mut parent, &mut left, &mut right, &separator, &halves)?;
+            // Right in the middle: a half that came out underfull would be evened out again at the next delete.
+            let halves = parts.divide(parts.middle(), &[]).map_err(|Garbled| corrupt(&left))?;
+            if halves.smaller > l.used().min(r.used()) {
+                self.even_out(journal, &mut parent, &mut left, &mut right, &separator, &halves)?;
+            }
             drop((left, right));
         }
         let node = self.node(&parent, None)?;

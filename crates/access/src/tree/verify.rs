@@ -284,11 +284,13 @@ fn check_space(node: Node<&Bytes>, page: PageId) -> Result<(), TreeFlaw> {
     if floor < SLOTS + SLOT * node.count() || floor > PAGE_SIZE {
         return Err(TreeFlaw::Garbled { page, at: HEAP });
     }
-    let slots: Result<Vec<_>, _> = (0..node.count()).map(|i| node.slot(i)).collect();
-    let slots = slots.map_err(|Garbled| TreeFlaw::Garbled { page, at: COUNT })?;
-    let mut taken: Vec<_> = slots
+    let content = |i| node.slot(i).and_then(|slot| node.content_of(slot));
+    let content: Result<Vec<_>, _> =
+        (0..node.count()).map(|i| content(i).map_err(|Garbled| SLOTS + SLOT * i)).collect();
+    let mut taken: Vec<_> = content
+        .map_err(|at| TreeFlaw::Garbled { page, at })?
         .into_iter()
-        .map(|slot| (slot.offset(), slot.offset() + slot.content()))
+        .map(|(at, len)| (at, at + len))
         .chain(node.fences())
         .filter(|(from, to)| from < to)
         .collect();

@@ -5,15 +5,16 @@
 //! leaf's latch the operation sees whether that is still the next key, and if not changes nothing and says which is.
 //! When the next key lies in another leaf, both leaves are latched before the decision.
 
-use super::node::{MAX_VALUE, Node, entry_size};
+use super::node::{Node, entry_size, stored};
 use super::{BTree, NodeMut, Probe};
 use crate::Journal;
-use crate::bytes::{Bytes, Garbled};
+use crate::bytes::{Bytes, Garbled, common_prefix, common_suffix};
 use crate::page::{bytes_mut, corrupt, too_long};
 use crate::record::{Kind, entry_front};
 use base::Key;
 use latch::LatchPolicy;
 use pages::{PageMut, PageRef, Stop};
+use std::ops::ControlFlow;
 
 /// What the caller believes about the key that follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,19 @@ pub enum TreeReplace {
     Missing,
 }
 
+/// What [`BTree::modify`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeModify<R> {
+    Done(R),
+    /// The closure has run, but its value does not fit the leaf and nothing was changed: call [`BTree::replace`] with the
+    /// buffer's content, if the tree [takes](BTree::takes) it.
+    Outgrown(R),
+    /// The closure wants nothing changed.
+    Left(R),
+    /// No such key; the closure was not called.
+    Missing,
+}
+
 /// A leaf to be changed, and what must stay latched meanwhile.
 struct Held<'p, L: LatchPolicy> {
     leaf: PageMut<'p, L>,
@@ -65,7 +79,7 @@ impl<'p> BTree<'p> {
     ///
     /// # Errors
     /// [`Stop`]: no entry was changed; [`Stop::Fault`] also when key or value are longer than the tree takes
-    /// ([`BTree::max_key`], 255 bytes of value).
+    /// ([`BTree::max_key`], [`BTree::takes`]).
     pub fn insert<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -146,7 +160,7 @@ impl<'p> BTree<'p> {
             let found = node.search(probe).map_err(|Garbled| corrupt(&leaf))?;
             let Ok(at) = found else { return Ok(TreeReplace::Missing) };
             let old = Key::from_bytes(node.value(at).map_err(|Garbled| corrupt(&leaf))?);
-            let growth = value.len().saturating_sub(old.len());
+            let growth = stored(value.len()).saturating_sub(stored(old.len()));
             if growth > 0 && node.used() + growth > self.fill {
                 drop(leaf);
                 self.make_room::<L>(journal, probe, 0, &|_| Ok(growth))?;
@@ -160,16 +174,106 @@ impl<'p> BTree<'p> {
         }
     }
 
+    /// Lets `f` change a copy of the key's value in `buffer` and writes back what changed, in one hold of the leaf, unless it
+    /// breaks off.
+    ///
+    /// # Errors
+    /// [`Stop`]: `f` was not called and nothing was changed.
+    #[inline]
+    pub fn modify<L: LatchPolicy, R>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
+    ) -> Result<TreeModify<R>, Stop> {
+        let probe = Probe::new(key);
+        let mut leaf = self.leaf_exclusive::<L>(probe)?;
+        let node = self.node(&leaf, Some(0))?;
+        let found = node.search(probe).map_err(|Garbled| corrupt(&leaf))?;
+        let Ok(at) = found else { return Ok(TreeModify::Missing) };
+        let old = node.value(at).map_err(|Garbled| corrupt(&leaf))?;
+        buffer.clear();
+        buffer.extend_from_slice(old);
+        let result = match f(buffer) {
+            ControlFlow::Continue(result) => result,
+            ControlFlow::Break(result) => return Ok(TreeModify::Left(result)),
+        };
+        let growth = stored(buffer.len()).saturating_sub(stored(old.len()));
+        if growth > 0 && (node.used() + growth > self.fill || !self.takes(key.len(), buffer.len())) {
+            return Ok(TreeModify::Outgrown(result));
+        }
+        self.overwrite(journal, &mut leaf, key, at, buffer)?;
+        Ok(TreeModify::Done(result))
+    }
+
+    /// Logs and writes the bytes in which `value` differs from the value of the entry at `at`, which is that of `key`.
+    #[inline]
+    fn overwrite<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        leaf: &mut PageMut<'p, L>,
+        key: &[u8],
+        at: usize,
+        value: &[u8],
+    ) -> Result<(), Stop> {
+        let before = Node::new(leaf.bytes()).value(at).map_err(|Garbled| corrupt(leaf))?;
+        if before == value {
+            return Ok(());
+        }
+        let from = common_prefix(before, value);
+        let tail = common_suffix(&before[from..], &value[from..]);
+        let (old, new) = (&before[from..before.len() - tail], &value[from..value.len() - tail]);
+        let front = entry_front(leaf.page_id(), self.id, key, old);
+        let place = (from as u16).to_le_bytes();
+        let lsn = journal.undoable(Kind::TreeUpdate as u8, leaf.lsn(), &[&front, &place, key, old, new]);
+        let old = old.len();
+        edit(leaf, |node| node.splice(at, from, old, new))?;
+        leaf.logged(lsn);
+        Ok(())
+    }
+
+    /// Undoes a change of bytes of a value: those at `from` become `to` again. `false` if the value is not what that
+    /// change left.
+    pub(crate) fn splice<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        at: usize,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<bool, Stop> {
+        let probe = Probe::new(key);
+        loop {
+            let mut leaf = self.leaf_exclusive::<L>(probe)?;
+            let node = self.node(&leaf, Some(0))?;
+            let found = node.search(probe).map_err(|Garbled| corrupt(&leaf))?;
+            let Ok(position) = found else { return Ok(false) };
+            let now = node.value(position).map_err(|Garbled| corrupt(&leaf))?;
+            if now.get(at..at + from.len()) != Some(from) {
+                return Ok(false);
+            }
+            let value = [&now[..at], to, &now[at + from.len()..]].concat();
+            let growth = stored(value.len()).saturating_sub(stored(now.len()));
+            if growth > 0 && node.used() + growth > self.fill {
+                drop(leaf);
+                self.make_room::<L>(journal, probe, 0, &|_| Ok(growth))?;
+                continue;
+            }
+            self.overwrite(journal, &mut leaf, key, position, &value)?;
+            return Ok(true);
+        }
+    }
+
     pub(super) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         if key.len() > self.max_key() {
             return Err(too_long("index key", key.len(), self.max_key()));
         }
-        // Four entries and two fences fit a node: whatever does not fit can be split until it does.
-        let most = MAX_VALUE.min(self.fill / 5 - entry_size(self.max_key(), 0));
-        if value.len() > most {
-            return Err(too_long("index value", value.len(), most));
+        if self.takes(key.len(), value.len()) {
+            return Ok(());
         }
-        Ok(())
+        let most = (self.fill / 4).saturating_sub(entry_size(key.len(), 0));
+        Err(too_long("index value", value.len(), most))
     }
 
     /// The leaf for `key`, and the key behind it if the expectation is about one in another leaf. `own`: how many

@@ -93,20 +93,65 @@ fn a_loaded_database_is_sound_and_bench_runs_on_it_without_loading() {
         let sum = database.assert_sound();
         let tables: u64 = sum["instances"][0]["tables"][0]["rows"].as_u64().unwrap();
         assert!(tables > 0, "{sum}");
-        let loaded = fs::metadata(database.file("0/data")).unwrap().len();
+        let loaded = database.files();
         // The shape is the database's where the options do not say otherwise.
-        let args = [
-            &["bench", workload, "--workers", "2", "--data", database.path(), "--durability", "sync"],
-            BRIEF,
-        ]
-        .concat();
-        let output = database.run(&args);
+        let args = ["bench", workload, "--workers", "2", "--data", database.path(), "--durability"];
+        for durabilities in ["sync,memory", "async"] {
+            let output = database.run(&[&args[..], &[durabilities], BRIEF].concat());
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            for row in rows(&output) {
+                assert_eq!((&row["islands"], &row["consistent"]), (&2.into(), &true.into()), "{row}");
+            }
+            assert!(database.files() == loaded, "a bench changed what was loaded");
+        }
+        let output = database.run(&[&args[..], &["sync", "--keep"], BRIEF].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let row = &rows(&output)[0];
-        assert_eq!((&row["islands"], &row["consistent"]), (&2.into(), &true.into()), "{row}");
-        assert!(fs::metadata(database.file("0/data")).unwrap().len() >= loaded);
+        assert!(database.files() != loaded, "--keep kept nothing");
         database.assert_sound();
     }
+}
+
+#[test]
+fn a_bench_loads_an_empty_directory_once_and_leaves_it_as_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database { dir };
+    let args = [
+        &["bench", "tpcb", "--islands", "1,2", "--workers", "2", "--scale", "2", "--data", database.path()],
+        &["--durability", "async,memory"][..],
+        BRIEF,
+    ]
+    .concat();
+    let output = database.run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(rows(&output).iter().all(|row| row["consistent"] == true) && rows(&output).len() == 4);
+    let loaded = database.files();
+    assert!(loaded.contains_key(&database.file("02-2-islands/1/data")), "{:?}", loaded.keys());
+    assert!(!loaded.keys().any(|path| path.components().any(|part| part.as_os_str() == "run")));
+    let output = database.run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(database.files() == loaded, "the second run loaded anew or changed what was there");
+    for base in ["01-1-islands", "02-2-islands"] {
+        let path = database.file(base);
+        assert_eq!(database.run(&["check", "--data", path.to_str().unwrap()]).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn half_a_load_is_refused_and_half_a_copy_is_removed() {
+    let database = Database::micro();
+    let bench = ["bench", "micro", "--workers", "2", "--data", database.path()];
+    fs::create_dir_all(database.file("run/0")).unwrap();
+    fs::write(database.file("run/0/data"), "half").unwrap();
+    let output = database.run(&[&bench[..], BRIEF].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!database.file("run").exists());
+
+    fs::remove_file(database.file("deployment.json")).unwrap();
+    let bench = [&["bench", "micro", "--data", database.path()], SHAPE, BRIEF].concat();
+    let before = database.files();
+    assert_refused(&bench, 1, &["has not ended", "atoll load"]);
+    assert_refused(&[&bench[..], &["--keep"]].concat(), 1, &["has not ended", "atoll load"]);
+    assert!(database.files() == before);
 }
 
 #[test]
@@ -171,7 +216,8 @@ fn a_load_that_is_interrupted_is_started_anew() {
 fn a_database_left_by_kill_9_is_judged_by_what_restart_would_make_of_it() {
     let database = Database::load("tpcb", &[]);
     let sandbox = Sandbox::new();
-    let args = ["bench", "tpcb", "--workers", "2", "--multisite", "50", "--duration", "60s", "--data"];
+    let args =
+        ["bench", "tpcb", "--workers", "2", "--multisite", "50", "--duration", "60s", "--keep", "--data"];
     let mut child = sandbox.command(&args).arg(database.path()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while sandbox.processes().len() < 3 {

@@ -153,7 +153,7 @@ fn history(tuning: LockTuning, seed: u64) -> (Vec<Tried<Told>>, Bench) {
 }
 
 #[test]
-fn committed_transactions_ran_one_by_one_whatever_the_lock_manager_does() {
+pub fn committed_transactions_ran_one_by_one_whatever_the_lock_manager_does() {
     let (mut inherited, mut escalated, mut waited, mut done) = (0, 0, 0, 0);
     for seed in 0..60 {
         let (plain, _) = history(LockTuning::PLAIN, seed);
@@ -222,7 +222,7 @@ fn transactions(engine: &Engine<Conventional>, seed: u64, order: &AtomicU64, all
 }
 
 #[test]
-fn threads_that_interleave_at_will_ran_one_by_one() {
+pub fn threads_that_interleave_at_will_ran_one_by_one() {
     let inheriting = LockTuning { inheritance: Inheritance::On, ..LockTuning::PLAIN };
     let escalating = Escalation { reads: Some(6), writes: Some(4) };
     for tuning in [

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
 use txn::{
-    Abort, Access, Column, Direction, Flow, IndexDef, Inserted, Range, RowBuf, Schema, TableDef, Type,
+    Abort, Access, Column, Direction, Flow, IndexDef, Inserted, Range, RowBuf, Schema, TableDef, TableKind,
+    Type,
 };
 use wal::Durability;
 
@@ -34,6 +35,7 @@ fn table(id: TableId) -> TableDef {
         key: vec![0],
         indexes: if id == INDEXED { vec![by_value] } else { vec![] },
         domain: 1,
+        kind: KIND.get(),
     }
 }
 
@@ -60,6 +62,8 @@ pub struct Bench {
 }
 
 thread_local! {
+    /// Where the rows of benches made on this thread lie.
+    pub static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
     static INHERITANCE: Cell<Inheritance> = const { Cell::new(Inheritance::On) };
 }
 
@@ -216,7 +220,7 @@ impl Bench {
 }
 
 #[test]
-fn a_dirty_row_is_neither_read_nor_overwritten() {
+pub fn a_dirty_row_is_neither_read_nor_overwritten() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     assert_eq!(b.write(&mut one, 3, 7), Done(Some(())));
@@ -231,7 +235,7 @@ fn a_dirty_row_is_neither_read_nor_overwritten() {
 }
 
 #[test]
-fn what_was_read_stays() {
+pub fn what_was_read_stays() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     assert_eq!(b.read(&mut one, 3), Done(Some(0)));
@@ -239,7 +243,7 @@ fn what_was_read_stays() {
 }
 
 #[test]
-fn write_skew_ends_in_a_deadlock() {
+pub fn write_skew_ends_in_a_deadlock() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     assert_eq!(b.read(&mut one, 1), Done(Some(0)));
@@ -249,15 +253,33 @@ fn write_skew_ends_in_a_deadlock() {
 }
 
 #[test]
-fn a_missing_key_stays_missing() {
+pub fn a_missing_key_stays_missing() {
     let b = bench((0..10).map(|i| i * 10));
     let (mut one, mut two) = (b.begin(), b.begin());
     assert_eq!(b.read(&mut one, 15), Done(None));
     assert_eq!(b.insert(&mut two, 15), Waits);
 }
 
+/// The oldest of a queue, say: whoever takes the next ones or adds to it need not wait.
 #[test]
-fn an_aborted_insert_is_gone_and_a_duplicate_is_told() {
+fn a_scan_that_has_enough_at_once_locks_only_what_it_saw() {
+    let b = bench((0..10).map(|i| i * 10));
+    let mut one = b.begin();
+    let (low, high) = (key(0), key(1_000));
+    let first = |_: &[u8], _: txn::Row<'_>| Flow::Enough;
+    let range = Range::new(&low, &high);
+    assert_eq!(once(b.here(one.part()).scan(b.table, range, Direction::Forward, first)), Done(()));
+    let mut two = b.begin();
+    assert_eq!(b.write(&mut two, 10, 1), Done(Some(())));
+    assert_eq!(b.insert(&mut two, 15), Done(Inserted::Done));
+    two.commit();
+    let (mut two, mut three) = (b.begin(), b.begin());
+    assert_eq!(b.write(&mut two, 0, 1), Waits, "the row was read");
+    assert_eq!(b.insert(&mut three, -5), Waits, "and the gap below it");
+}
+
+#[test]
+pub fn an_aborted_insert_is_gone_and_a_duplicate_is_told() {
     let b = bench(0..10);
     let mut one = b.begin();
     assert_eq!(b.insert(&mut one, 100), Done(Inserted::Done));
@@ -271,7 +293,7 @@ fn an_aborted_insert_is_gone_and_a_duplicate_is_told() {
 const MANY: i64 = 3000;
 
 #[test]
-fn nothing_appears_in_a_scanned_range_and_everything_may_beside_it() {
+pub fn nothing_appears_in_a_scanned_range_and_everything_may_beside_it() {
     for direction in [Direction::Forward, Direction::Backward] {
         let b = bench((0..MANY).map(|i| i * 10));
         let (low, high) = (5, 20_005);
@@ -300,7 +322,7 @@ fn nothing_appears_in_a_scanned_range_and_everything_may_beside_it() {
 }
 
 #[test]
-fn a_scan_to_the_end_locks_what_lies_behind_the_last_key() {
+pub fn a_scan_to_the_end_locks_what_lies_behind_the_last_key() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     assert_eq!(b.scan(&mut one, 8, 100, Direction::Forward), Done(vec![8, 9]));
@@ -308,7 +330,7 @@ fn a_scan_to_the_end_locks_what_lies_behind_the_last_key() {
 }
 
 #[test]
-fn a_deleted_key_and_its_gap_stay_closed_until_the_end() {
+pub fn a_deleted_key_and_its_gap_stay_closed_until_the_end() {
     let b = bench((0..10).map(|i| i * 10));
     let mut one = b.begin();
     assert_eq!(b.delete(&mut one, 50), Done(true));
@@ -326,7 +348,7 @@ fn a_deleted_key_and_its_gap_stay_closed_until_the_end() {
 }
 
 #[test]
-fn two_inserts_into_one_gap_do_not_wait_for_each_other() {
+pub fn two_inserts_into_one_gap_do_not_wait_for_each_other() {
     let b = bench((0..10).map(|i| i * 10));
     let (mut one, mut two) = (b.begin(), b.begin());
     assert_eq!(b.insert(&mut one, 41), Done(Inserted::Done));
@@ -338,7 +360,7 @@ fn two_inserts_into_one_gap_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_whole_scan_and_a_writer_exclude_each_other() {
+pub fn a_whole_scan_and_a_writer_exclude_each_other() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     let mut count = 0;
@@ -355,7 +377,7 @@ fn a_whole_scan_and_a_writer_exclude_each_other() {
 }
 
 #[test]
-fn a_row_read_to_be_updated_is_shared_with_readers_only() {
+pub fn a_row_read_to_be_updated_is_shared_with_readers_only() {
     let b = bench(0..10);
     let (mut one, mut two, mut three) = (b.begin(), b.begin(), b.begin());
     let claim =
@@ -375,7 +397,7 @@ fn a_row_read_to_be_updated_is_shared_with_readers_only() {
 
 /// Every script once more where nothing is inherited: the outcomes are the same.
 #[test]
-fn the_same_without_inheritance() {
+pub fn the_same_without_inheritance() {
     INHERITANCE.set(Inheritance::Off);
     for script in [
         a_dirty_row_is_neither_read_nor_overwritten,

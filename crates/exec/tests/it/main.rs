@@ -1,6 +1,7 @@
 //! Two transactions side by side, step by step: what the second may see and do while the first has not ended; and random
 //! histories of several, each replayed in the order of commits.
 
+mod clustered;
 mod histories;
 mod isolation;
 mod schema;

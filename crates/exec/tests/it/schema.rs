@@ -1,5 +1,6 @@
 //! Changes of the schema beside other transactions, and savepoints.
 
+use crate::isolation::KIND;
 use base::{Key, TableId};
 use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
 use locks::{LockOptions, LockTuning};
@@ -16,7 +17,7 @@ const BY_VALUE: TableId = TableId(2);
 
 fn table() -> TableDef {
     let columns = vec![Column::new("id", Type::I64), Column::new("value", Type::I64)];
-    TableDef { id: T, name: "t".into(), columns, key: vec![0], indexes: vec![], domain: 1 }
+    TableDef { id: T, name: "t".into(), columns, key: vec![0], indexes: vec![], domain: 1, kind: KIND.get() }
 }
 
 fn by_value() -> IndexDef {
@@ -71,7 +72,7 @@ fn row(id: i64, value: i64) -> Vec<u8> {
 }
 
 #[test]
-fn who_waited_for_a_changed_table_sees_what_became_of_it() {
+pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
     let bench = Bench::new();
     let mut part = bench.part();
     now(bench.here(&mut part).create_table(&table())).unwrap();
@@ -108,7 +109,7 @@ fn who_waited_for_a_changed_table_sees_what_became_of_it() {
 }
 
 #[test]
-fn a_part_goes_back_to_its_savepoint_and_keeps_its_locks() {
+pub fn a_part_goes_back_to_its_savepoint_and_keeps_its_locks() {
     let bench = Bench::new();
     let mut part = bench.part();
     now(bench.here(&mut part).create_table(&table())).unwrap();

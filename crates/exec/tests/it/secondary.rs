@@ -31,7 +31,7 @@ fn ordered(way: Direction, ids: impl DoubleEndedIterator<Item = i64>) -> Tried<V
 }
 
 #[test]
-fn no_value_appears_in_or_leaves_a_scanned_range() {
+pub fn no_value_appears_in_or_leaves_a_scanned_range() {
     every_way(|b, way| {
         let mut one = b.begin();
         assert_eq!(b.scan_values(&mut one, 45, 95, way), ordered(way, (5..10).map(|i| i * 10)));
@@ -54,7 +54,7 @@ fn no_value_appears_in_or_leaves_a_scanned_range() {
 }
 
 #[test]
-fn values_beside_a_scanned_range_may_change() {
+pub fn values_beside_a_scanned_range_may_change() {
     every_way(|b, way| {
         let (mut one, mut two) = (b.begin(), b.begin());
         assert_eq!(b.scan_values(&mut one, 45, 95, way), ordered(way, (5..10).map(|i| i * 10)));
@@ -69,7 +69,7 @@ fn values_beside_a_scanned_range_may_change() {
 }
 
 #[test]
-fn a_scan_waits_for_values_that_are_not_committed() {
+pub fn a_scan_waits_for_values_that_are_not_committed() {
     every_way(|b, way| {
         let scans = |low, high, want: Option<Vec<i64>>| {
             let mut two = b.begin();
@@ -99,7 +99,7 @@ fn a_scan_waits_for_values_that_are_not_committed() {
 }
 
 #[test]
-fn two_changes_of_neighbouring_values_do_not_wait_for_each_other() {
+pub fn two_changes_of_neighbouring_values_do_not_wait_for_each_other() {
     every_way(|b, way| {
         let (mut one, mut two) = (b.begin(), b.begin());
         assert_eq!(b.insert(&mut one, 1), Done(Inserted::Done));
@@ -116,7 +116,7 @@ fn two_changes_of_neighbouring_values_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_scan_to_the_end_of_an_index_protects_what_lies_behind() {
+pub fn a_scan_to_the_end_of_an_index_protects_what_lies_behind() {
     every_way(|b, way| {
         let mut one = b.begin();
         assert_eq!(b.scan_values(&mut one, 175, 10_000, way), ordered(way, [180, 190].into_iter()));
@@ -129,7 +129,7 @@ fn a_scan_to_the_end_of_an_index_protects_what_lies_behind() {
 
 /// What is read through the index is the row: a writer of another column is waited for as well.
 #[test]
-fn a_row_met_through_an_index_is_locked_itself() {
+pub fn a_row_met_through_an_index_is_locked_itself() {
     every_way(|b, way| {
         let (mut one, mut two) = (b.begin(), b.begin());
         assert_eq!(b.scan_values(&mut one, 50, 51, way), ordered(way, [50].into_iter()));
@@ -143,7 +143,7 @@ fn a_row_met_through_an_index_is_locked_itself() {
 /// An inserter that has made sure of its entry's neighbour and then waits for the row's gap: meanwhile another entry has
 /// come in between, committed and been scanned up to.
 #[test]
-fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
+pub fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
     let b = bench(Inheritance::On);
     let mut other = b.begin();
     let mut inserter = b.begin();

@@ -3,6 +3,7 @@ use exec::DesignKind;
 use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
+use workload::tpcc::{Mix, Tpcc, TpccOptions};
 
 fn micro(op: Op, multisite: f64) -> Micro {
     Micro::new(MicroOptions { dataset: 2_000, op, multisite, ..MicroOptions::new(4) }).unwrap()
@@ -70,6 +71,42 @@ fn tpcb_over_two_instances_keeps_its_conditions() {
         deployment.load();
         let measured = deployment.run(4, 300);
         assert!(measured.distributed > 50, "{measured:?}");
+        let committed = Some(measured.committed_total());
+        let verdict = txn::Workload::judge(&deployment.workload, deployment.audits(), committed);
+        assert!(verdict.holds(), "{verdict:?}");
+        deployment.stop();
+    }
+}
+
+/// The prepare request rides on the steps that take stock and look the customer up, although the home has more to do after
+/// them: request, results with the vote, decision, acknowledgement.
+#[test]
+fn tpcc_over_two_instances_prepares_with_the_steps_that_are_elsewhere() {
+    for (mix, design) in [
+        (Mix::NewOrder, DesignKind::Conventional),
+        (Mix::Payment, DesignKind::Conventional),
+        (Mix::Prime, DesignKind::Serial),
+    ] {
+        let dir = private_dir();
+        let options =
+            TpccOptions { mix, multisite: Some(100.0), items: 2_000, customers: 60, ..TpccOptions::new(2) };
+        let workload = Tpcc::new(options).unwrap();
+        let configs = (0..2)
+            .map(|i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), 1, Via::Ring))
+            .collect();
+        let deployment = Deployment::start(workload, configs);
+        deployment.load();
+        // One client: aborts, which cost messages of their own, stay few.
+        let measured = deployment.run(1, 300);
+        let distributed = measured.distributed;
+        assert!(distributed > 50, "{measured:?}");
+        let tries = measured.committed_total() + measured.aborted.values().sum::<u64>();
+        let aborted = tries - measured.committed_total();
+        let messages = measured.messages as f64;
+        assert!(
+            messages <= 4.0 * distributed as f64 + 6.0 * aborted as f64 + 16.0,
+            "{mix:?} {design}: {messages} messages, {distributed} distributed, {aborted} aborted"
+        );
         let committed = Some(measured.committed_total());
         let verdict = txn::Workload::judge(&deployment.workload, deployment.audits(), committed);
         assert!(verdict.holds(), "{verdict:?}");

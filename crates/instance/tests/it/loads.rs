@@ -65,6 +65,7 @@ impl Workload for Server {
                 key: vec![0],
                 indexes: vec![],
                 domain: 2,
+                kind: TableKind::Heap,
             }],
         }
     }

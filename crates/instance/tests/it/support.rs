@@ -39,6 +39,7 @@ pub fn config<W: Workload>(
         placement: Placement::even(workload.sites(), of),
         design,
         durability,
+        tables: Default::default(),
         dir: dir.join(id.to_string()),
         pool_pages: 4096,
         cpus: vec![None; workers],

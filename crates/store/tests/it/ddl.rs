@@ -44,7 +44,7 @@ fn no_page_is_lost(store: &Store) {
 }
 
 #[test]
-fn a_created_table_is_there_after_commit_and_gone_after_rollback() {
+pub fn a_created_table_is_there_after_commit_and_gone_after_rollback() {
     let files = world::memory();
     let (store, _) = small(&files);
     let before = store.pages_used();
@@ -69,7 +69,7 @@ fn a_created_table_is_there_after_commit_and_gone_after_rollback() {
 }
 
 #[test]
-fn a_dropped_table_frees_its_pages_after_commit_and_comes_back_by_rollback() {
+pub fn a_dropped_table_frees_its_pages_after_commit_and_comes_back_by_rollback() {
     let files = world::memory();
     let (store, _) = small(&files);
     let empty = store.pages_used();
@@ -112,7 +112,7 @@ fn a_dropped_table_frees_its_pages_after_commit_and_comes_back_by_rollback() {
 }
 
 #[test]
-fn an_index_is_built_from_the_rows_there_are_and_kept_from_then_on() {
+pub fn an_index_is_built_from_the_rows_there_are_and_kept_from_then_on() {
     let files = world::memory();
     let (store, _) = small(&files);
     store.create(&schema()).unwrap();
@@ -140,7 +140,7 @@ fn an_index_is_built_from_the_rows_there_are_and_kept_from_then_on() {
 }
 
 #[test]
-fn a_refused_definition_changes_nothing() {
+pub fn a_refused_definition_changes_nothing() {
     let (store, _) = small(&world::memory());
     store.create(&schema()).unwrap();
     let mut txn = begin(&store);
@@ -186,7 +186,7 @@ fn a_refused_definition_changes_nothing() {
 
 /// A row whose entry is longer than a node takes makes the building fail half-way.
 #[test]
-fn a_build_that_fails_gives_its_pages_back() {
+pub fn a_build_that_fails_gives_its_pages_back() {
     let (store, _) = small(&world::memory());
     let mut plain = accounts();
     plain.indexes.clear();
@@ -209,7 +209,7 @@ fn a_build_that_fails_gives_its_pages_back() {
 /// One scenario, killed before its n-th change to the files, for every n; each restart killed once as well. What is
 /// found is the state before or after the transaction, whole, and no page is lost.
 #[test]
-fn killed_at_any_point_a_schema_change_is_whole_and_loses_no_page() {
+pub fn killed_at_any_point_a_schema_change_is_whole_and_loses_no_page() {
     let base = || {
         let files = world::memory();
         let (store, _) = small(&files);

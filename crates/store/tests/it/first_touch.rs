@@ -51,7 +51,7 @@ fn is_whole(store: &Store, but: &[(i64, i64)]) {
 }
 
 #[test]
-fn opening_reads_no_page_that_nobody_wants() {
+pub fn opening_reads_no_page_that_nobody_wants() {
     let (store, _) = open(&killed(), Durability::Sync, 2000);
     let waiting = store.redo_left();
     assert!(waiting > 20 && store.pool().stats().loaded < 10, "{:?}", store.pool().stats());
@@ -64,7 +64,7 @@ fn opening_reads_no_page_that_nobody_wants() {
 }
 
 #[test]
-fn what_nobody_wants_is_repeated_beside_the_work() {
+pub fn what_nobody_wants_is_repeated_beside_the_work() {
     let (store, _) = open(&killed(), Durability::Sync, 2000);
     while store.redo_left() > 0 {
         store.redo_some();
@@ -78,7 +78,7 @@ fn what_nobody_wants_is_repeated_beside_the_work() {
 
 /// Without the drain in front, the checkpoint would pass changes that are nowhere but in the log before it.
 #[test]
-fn a_checkpoint_passes_no_page_that_waits() {
+pub fn a_checkpoint_passes_no_page_that_waits() {
     for frames in [24, 2000] {
         let files = killed();
         let life = Life::new();
@@ -96,7 +96,7 @@ fn a_checkpoint_passes_no_page_that_waits() {
 
 /// The same in pieces, as the pages' owner takes it.
 #[test]
-fn nor_does_one_taken_in_pieces() {
+pub fn nor_does_one_taken_in_pieces() {
     let files = killed();
     let life = Life::new();
     let (store, _) = open(&Mortal::over(&files, &life), Durability::Sync, 2000);
@@ -125,7 +125,7 @@ fn a_long_log_is_repeated_while_it_is_read() {
 
 /// Some pages were touched, changed, written out and thrown out, others not, when it dies again; and again.
 #[test]
-fn killed_while_pages_wait_it_restarts_from_the_same_place() {
+pub fn killed_while_pages_wait_it_restarts_from_the_same_place() {
     let files = killed();
     let mut set_since = Vec::new();
     for round in 0..12 {

@@ -31,7 +31,7 @@ fn loaded(files: &Arc<dyn Files>, rows: i64) -> Store {
 
 fn assert_loaded(store: &Store, rows: i64) {
     let report = store.check().expect("sound");
-    assert_eq!((report.tables[0].heap.rows, report.lost_pages), (rows as u64, 0));
+    assert_eq!((report.tables[0].rows(), report.lost_pages), (rows as u64, 0));
     assert_eq!(report.tables[0].trees.iter().map(|(_, t)| t.entries).collect::<Vec<_>>(), [rows as u64; 3]);
     let all = contents(store);
     assert_eq!(all.len() as i64, rows);
@@ -62,7 +62,7 @@ fn what_was_loaded_is_there_at_once_and_after_a_crash() {
 }
 
 #[test]
-fn two_rows_with_one_key_are_refused() {
+pub fn two_rows_with_one_key_are_refused() {
     let files = memory();
     let (store, _) = open(&files, Durability::Memory, 400);
     store.create(&schema()).expect("a schema");

@@ -2,6 +2,7 @@
 
 mod bad;
 mod basics;
+mod clustered;
 mod crash;
 mod ddl;
 mod files;
@@ -16,12 +17,13 @@ mod threads;
 use base::{Key, TableId};
 use latch::Coupled;
 use pages::{PoolOptions, Stop};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use store::{ChunkEnd, Recovered, Store, StoreOptions, Txn};
-use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, Type};
+use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 use world::Files;
 
@@ -31,6 +33,11 @@ const ACCOUNTS: TableId = TableId(1);
 const BY_SCORE: TableId = TableId(2);
 const BY_NAME: TableId = TableId(3);
 const HISTORY: TableId = TableId(10);
+
+thread_local! {
+    /// What the keyed tables of a test that is run on this thread are.
+    static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
+}
 
 /// A keyed table with two secondary indexes and rows of varying length, and a keyless one.
 fn schema() -> Schema {
@@ -46,6 +53,7 @@ fn schema() -> Schema {
         key: vec![0],
         indexes: vec![index(BY_SCORE, "by_score", 1), index(BY_NAME, "by_name", 2)],
         domain: 1,
+        kind: TableKind::Heap,
     };
     let history = TableDef {
         id: HISTORY,
@@ -54,8 +62,9 @@ fn schema() -> Schema {
         key: vec![],
         indexes: vec![],
         domain: 1,
+        kind: TableKind::Heap,
     };
-    Schema { tables: vec![accounts, history] }
+    Schema { tables: vec![accounts, history] }.of_kind(KIND.get())
 }
 
 fn options(durability: Durability, frames: usize) -> StoreOptions {

@@ -29,7 +29,7 @@ fn set(store: &Store, txn: &mut Txn, id: i64, score: i64) {
 /// With early lock release two transactions may have changed one row and both lose their commit records. Undone one
 /// transaction after the other, in either order, row 1 or row 2 would keep a value nobody committed.
 #[test]
-fn two_losers_that_changed_the_same_rows_are_undone_youngest_first() {
+pub fn two_losers_that_changed_the_same_rows_are_undone_youngest_first() {
     let files = world::memory();
     let life = Life::new();
     let (store, _) = open(&Mortal::over(&files, &life), Durability::Sync, 64);
@@ -117,7 +117,7 @@ fn a_checkpoint_waits_for_the_ends_of_those_it_does_not_list() {
 
 /// Killed while it is restarting, again and again: at the end it is as after one restart.
 #[test]
-fn a_restart_cut_at_every_change_is_finished_by_the_next() {
+pub fn a_restart_cut_at_every_change_is_finished_by_the_next() {
     let made = || {
         let files = world::memory();
         let life = Life::new();

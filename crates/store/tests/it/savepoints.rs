@@ -38,7 +38,7 @@ fn named(all: &[(i64, &str)]) -> Vec<(i64, String)> {
 }
 
 #[test]
-fn what_came_after_a_savepoint_is_undone_and_the_rest_commits() {
+pub fn what_came_after_a_savepoint_is_undone_and_the_rest_commits() {
     let files = world::memory();
     let (store, _) = open(&files, Durability::Sync, 64);
     store.create(&schema()).unwrap();
@@ -65,7 +65,7 @@ fn what_came_after_a_savepoint_is_undone_and_the_rest_commits() {
 
 /// Killed before or after the commit record is safe, the transaction is there without what it took back, or not at all.
 #[test]
-fn a_partial_rollback_survives_a_crash_with_the_commit_and_goes_with_it() {
+pub fn a_partial_rollback_survives_a_crash_with_the_commit_and_goes_with_it() {
     for committed in [false, true] {
         let files = world::memory();
         let life = Life::new();
@@ -118,7 +118,7 @@ fn a_savepoint_that_was_rolled_back_over_is_refused() {
 /// No frame or page is left in the middle of an insertion into table and indexes: nothing of it stays, the
 /// transaction goes on with what it had, and the indexes agree with the rows.
 #[test]
-fn an_operation_that_runs_out_of_room_leaves_nothing_half_done() {
+pub fn an_operation_that_runs_out_of_room_leaves_nothing_half_done() {
     let files: Arc<dyn Files> = world::memory();
     let mut small = options(Durability::Sync, 256);
     small.pool.max_pages = 60;
@@ -145,7 +145,7 @@ fn an_operation_that_runs_out_of_room_leaves_nothing_half_done() {
 
 /// A row that outgrows an index's longest key is the request's fault; the store goes on.
 #[test]
-fn an_update_to_a_key_too_long_for_an_index_changes_nothing() {
+pub fn an_update_to_a_key_too_long_for_an_index_changes_nothing() {
     let (store, _) = open(&world::memory(), Durability::Sync, 64);
     let mut wide = schema();
     wide.tables[0].columns[2].ty = txn::Type::Text(4000);

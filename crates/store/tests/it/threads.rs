@@ -98,7 +98,7 @@ fn work(store: &Store, worker: i64, from: i64, acknowledged: &AtomicU64) {
 }
 
 #[test]
-fn each_workers_history_is_a_prefix_with_all_that_was_acknowledged() {
+pub fn each_workers_history_is_a_prefix_with_all_that_was_acknowledged() {
     let files: Arc<dyn Files> = world::memory();
     let mut done = [0i64; WORKERS as usize];
     for round in 0..6 {

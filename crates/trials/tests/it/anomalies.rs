@@ -4,18 +4,21 @@
 
 use base::{Key, TableId};
 use exec::{Conventional, Design, Engine, EngineOptions, Executor, Here, Part, Protection, Serial};
+use std::cell::Cell;
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
-use txn::{Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, Type};
+use txn::{
+    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+};
 use wal::Durability;
 
 const T: TableId = TableId(1);
 
-fn table() -> TableDef {
+fn table(kind: TableKind) -> TableDef {
     TableDef {
         id: T,
         name: "t".into(),
@@ -23,6 +26,7 @@ fn table() -> TableDef {
         key: vec![0],
         indexes: vec![],
         domain: 1,
+        kind,
     }
 }
 
@@ -64,7 +68,7 @@ impl<D: Design> Bench<D> {
     fn new() -> Bench<D> {
         let options = StoreOptions::new(Durability::Memory, 256);
         let (store, _) = Store::open(world::memory(), Path::new("/anomalies"), options).unwrap();
-        store.create(&Schema { tables: vec![table()] }).unwrap();
+        store.create(&Schema { tables: vec![table(KIND.get())] }).unwrap();
         let options = EngineOptions {
             locks: trials::workers::lock_options(0),
             lock_timeout_ns: 1 << 40,
@@ -111,7 +115,7 @@ impl<D: Design> Scene<'_, D> {
     }
 
     fn insert(&mut self, id: i64, value: i64) -> Tried<Inserted> {
-        let mut buf = RowBuf::new(&table());
+        let mut buf = RowBuf::new(&table(KIND.get()));
         let mut row = buf.start();
         row.set_int(0, id);
         row.set_int(1, value);
@@ -160,14 +164,25 @@ impl<D: Design> Drop for Scene<'_, D> {
     }
 }
 
-/// Each script as a test of its own under each design.
+thread_local! {
+    static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
+}
+
+fn on_every_kind(script: fn()) {
+    for kind in TableKind::ALL {
+        KIND.set(kind);
+        script();
+    }
+}
+
+/// Each script, on each kind of table, as a test of its own under each design.
 macro_rules! under_every_design {
     ($($script:ident)*) => {
         mod conventional {
-            $(#[test] fn $script() { super::$script::<super::Conventional>(); })*
+            $(#[test] fn $script() { super::on_every_kind(super::$script::<super::Conventional>); })*
         }
         mod serial {
-            $(#[test] fn $script() { super::$script::<super::Serial>(); })*
+            $(#[test] fn $script() { super::on_every_kind(super::$script::<super::Serial>); })*
         }
     };
 }

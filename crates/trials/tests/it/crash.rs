@@ -2,10 +2,11 @@
 
 use trials::crash::{Effort, campaign};
 
-/// A chain of each kind: serial, conventional, the store alone with either durability; 520 transactions each.
+/// Two chains of each kind (serial, conventional, the store alone with either durability), one of them on heaps and one on
+/// clustered tables; 520 transactions each.
 #[test]
 fn two_hundred_disks_after_crashes() {
-    let effort = Effort { chains: 4, lives: 2, commits: 260, images: 25, threads: 2, lying: None };
+    let effort = Effort { chains: 8, lives: 2, commits: 260, images: 13, threads: 2, lying: None };
     let outcome = campaign(4, effort, None);
     let failures: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));

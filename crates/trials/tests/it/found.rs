@@ -5,6 +5,7 @@ use store::Store;
 use trials::crash::DIR;
 use trials::ledger::{Ledger, Promise};
 use trials::{crash, faults, table};
+use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
@@ -21,8 +22,12 @@ fn a_database_cut_while_it_is_made_opens() {
             player.go_to(position);
             for seed in 0..8 {
                 let image = player.crash_image(seed);
-                let opened =
-                    crash::open_and_settle(&image, &Ledger::default(), Promise::Consistent, durability);
+                let opened = crash::open_and_settle(
+                    &image,
+                    &Ledger::default(),
+                    Promise::Consistent,
+                    (TableKind::Heap, durability),
+                );
                 opened.unwrap_or_else(|flaw| panic!("{durability}, change {position}, draw {seed}: {flaw}"));
             }
         }

@@ -8,6 +8,7 @@ use trials::engine_run::{self, Mix};
 use trials::ledger::{Ledger, Promise};
 use trials::table;
 use trials::workers::Crew;
+use txn::TableKind;
 use wal::Durability;
 use world::sim::Disk;
 
@@ -37,7 +38,8 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
             assert!(fault.to_string().contains("space"), "{spare}: {fault}");
         }
         let everything = Promise::Acknowledged(usize::MAX);
-        open_and_settle(&disk.crash_image(spare), &ledger, everything, Durability::Sync).unwrap();
+        open_and_settle(&disk.crash_image(spare), &ledger, everything, (TableKind::Heap, Durability::Sync))
+            .unwrap();
         // Space returns: the same database goes on.
         disk.set_capacity(None);
         let (store, recovered) =
@@ -45,7 +47,8 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
         let ledger = ledger.settle(&store, recovered, everything).unwrap().ledger;
         let (ledger, store) = life(&disk, store, ledger, 50);
         drop(store.unwrap());
-        open_and_settle(&disk.crash_image(1), &ledger, everything, Durability::Sync).unwrap();
+        open_and_settle(&disk.crash_image(1), &ledger, everything, (TableKind::Heap, Durability::Sync))
+            .unwrap();
     }
 }
 

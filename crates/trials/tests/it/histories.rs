@@ -2,6 +2,7 @@
 
 use trials::histories::{Plan, Verdict, conventional, serial};
 use trials::workers::Crew;
+use txn::TableKind;
 use wal::Durability;
 
 /// Transactions of one history here; `cargo xtask histories` records 20,000 each.
@@ -10,7 +11,8 @@ const TRANSACTIONS: usize = 2000;
 fn plan(seed: u64) -> Plan {
     let durability = if seed % 5 == 4 { Durability::Sync } else { Durability::Memory };
     let crew = Crew { workers: 1 + seed as usize % 3, clients: 6 };
-    Plan { crew, transactions: TRANSACTIONS, rollback_one_in: 10, durability, seed }
+    let kind = TableKind::ALL[seed as usize / 2 % 2];
+    Plan { crew, transactions: TRANSACTIONS, rollback_one_in: 10, durability, kind, seed }
 }
 
 #[cfg(not(feature = "planted"))]

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use txn::schema::{Column, Schema, TableDef, Type};
+use txn::schema::{Column, Schema, TableDef, TableKind, Type};
 use txn::step::{Route, StepId, Transaction};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Inserted, RowBuf, Workload};
@@ -195,6 +195,7 @@ fn table(dataset: u64) -> TableDef {
         key: vec![ID],
         indexes: vec![],
         domain: dataset,
+        kind: TableKind::Heap,
     }
 }
 

@@ -1,7 +1,7 @@
 //! TATP by its names, with its options, and its size.
 
 use super::{Index, Kind, Mix, Popularity, Population, Predicate, Tatp, TatpOptions};
-use crate::benchmark::{Benchmark, Common, Form, Labels, OwnOption, Shapes, Takes};
+use crate::benchmark::{Benchmark, Common, Counted, Form, Labels, OwnOption, Shapes, Statistics, Takes};
 use crate::spec::{SpecError, WorkloadSpec};
 use std::collections::BTreeMap;
 
@@ -153,6 +153,10 @@ impl Benchmark for Tatp {
 
     fn row_bytes(&self) -> u64 {
         u64::from(self.options.population()) * SUBSCRIBER_BYTES
+    }
+
+    fn statistics(&self, counted: Counted<'_>) -> Statistics {
+        super::statistics::statistics(self, counted)
     }
 
     /// InsertCallForwardings less DeleteCallForwardings. What the insert and delete benches did their counts do not tell.

@@ -28,6 +28,7 @@ mod population;
 mod reads;
 mod rows;
 mod scan;
+mod statistics;
 mod updates;
 
 pub use check::TatpAudit;

@@ -7,7 +7,7 @@
 use super::{Index, TatpOptions};
 use crate::columns::columns;
 use base::{Key, TableId};
-use txn::schema::{Column, IndexDef, Schema, TableDef, Type};
+use txn::schema::{Column, IndexDef, Schema, TableDef, TableKind, Type};
 
 pub const SUBSCRIBER: TableId = TableId(1);
 /// SUBSCRIBER by (S_ID, SUB_NBR), if the index is aligned with the table.
@@ -49,7 +49,15 @@ pub fn digits(number: u64) -> Digits {
 }
 
 fn table(id: TableId, name: &str, columns: Vec<Column>, key: &[u16], domain: u64) -> TableDef {
-    TableDef { id, name: name.into(), columns, key: key.to_vec(), indexes: vec![], domain }
+    TableDef {
+        id,
+        name: name.into(),
+        columns,
+        key: key.to_vec(),
+        indexes: vec![],
+        domain,
+        kind: TableKind::Heap,
+    }
 }
 
 pub(super) fn schema(options: &TatpOptions) -> Schema {

@@ -3,14 +3,13 @@
 //! ```text
 //! branch b      BRANCH b     TELLER b*10 .. b*10+9     ACCOUNT b*100000 .. b*100000+99999     HISTORY of its tellers
 //!               \_______________________________ logical site b ______________________________/
-//! transaction   home:   history, [account], teller, branch          elsewhere (15 %):   account
+//! transaction   home:   [account], history, teller, branch          elsewhere (15 %):   account
 //! ```
 //!
 //! Every id tells its branch, and a branch is a logical site, so one step does the home part. Its lock on the branch row,
 //! which every transaction of that branch wants, is taken last and held shortest. A remote transaction issues two
 //! steps in its only phase, the remote one first: wherever both run at one instance, locks are thus taken in the
-//! order account, teller, branch by everyone, and nobody deadlocks. HISTORY comes first: appending takes no lock on a row, and
-//! takes as long as the rows need to come from memory.
+//! order account, teller, branch by everyone, and nobody deadlocks.
 //!
 //! HISTORY rows carry the request's number: what a client was told can be looked up after a crash. The specification's
 //! time stamp is logical here, the place of the request in its stream, because this room has no clock.
@@ -30,6 +29,7 @@ use crate::spec::{SpecError, in_range};
 use base::SiteId;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::pin::pin;
 use txn::schema::Schema;
 use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
@@ -164,7 +164,7 @@ impl Workload for Tpcb {
         let remote = self.remote_row(request)?;
         let home = HomePart { request: *request, remote };
         let account_balance = match remote {
-            None => txn.last(home).await?,
+            None => pin!(txn.last(home)).await?,
             Some(RemoteRow::Account) => {
                 txn.last((RemotePart::account(request.account, request.delta), home)).await?.0
             }

@@ -2,7 +2,7 @@
 
 use super::{Padding, TpcbOptions, TpcbRequest};
 use base::{Key, TableId};
-use txn::schema::{Column, Schema, TableDef, Type};
+use txn::schema::{Column, Schema, TableDef, TableKind, Type};
 use txn::{Abort, Access, Inserted, RowBuf};
 
 pub const BRANCH: TableId = TableId(1);
@@ -52,6 +52,7 @@ fn balances(id: TableId, name: &str, domain: u64, row_bytes: u16) -> TableDef {
         key: vec![ID],
         indexes: vec![],
         domain,
+        kind: TableKind::Heap,
     }
 }
 
@@ -61,7 +62,15 @@ fn history_table(domain: u64) -> TableDef {
         .into_iter()
         .collect();
     columns.push(Column::new("FILLER", Type::Char(history::BYTES as u16 - 48)));
-    TableDef { id: HISTORY, name: "HISTORY".into(), columns, key: vec![], indexes: vec![], domain }
+    TableDef {
+        id: HISTORY,
+        name: "HISTORY".into(),
+        columns,
+        key: vec![],
+        indexes: vec![],
+        domain,
+        kind: TableKind::Heap,
+    }
 }
 
 pub(super) fn schema(options: &TpcbOptions) -> Schema {

@@ -4,10 +4,11 @@ use super::rows::{ACCOUNT, BALANCE, BRANCH, HISTORY, TELLER, history_row, key};
 use super::{RemoteRow, TpcbRequest};
 use base::TableId;
 use serde::{Deserialize, Serialize};
+use std::pin::pin;
 use txn::step::{Route, Step, StepId};
 use txn::{Abort, Access};
 
-/// History, account and teller (those that are not remote), branch. Gives the account's new balance, 0 if it is remote.
+/// Account and teller (those that are not remote), history, branch. Gives the account's new balance, 0 if it is remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HomePart {
     pub request: TpcbRequest,
@@ -42,14 +43,13 @@ impl RemotePart {
 
 /// Adds to a balance; gives the new one.
 async fn add<A: Access>(access: &mut A, table: TableId, id: u64, delta: i64) -> Result<i64, Abort> {
-    let balance = access
-        .update(table, &key(id), |row| {
-            let balance = row.int(BALANCE).wrapping_add(delta);
-            row.set_int(BALANCE, balance);
-            balance
-        })
-        .await?;
-    balance.ok_or(Abort::BadRequest)
+    let key = key(id);
+    let update = access.update(table, &key, |row| {
+        let balance = row.int(BALANCE).wrapping_add(delta);
+        row.set_int(BALANCE, balance);
+        balance
+    });
+    pin!(update).await?.ok_or(Abort::BadRequest)
 }
 
 impl Step for HomePart {
@@ -63,22 +63,14 @@ impl Step for HomePart {
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
         let r = &self.request;
         let mut account_balance = 0;
-        if self.remote.is_none() {
-            access.ahead_across(&[
-                (ACCOUNT, key(r.account)),
-                (TELLER, key(r.teller)),
-                (BRANCH, key(u64::from(r.branch))),
-            ]);
-        }
-        // While the rows are on their way.
-        access.append(HISTORY, &history_row(r)).await?;
         if self.remote != Some(RemoteRow::Account) {
-            account_balance = add(access, ACCOUNT, r.account, r.delta).await?;
+            account_balance = pin!(add(access, ACCOUNT, r.account, r.delta)).await?;
         }
+        pin!(access.append(HISTORY, &history_row(r))).await?;
         if self.remote != Some(RemoteRow::Teller) {
-            add(access, TELLER, r.teller, r.delta).await?;
+            pin!(add(access, TELLER, r.teller, r.delta)).await?;
         }
-        add(access, BRANCH, u64::from(r.branch), r.delta).await?;
+        pin!(add(access, BRANCH, u64::from(r.branch), r.delta)).await?;
         Ok(account_balance)
     }
 }
@@ -92,6 +84,6 @@ impl Step for RemotePart {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        add(access, self.table(), self.id, self.delta).await
+        pin!(add(access, self.table(), self.id, self.delta)).await
     }
 }

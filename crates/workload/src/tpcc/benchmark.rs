@@ -1,7 +1,9 @@
 //! TPC-C by its names, and its size.
 
 use super::{Mix, Tpcc, TpccOptions};
-use crate::benchmark::{Benchmark, Common, Form, Labels, OwnOption, Shapes, Takes, Terminals};
+use crate::benchmark::{
+    Benchmark, Common, Counted, Form, Labels, OwnOption, Shapes, Statistics, Takes, Terminals,
+};
 use crate::spec::{SpecError, WorkloadSpec};
 use std::collections::BTreeMap;
 
@@ -86,6 +88,10 @@ impl Benchmark for Tpcc {
 
     fn growth_bytes(&self) -> u64 {
         GROWTH
+    }
+
+    fn statistics(&self, counted: Counted<'_>) -> Statistics {
+        super::statistics::statistics(self, counted)
     }
 
     /// NewOrders and Payments.

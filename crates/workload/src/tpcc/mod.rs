@@ -23,6 +23,7 @@ mod new_order;
 mod order_status;
 mod payment;
 mod rows;
+mod statistics;
 mod stock_level;
 
 pub use check::TpccAudit;
@@ -164,10 +165,11 @@ async fn scan_prefix<A: Access>(
     access.scan(index, txn::Range { low: Some(prefix), high: end.as_deref() }, direction, f).await
 }
 
-/// The id of a customer. By name: of the matches in the order of first names, the one at position n/2 rounded up.
-async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) -> Result<u32, Abort> {
+/// The id of a customer, and how many have the name. By name: of the matches in the order of first names, the one at position
+/// n/2 rounded up.
+async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) -> Result<(u32, u32), Abort> {
     let number = match who {
-        Who::Id(id) => return Ok(id),
+        Who::Id(id) => return Ok((id, 0)),
         Who::Name(number) => number,
     };
     let mut ids: SmallVec<[u32; 16]> = SmallVec::new();
@@ -177,7 +179,7 @@ async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) ->
         Flow::More
     })
     .await?;
-    found(ids.get(ids.len().div_ceil(2).wrapping_sub(1)).copied())
+    found(ids.get(ids.len().div_ceil(2).wrapping_sub(1)).map(|id| (*id, ids.len() as u32)))
 }
 
 impl Workload for Tpcc {
@@ -254,6 +256,15 @@ impl Workload for Tpcc {
             TpccRequest::Delivery(_) => "delivery",
             TpccRequest::StockLevel(_) => "stock_level",
         }
+    }
+
+    fn observe(
+        &self,
+        request: &TpccRequest,
+        reply: Option<&TpccReply>,
+        add: &mut dyn FnMut(&'static str, u64),
+    ) {
+        statistics::observe(request, reply, add);
     }
 
     /// Clause 5.2.5.7.

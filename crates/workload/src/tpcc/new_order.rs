@@ -133,7 +133,8 @@ pub(super) async fn run<T: Transaction>(
     }
     let (stock, order) = by_supplier(r);
     let items = r.lines.iter().map(|line| line.item).collect();
-    let (taken, home) = txn.all((stock, NewOrderHome { w: r.w, d: r.d, c: r.c, items })).await?;
+    // What is left to do after it, the order with its lines, lies at home: those who supply prepare with the same message.
+    let (taken, home) = txn.last_elsewhere((stock, NewOrderHome { w: r.w, d: r.d, c: r.c, items })).await?;
     let mut lines: Lines<OrderLine> = SmallVec::new();
     let mut shown = Vec::with_capacity(r.lines.len());
     let mut of_line: Lines<Option<Taken>> = smallvec::smallvec![None; r.lines.len()];

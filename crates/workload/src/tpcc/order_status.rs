@@ -17,6 +17,8 @@ pub struct OrderStatusRequest {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OrderStatusReply {
     pub customer: u32,
+    /// Customers of the name that was asked for; 0 if an id was.
+    pub bearers: u32,
     /// Cents.
     pub balance: i64,
     /// 0 if there is none.
@@ -50,7 +52,7 @@ impl Step for ReadOrder {
     async fn run<A: Access>(&self, access: &mut A) -> Result<OrderStatusReply, Abort> {
         use rows::{order_line::*, orders::*};
         let OrderStatusRequest { w, d, who } = self.0;
-        let customer = customer_id(access, (w, d), who).await?;
+        let (customer, bearers) = customer_id(access, (w, d), who).await?;
         let balance =
             access.read(CUSTOMER, &key([w, d, customer]), |row| row.int(rows::customer::C_BALANCE)).await?;
         let (mut order, mut carrier) = (0, None);
@@ -69,6 +71,6 @@ impl Step for ReadOrder {
             Flow::More
         })
         .await?;
-        Ok(OrderStatusReply { customer, balance: found(balance)?, order, carrier, lines })
+        Ok(OrderStatusReply { customer, bearers, balance: found(balance)?, order, carrier, lines })
     }
 }

@@ -26,6 +26,8 @@ pub struct PaymentRequest {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PaymentReply {
     pub customer: u32,
+    /// Customers of the name that was asked for; 0 if an id was.
+    pub bearers: u32,
     /// Cents.
     pub balance: i64,
     /// Of a customer with bad credit, the first 200 bytes of what is noted of them.
@@ -66,7 +68,8 @@ pub(super) async fn run<T: Transaction>(
         let home = PaymentHome { request: *r, customer: Some(id) };
         return Ok(txn.last((PayingCustomer(*r), home)).await?.0);
     }
-    let (reply, data) = txn.all((PayingCustomer(*r), PaymentHome { request: *r, customer: None })).await?;
+    let home = PaymentHome { request: *r, customer: None };
+    let (reply, data) = txn.last_elsewhere((PayingCustomer(*r), home)).await?;
     txn.last(InsertHistory { request: *r, customer: reply.customer, data }).await?;
     Ok(reply)
 }
@@ -119,7 +122,7 @@ impl Step for PayingCustomer {
     async fn run<A: Access>(&self, access: &mut A) -> Result<PaymentReply, Abort> {
         use rows::customer::*;
         let r = &self.0;
-        let c = customer_id(access, (r.customer_w, r.customer_d), r.who).await?;
+        let (c, bearers) = customer_id(access, (r.customer_w, r.customer_d), r.who).await?;
         let pay = |row: &mut RowMut<'_>| {
             let balance = row.int(C_BALANCE) - r.amount;
             row.set_int(C_BALANCE, balance);
@@ -133,7 +136,7 @@ impl Step for PayingCustomer {
                 row.set_bytes(C_DATA, &data);
                 data[..data.len().min(200)].to_vec()
             });
-            PaymentReply { customer: c, balance, data }
+            PaymentReply { customer: c, bearers, balance, data }
         };
         found(access.update(CUSTOMER, &key([r.customer_w, r.customer_d, c]), pay).await?)
     }

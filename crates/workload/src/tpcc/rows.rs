@@ -6,7 +6,7 @@
 
 use crate::columns::columns;
 use base::{Key, TableId};
-use txn::schema::{Column, IndexDef, Schema, TableDef, Type};
+use txn::schema::{Column, IndexDef, Schema, TableDef, TableKind, Type};
 
 pub const WAREHOUSE: TableId = TableId(1);
 pub const DISTRICT: TableId = TableId(2);
@@ -57,7 +57,15 @@ columns! { stock:
 }
 
 fn table(id: TableId, name: &str, columns: Vec<Column>, key: &[u16], domain: u64) -> TableDef {
-    TableDef { id, name: name.into(), columns, key: key.to_vec(), indexes: vec![], domain }
+    TableDef {
+        id,
+        name: name.into(),
+        columns,
+        key: key.to_vec(),
+        indexes: vec![],
+        domain,
+        kind: TableKind::Heap,
+    }
 }
 
 pub(super) fn schema(warehouses: u32) -> Schema {

@@ -5,6 +5,7 @@
 mod abstraction;
 mod adding;
 mod cost;
+mod draws;
 mod generators;
 mod runs;
 mod specs;

@@ -44,7 +44,17 @@ impl Workload for Tally {
     fn schema(&self) -> Schema {
         let columns = ["ID", "COUNT"].map(|name| Column::new(name, Type::I64)).to_vec();
         let (name, domain) = ("TALLY".into(), self.0.into());
-        Schema { tables: vec![TableDef { id: TALLY, name, columns, key: vec![0], indexes: vec![], domain }] }
+        Schema {
+            tables: vec![TableDef {
+                id: TALLY,
+                name,
+                columns,
+                key: vec![0],
+                indexes: vec![],
+                domain,
+                kind: TableKind::Heap,
+            }],
+        }
     }
     fn sites(&self) -> u32 {
         self.0

@@ -1,0 +1,85 @@
+//! The databases of a sweep without `--data`: what several deployments start from is loaded once.
+//!
+//! Each such database lies in a directory below a temporary one. Deployments run on copies of it; the last one to use it
+//! runs in the directory itself, and the directory goes when that one has ended. A database with one user never comes here,
+//! nor does one for durability `memory`.
+
+use crate::failure::Failure;
+use crate::sweep::{Stop, bases};
+use deploy::engine::Durability;
+use deploy::{DataUse, Scratch};
+use std::path::PathBuf;
+
+/// How often a stop of the sweep wants data as loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reload {
+    /// Its mixes run one after the other on one load.
+    Never,
+    /// Each mix wants its own.
+    EachMix,
+}
+
+impl Reload {
+    /// How often a stop of so many mixes is launched.
+    fn launches(self, mixes: usize) -> usize {
+        match self {
+            Reload::Never => 1,
+            Reload::EachMix => mixes,
+        }
+    }
+}
+
+/// A log in memory starts with an empty database: see [`DataUse::Copy`].
+fn copies(stop: &Stop) -> bool {
+    stop.deployment.durability != Durability::Memory
+}
+
+pub struct Shelf {
+    reload: Reload,
+    scratch: Option<Scratch>,
+    /// For each stop its database.
+    bases: Vec<usize>,
+    /// Launches that are still to come, by database.
+    left: Vec<usize>,
+    /// What the deployment before this one has left, and nobody needs again.
+    done: Option<PathBuf>,
+}
+
+impl Shelf {
+    /// # Errors
+    /// When there is no room for temporary files.
+    pub fn of(stops: &[Stop], reload: Reload) -> Result<Shelf, Failure> {
+        let bases = bases(stops)?;
+        let mut left = vec![0; bases.len()];
+        for (stop, &base) in stops.iter().zip(&bases).filter(|(stop, _)| copies(stop)) {
+            left[base] += reload.launches(stop.mixes.len());
+        }
+        let shares = left.iter().any(|n| *n > 1) && stops.iter().any(|s| s.deployment.data.is_none());
+        let scratch = shares.then(Scratch::new).transpose()?;
+        Ok(Shelf { reload, scratch, bases, left, done: None })
+    }
+
+    /// Tells stop `i`, which is about to be launched, where its database is.
+    ///
+    /// # Errors
+    /// When what is not needed any more cannot be removed.
+    pub fn lend(&mut self, i: usize, stop: &mut Stop) -> Result<(), Failure> {
+        if let Some(path) = self.done.take().filter(|path| path.exists()) {
+            std::fs::remove_dir_all(&path)
+                .map_err(|e| Failure::Run(format!("cannot remove {}: {e}", path.display())))?;
+        }
+        let copies = copies(stop);
+        let (base, mixes, d) = (self.bases[i], stop.mixes.len(), &mut stop.deployment);
+        let (Some(scratch), None, true) = (&self.scratch, &d.data, copies) else { return Ok(()) };
+        let (path, launches) = (scratch.path().join(base.to_string()), self.reload.launches(mixes));
+        self.left[base] -= launches;
+        let (loaded, last) = (path.exists(), self.left[base] == 0);
+        if last && launches == 1 && !loaded {
+            return Ok(()); // nobody shares it
+        }
+        d.data_use = if last && launches == 1 { DataUse::Keep } else { DataUse::Copy };
+        self.done = last.then(|| path.clone());
+        d.data = Some(path);
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! Private directories below the system's temporary one: for what lives as long as a run.
+
+use crate::DeployError;
+use crate::manifest::{LOCK, lock};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A private (0700) directory for one run under the system's temporary directory: links between the instances and, if
+/// no other place is given, the data. Removed with everything in it when this value goes; what a run that was killed left
+/// behind, the next one removes.
+pub struct Scratch {
+    _lock: File,
+    dir: tempfile::TempDir,
+}
+
+const PREFIX: &str = "atoll-";
+/// Younger leftovers may belong to a run that has not taken its lock yet.
+const LEFTOVER: std::time::Duration = std::time::Duration::from_secs(60);
+
+impl Scratch {
+    /// # Errors
+    /// When the temporary directory is not there or not writable.
+    pub fn new() -> Result<Scratch, DeployError> {
+        let parent = std::env::temp_dir();
+        remove_leftovers(&parent);
+        let dir = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(&parent)
+            .map_err(DeployError::io("create a temporary directory in", &parent))?;
+        Ok(Scratch { _lock: lock(dir.path())?, dir })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// Removes the directories of runs that were killed before they could: ours by name, unlocked, and not brand new.
+/// Whatever cannot be looked at or removed stays.
+fn remove_leftovers(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path().join(LOCK)) else {
+            continue;
+        };
+        if age > Some(LEFTOVER) && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Rows of clustered tables, which lie in the leaves of their primary tree.
+//!
+//! ```text
+//! value of an entry:   row | 0        the row itself
+//!                      address | 1    the row is longer than a leaf takes and lies in the table's heap
+//! ```
+//!
+//! **Two ways were looked at.** A tree of its own that knows rows, with ghosts and overflow pages; or the tree there is, with
+//! longer values, and the heap there is for what is too long. The second won: splits, merges, logging, redo and bulk
+//! loads are the index's own, an undo goes by key as for any index entry (rows have no address that could be kept for
+//! them), and overflow rows with their forwards, ghosts and purges are the heap's. What it costs is that a delete leaves no
+//! ghost: bringing a row back may have to split a leaf, as bringing an index entry back may.
+//!
+//! **What changes a row.** An update logs the bytes that change, with the key ([`access::Kind::TreeUpdate`]). A row that
+//! outgrows its leaf makes the leaf split; one that outgrows leaves altogether goes to the heap and stays there, however
+//! short it becomes, until it is deleted.
+//!
+//! **Secondary indexes** have no address to lead to. Their entries end with the primary key, as in every table; the value
+//! is empty, and whoever follows an entry looks the key up.
+
+use crate::catalog::Table;
+use crate::open::Store;
+use crate::rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
+use crate::txn::Txn;
+use access::{Expect, MAX_ROW, TreeDelete, TreeInsert, TreeModify, TreeReplace};
+use base::Rid;
+use latch::LatchPolicy;
+use pages::Stop;
+use std::ops::ControlFlow;
+use txn::{Columns, Row, RowMut};
+
+const HERE: u8 = 0;
+const AWAY: u8 = 1;
+
+/// Where an entry of a clustered table's primary tree has its row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lies<'a> {
+    Here(&'a [u8]),
+    Away(Rid),
+}
+
+impl<'a> Lies<'a> {
+    /// `None` for a value that is neither.
+    #[inline]
+    pub fn of(value: &'a [u8]) -> Option<Lies<'a>> {
+        match value.split_last()? {
+            (&HERE, row) => Some(Lies::Here(row)),
+            (&AWAY, address) => Rid::decode(address).map(Lies::Away),
+            _ => None,
+        }
+    }
+}
+
+/// The value for a row that lies in its leaf.
+pub(crate) fn here(value: &mut Vec<u8>, row: &[u8]) {
+    value.clear();
+    value.extend_from_slice(row);
+    value.push(HERE);
+}
+
+/// The value for a row in the heap.
+pub(crate) fn away(value: &mut Vec<u8>, rid: Rid) {
+    value.clear();
+    value.extend_from_slice(&rid.encode());
+    value.push(AWAY);
+}
+
+/// Bytes of the value for a row that lies in its leaf.
+pub(crate) fn length_here(row: &[u8]) -> usize {
+    row.len() + 1
+}
+
+const NO_VALUE: &str = "an entry is neither a row nor the address of one";
+const LAYOUT: &str = "a row does not have the table's layout";
+const NO_ROW: &str = "the address of a long row has no row";
+
+/// What a look at an entry came to.
+enum Look<R> {
+    Done(R),
+    Away(Rid),
+    Bad(&'static str),
+}
+
+impl Store {
+    /// As [`Store::get`].
+    #[inline]
+    pub(crate) fn get_clustered<L: LatchPolicy, R>(
+        &self,
+        table: &Table,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let mut f = Some(f);
+        let look = self.tree(table).get::<L, _>(key, |value| match Lies::of(value) {
+            Some(Lies::Here(row)) if table.layout.fits(row) => {
+                f.take().map_or(Look::Bad(LAYOUT), |f| Look::Done(f(row)))
+            }
+            Some(Lies::Here(_)) => Look::Bad(LAYOUT),
+            Some(Lies::Away(rid)) => Look::Away(rid),
+            None => Look::Bad(NO_VALUE),
+        })?;
+        match look {
+            None => Ok(None),
+            Some(Look::Done(result)) => Ok(Some(result)),
+            Some(Look::Away(rid)) => f.map_or(Ok(None), |f| self.get_away::<L, R>(table, rid, f)),
+            Some(Look::Bad(what)) => Err(self.broken(table, what)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn get_away<L: LatchPolicy, R>(
+        &self,
+        table: &Table,
+        rid: Rid,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let read = self.heap(table).read::<L, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
+        match read {
+            Some(Some(result)) => Ok(Some(result)),
+            Some(None) => Err(self.broken(table, LAYOUT)),
+            // Without locks the row may have gone between the two looks.
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Store::update`], in `row` as the place to work.
+    #[inline]
+    pub(crate) fn update_clustered<L: LatchPolicy, R>(
+        &self,
+        txn: &mut Txn,
+        (table, entries): (&Table, Entries),
+        key: &[u8],
+        row: &mut Vec<u8>,
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<UpdateOutcome<R>, Stop> {
+        let tree = self.tree(table);
+        let old_row = &mut txn.old_row;
+        let (mut f, mut set) = (Some(f), Columns::NONE);
+        let change = |value: &mut Vec<u8>| {
+            match Lies::of(value) {
+                Some(Lies::Here(row)) if table.layout.fits(row) => {}
+                Some(Lies::Here(_)) => return ControlFlow::Break(Look::Bad(LAYOUT)),
+                Some(Lies::Away(rid)) => return ControlFlow::Break(Look::Away(rid)),
+                None => return ControlFlow::Break(Look::Bad(NO_VALUE)),
+            }
+            value.pop();
+            if !table.indexes.is_empty() {
+                old_row.clear();
+                old_row.extend_from_slice(value);
+            }
+            let mut row_mut = RowMut::new(&table.layout, value);
+            let result = f.take().map(|f| f(&mut row_mut));
+            set = row_mut.columns_set();
+            debug_assert_eq!(
+                &*table.def.key_of(Row::new(&table.layout, value)),
+                key,
+                "an update changed the key"
+            );
+            if entries == Entries::HoldBack && table.indexed(set) {
+                return ControlFlow::Break(Look::Done(result));
+            }
+            value.push(HERE);
+            ControlFlow::Continue(Look::Done(result))
+        };
+        let done = tree.modify::<L, _>(&mut self.writer(&mut txn.chain), key, row, change)?;
+        let (result, outgrown) = match done {
+            TreeModify::Done(Look::Done(Some(result))) => (result, false),
+            TreeModify::Outgrown(Look::Done(Some(result))) => (result, true),
+            TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
+            TreeModify::Left(Look::Away(rid)) => {
+                let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
+                return self.update_at::<L, R>(txn, (table, entries), (key, rid), row, f);
+            }
+            TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
+            // The closure runs once at most, and goes on only with a result.
+            _ => return Ok(UpdateOutcome::Missing),
+        };
+        if outgrown {
+            self.regrow::<L>(txn, table, key, row)?;
+        }
+        row.pop();
+        self.reindex::<L>(txn, (table, set), row, &[])?;
+        Ok(UpdateOutcome::Done(result))
+    }
+
+    /// Writes the value of a row that has outgrown its leaf, or leaves altogether.
+    #[cold]
+    fn regrow<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Stop> {
+        let tree = self.tree(table);
+        let mut stub = Vec::new();
+        let value = if tree.takes(key.len(), value.len()) {
+            value
+        } else {
+            let row = &value[..value.len() - 1];
+            let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
+            away(&mut stub, rid);
+            &stub
+        };
+        match self.insist(|| tree.replace::<L>(&mut self.writer(&mut txn.chain), key, value))? {
+            TreeReplace::Done(_) => Ok(()),
+            TreeReplace::Missing => Err(self.broken(table, "a row vanished while it was updated")),
+        }
+    }
+
+    /// As [`Store::insert`], without the secondary trees.
+    pub(crate) fn insert_clustered<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        row: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<InsertOutcome, Stop> {
+        let tree = self.tree(table);
+        let mark = txn.mark();
+        let is_here = tree.takes(key.len(), length_here(row)) && row.len() <= MAX_ROW;
+        let mut value = std::mem::take(&mut txn.row);
+        let put = if is_here {
+            here(&mut value, row);
+            tree.insert::<L>(&mut self.writer(&mut txn.chain), key, &value, expect)
+        } else {
+            self.insert_away::<L>(txn, table, key, row, expect, &mut value)
+        };
+        txn.row = value;
+        let outcome = match put? {
+            TreeInsert::Done => return Ok(InsertOutcome::Done),
+            TreeInsert::Exists => InsertOutcome::Exists,
+            TreeInsert::Next(next) => InsertOutcome::Next(next),
+        };
+        if !is_here {
+            // Somebody was there between the look and the insertion: take the row back.
+            self.insist(|| self.undo_to::<L>(txn, mark))?;
+        }
+        Ok(outcome)
+    }
+
+    #[cold]
+    fn insert_away<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        row: &[u8],
+        expect: Expect<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<TreeInsert, Stop> {
+        let tree = self.tree(table);
+        if tree.get::<L, _>(key, |_| ())?.is_some() {
+            return Ok(TreeInsert::Exists);
+        }
+        let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
+        away(value, rid);
+        self.insist(|| tree.insert::<L>(&mut self.writer(&mut txn.chain), key, value, expect))
+    }
+
+    /// As [`Store::delete`], without the secondary trees; the row that was is left in `txn.old_row` if the table has any.
+    pub(crate) fn delete_clustered<L: LatchPolicy>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        key: &[u8],
+        expect: Expect<'_>,
+    ) -> Result<DeleteOutcome, Stop> {
+        let (tree, heap) = (self.tree(table), self.heap(table));
+        let old = &mut txn.old_row;
+        let look = tree.get::<L, _>(key, |value| match Lies::of(value) {
+            Some(Lies::Here(row)) => {
+                old.clear();
+                old.extend_from_slice(row);
+                Look::Done(())
+            }
+            Some(Lies::Away(rid)) => Look::Away(rid),
+            None => Look::Bad(NO_VALUE),
+        })?;
+        let rid = match look {
+            None => return Ok(DeleteOutcome::Missing),
+            Some(Look::Bad(what)) => return Err(self.broken(table, what)),
+            Some(Look::Done(())) => None,
+            Some(Look::Away(rid)) => Some(rid),
+        };
+        if let Some(rid) = rid.filter(|_| !table.indexes.is_empty()) {
+            old.clear();
+            if heap.read::<L, _>(rid, |row| old.extend_from_slice(row))?.is_none() {
+                return Err(self.broken(table, NO_ROW));
+            }
+        }
+        if !table.indexes.is_empty() && !table.layout.fits(old) {
+            return Err(self.broken(table, LAYOUT));
+        }
+        match tree.delete::<L>(&mut self.writer(&mut txn.chain), key, expect)? {
+            TreeDelete::Done(_) => {}
+            TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
+            TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
+        }
+        if let Some(rid) = rid {
+            self.insist(|| heap.delete::<L>(&mut self.writer(&mut txn.chain), rid))?;
+            txn.ghosts.push((table.def.id, rid));
+        }
+        Ok(DeleteOutcome::Done)
+    }
+}
