@@ -251,22 +251,28 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Passes until one brings nothing.
+    /// Passes until one brings nothing. Each state's price is summed up anew, so it falls strictly from state to state, and that
+    /// ends; a price carried along by differences could go round in circles by rounding.
     fn run(mut self) -> (Price, Vec<usize>) {
         loop {
-            let before = self.price();
-            let (best, at) = self.pass(before);
-            self = Search::new(self.problem, at, self.stay);
-            if best >= before {
-                return (before, self.at);
+            let (before, start) = (self.price(), self.at.clone());
+            let at = self.pass(before);
+            let next = Search::new(self.problem, at, self.stay);
+            if next.price() < before {
+                self = next;
+            } else {
+                return (before, start);
             }
         }
     }
 
     /// Takes the best step again and again, worse ones too, no partition twice; gives the best state on the way.
-    fn pass(&mut self, before: Price) -> (Price, Vec<usize>) {
+    fn pass(&mut self, before: Price) -> Vec<usize> {
         let mut best = (before, self.at.clone());
         let mut price = before;
+        // Differences below these are rounding.
+        let work = 1e-9 * self.loads.iter().sum::<f64>();
+        let least = 1e-9 * (1.0 + before.crossing);
         let mut free = vec![true; self.at.len()];
         while let Some((next, step)) = self.best_step(price, &free) {
             self.take(step);
@@ -275,14 +281,13 @@ impl<'a> Search<'a> {
                 Step::Move { partition, .. } => free[partition] = false,
                 Step::Swap { a, b } => (free[a], free[b]) = (false, false),
             }
-            let least = 1e-9 * (1.0 + before.crossing);
-            let better = price.overload < best.0.overload - 1e-9
-                || price.overload <= best.0.overload + 1e-9 && price.crossing < best.0.crossing - least;
+            let better = price.overload < best.0.overload - work
+                || price.overload <= best.0.overload + work && price.crossing < best.0.crossing - least;
             if better {
                 best = (price, self.at.clone());
             }
         }
-        best
+        best.1
     }
 
     fn best_step(&self, price: Price, free: &[bool]) -> Option<(Price, Step)> {

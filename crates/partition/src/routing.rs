@@ -157,7 +157,7 @@ fn times(a: u64, b: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn::schema::Column;
+    use txn::schema::{Column, TableKind};
 
     fn district() -> TableDef {
         let int = |name| Column::new(name, Type::I32);
@@ -168,6 +168,7 @@ mod tests {
             key: vec![1, 0, 2],
             indexes: Vec::new(),
             domain: 2,
+            kind: TableKind::Heap,
         }
     }
 

@@ -68,6 +68,18 @@ fn a_good_placement_stays_and_one_stray_comes_home_alone() {
     assert_eq!(improve(&problem, &relabelled, 1.0).unwrap(), relabelled, "islands are alike");
 }
 
+/// Work in nanoseconds has rounding errors larger than small loads; the search must end all the same, with the same answer.
+#[test]
+fn the_unit_of_work_does_not_matter() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..40 {
+        let small = any_problem().new_tree(&mut runner).unwrap().current();
+        let large = Problem { work: small.work.iter().map(|w| w * 1.1e15 / 3.0).collect(), ..small.clone() };
+        let (a, b) = (place(&small).unwrap(), place(&large).unwrap());
+        assert_eq!(small.price(&a).crossing, small.price(&b).crossing, "{small:?}");
+    }
+}
+
 #[test]
 fn problems_that_make_no_sense_are_refused() {
     let good =
