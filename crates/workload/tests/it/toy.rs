@@ -43,18 +43,9 @@ impl Workload for Tally {
     }
     fn schema(&self) -> Schema {
         let columns = ["ID", "COUNT"].map(|name| Column::new(name, Type::I64)).to_vec();
-        let (name, domain) = ("TALLY".into(), self.0.into());
-        Schema {
-            tables: vec![TableDef {
-                id: TALLY,
-                name,
-                columns,
-                key: vec![0],
-                indexes: vec![],
-                domain,
-                kind: TableKind::Heap,
-            }],
-        }
+        let (name, domain, kind) = ("TALLY".into(), self.0.into(), TableKind::Heap);
+        let (key, indexes) = (vec![0], vec![]);
+        Schema { tables: vec![TableDef { id: TALLY, name, columns, key, indexes, domain, kind }] }
     }
     fn sites(&self) -> u32 {
         self.0
