@@ -7,7 +7,7 @@
 //! | `schema` | workload | `tables`, `scaling`, `growing`, `fixed`, `secondary_indexes`, `kinds` |
 //! | `population` | table, and `all` | `rows` |
 //! | `requests` | number of islands, kind of transaction, and `all` | `share`, `distributed`, `participants`, `two`, `touched_sites` |
-//! | `operations` | kind of transaction | see [`crate::trace`] |
+//! | `operations` | kind of transaction | see `trace` |
 //! | `updated` | kind and table | `keys`: different keys that were updated |
 //! | `sections` | critical section | `component`, `kind` |
 //!
