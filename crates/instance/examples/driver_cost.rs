@@ -8,7 +8,7 @@
 //! requests without a driver, begun and committed in a row. What the driver takes of a core at 100,000 tps is the
 //! difference in nanoseconds times 0.01 %.
 
-use base::{InstanceId, Key, SiteId, TableId};
+use base::{Key, SiteId, TableId};
 use exec::{DesignKind, Engine, EngineOptions, Protection};
 use instance::{Instance, InstanceConfig};
 use probe::Profiling;
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use traffic::{Arrivals, LoadModel, Rate, Share, Think, Traffic};
 use txn::schema::{Column, TableDef, Type};
 use txn::*;
-use wal::Durability;
 
 #[derive(Clone)]
 struct Idle;
@@ -126,22 +125,7 @@ fn show(name: &str, mut values: Vec<f64>) {
 
 fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle>) -> T) -> T {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let config = InstanceConfig {
-        id: InstanceId(0),
-        deployment: 1,
-        placement: Placement::even(1, 1),
-        design: DesignKind::Conventional,
-        durability: Durability::Memory,
-        tables: TableKind::Heap,
-        dir: dir.path().into(),
-        pool_pages: 2_000,
-        cpus: vec![None],
-        node: None,
-        listen: None,
-        lock_timeout_ms: 100,
-        locks: Default::default(),
-        spin_us: 50,
-    };
+    let config = InstanceConfig::new(dir.path().into(), Placement::even(1, 1), DesignKind::Conventional);
     let instance = Instance::start(Idle, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
     instance.load_with(traffic, Share::whole(1), 1 << 32);
@@ -186,7 +170,7 @@ fn busy(traffic: Traffic, rounds: usize) -> Vec<f64> {
 fn engine_ns() -> f64 {
     const COUNT: u32 = 100_000;
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let options = store::StoreOptions::new(Durability::Memory, 2_000);
+    let options = store::StoreOptions::new(wal::Durability::Memory, 2_000);
     let (store, _) = store::Store::open(world::real(), dir.path(), options).expect("a store");
     store.create(&Idle.schema()).expect("a schema");
     let locks = locks::LockOptions { buckets: 1 << 14, tuning: Default::default() };

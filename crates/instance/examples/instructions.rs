@@ -12,14 +12,12 @@
 //! `callgrind_annotate` divides the instructions, of which the measuring itself takes some. One worker drives one client;
 //! counting is turned on between loading and driving, and off once the client has halted.
 
-use base::InstanceId;
 use exec::DesignKind;
 use instance::{Instance, InstanceConfig};
 use probe::Profiling;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use txn::{Placement, TableKind, Workload};
-use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
 use workload::tpcc::{Mix, Tpcc, TpccOptions};
@@ -66,22 +64,10 @@ fn count<W: Workload>(
     (design, tables, profiling, transactions): (DesignKind, TableKind, Profiling, u64),
 ) {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let config = InstanceConfig {
-        id: InstanceId(0),
-        deployment: 1,
-        placement: Placement::even(workload.sites(), 1),
-        design,
-        durability: Durability::Memory,
-        tables,
-        dir: dir.path().into(),
-        pool_pages: 20_000,
-        cpus: vec![None],
-        node: None,
-        listen: None,
-        lock_timeout_ms: 100_000,
-        locks: Default::default(),
-        spin_us: 0,
-    };
+    let placement = Placement::even(workload.sites(), 1);
+    let config = InstanceConfig::new(dir.path().into(), placement, design);
+    let config =
+        InstanceConfig { tables, pool_pages: 20_000, lock_timeout_ms: 100_000, spin_us: 0, ..config };
     let instance = Instance::start(workload, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
     instance.profile(profiling);

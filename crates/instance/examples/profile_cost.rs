@@ -7,13 +7,11 @@
 //! neighbouring windows is the one with a spread. What the hooks cost while they are off shows only against a build
 //! without them: with `off` the profile is never turned on, so that two builds can be run in turns.
 
-use base::InstanceId;
 use exec::DesignKind;
 use instance::{Instance, InstanceConfig};
 use probe::Profiling;
 use std::time::Duration;
 use txn::{Placement, Workload};
-use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
 
@@ -40,22 +38,9 @@ fn main() {
 
 fn compare<W: Workload>(name: &str, workload: W, design: DesignKind, on: Profiling, rounds: usize) {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let config = InstanceConfig {
-        id: InstanceId(0),
-        deployment: 1,
-        placement: Placement::even(workload.sites(), 1),
-        design,
-        durability: Durability::Memory,
-        tables: Default::default(),
-        dir: dir.path().into(),
-        pool_pages: 100_000,
-        cpus: vec![None],
-        node: None,
-        listen: None,
-        lock_timeout_ms: 100,
-        locks: Default::default(),
-        spin_us: 50,
-    };
+    let placement = Placement::even(workload.sites(), 1);
+    let config = InstanceConfig::new(dir.path().into(), placement, design);
+    let config = InstanceConfig { pool_pages: 100_000, ..config };
     let instance = Instance::start(workload, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
     instance.drive(4, 1 << 32);

@@ -38,6 +38,27 @@ pub struct InstanceConfig {
 }
 
 impl InstanceConfig {
+    /// The first instance of `placement`, with one worker that is not pinned, nobody to connect to, and a log in memory: a
+    /// start for those who set what they care about.
+    pub fn new(dir: PathBuf, placement: Placement, design: DesignKind) -> InstanceConfig {
+        InstanceConfig {
+            id: InstanceId(0),
+            deployment: 1,
+            placement,
+            design,
+            durability: Durability::Memory,
+            tables: TableKind::default(),
+            dir,
+            pool_pages: 4096,
+            cpus: vec![None],
+            node: None,
+            listen: None,
+            locks: LockTuning::default(),
+            lock_timeout_ms: 100,
+            spin_us: 50,
+        }
+    }
+
     pub fn workers(&self) -> usize {
         self.cpus.len()
     }

@@ -46,18 +46,13 @@ pub fn config<W: Workload>(
     InstanceConfig {
         id: InstanceId(id),
         deployment: u64::from(std::process::id()),
-        placement: Placement::even(workload.sites(), of),
-        design,
         durability,
-        tables: Default::default(),
-        dir: dir.join(id.to_string()),
         pool_pages: POOL_PAGES,
         cpus: cpus.iter().map(|cpu| cpu.map(|c| c.0 as usize)).collect(),
-        node: None,
         listen: (of > 1).then(|| Address::Shm(dir.join(format!("{id}.sock")))),
-        locks: Default::default(),
         lock_timeout_ms: LOCK_TIMEOUT_MS,
         spin_us: SPIN_US,
+        ..InstanceConfig::new(dir.join(id.to_string()), Placement::even(workload.sites(), of), design)
     }
 }
 

@@ -105,7 +105,7 @@ fn boxes_of(machine: &Machine, package: u32) -> Vec<Box> {
         (!cpus.is_empty()).then(|| Box {
             name: format!("island {number}"),
             detail: detail(machine, &cpus),
-            cores: cores_of(machine, &cpus),
+            cores: machine.cores_of(&cpus),
         })
     };
     machine.islands.iter().enumerate().filter_map(of).collect()
@@ -113,8 +113,7 @@ fn boxes_of(machine: &Machine, package: u32) -> Vec<Box> {
 
 /// Its cache, its memory, and how far its cores are from each other.
 fn detail(machine: &Machine, cpus: &[CpuId]) -> String {
-    let l3 =
-        machine.pu(cpus[0]).and_then(|pu| machine.l3.iter().find(|g| g.l3 == pu.l3)).and_then(|g| g.bytes);
+    let l3 = machine.l3_bytes(cpus[0]);
     let inside = machine.latency.as_ref().and_then(|l| l.median_between(cpus, cpus));
     let words = [
         l3.map(|bytes| format!("L3 {} MiB", short(bytes as f64 / f64::from(1 << 20)))),
@@ -122,17 +121,6 @@ fn detail(machine: &Machine, cpus: &[CpuId]) -> String {
         inside.map(|ns| format!("{} ns inside", short(ns))),
     ];
     words.into_iter().flatten().collect::<Vec<_>>().join(" · ")
-}
-
-fn cores_of(machine: &Machine, cpus: &[CpuId]) -> Vec<Vec<CpuId>> {
-    let mut cores: Vec<(u32, Vec<CpuId>)> = Vec::new();
-    for pu in cpus.iter().filter_map(|cpu| machine.pu(*cpu)) {
-        match cores.iter_mut().find(|(core, _)| *core == pu.core) {
-            Some((_, siblings)) => siblings.push(pu.cpu),
-            None => cores.push((pu.core, vec![pu.cpu])),
-        }
-    }
-    cores.into_iter().map(|(_, siblings)| siblings).collect()
 }
 
 /// The package's drawing at `top`, and its width and height.

@@ -164,6 +164,24 @@ impl Machine {
         self.pus.binary_search_by_key(&cpu, |pu| pu.cpu).ok().map(|at| &self.pus[at])
     }
 
+    /// These CPUs by the core that they are threads of, in the order in which the cores come.
+    pub fn cores_of(&self, cpus: &[CpuId]) -> Vec<Vec<CpuId>> {
+        let mut cores: Vec<(u32, Vec<CpuId>)> = Vec::new();
+        for pu in cpus.iter().filter_map(|cpu| self.pu(*cpu)) {
+            match cores.iter_mut().find(|(core, _)| *core == pu.core) {
+                Some((_, siblings)) => siblings.push(pu.cpu),
+                None => cores.push((pu.core, vec![pu.cpu])),
+            }
+        }
+        cores.into_iter().map(|(_, siblings)| siblings).collect()
+    }
+
+    /// Size of the L3 cache that a CPU has a share in, as far as it is known.
+    pub fn l3_bytes(&self, cpu: CpuId) -> Option<u64> {
+        let l3 = self.pu(cpu)?.l3;
+        self.l3.iter().find(|group| group.l3 == l3)?.bytes
+    }
+
     /// The CPUs this process may run on, ascending.
     pub fn allowed_cpus(&self) -> Vec<CpuId> {
         self.pus.iter().filter(|pu| pu.allowed).map(|pu| pu.cpu).collect()

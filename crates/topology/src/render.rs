@@ -82,9 +82,9 @@ fn packages(out: &mut String, machine: &Machine) {
 }
 
 fn island_row(out: &mut String, machine: &Machine, number: usize, cpus: &[CpuId]) {
-    let cores = cores_of(machine, cpus);
+    let cores = machine.cores_of(cpus);
     let cache =
-        cpus.first().and_then(|cpu| l3_bytes(machine, *cpu)).map(|bytes| format!(", L3 {}", size(bytes)));
+        cpus.first().and_then(|cpu| machine.l3_bytes(*cpu)).map(|bytes| format!(", L3 {}", size(bytes)));
     let node = machine.node_of(cpus).map(|node| format!(", node {node}"));
     let (cache, node) = (cache.unwrap_or_default(), node.unwrap_or_default());
     line(
@@ -104,22 +104,6 @@ fn core(machine: &Machine, siblings: &[CpuId]) -> String {
         _ => cpu.to_string(),
     };
     format!("[{}]", siblings.iter().map(cpu).collect::<Vec<_>>().join(" "))
-}
-
-fn cores_of(machine: &Machine, cpus: &[CpuId]) -> Vec<Vec<CpuId>> {
-    let mut cores: Vec<(u32, Vec<CpuId>)> = Vec::new();
-    for pu in cpus.iter().filter_map(|cpu| machine.pu(*cpu)) {
-        match cores.iter_mut().find(|(core, _)| *core == pu.core) {
-            Some((_, siblings)) => siblings.push(pu.cpu),
-            None => cores.push((pu.core, vec![pu.cpu])),
-        }
-    }
-    cores.into_iter().map(|(_, siblings)| siblings).collect()
-}
-
-fn l3_bytes(machine: &Machine, cpu: CpuId) -> Option<u64> {
-    let l3 = machine.pu(cpu)?.l3;
-    machine.l3.iter().find(|group| group.l3 == l3)?.bytes
 }
 
 fn memory(out: &mut String, machine: &Machine) {

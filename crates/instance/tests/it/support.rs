@@ -36,18 +36,12 @@ pub fn config<W: Workload>(
     InstanceConfig {
         id: InstanceId(id),
         deployment: 7,
-        placement: Placement::even(workload.sites(), of),
-        design,
         durability,
-        tables: Default::default(),
-        dir: dir.join(id.to_string()),
-        pool_pages: 4096,
         cpus: vec![None; workers],
-        node: None,
         listen: Some(listen),
-        locks: Default::default(),
         lock_timeout_ms: 200,
         spin_us: 20,
+        ..InstanceConfig::new(dir.join(id.to_string()), Placement::even(workload.sites(), of), design)
     }
 }
 
