@@ -11,7 +11,7 @@ use crate::index::Found;
 use crate::row;
 use crate::store::{LookAhead, Refused};
 use crate::tid::DEAD;
-use crate::txn::Txn;
+use crate::transaction::Txn;
 use crate::worker::Worker;
 use base::TableId;
 use std::sync::atomic::Ordering;
