@@ -446,7 +446,7 @@ pub(crate) fn latching<L: LatchPolicy, R>(f: impl FnOnce() -> R) -> R {
 
 #[inline(always)]
 fn visited<L: LatchPolicy>(page: &Page, id: PageId) {
-    probe::visited(page.kind(), id.0, if L::LATCHED { Latched::Yes } else { Latched::No });
+    probe::visited(|| page.kind(), id.0, if L::LATCHED { Latched::Yes } else { Latched::No });
 }
 
 #[cold]
