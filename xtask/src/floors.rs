@@ -29,7 +29,7 @@ use Rule::{Never, NotItself, Only};
 /// On the transitive graph: who must not know whom.
 pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
-    ("memstore", Only(&["base", "world", "probe", "latch"])),
+    ("memstore", Only(&["base", "world", "probe", "latch", "txn"])),
     ("workload", Only(&["base", "txn"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),

@@ -81,13 +81,9 @@ mod by_name {
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceFault {
     #[error(transparent)]
-    Store(#[from] store::StoreFault),
+    Engine(#[from] exec::EngineFault),
     #[error(transparent)]
     Channel(#[from] channel::ChannelError),
-    #[error(
-        "design 'serial' has one worker per instance, but {0} were asked for; use as many instances as workers"
-    )]
-    SerialWorkers(usize),
     #[error("loading failed: {0}")]
     Load(String),
     #[error("the consistency check could not read the data: {0}")]

@@ -45,7 +45,7 @@ pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
-use exec::{Conventional, DesignKind, Serial};
+use exec::{Conventional, DesignKind, PageEngine, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
 use traffic::{Share, Traffic};
@@ -55,8 +55,8 @@ use txn::Workload;
 pub struct Instance<W: Workload>(Inner<W>);
 
 enum Inner<W: Workload> {
-    Conventional(Running<W, Conventional>),
-    Serial(Running<W, Serial>),
+    Conventional(Running<W, PageEngine<Conventional>>),
+    Serial(Running<W, PageEngine<Serial>>),
 }
 
 macro_rules! each {

@@ -15,7 +15,7 @@ use crate::arena::Ref;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Refused, RowId};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED, epoch};
-use crate::txn::{Txn, Write};
+use crate::transaction::{Txn, Write};
 use crate::worker::{Garbage, Worker};
 use latch::Backoff;
 use std::rc::Rc;

@@ -4,13 +4,14 @@
 //! that a seed is a schedule; and on several threads.
 
 use crate::planted::Bug;
-use crate::{Conflict, Direction, Flow, Memstore, Options, Range, Refused, Txn, Worker};
+use crate::{Conflict, Memstore, Options, Refused, Txn, Worker};
 use adya::history::{Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::TableId;
 use fastrand::Rng;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use txn::{Direction, Flow, Range};
 
 const T: TableId = TableId(0);
 /// Lists in use at a time; each takes about this many elements and is then left for a new one.

@@ -1,8 +1,9 @@
 //! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
 
-use crate::{Cause, Conflict, Direction, Flow, Inserted, Memstore, Options, Range, Refused, Txn, Worker};
+use crate::{Cause, Conflict, Memstore, Options, Refused, Txn, Worker};
 use base::TableId;
 use std::sync::Arc;
+use txn::{Direction, Flow, Inserted, Range};
 
 const T: TableId = TableId(1);
 

@@ -7,10 +7,11 @@
 use crate::epoch::What;
 use crate::row;
 use crate::store::Refused;
-use crate::worker::{Direction, Flow, Range, Worker};
+use crate::worker::Worker;
 use base::TableId;
 use latch::Backoff;
 use std::sync::atomic::Ordering;
+use txn::{Direction, Flow, Range};
 
 /// The past at one moment, for one worker. Has to be closed there: the versions it may read are kept until then.
 pub struct Snapshot {

@@ -9,40 +9,14 @@ use crate::pins::Pins;
 use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::store::{Cause, Conflict, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
-use crate::txn::Txn;
+use crate::transaction::Txn;
 use base::TableId;
 use latch::Backoff;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Rows from `low` (included) to `high` (excluded); `None` is unbounded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Range<'a> {
-    pub low: Option<&'a [u8]>,
-    pub high: Option<&'a [u8]>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    Forward,
-    Backward,
-}
-
-/// Whether a scan goes on after this row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flow {
-    More,
-    Enough,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inserted {
-    Done,
-    /// A row with that key is there; nothing was changed.
-    Exists,
-}
+use txn::{Direction, Flow, Inserted, Range};
 
 /// What a commit leaves for later: of use up to snapshots before this epoch.
 pub(crate) enum Garbage {
@@ -148,10 +122,18 @@ impl Worker {
     /// The row with this key in the index; its absence is noted.
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
-        let found = self.store.index(table)?.find(&self.store.arena, key);
-        match found.row {
-            Some(row) => row::ask_for(&self.store.arena, row),
-            None => txn.see(found.seen),
+        let store = &self.store;
+        let ahead = txn.ahead.take(table, key).filter(|found| found.is_current(&store.arena));
+        let found = match ahead {
+            Some(found) => found,
+            None => {
+                let found = store.index(table)?.find(&store.arena, key);
+                found.row.inspect(|row| row::ask_for(&store.arena, *row));
+                found
+            }
+        };
+        if found.row.is_none() {
+            txn.see(found.seen);
         }
         Ok(found.row)
     }
