@@ -2,7 +2,10 @@
 //! until they commit. What plain optimistic concurrency control (Silo's) and queues for hot rows make of it, in one run,
 //! alternating: rate, latency from the first attempt on, attempts.
 //!
-//! `cargo run -p memstore --release --example hot [workers [seconds per turn [rounds]]]`, e.g. `2 2 5`.
+//! `cargo run -p memstore --release --example hot [workers [seconds per turn [rounds]]]`, e.g. `2 2 5`, with threads.
+//! `... --example hot steps [workers [thousand steps [rounds]]]`, e.g. `steps 2 2000 3`: on one thread, a random worker's next
+//! operation at a time, with a step as the unit of time: what the ways do to transactions that are under way at once, on
+//! whatever machine and however busy it is.
 
 use base::TableId;
 use fastrand::Rng;
@@ -46,6 +49,7 @@ struct Request {
     district: [u8; 8],
     customer: [u8; 8],
     items: [[u8; 8]; 10],
+    order: Vec<u8>,
 }
 
 impl Request {
@@ -54,48 +58,58 @@ impl Request {
         let (district, customer) = (one(10), one(30_000));
         let mut items = std::array::from_fn(|_| one(100_000));
         items.sort_unstable();
-        Request { is_payment: random.bool(), district, customer, items }
+        Request { is_payment: random.bool(), district, customer, items, order: Vec::new() }
     }
 
-    fn carry_out(&self, w: &mut Worker, t: &mut Txn) -> Result<(), Refused> {
-        if self.is_payment { self.pay(w, t) } else { self.order(w, t) }
+    /// Operation `n` of it; `false` when there is no more.
+    fn operate(&mut self, n: usize, w: &mut Worker, t: &mut Txn) -> Result<bool, Refused> {
+        if self.is_payment { self.pay(n, w, t) } else { self.order(n, w, t) }
     }
 
-    fn pay(&self, w: &mut Worker, t: &mut Txn) -> Result<(), Refused> {
+    fn pay(&mut self, n: usize, w: &mut Worker, t: &mut Txn) -> Result<bool, Refused> {
         let add = |row: &mut Vec<u8>| row[0] = row[0].wrapping_add(1);
-        calm(w, |w| w.update(t, WAREHOUSE, &[0; 8], add))?;
-        calm(w, |w| w.update(t, DISTRICT, &self.district, add))?;
-        calm(w, |w| w.update(t, CUSTOMER, &self.customer, add))?;
-        w.append(t, HISTORY, &[0; 46])
+        match n {
+            0 => drop(w.update(t, WAREHOUSE, &[0; 8], add)?),
+            1 => drop(w.update(t, DISTRICT, &self.district, add)?),
+            2 => drop(w.update(t, CUSTOMER, &self.customer, add)?),
+            3 => w.append(t, HISTORY, &[0; 46])?,
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
-    fn order(&self, w: &mut Worker, t: &mut Txn) -> Result<(), Refused> {
-        calm(w, |w| w.read(t, WAREHOUSE, &[0; 8], |row| row[1]))?;
-        let next = calm(w, |w| {
-            w.update(t, DISTRICT, &self.district, |row| {
-                let number = u64::from_le_bytes(row[8..16].try_into().expect("eight bytes"));
-                row[8..16].copy_from_slice(&(number + 1).to_le_bytes());
-                number
-            })
-        })?;
-        calm(w, |w| w.read(t, CUSTOMER, &self.customer, |row| row[1]))?;
-        let order = [self.district, next.expect("a district").to_be_bytes()].concat();
-        calm(w, |w| w.insert(t, ORDER, &order, &[0; 32]))?;
-        for (n, item) in self.items.iter().enumerate() {
-            calm(w, |w| w.update(t, STOCK, item, |row| row[0] = row[0].wrapping_add(1)))?;
-            let line = [&order[..], &[n as u8]].concat();
-            calm(w, |w| w.insert(t, LINE, &line, &[0; 54]))?;
+    fn order(&mut self, n: usize, w: &mut Worker, t: &mut Txn) -> Result<bool, Refused> {
+        match n {
+            0 => drop(w.read(t, WAREHOUSE, &[0; 8], |row| row[1])?),
+            1 => {
+                let next = w.update(t, DISTRICT, &self.district, |row| {
+                    let number = u64::from_le_bytes(row[8..16].try_into().expect("eight bytes"));
+                    row[8..16].copy_from_slice(&(number + 1).to_le_bytes());
+                    number
+                })?;
+                self.order = [self.district, next.expect("a district").to_be_bytes()].concat();
+            }
+            2 => drop(w.read(t, CUSTOMER, &self.customer, |row| row[1])?),
+            3 => drop(w.insert(t, ORDER, &self.order, &[0; 32])?),
+            4..24 if n % 2 == 0 => {
+                let item = &self.items[(n - 4) / 2];
+                w.update(t, STOCK, item, |row| row[0] = row[0].wrapping_add(1))?;
+            }
+            4..24 => drop(w.insert(t, LINE, &[&self.order[..], &[n as u8]].concat(), &[0; 54])?),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 }
 
-/// Repeats what met a busy row, once that is free.
-fn calm<R>(w: &mut Worker, mut call: impl FnMut(&mut Worker) -> Result<R, Refused>) -> Result<R, Refused> {
+fn carry_out(w: &mut Worker, t: &mut Txn, request: &mut Request) -> Result<(), Refused> {
+    let mut n = 0;
     loop {
-        match call(w) {
+        match request.operate(n, w, t) {
+            Ok(true) => n += 1,
+            Ok(false) => return Ok(()),
             Err(Refused::Busy(row)) => wait(w, row),
-            other => return other,
+            Err(refused) => return Err(refused),
         }
     }
 }
@@ -109,11 +123,11 @@ fn wait(w: &Worker, row: memstore::RowId) {
 }
 
 /// How many attempts it took.
-fn run(w: &mut Worker, request: &Request) -> u32 {
+fn run(w: &mut Worker, request: &mut Request) -> u32 {
     let mut attempts = 1;
     loop {
         let mut t = w.begin();
-        match request.carry_out(w, &mut t) {
+        match carry_out(w, &mut t, request) {
             Ok(()) => {
                 if commit(w, t).is_ok() {
                     return attempts;
@@ -143,8 +157,8 @@ fn commit(w: &mut Worker, mut t: Box<Txn>) -> Result<Tid, Refused> {
 fn drive(w: &mut Worker, stop: &AtomicBool, seed: u64) -> Vec<(u64, u32)> {
     let (mut random, mut all) = (Rng::with_seed(seed), Vec::with_capacity(1 << 20));
     while !stop.load(Ordering::Relaxed) {
-        let (request, begin) = (Request::any(&mut random), Instant::now());
-        let attempts = run(w, &request);
+        let (mut request, begin) = (Request::any(&mut random), Instant::now());
+        let attempts = run(w, &mut request);
         all.push((begin.elapsed().as_nanos() as u64, attempts));
     }
     all
@@ -172,10 +186,99 @@ fn turn(store: &Arc<Memstore>, workers: usize, turn: Duration, seed: u64) -> (f6
     (rate, all)
 }
 
+/// A worker of which one step is taken at a time.
+struct Stepped {
+    w: Worker,
+    request: Request,
+    txn: Option<Box<Txn>>,
+    next: usize,
+    began: u64,
+    attempts: u32,
+}
+
+impl Stepped {
+    /// Latency and attempts of what this step has ended.
+    fn step(&mut self, now: u64, random: &mut Rng) -> Option<(u64, u32)> {
+        let Some(mut t) = self.txn.take() else {
+            self.txn = Some(self.w.begin());
+            (self.next, self.attempts) = (0, self.attempts + 1);
+            return None;
+        };
+        match self.request.operate(self.next, &mut self.w, &mut t) {
+            Ok(true) => self.next += 1,
+            Ok(false) => return self.commit(t, now, random),
+            Err(Refused::Busy(_)) => {}
+            Err(_) => {
+                self.w.abort(t);
+                return None;
+            }
+        }
+        self.txn = Some(t);
+        None
+    }
+
+    fn commit(&mut self, t: Box<Txn>, now: u64, random: &mut Rng) -> Option<(u64, u32)> {
+        match self.w.commit(t) {
+            Ok(_) => {
+                let done = (now - self.began, self.attempts);
+                (self.request, self.began, self.attempts) = (Request::any(random), now, 0);
+                Some(done)
+            }
+            Err((_, again)) => {
+                self.txn = again;
+                None
+            }
+        }
+    }
+}
+
+fn steps(store: &Arc<Memstore>, workers: usize, steps: u64, seed: u64) -> (f64, Vec<(u64, u32)>) {
+    let mut random = Rng::with_seed(seed);
+    let mut all = Vec::new();
+    let mut workers: Vec<Stepped> = (0..workers)
+        .map(|n| {
+            let (w, request) = (store.worker(n).expect("a worker"), Request::any(&mut random));
+            Stepped { w, request, txn: None, next: 0, began: 0, attempts: 0 }
+        })
+        .collect();
+    for now in 0..steps {
+        let n = random.usize(..workers.len());
+        all.extend(workers[n].step(now, &mut random));
+        if now % 20_000 == 0 {
+            store.tick();
+        }
+    }
+    for worker in &mut workers {
+        worker.txn.take().into_iter().for_each(|t| worker.w.abort(t));
+    }
+    all.sort_unstable();
+    (1e3 * all.len() as f64 / steps as f64, all)
+}
+
+fn report(round: u64, name: &str, unit: &str, rate: f64, scale: f64, all: &[(u64, u32)]) {
+    let at = |part: usize| all[(all.len() * part / 10_000).min(all.len() - 1)].0 as f64 / scale;
+    let attempts: u64 = all.iter().map(|(_, n)| u64::from(*n)).sum();
+    let mut tries: Vec<u32> = all.iter().map(|(_, n)| *n).collect();
+    tries.sort_unstable();
+    println!(
+        "round {round}: {name:10} {rate:>9.1} per {unit:18} p50 {:>6.1} p99 {:>7.1} p99.9 {:>8.1} max {:>8.1}; \
+         attempts {:.2}, p99.9 {}, max {}",
+        at(5000),
+        at(9900),
+        at(9990),
+        at(10_000),
+        attempts as f64 / all.len() as f64,
+        tries[all.len() * 999 / 1000],
+        tries[all.len() - 1]
+    );
+}
+
 fn main() {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<f64>().expect("a number"));
+    let mut args = std::env::args().skip(1).peekable();
+    let by_steps = args.next_if(|arg| arg == "steps").is_some();
+    let mut args = args.map(|arg| arg.parse::<f64>().expect("a number"));
     let workers = args.next().unwrap_or(2.0) as usize;
-    let seconds = Duration::from_secs_f64(args.next().unwrap_or(1.0));
+    let length = args.next().unwrap_or(if by_steps { 2000.0 } else { 1.0 });
     let rounds = args.next().unwrap_or(3.0) as u64;
     let ways = [
         ("optimistic", open(Conflict::Abort, Contention::Optimistic, workers)),
@@ -183,22 +286,13 @@ fn main() {
     ];
     for round in 0..rounds {
         for (name, store) in &ways {
-            let (rate, all) = turn(store, workers, seconds, 100 * round);
-            let us =
-                |per_mille: usize| all[(all.len() * per_mille / 10_000).min(all.len() - 1)].0 as f64 / 1e3;
-            let attempts: u64 = all.iter().map(|(_, n)| u64::from(*n)).sum();
-            let mut tries: Vec<u32> = all.iter().map(|(_, n)| *n).collect();
-            tries.sort_unstable();
-            println!(
-                "round {round}: {name:10} {rate:>9.0} per second; us: p50 {:>6.1} p99 {:>7.1} p99.9 {:>8.1} max {:>9.1}; attempts {:.2}, p99.9 {}, max {}",
-                us(5000),
-                us(9900),
-                us(9990),
-                us(9999),
-                attempts as f64 / all.len() as f64,
-                tries[all.len() * 999 / 1000],
-                tries[all.len() - 1]
-            );
+            if by_steps {
+                let (rate, all) = steps(store, workers, (1e3 * length) as u64, round);
+                report(round, name, "1000 steps; steps:", rate, 1.0, &all);
+            } else {
+                let (rate, all) = turn(store, workers, Duration::from_secs_f64(length), 100 * round);
+                report(round, name, "second; us:", rate, 1e3, &all);
+            }
         }
     }
 }
