@@ -8,7 +8,7 @@ use super::{Here, Purpose};
 use crate::design::Design;
 use crate::local::Protection;
 use base::{TableId, hash64};
-use locks::{LockName, Mode};
+use locks::LockName;
 use store::Table;
 use txn::{Abort, Range};
 
