@@ -6,6 +6,7 @@
 //!   read-modify-write.
 //! - [`SpinMutex`] protects small structures for tens of nanoseconds; [`RawMutex`] is the same choice as a type
 //!   parameter, [`SpinRaw`] or [`NoMutex`].
+//! - [`ring`] is a queue from one thread to one other.
 //! - [`prefetch`] asks for memory before it is needed. [`CachePadded`] keeps two hot words off one cache line.
 //!
 //! Nothing here knows what a page holds or who transacts. Waiting is spinning, then yielding, then short sleeps:
@@ -18,6 +19,7 @@ mod padded;
 mod page_latch;
 mod policy;
 mod prefetch;
+mod ring;
 mod spin;
 mod sync;
 
@@ -27,6 +29,7 @@ pub use padded::CachePadded;
 pub use page_latch::{Change, Glimpse, PageLatch, Refused, Seen};
 pub use policy::{Coupled, LatchPolicy, Optimistic, Owned};
 pub use prefetch::{LINE, prefetch};
+pub use ring::{Consumer, Producer, ring};
 pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};
 
 #[cfg(test)]

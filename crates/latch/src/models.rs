@@ -2,6 +2,8 @@
 //! of the crate are compiled a second time here against loom's atomics, so what is explored is what runs.
 
 mod sync {
+    pub(crate) use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     pub(crate) use loom::thread::yield_now;
 }
@@ -26,6 +28,9 @@ mod backoff {
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "page_latch.rs"]
 mod page_latch;
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "ring.rs"]
+mod ring;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "spin.rs"]
 mod spin;
@@ -262,5 +267,34 @@ fn the_spin_lock_excludes_and_publishes() {
         c.raw.acquire();
         // SAFETY: the lock is held.
         assert_eq!(c.value.with(|v| unsafe { *v }), 2);
+    });
+}
+
+/// Two slots and three values, so that slots are used again while the other side is at work.
+#[test]
+fn a_ring_gives_every_value_once_and_in_order() {
+    loom::model(|| {
+        let (mut into, mut out) = ring::ring(2);
+        let producer = spawn(move || {
+            for value in 0..3u64 {
+                let mut value = Box::new(value);
+                while let Err(back) = into.push(value) {
+                    value = back;
+                    sync::yield_now();
+                }
+            }
+        });
+        for expected in 0..2u64 {
+            let value = loop {
+                match out.pop() {
+                    Some(value) => break value,
+                    None => sync::yield_now(),
+                }
+            };
+            assert_eq!(*value, expected);
+        }
+        // The third may be left in the ring, for whoever drops it last.
+        drop(out);
+        producer.join().unwrap();
     });
 }

@@ -1,7 +1,8 @@
 //! Real threads on one latch and one mutex: nothing torn, nothing lost, evictions in between.
 
-use crate::{Change, Owner, PageLatch, Refused, SpinMutex};
+use crate::{Change, Owner, PageLatch, Refused, SpinMutex, ring};
 use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::scope;
 
@@ -142,4 +143,47 @@ fn a_failed_attempt_does_not_unlock() {
     assert!(mutex.try_lock().is_none(), "the first attempt let go of what this test holds");
     drop(held);
     assert!(mutex.try_lock().is_some());
+}
+
+#[test]
+fn values_come_out_of_a_ring_in_order_and_a_full_one_gives_them_back() {
+    let (mut into, mut out) = ring(3);
+    for round in 0..5 {
+        (0..4).for_each(|i| assert_eq!(into.push(round * 10 + i), Ok(())));
+        assert_eq!(into.push(99), Err(99));
+        (0..4).for_each(|i| assert_eq!(out.pop(), Some(round * 10 + i)));
+        assert_eq!(out.pop(), None);
+    }
+}
+
+#[test]
+fn what_was_not_taken_from_a_ring_is_dropped_once() {
+    let value = Arc::new(());
+    let (mut into, mut out) = ring(4);
+    (0..3).for_each(|_| assert!(into.push(value.clone()).is_ok()));
+    drop(out.pop());
+    drop((into, out));
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+#[test]
+fn a_ring_between_two_threads_loses_and_doubles_nothing() {
+    let (mut into, mut out) = ring(8);
+    let producer = std::thread::spawn(move || {
+        for value in 0..200_000u64 {
+            while into.push(Box::new(value)).is_err() {
+                std::thread::yield_now();
+            }
+        }
+    });
+    for expected in 0..200_000u64 {
+        let value = loop {
+            match out.pop() {
+                Some(value) => break value,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(*value, expected);
+    }
+    producer.join().unwrap();
 }

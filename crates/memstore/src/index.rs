@@ -21,7 +21,7 @@ use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A leaf and the version under which something was, or was not, in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) leaf: Ref,
     pub(crate) version: u64,
@@ -35,7 +35,7 @@ impl Seen {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) row: Option<Ref>,
     pub(crate) seen: Seen,
@@ -106,6 +106,12 @@ impl Index {
     pub(crate) fn new(arena: &Arena, local: &mut Local) -> Result<Index, Full> {
         let root = new_node(arena, local, 0, Ref::NONE)?;
         Ok(Index { top: new_node(arena, local, 1, root.at)?.at })
+    }
+
+    /// Where every way down begins.
+    #[inline]
+    pub(crate) fn top(&self) -> Ref {
+        self.top
     }
 
     /// Down to a leaf, by `pick` at every inner node; `visit` sees each inner node and the child taken.

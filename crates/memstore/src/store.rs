@@ -18,6 +18,15 @@ pub enum Conflict {
     Wait,
 }
 
+/// What [`Worker::ahead`] does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LookAhead {
+    /// Looks the rows up side by side, so that waiting for memory overlaps.
+    Abreast,
+    /// Nothing: each row is looked up when it is asked for.
+    Never,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Memory for everything: rows, versions, index; bytes.
@@ -28,12 +37,14 @@ pub struct Options {
     /// Table ids are below this.
     pub tables: u16,
     pub conflict: Conflict,
+    pub look_ahead: LookAhead,
 }
 
 impl Options {
     /// With huge pages, 256 tables, and aborts on conflicts.
     pub fn new(budget: u64, workers: usize) -> Options {
-        Options { budget, pages: world::PageSize::Huge, workers, tables: 256, conflict: Conflict::Abort }
+        let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Abreast);
+        Options { budget, pages, workers, tables: 256, conflict, look_ahead }
     }
 }
 
@@ -99,6 +110,7 @@ pub struct Memstore {
     pub(crate) epochs: Epochs,
     tables: Box<[OnceLock<Index>]>,
     pub(crate) conflict: Conflict,
+    pub(crate) look_ahead: LookAhead,
     /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
     pub(crate) snapshot: AtomicU64,
     /// What the last worker of each number has left; nothing while there is one.
@@ -122,6 +134,7 @@ impl Memstore {
             epochs: Epochs::new(options.workers),
             tables: (0..options.tables).map(|_| OnceLock::new()).collect(),
             conflict: options.conflict,
+            look_ahead: options.look_ahead,
             snapshot: AtomicU64::new(0),
             left: (0..options.workers).map(|_| Mutex::new(Some(Left::default()))).collect(),
             #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a transaction has read and is going to write.
 
+use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::index::{Inserted, Seen};
 use crate::row::Prepared;
@@ -24,6 +25,8 @@ pub struct Txn {
     pub(crate) since: u64,
     /// Once prepared: since when it commits if it writes, and its id.
     pub(crate) commit: Option<(Option<u64>, u64)>,
+    /// What was looked up before it is asked for.
+    pub(crate) ahead: Ahead,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,7 @@ impl Txn {
         self.writes.clear();
         self.leaves.clear();
         self.entered.clear();
+        self.ahead.clear();
         (self.used, self.written, self.commit) = (0, 0, None);
     }
 

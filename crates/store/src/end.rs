@@ -14,6 +14,7 @@
 //! Mohan et al. 1992, section 5.2).
 
 use crate::StoreFault;
+use crate::joint::cannot_prepare;
 use crate::kind;
 use crate::open::{Store, held};
 use crate::touched::row_of;
@@ -30,7 +31,7 @@ pub struct NoteId(pub Lsn);
 
 /// Where the end of a transaction goes: wherever there is room, and it does not count without what the transaction may have
 /// seen of others.
-const RESTING: Order = Order::Resting(Lsn(0));
+pub(crate) const RESTING: Order = Order::Resting(Lsn(0));
 
 impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` says who runs it: a hint that spreads
@@ -116,8 +117,7 @@ impl Store {
         debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
         self.fault().map_or(Ok(()), Err)?;
         if !txn.defined.is_empty() {
-            let text = "a transaction that changes the schema cannot be prepared; commit it alone";
-            return Err(StoreFault::Schema(text.into()));
+            return Err(cannot_prepare());
         }
         let span = txn.chain.append(&self.log, kind::PREPARE, RESTING, &[note]);
         txn.state = State::Prepared;
