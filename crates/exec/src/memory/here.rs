@@ -298,7 +298,11 @@ impl Access for MemoryHere<'_> {
         Ok(updated.flatten())
     }
 
-    fn ahead(&mut self, _table: TableId, _keys: &[Key]) {}
+    #[inline]
+    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+        // A table that is not there is found out by the operation itself.
+        let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
+    }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
         self.quietly()?;
