@@ -3,9 +3,7 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{
-    BenchArgs, ChannelArg, DesignArg, DurabilityArg, OccConflictArg, OpArg, SliArg, TablesArg,
-};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OccConflictArg, OpArg, SliArg, TablesArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, OccConflict, TableKind};

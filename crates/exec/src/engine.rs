@@ -145,9 +145,9 @@ pub trait Engine: Send + Sync + Sized + 'static {
         part: &'a mut Self::Part,
     ) -> Self::Here<'a>;
 
-    /// Whether all that the part has seen was there at one moment, as far as can be known: only then is an abort that the
-    /// procedure decided on an answer.
-    fn holds(&self, desk: &Self::Desk, part: &Self::Part) -> bool;
+    /// Whether all that the part has seen was there at one moment: only then is an abort that the procedure decided on an
+    /// answer. The part is to be rolled back after this, whatever it says.
+    fn holds(&self, desk: &Self::Desk, part: &mut Self::Part) -> bool;
 
     /// Makes certain that the part can commit: all it has seen still holds, and will until its end.
     ///

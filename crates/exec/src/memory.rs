@@ -94,7 +94,13 @@ pub struct MemoryPart {
 
 impl MemoryPart {
     fn new() -> MemoryPart {
-        MemoryPart { txn: None, protection: Protection::Locks, prepared: false, rows: 0, keys: Default::default() }
+        MemoryPart {
+            txn: None,
+            protection: Protection::Locks,
+            prepared: false,
+            rows: 0,
+            keys: Default::default(),
+        }
     }
 
     /// # Panics

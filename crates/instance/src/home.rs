@@ -80,7 +80,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
 }
 
 /// Why a procedure or a step has ended: its own decision counts only if what it was made from was there.
-pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &E::Part, abort: Abort) -> Abort {
+pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &mut E::Part, abort: Abort) -> Abort {
     let is_its_own = matches!(abort, Abort::User(_) | Abort::BadRequest);
     if is_its_own && !engine.holds(desk, part) { Abort::Conflict } else { abort }
 }

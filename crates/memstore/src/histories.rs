@@ -4,7 +4,7 @@
 //! that a seed is a schedule; and on several threads.
 
 use crate::planted::Bug;
-use crate::{Conflict, Memstore, Options, Refused, Txn, Worker};
+use crate::{Conflict, Memstore, Options, Refused, Scope, Txn, Worker};
 use adya::history::{Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::TableId;
@@ -129,7 +129,8 @@ impl Client {
         }
         // Some are prepared now and decided at a later turn.
         if random.usize(..3) == 0 && !txn.is_prepared() {
-            return match w.pre_commit(&mut txn) {
+            return match w.pre_commit(&mut txn, if random.bool() { Scope::Local } else { Scope::Distributed })
+            {
                 Ok(_) | Err(Refused::Busy(_)) => self.txn = Some(txn),
                 Err(_) => self.give_up(w, txn, record),
             };
@@ -153,6 +154,11 @@ impl Client {
 
 fn operate(w: &mut Worker, txn: &mut Txn, record: &Record, random: &mut Rng) -> Result<Vec<Did>, Refused> {
     let list = record.list(random);
+    if random.usize(..4) == 0 {
+        // It and another, or another first: then what was looked up waits.
+        let (a, b) = (key(list), key(record.list(random)));
+        w.ahead(txn, T, &if random.bool() { [a, b] } else { [b, a] })?;
+    }
     match random.u32(..10) {
         0..5 => {
             let element = record.element.fetch_add(1, SeqCst);

@@ -1,9 +1,13 @@
 //! The store: tables, epochs and memory that its workers share.
 
-use crate::arena::{Arena, Full, Local};
+use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
+use crate::guard;
 use crate::index::Index;
-use crate::row::{MAX_KEY, MAX_ROW};
+use crate::node::Node;
+use crate::planted::Planted;
+use crate::row::{self, MAX_KEY, MAX_ROW};
+use crate::tid;
 use crate::worker::{Left, Worker};
 use base::TableId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,9 +52,20 @@ impl Options {
     }
 }
 
-/// The row in the way of a transaction. Ask [`Memstore::is_busy`] while that transaction is open.
+/// The row, or range of rows, in the way of a transaction. Ask [`Memstore::is_busy`] while that transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RowId(pub(crate) crate::arena::Ref);
+pub struct RowId(pub(crate) Ref, pub(crate) Held);
+
+/// By what it is held.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Held {
+    /// The row is going to be written.
+    Writer,
+    /// The row was read.
+    Readers,
+    /// This leaf was.
+    LeafReaders,
+}
 
 /// Why a transaction cannot be serialised any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,8 +130,7 @@ pub struct Memstore {
     pub(crate) snapshot: AtomicU64,
     /// What the last worker of each number has left; nothing while there is one.
     left: Box<[Mutex<Option<Left>>]>,
-    #[cfg(test)]
-    pub(crate) planted: crate::planted::Planted,
+    pub(crate) planted: Planted,
     /// For making tables, which no worker does.
     makes: Mutex<Local>,
 }
@@ -137,8 +151,7 @@ impl Memstore {
             look_ahead: options.look_ahead,
             snapshot: AtomicU64::new(0),
             left: (0..options.workers).map(|_| Mutex::new(Some(Left::default()))).collect(),
-            #[cfg(test)]
-            planted: crate::planted::Planted::default(),
+            planted: Planted::default(),
             makes: Mutex::new(Local::new()),
         }))
     }
@@ -184,9 +197,13 @@ impl Memstore {
         self.epochs.tick()
     }
 
-    /// Whether the row that was in somebody's way still is.
-    pub fn is_busy(&self, row: RowId) -> bool {
-        crate::row::tid(&self.arena, row.0).load(Ordering::Acquire) & crate::tid::LOCKED != 0
+    /// Whether what was in somebody's way still is.
+    pub fn is_busy(&self, RowId(at, held): RowId) -> bool {
+        match held {
+            Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
+            Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
+            Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
+        }
     }
 
     /// Bytes taken from the budget so far.

@@ -25,6 +25,8 @@ pub struct Txn {
     pub(crate) since: u64,
     /// Once prepared: since when it commits if it writes, and its id.
     pub(crate) commit: Option<(Option<u64>, u64)>,
+    /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
+    pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
 }

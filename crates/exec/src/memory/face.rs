@@ -100,8 +100,10 @@ impl Engine for MemoryEngine {
         MemoryHere { engine: self, desk, executor, part }
     }
 
-    fn holds(&self, desk: &MemoryDesk, part: &MemoryPart) -> bool {
-        part.txn.as_ref().is_none_or(|txn| desk.worker.borrow().validate(txn).is_ok())
+    fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {
+        let certify =
+            |txn: &mut Box<_>| desk.worker.borrow_mut().certify(txn, memstore::Scope::Local).is_ok();
+        part.txn.as_mut().is_none_or(certify)
     }
 
     #[inline]
@@ -116,10 +118,10 @@ impl Engine for MemoryEngine {
             let certified = probe::within(Component::Locking, || {
                 let mut worker = desk.worker.borrow_mut();
                 match scope {
-                    Scope::Home => worker.certify(part.txn()),
+                    Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
                     Scope::Distributed => {
                         part.prepared = true;
-                        worker.pre_commit(part.txn()).map(drop)
+                        worker.pre_commit(part.txn(), memstore::Scope::Distributed).map(drop)
                     }
                 }
             });
@@ -222,7 +224,9 @@ impl Engine for MemoryEngine {
         while !stop.load(Ordering::Acquire) {
             let stopped = self.ticker.stopped.lock().unwrap_or_else(PoisonError::into_inner);
             let waited =
-                self.ticker.bell.wait_timeout_while(stopped, Duration::from_millis(pause), |stopped| !*stopped);
+                self.ticker
+                    .bell
+                    .wait_timeout_while(stopped, Duration::from_millis(pause), |stopped| !*stopped);
             drop(waited);
             pause = (pause * 2).min(IDLE_MS);
             if self.stirred.swap(false, Ordering::Relaxed) {
@@ -262,8 +266,7 @@ impl Engine for MemoryEngine {
                     any = true;
                     Flow::Enough
                 };
-                let seen =
-                    worker.scan(&mut txn, table.def.id, Range::ALL, Direction::Forward, found);
+                let seen = worker.scan(&mut txn, table.def.id, Range::ALL, Direction::Forward, found);
                 seen.is_ok() && !any
             }
             _ => true,

@@ -104,7 +104,7 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn holds(&self, _: &PageDesk, _: &Part) -> bool {
+    fn holds(&self, _: &PageDesk, _: &mut Part) -> bool {
         true
     }
 
