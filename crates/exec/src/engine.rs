@@ -76,6 +76,24 @@ pub enum Scope {
     Distributed,
 }
 
+/// Where a transaction is certified already while a part of it waits here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// At instances with lower numbers at most: waits only go upwards, so they close no circle over instances.
+    Upwards,
+    /// Perhaps at higher ones: a wait may close a circle, so it has to be short.
+    Any,
+}
+
+/// Since when a part holds what keeps others from undoing what it has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// Since it saw it, by locks.
+    FromSteps,
+    /// Since [`Engine::certify`], by validation.
+    FromCertify,
+}
+
 /// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockPoint {
@@ -96,6 +114,7 @@ pub struct EngineCounts {
 
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
+    const HOLDS: Holds;
     /// What one worker has to itself.
     type Desk: 'static;
     /// One transaction's work here. Used for one transaction after the other, so that its buffers stay.
@@ -135,6 +154,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn part(&self, desk: &Self::Desk) -> Self::Part;
     fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
     fn protection(part: &Self::Part) -> Protection;
+    /// From here on the part waits for others as this says; [`Engine::begin`] makes it [`Order::Upwards`].
+    fn in_order(part: &mut Self::Part, order: Order);
     /// Whether anything was written.
     fn wrote(part: &Self::Part) -> bool;
 

@@ -27,7 +27,7 @@ pub mod planted;
 mod schema;
 
 pub use design::{Conventional, Design, DesignKind, OccConflict, Serial};
-pub use engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
+pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
 pub use local::{Locking, Part, Protection};

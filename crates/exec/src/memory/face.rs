@@ -1,6 +1,6 @@
 //! The main-memory engine as an instance sees it.
 
-use crate::engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
+use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::Executor;
 use crate::local::Protection;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
@@ -26,6 +26,7 @@ const IDLE_MS: u64 = 160;
 pub enum InDoubt {}
 
 impl Engine for MemoryEngine {
+    const HOLDS: Holds = Holds::FromCertify;
     type Desk = MemoryDesk;
     type Part = MemoryPart;
     type Here<'a> = MemoryHere<'a>;
@@ -79,11 +80,16 @@ impl Engine for MemoryEngine {
         part.protection = protection;
         part.rows = 0;
         part.prepared = false;
+        part.order = Order::Upwards;
         part.txn = Some(desk.worker.borrow_mut().begin());
     }
 
     fn protection(part: &MemoryPart) -> Protection {
         part.protection
+    }
+
+    fn in_order(part: &mut MemoryPart, order: Order) {
+        part.order = order;
     }
 
     fn wrote(part: &MemoryPart) -> bool {
@@ -127,7 +133,7 @@ impl Engine for MemoryEngine {
             });
             match certified {
                 Ok(()) => return Ok(()),
-                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, row)).await?,
+                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, part.order, row)).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }

@@ -3,6 +3,7 @@
 //! The store works on bytes and never waits; what is added here are columns, secondary indexes, and the waits for rows
 //! that other transactions have prepared: an operation that met one changed nothing and is repeated.
 
+use crate::engine::Order;
 use crate::executor::Executor;
 use crate::local::Protection;
 use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, Table, abort_of};
@@ -27,7 +28,9 @@ macro_rules! retry {
             match $op {
                 Ok(value) => break value,
                 // Boxed, as it hardly ever happens: the future of every operation holds one.
-                Err(Refused::Busy(row)) => Box::pin($here.engine.wait($here.executor, row)).await?,
+                Err(Refused::Busy(row)) => {
+                    Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
+                }
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
@@ -38,6 +41,8 @@ macro_rules! retry {
 /// transaction: soon at first, then less often, in ns.
 const FIRST_LOOK_NS: u64 = 4_000;
 const LAST_LOOK_NS: u64 = 256_000;
+/// A wait that may close a circle over instances: longer than most decisions take, in ns.
+const SHORT_NS: u64 = 1_000_000;
 
 /// A change of a secondary index.
 enum Change {
@@ -48,9 +53,10 @@ enum Change {
 impl MemoryEngine {
     /// Waits until the transaction that has prepared the row has ended.
     #[cold]
-    pub(super) async fn wait(&self, executor: &Executor, row: RowId) -> Result<(), Abort> {
+    pub(super) async fn wait(&self, executor: &Executor, order: Order, row: RowId) -> Result<(), Abort> {
         self.stir();
-        let deadline = world::now_ns() + self.wait_ns;
+        let most = if order == Order::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
+        let deadline = world::now_ns() + most;
         let (mut pause, mut next) = (FIRST_LOOK_NS, 0);
         std::future::poll_fn(|cx| {
             let mut polled = self.waiting.poll(&self.store, row, cx).map(Ok);
@@ -136,7 +142,9 @@ impl<'a> MemoryHere<'a> {
             match scanned {
                 Ok(()) if over || room > 0 => break,
                 Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
-                Err(Refused::Busy(row)) => Box::pin(self.engine.wait(self.executor, row)).await?,
+                Err(Refused::Busy(row)) => {
+                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
+                }
                 Err(refused) => return Err(abort_of(refused)),
             }
             if !next.is_empty() {

@@ -1,7 +1,7 @@
 //! The page-based engines as an instance sees them.
 
 use crate::design::Design;
-use crate::engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
+use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::Executor;
 use crate::here::Here;
 use crate::local::{Locking, Part, Protection};
@@ -27,6 +27,7 @@ pub struct PageDesk {
 }
 
 impl<D: Design> Engine for PageEngine<D> {
+    const HOLDS: Holds = Holds::FromSteps;
     type Desk = PageDesk;
     type Part = Part;
     type Here<'a> = Here<'a, D>;
@@ -93,6 +94,9 @@ impl<D: Design> Engine for PageEngine<D> {
     fn protection(part: &Part) -> Protection {
         part.protection()
     }
+
+    /// Its waits end by time-out in any case.
+    fn in_order(_: &mut Part, _: Order) {}
 
     fn wrote(part: &Part) -> bool {
         part.wrote()
