@@ -21,7 +21,7 @@
 //! ```
 
 use crate::branches::{Answer, Visit};
-use crate::design::DesignKind;
+use crate::design::{DesignKind, OccConflict};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::owners::Territory;
@@ -49,6 +49,8 @@ pub struct Setup {
     pub workers: usize,
     pub locks: LockTuning,
     pub lock_timeout_ns: u64,
+    /// For `occ`.
+    pub occ_conflict: OccConflict,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
     pub territory: Territory,
@@ -67,7 +69,7 @@ pub struct Recovered<T> {
 }
 
 /// Why an engine did not open, load or close.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum EngineFault {
     #[error(transparent)]
     Store(#[from] StoreFault),
@@ -77,6 +79,10 @@ pub enum EngineFault {
         "design '{0}' has one worker per instance, but {1} were asked for; use as many instances as workers"
     )]
     OneWorker(DesignKind, usize),
+    #[error("the main-memory store: {0}")]
+    Memory(#[from] memstore::OpenError),
+    #[error("design 'occ' has no log yet; expected durability 'memory', got '{0:?}'")]
+    NoLog(Durability),
 }
 
 /// Whether a transaction has parts elsewhere, which may have been certified earlier and end later than this one.
@@ -84,6 +90,24 @@ pub enum EngineFault {
 pub enum Scope {
     Home,
     Distributed,
+}
+
+/// Where a transaction is certified already while a part of it waits here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// At instances with lower numbers at most: waits only go upwards, so they close no circle over instances.
+    Upwards,
+    /// Perhaps at higher ones: a wait may close a circle, so it has to be short.
+    Any,
+}
+
+/// Since when a part holds what keeps others from undoing what it has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// Since it saw it, by locks.
+    FromSteps,
+    /// Since [`Engine::certify`], by validation.
+    FromCertify,
 }
 
 /// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
@@ -106,6 +130,7 @@ pub struct EngineCounts {
 
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
+    const HOLDS: Holds;
     /// What one worker has to itself.
     type Desk: 'static;
     /// One transaction's work here. Used for one transaction after the other, so that its buffers stay.
@@ -145,6 +170,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn part(&self, desk: &Self::Desk) -> Self::Part;
     fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
     fn protection(part: &Self::Part) -> Protection;
+    /// From here on the part waits for others as this says; [`Engine::begin`] makes it [`Order::Upwards`].
+    fn in_order(part: &mut Self::Part, order: Order);
     /// Whether anything was written.
     fn wrote(part: &Self::Part) -> bool;
 
@@ -154,6 +181,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
         executor: &'a Executor,
         part: &'a mut Self::Part,
     ) -> Self::Here<'a>;
+
+    /// Whether all that the part has seen was there at one moment: only then is an abort that the procedure decided on an
+    /// answer. The part is to be rolled back after this, whatever it says.
+    fn holds(&self, desk: &Self::Desk, part: &mut Self::Part) -> bool;
 
     /// Makes certain that the part can commit: all it has seen still holds, and will until its end.
     ///

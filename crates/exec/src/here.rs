@@ -12,7 +12,8 @@
 //! | delete k below n | row X + gap X on k; gap X on n |
 //! | scan | row S + gap S on every key met, gap S on the key that ends it |
 //! | scan through a secondary index | row S + gap S on every entry met, gap S on the entry that ends it, row S on each row |
-//! | scan of everything | S on the table |
+//! | scan for update | the same with U in place of S on rows |
+//! | scan of everything | S on the table (U for update) |
 //! | append to a keyless table | none more: its readers lock the table |
 //!
 //! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms cannot appear. A
@@ -59,6 +60,45 @@ macro_rules! retry {
 
 mod entries;
 mod owned;
+
+/// Why rows are scanned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Read,
+    /// They may be changed next.
+    Update,
+}
+
+impl Purpose {
+    /// On the table, if rows are to be locked beneath it.
+    fn intention(self) -> Mode {
+        self.row().above()
+    }
+
+    /// On the table, for all of it.
+    fn table(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::S,
+            Purpose::Update => Mode::U,
+        }
+    }
+
+    /// On a key that is met.
+    fn key(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::ROW_AND_GAP_S,
+            Purpose::Update => Mode::ROW_U_AND_GAP_S,
+        }
+    }
+
+    /// On the row that an index entry leads to.
+    fn row(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::ROW_S,
+            Purpose::Update => Mode::ROW_U,
+        }
+    }
+}
 
 /// One record was worked on.
 fn counted<T>(outcome: T) -> T {
@@ -138,16 +178,35 @@ impl<'a, D: Design> Here<'a, D> {
         Abort::Fault
     }
 
-    /// Visits everything under a lock on the whole table.
-    async fn scan_table(
+    async fn scan_with(
         &mut self,
+        purpose: Purpose,
         index: TableId,
         range: Range<'_>,
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, Mode::S).await?;
+        if D::OWNERS && self.locks() {
+            self.lock_range(purpose, table, index, range).await?;
+        }
+        if range == Range::ALL || table.def.key.is_empty() {
+            return self.scan_table(purpose, index, range, direction, f).await;
+        }
+        self.scan_keys(purpose, index, range, direction, f).await
+    }
+
+    /// Visits everything under a lock on the whole table.
+    async fn scan_table(
+        &mut self,
+        purpose: Purpose,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        self.lock_table(table.def.id, purpose.table()).await?;
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         loop {
@@ -172,13 +231,14 @@ impl<'a, D: Design> Here<'a, D> {
     /// otherwise a key could slip in between two leaves before the first key of the second is locked.
     async fn scan_keys(
         &mut self,
+        purpose: Purpose,
         index: TableId,
         range: Range<'_>,
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, Mode::IS).await?;
+        self.lock_table(table.def.id, purpose.intention()).await?;
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         // Often the first row is all that is wanted, and what is looked at is locked.
@@ -186,7 +246,7 @@ impl<'a, D: Design> Here<'a, D> {
         loop {
             let mut chunk = self.collect_some(index, &cursor, limit).await?;
             while self.ranges() {
-                self.lock_chunk(table, index, &cursor, &chunk).await?;
+                self.lock_chunk(purpose, table, index, &cursor, &chunk).await?;
                 let again = self.collect_some(index, &cursor, limit).await?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
@@ -226,6 +286,7 @@ impl<'a, D: Design> Here<'a, D> {
 
     async fn lock_chunk(
         &mut self,
+        purpose: Purpose,
         table: &Table,
         index: TableId,
         cursor: &Cursor,
@@ -236,10 +297,10 @@ impl<'a, D: Design> Here<'a, D> {
             self.lock_above(id, index, cursor).await?;
         }
         for (key, _) in chunk.rows() {
-            self.lock(id, LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
+            self.lock(id, LockName::key(index, hash64(key)), purpose.key()).await?;
             if index != id {
                 let row = entries::row_name(table, index, key).ok_or_else(|| self.lost_row(table))?;
-                self.lock(id, row, Mode::ROW_S).await?;
+                self.lock(id, row, purpose.row()).await?;
             }
         }
         if let (Direction::Forward, ChunkEnd::Done(next)) = (cursor.direction, &chunk.end) {
@@ -441,14 +502,17 @@ impl<D: Design> Access for Here<'_, D> {
         direction: Direction,
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        if D::OWNERS && self.locks() {
-            self.lock_range(table, index, range).await?;
-        }
-        if range == Range::ALL || table.def.key.is_empty() {
-            return self.scan_table(index, range, direction, &mut f).await;
-        }
-        self.scan_keys(index, range, direction, &mut f).await
+        self.scan_with(Purpose::Read, index, range, direction, &mut f).await
+    }
+
+    async fn scan_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan_with(Purpose::Update, index, range, direction, &mut f).await
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`design`]: the two policies and their names.
 //! - [`engine`]: what an instance asks of an engine, whatever its design.
 //! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability.
+//! - [`memory`]: the engine of design `occ`, whose rows live in main memory.
 //! - [`local`]: whether a part takes locks.
 //! - [`owners`]: which worker owns which keys; `mail`, `branches`: what workers send each other, and a transaction's work at several;
 //!   `board`: cycles of waiting over several owners.
@@ -24,6 +25,7 @@ pub mod executor;
 mod here;
 pub mod local;
 mod mail;
+pub mod memory;
 pub mod owners;
 pub mod paged;
 #[cfg(feature = "planted")]
@@ -31,11 +33,12 @@ pub mod planted;
 mod schema;
 
 pub use branches::{Answer, Visit};
-pub use design::{Conventional, Design, DesignKind, Partitioned, Serial};
-pub use engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
+pub use design::{Conventional, Design, DesignKind, OccConflict, Partitioned, Serial};
+pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
 pub use local::{Locking, Part, Protection};
+pub use memory::MemoryEngine;
 pub use owners::{Owners, Territory};
 pub use paged::{EngineOptions, PageEngine};
 pub use schema::Refused;

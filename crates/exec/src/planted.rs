@@ -52,6 +52,7 @@ pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, part: &mut Part, mode: Mo
     match mode {
         Mode::GAP_S if is(Bug::NoGapLocks) => None,
         Mode::ROW_AND_GAP_S if is(Bug::NoGapLocks) => Some(Mode::ROW_S),
+        Mode::ROW_U_AND_GAP_S if is(Bug::NoGapLocks) => Some(Mode::ROW_U),
         Mode::ROW_S | Mode::GAP_S | Mode::ROW_AND_GAP_S | Mode::IS | Mode::S if is(Bug::DirtyRead) => None,
         mode => Some(mode),
     }

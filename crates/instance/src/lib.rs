@@ -47,7 +47,7 @@ pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
-use exec::{Conventional, DesignKind, PageEngine, Partitioned, Serial};
+use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Partitioned, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
 use traffic::{Share, Traffic};
@@ -60,6 +60,7 @@ enum Inner<W: Workload> {
     Conventional(Running<W, PageEngine<Conventional>>),
     Partitioned(Running<W, PageEngine<Partitioned>>),
     Serial(Running<W, PageEngine<Serial>>),
+    Occ(Running<W, MemoryEngine>),
 }
 
 macro_rules! each {
@@ -68,6 +69,7 @@ macro_rules! each {
             Inner::Conventional($running) => $call,
             Inner::Partitioned($running) => $call,
             Inner::Serial($running) => $call,
+            Inner::Occ($running) => $call,
         }
     };
 }
@@ -82,6 +84,7 @@ impl<W: Workload> Instance<W> {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
             DesignKind::Logical => Inner::Partitioned(Running::start(workload, config)?),
             DesignKind::Serial => Inner::Serial(Running::start(workload, config)?),
+            DesignKind::Occ => Inner::Occ(Running::start(workload, config)?),
         }))
     }
 

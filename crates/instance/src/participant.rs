@@ -10,7 +10,7 @@ use crate::links::{LinkId, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
-use exec::{Engine, Protection, Scope};
+use exec::{Engine, Order, Protection, Scope};
 use probe::{Component, Role};
 use std::rc::Rc;
 use std::task::Poll;
@@ -166,6 +166,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         let mut part = self.take_part();
         self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
+        if self.shared.config.placement.instances() > 2 {
+            // Several may be prepared at once.
+            E::in_order(&mut part, Order::Any);
+        }
         let session = Session {
             machine: Participant::new(gtid),
             part: None,
@@ -221,6 +225,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             outcome = Err(Abort::Participant);
         }
         if let Err(abort) = outcome {
+            let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
             self.shared.engine.rollback(&self.desk, &mut part)?;
             self.give_part(part);
             self.sessions.borrow_mut().remove(&gtid);
@@ -314,7 +319,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Job::Prepare { link, gtid, lock_point } => {
                 let taken = self.sessions.borrow_mut().get_mut(&gtid).map(|s| s.part.take());
                 let vote = match taken {
-                    Some(Some(part)) => self.prepare(gtid, part, lock_point).await.unwrap_or(Vote::No),
+                    Some(Some(mut part)) => {
+                        // The home is certified.
+                        if self.me() < gtid.home {
+                            E::in_order(&mut part, Order::Any);
+                        }
+                        self.prepare(gtid, part, lock_point).await.unwrap_or(Vote::No)
+                    }
                     // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
                     Some(None) | None => Vote::No,
                 };

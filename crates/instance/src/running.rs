@@ -299,6 +299,7 @@ fn open<W: Workload, E: Engine>(
         workers: config.workers(),
         locks: config.locks,
         lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
+        occ_conflict: config.occ_conflict,
         schema,
     };
     let body = || {

@@ -75,6 +75,7 @@ impl LockStats {
             invalidated: self.invalidated + other.invalidated,
             escalations: self.escalations + other.escalations,
             escalations_put_off: self.escalations_put_off + other.escalations_put_off,
+            reductions: self.reductions + other.reductions,
             granule_requests: self.granule_requests + other.granule_requests,
             inherited: self.inherited + other.inherited,
             granule_calls: self.granule_calls + other.granule_calls,

@@ -4,7 +4,7 @@
 //! that a seed is a schedule; and on several threads.
 
 use crate::planted::Bug;
-use crate::{Conflict, Memstore, Options, Refused, Txn, Worker};
+use crate::{Conflict, Memstore, Options, Refused, Scope, Txn, Worker};
 use adya::history::{Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::TableId;
@@ -129,7 +129,8 @@ impl Client {
         }
         // Some are prepared now and decided at a later turn.
         if random.usize(..3) == 0 && !txn.is_prepared() {
-            return match w.pre_commit(&mut txn) {
+            return match w.pre_commit(&mut txn, if random.bool() { Scope::Local } else { Scope::Distributed })
+            {
                 Ok(_) | Err(Refused::Busy(_)) => self.txn = Some(txn),
                 Err(_) => self.give_up(w, txn, record),
             };

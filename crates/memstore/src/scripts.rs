@@ -1,6 +1,6 @@
 //! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
 
-use crate::{Cause, Conflict, LookAhead, Memstore, Options, Refused, Txn, Worker};
+use crate::{Cause, Conflict, LookAhead, Memstore, Options, Refused, Scope, Txn, Worker};
 use base::TableId;
 use std::sync::Arc;
 use txn::{Direction, Flow, Inserted, Range};
@@ -163,7 +163,7 @@ fn an_aborted_delete_does_not_vanish_from_scans() {
     assert_eq!(w.delete(&mut t, T, b"c"), Ok(true));
     assert_eq!((keys(&mut w, &mut t, Direction::Forward), get(&mut w, &mut t, b"c")), ("ae".into(), None));
     assert_eq!(w.delete(&mut t, T, b"c"), Ok(false));
-    w.pre_commit(&mut t).unwrap();
+    w.pre_commit(&mut t, Scope::Local).unwrap();
     w.abort(t);
     store.tick();
     w.collect(100);
@@ -238,7 +238,7 @@ fn a_prepared_row_is_an_abort_or_a_wait_and_its_decision_holds() {
         let (mut t1, mut t2) = (w.begin(), other.begin());
         assert_eq!(get(&mut other, &mut t2, b"a"), Some(1));
         put(&mut w, &mut t1, b"a", 11);
-        let tid = w.pre_commit(&mut t1).unwrap();
+        let tid = w.pre_commit(&mut t1, Scope::Local).unwrap();
         put(&mut other, &mut t2, b"e", 15);
         let met = commit_or_wait(&mut other, t2);
         let read = {
@@ -295,7 +295,7 @@ fn a_snapshot_sees_its_moment_whatever_comes_later() {
     let (store, mut w) = with_rows(Conflict::Abort);
     let mut prepared = w.begin();
     put(&mut w, &mut prepared, b"e", 50);
-    w.pre_commit(&mut prepared).unwrap();
+    w.pre_commit(&mut prepared, Scope::Local).unwrap();
     let early = w.open_snapshot();
     assert!(!w.is_ready(&early), "a transaction that comes before it has not written yet");
     assert_eq!(w.read_past(&early, T, b"a", |_| ()), Err(Refused::NotReady));

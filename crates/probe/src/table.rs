@@ -143,6 +143,20 @@ placed! {
     group: Group
 }
 
+list! {
+    /// What the processor counts of the workers while they run in user mode, whoever's work it is: in the order of
+    /// [`world::Event::ALL`].
+    Event {
+        Cycles "cycles" "core cycles, which pass faster or slower as the processor's clock does"
+        Instructions "instructions" "instructions retired"
+        L1dMisses "l1d_misses" "reads that the first-level data cache could not answer"
+        LlcMisses "llc_misses" "accesses that the last-level cache could not answer"
+        BranchMisses "branch_misses" "branches that went elsewhere than was predicted"
+    }
+}
+
+const _: () = assert!(Event::COUNT == world::Event::COUNT, "the list is that of the room below");
+
 /// What a page holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageKind {
@@ -223,6 +237,10 @@ pub fn markdown() -> String {
         ),
         table(["critical section", "counted as"], Section::ALL.iter().map(section).collect()),
         table(["counter", "counts"], Counter::ALL.iter().map(counter).collect()),
+        table(
+            ["hardware counter", "counts"],
+            Event::ALL.iter().map(|e| row(&format!("hardware.{}", e.name()), e.meaning())).collect(),
+        ),
     ]
     .join("\n")
 }

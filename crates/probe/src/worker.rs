@@ -13,6 +13,7 @@
 //! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
 //! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
 
+use crate::hardware::Counting;
 use crate::profile::{Profile, derive};
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
@@ -121,6 +122,8 @@ thread_local! {
     pub(crate) static WORKER: Worker = const { Worker::new() };
     /// Pages of the watched transaction. Apart from the cells, because it has a destructor.
     static PAGES: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
+    /// What the processor counts of the thread, while it profiles.
+    static HARDWARE: RefCell<Option<Counting>> = const { RefCell::new(None) };
     /// Names of the kinds from 1 on.
     static NAMES: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
@@ -377,7 +380,10 @@ impl Worker {
 
     pub fn enable(&self, profiling: Profiling) {
         let n = match profiling {
-            Profiling::Off => return self.mode.set(OFF),
+            Profiling::Off => {
+                HARDWARE.take();
+                return self.mode.set(OFF);
+            }
             Profiling::OneIn(n) | Profiling::Drawn(n) => n,
         };
         self.one_in.set(n.max(1));
@@ -393,6 +399,7 @@ impl Worker {
         self.enabled_at.set(now);
         self.take(|_| 0);
         self.open_window(now);
+        HARDWARE.set(Some(Counting::begin()));
     }
 
     fn open_window(&self, now: u64) {
@@ -411,6 +418,7 @@ impl Worker {
         let scale = window_ns as f64 / now.saturating_sub(self.window_ticks.get()).max(1) as f64;
         let mut profile = self.take(|ticks| (ticks as f64 * scale).round() as u64);
         profile.window_ns = window_ns;
+        profile.hardware = HARDWARE.with_borrow_mut(|counting| counting.as_mut().map(Counting::read));
         self.open_window(now);
         Some(profile)
     }

@@ -95,4 +95,17 @@ pub trait Access {
         direction: Direction,
         f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort>;
+
+    /// As [`Access::scan`], by one who will perhaps update or delete what it visits: a queue's head, say. Where locks isolate,
+    /// the rows are shared with readers and kept from others who scan them so, or change them; so two who take from one queue
+    /// wait for each other at the row, not for each other's read locks.
+    async fn scan_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan(index, range, direction, f).await
+    }
 }

@@ -4,11 +4,11 @@
 //! access asks for the lock of its key if the transaction has not got it yet, so no step needs to say beforehand what it
 //! will touch. What an access may not do is reach past the keys that its worker owns; debug builds look.
 
-use super::Here;
+use super::{Here, Purpose};
 use crate::design::Design;
 use crate::local::Protection;
 use base::{TableId, hash64};
-use locks::{LockName, Mode};
+use locks::LockName;
 use store::Table;
 use txn::{Abort, Range};
 
@@ -54,6 +54,7 @@ impl<D: Design> Here<'_, D> {
     /// [`Abort::BadRequest`] for an index whose entries lie with other workers than their rows.
     pub(super) async fn lock_range(
         &mut self,
+        purpose: Purpose,
         table: &Table,
         index: TableId,
         range: Range<'_>,
@@ -66,11 +67,11 @@ impl<D: Design> Here<'_, D> {
         match owners.covering(index, range.low, range.high) {
             Some((table, prefix)) => {
                 self.belongs(table, prefix);
-                self.lock(table, LockName::key(table, hash64(prefix)), Mode::ROW_S).await
+                self.lock(table, LockName::key(table, hash64(prefix)), purpose.row()).await
             }
             None => {
                 range.low.into_iter().for_each(|low| self.belongs(id, low));
-                self.lock_table(id, Mode::S).await
+                self.lock_table(id, purpose.table()).await
             }
         }
     }

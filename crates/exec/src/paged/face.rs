@@ -3,7 +3,7 @@
 use super::adopting::Doubt;
 use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
 use crate::design::Design;
-use crate::engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
+use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
 use crate::here::Here;
 use crate::local::{Locking, Part, Protection};
@@ -53,6 +53,7 @@ impl PageDesk {
 }
 
 impl<D: Design> Engine for PageEngine<D> {
+    const HOLDS: Holds = Holds::FromSteps;
     type Desk = PageDesk;
     type Part = Part;
     type Here<'a> = Here<'a, D>;
@@ -136,6 +137,9 @@ impl<D: Design> Engine for PageEngine<D> {
         part.protection()
     }
 
+    /// Its waits end by time-out in any case.
+    fn in_order(_: &mut Part, _: Order) {}
+
     fn wrote(part: &Part) -> bool {
         part.wrote()
     }
@@ -143,6 +147,11 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn here<'a>(&'a self, _: &'a PageDesk, executor: &'a Executor, part: &'a mut Part) -> Here<'a, D> {
         Here { engine: self, executor, part }
+    }
+
+    #[inline]
+    fn holds(&self, _: &PageDesk, _: &mut Part) -> bool {
+        true
     }
 
     /// Its locks hold what it has seen.
