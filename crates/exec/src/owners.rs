@@ -98,6 +98,11 @@ impl Owners {
         Ok(Owners { tables, sites: territory.sites, first: territory.own.start, ranges })
     }
 
+    /// Everything to one worker.
+    pub fn whole(schema: &Schema) -> Owners {
+        Owners::even(schema, &Territory::whole(), 1).expect("one worker for one site")
+    }
+
     /// The worker that runs the steps routed there; `None` for a copy that anybody here may read, and for what is no table.
     #[inline]
     pub fn owner(&self, route: Route) -> Option<usize> {

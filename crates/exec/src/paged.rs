@@ -78,8 +78,11 @@ fn no_page(fault: StoreFault) -> Abort {
 }
 
 impl<D: Design> PageEngine<D> {
+    /// For any number of workers that own nothing, or for one that owns everything.
     pub fn new(store: Store, options: EngineOptions) -> PageEngine<D> {
-        PageEngine::of(store, options, 1, None)
+        let all = || Owners::whole(&store.schema().unwrap_or_default());
+        let owners = D::OWNERS.then(all);
+        PageEngine::of(store, options, 1, owners)
     }
 
     /// For `workers` workers, each of which owns what `owners` says.
@@ -521,7 +524,7 @@ impl<D: Design> PageEngine<D> {
         let mut armed = false;
         let waited = std::future::poll_fn(|cx| {
             let polled = self.locks(part.owner).poll_until(&mut part.locker, world::now_ns(), cx);
-            if D::OWNERS && polled.is_pending() {
+            if D::OWNERS && part.name != 0 && polled.is_pending() {
                 return self.wait_on_board(executor, part, cx);
             }
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
@@ -533,7 +536,7 @@ impl<D: Design> PageEngine<D> {
             })
         })
         .await;
-        if D::OWNERS {
+        if D::OWNERS && part.name != 0 {
             self.board.strike_out(part.name, part.owner);
         }
         waited
