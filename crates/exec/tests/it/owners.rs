@@ -2,7 +2,7 @@
 
 use base::{Key, TableId};
 use exec::{
-    Answer, DesignKind, Engine, Executor, LockPoint, PageEngine, Part, Partitioned, Protection, Recovered,
+    Answer, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part, Partitioned, Protection, Recovered,
     Scope, Setup, Territory, Visit,
 };
 use locks::LockTuning;
@@ -71,6 +71,7 @@ impl Bench {
             workers,
             locks: LockTuning::PLAIN,
             lock_timeout_ns: 1 << 40,
+            occ_conflict: OccConflict::default(),
             schema: Schema { tables: vec![table()] },
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
         };
