@@ -35,6 +35,7 @@ pub struct Part {
     /// Rows it is about to ask for.
     pub(crate) ahead: Ahead,
     pub(crate) protection: Protection,
+    pub(crate) hold: probe::Hold,
 }
 
 impl Part {

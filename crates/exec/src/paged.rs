@@ -113,6 +113,7 @@ impl<D: Design> PageEngine<D> {
             locker: self.locks.locker(),
             ahead: Ahead::default(),
             protection: Protection::Alone,
+            hold: probe::Hold::default(),
         }
     }
 
@@ -122,6 +123,7 @@ impl<D: Design> PageEngine<D> {
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         if protection == Protection::Locks {
+            part.hold = probe::hold();
             self.count_locking(1);
             if self.options.locks.tuning.victim == Victim::Youngest {
                 part.locker.begun_ns = world::now_ns();
@@ -141,6 +143,7 @@ impl<D: Design> PageEngine<D> {
         probe::part_ends();
         if part.protection == Protection::Locks {
             probe::within(Component::Locking, || self.locks.release_all(&mut part.locker));
+            probe::held(std::mem::take(&mut part.hold));
             self.count_locking(-1);
         }
         part.protection = Protection::Alone;
