@@ -343,7 +343,9 @@ impl Pool {
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
     pub fn allocate(&self) -> Result<PageId, Stop> {
         probe::enter(Section::PageSpace);
-        self.allocator.lock().take().ok_or(Stop::NoSpace)
+        let id = self.allocator.lock().take().ok_or(Stop::NoSpace)?;
+        probe::count(probe::Counter::AllocatedPages);
+        Ok(id)
     }
 
     /// Page `id` is not in use any more, and nobody's.
