@@ -39,7 +39,7 @@ impl Engine for MemoryEngine {
             return Err(EngineFault::NoLog(setup.durability));
         }
         let budget = setup.pool_pages as u64 * 8192;
-        let engine = MemoryEngine::open(
+        let engine = MemoryEngine::make(
             budget,
             setup.workers,
             setup.occ_conflict,
