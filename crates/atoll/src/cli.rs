@@ -258,6 +258,8 @@ fn bench_name() -> PossibleValuesParser {
 pub enum DesignArg {
     /// Latched pages and a central lock manager
     Conventional,
+    /// Each worker owns a run of the sites, runs their steps and locks them for itself; pages are latched (DORA)
+    Logical,
     /// One worker per instance: no latches, and locks only while distributed transactions exist
     Serial,
     /// Rows in main memory, optimistic concurrency control

@@ -377,6 +377,7 @@ impl Planner<'_> {
 fn design_of(arg: DesignArg) -> DesignKind {
     match arg {
         DesignArg::Conventional => DesignKind::Conventional,
+        DesignArg::Logical => DesignKind::Logical,
         DesignArg::Serial => DesignKind::Serial,
         DesignArg::Occ => DesignKind::Occ,
     }

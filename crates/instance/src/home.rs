@@ -9,7 +9,7 @@
 //! ```
 
 use crate::counts::Reach;
-use crate::local::Local;
+use crate::local::{Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
 use exec::{Engine, Holds, Order, Protection, Scope};
@@ -32,7 +32,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     probe::transaction(workload.kind(request));
     let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut protection =
-        if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
+        if local.stays_home(request) { engine.protection_at_home(desk) } else { Protection::Locks };
     loop {
         engine.begin(desk, part, protection);
         let mut run = Run { local, part, gtid: None, asked: SmallVec::new() };
@@ -147,9 +147,9 @@ async fn commit_everywhere<W: Workload, E: Engine>(
 }
 
 /// One run of a procedure.
-struct Run<'l, W: Workload, E: Engine> {
-    local: &'l Local<W, E>,
-    part: &'l mut E::Part,
+pub(crate) struct Run<'l, W: Workload, E: Engine> {
+    pub local: &'l Local<W, E>,
+    pub part: &'l mut E::Part,
     /// Set when the first step leaves home.
     gtid: Option<Gtid>,
     /// The instances that steps were sent to.
@@ -168,8 +168,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
-        let at_home = |i: usize| local.owner(steps.route(i)) == local.me();
-        if local.is_alone() || (0..count).all(at_home) {
+        let here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        if local.is_all_here() || (0..count).all(here) {
             return pin!(steps.run_all(&mut local.here(self.part))).await;
         }
         if E::protection(self.part) == Protection::Alone {
@@ -179,7 +179,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         Box::pin(self.everywhere(steps, last)).await
     }
 
-    /// A phase of which some steps are elsewhere.
+    /// A phase of which some steps are at other instances or at other workers.
     async fn everywhere<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let mut partial = steps.partial();
@@ -188,6 +188,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let in_groups = |asked: &InstanceId| groups.iter().any(|group| group.owner == *asked);
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
         let outcome = match steps.effect() {
+            _ if groups.is_empty() => self.run_home(&steps, &mut partial).await,
             StepEffect::Writes => self.in_turn(&mut groups, &steps, &mut partial, last).await,
             StepEffect::Reads => self.at_once(&mut groups, &steps, &mut partial, last).await,
         };
@@ -294,6 +295,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
         let local = self.local;
+        if E::OWNERS {
+            return self.run_owned(steps, partial).await;
+        }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {
                 steps.run(i, &mut local.here(self.part), partial).await?;

@@ -21,7 +21,7 @@ use wire::{Batch, BatchReader, Frame, Ride};
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and sees to it that a task takes it.
-    pub(crate) fn push_job(self: &Rc<Self>, job: Job) {
+    pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::Part>) {
         self.jobs.borrow_mut().push_back(job);
         let idle = self.idle.borrow_mut().pop();
         match idle {
@@ -185,13 +185,26 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
     }
 
-    async fn run_batch(&self, part: &mut E::Part, steps: &[u8], outputs: &mut Batch) -> Result<(), Abort> {
+    /// Runs the steps of a request, here or where they belong.
+    pub(crate) async fn run_batch(
+        &self,
+        part: &mut E::Part,
+        steps: &[u8],
+        outputs: &mut Batch,
+    ) -> Result<(), Abort> {
         let _span = probe::span(Component::Execution);
         let workload = self.workload();
         let mut reader = BatchReader::new(steps);
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
-            workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await?;
+            let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
+            match run {
+                Err(Abort::NotHere(owner)) if E::OWNERS => {
+                    let step = (id, args);
+                    Box::pin(self.send_on(part, owner.into(), step, outputs.buffer())).await?;
+                }
+                run => run?,
+            }
             outputs.close(body);
         }
         if reader.finished() { Ok(()) } else { Err(Abort::BadRequest) }
@@ -290,8 +303,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    async fn serve_job(&self, job: Job) {
+    async fn serve_job(&self, job: Job<E::Part>) {
         match job {
+            Job::Visit(visit) => self.serve_visit(visit).await,
             // A step request is never begun once its link has broken: its home has given it up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if !self.links.is_open(link) => {}
             Job::Steps { link, call, gtid, ride, steps } => {

@@ -73,6 +73,8 @@ impl Worker {
             for write in &txn.writes {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
+            // From here on its locks say so themselves, over however long the decision takes.
+            self.end_turns(txn);
         }
         Ok(Tid(txn.commit.map_or(0, |(_, tid)| tid)))
     }
@@ -164,16 +166,16 @@ impl Worker {
 
     /// Whether everything that was read is as it was read and nobody else is about to change it; of a distributed transaction,
     /// it then stays so. The writes are locked, in order.
-    fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+    fn validate(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
             self.guard(txn);
         }
         self.validate_all(txn).inspect_err(|_| self.unguard(txn))
     }
 
-    fn validate_all(&self, txn: &Txn) -> Result<(), Refused> {
+    fn validate_all(&mut self, txn: &Txn) -> Result<(), Refused> {
         if !self.store.planted.is(Bug::ReadsUnchecked) {
-            self.validate_reads(txn)?;
+            self.validate_reads(txn).map_err(|(row, refused)| self.failed_at(row, refused))?;
         }
         let is_there = |seen: &Seen| seen.holds(&self.store.arena);
         match self.store.planted.is(Bug::LeavesUnchecked) || txn.leaves.iter().all(is_there) {
@@ -211,17 +213,17 @@ impl Worker {
         leaves.drain(..).for_each(|leaf| guard::leave(Node::at(arena, leaf).readers(), guard::OF_LEAF));
     }
 
-    fn validate_reads(&self, txn: &Txn) -> Result<(), Refused> {
+    fn validate_reads(&self, txn: &Txn) -> Result<(), (Ref, Refused)> {
         for &(row, word) in &txn.reads {
             let now = row::tid(&self.store.arena, row).load(Ordering::Acquire);
             if now == word {
                 continue;
             }
             if now & !(LOCKED | PREPARED) != word {
-                return Err(Refused::Conflict(Cause::Changed));
+                return Err((row, Refused::Conflict(Cause::Changed)));
             }
             if txn.writes.binary_search_by_key(&row.0, |write| write.row.0).is_err() {
-                return Err(self.locked_by_another(row, now));
+                return Err((row, self.locked_by_another(row, now)));
             }
         }
         Ok(())

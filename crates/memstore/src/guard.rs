@@ -32,10 +32,13 @@ pub(crate) fn leave(word: &AtomicU64, one: u64) {
     word.fetch_sub(one, Ordering::Release);
 }
 
+/// The bit of a row's word that says the row is hot (`hot`).
+pub(crate) const HOT: u64 = 1 << 63;
+
 /// Whether somebody is counted. The caller has locked, and a fence of [`settle`] lies between.
 #[inline]
 pub(crate) fn is_held(word: &AtomicU64, one: u64) -> bool {
-    word.load(Ordering::Acquire) >= one
+    word.load(Ordering::Acquire) & !HOT >= one
 }
 
 /// Between locking and [`is_held`].

@@ -26,6 +26,7 @@ mod commit;
 mod epoch;
 mod guard;
 mod head;
+mod hot;
 mod index;
 mod node;
 mod pins;
@@ -36,13 +37,14 @@ mod store;
 mod sync;
 mod tid;
 mod transaction;
+mod turn;
 mod version;
 mod worker;
 
 pub use commit::{Scope, Tid};
 pub use row::{MAX_KEY, MAX_ROW};
 pub use snapshot::Snapshot;
-pub use store::{Cause, Conflict, LookAhead, Memstore, OpenError, Options, Refused, RowId};
+pub use store::{Cause, Conflict, Contention, LookAhead, Memstore, OpenError, Options, Refused, RowId};
 pub use transaction::Txn;
 pub use worker::Worker;
 

@@ -3,6 +3,7 @@
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
 use crate::guard;
+use crate::hot::{Hot, State, Turn};
 use crate::index::Index;
 use crate::node::Node;
 use crate::planted::Planted;
@@ -20,6 +21,15 @@ pub enum Conflict {
     Abort,
     /// Say which row is in the way ([`Refused::Busy`]), so that the caller waits and repeats the call.
     Wait,
+}
+
+/// What to do about rows at which one transaction after the other fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contention {
+    /// Nothing, as Silo.
+    Optimistic,
+    /// Whoever is going to write such a row waits for its turn, and so does who has failed to read it.
+    Queues,
 }
 
 /// What [`Worker::ahead`] does.
@@ -42,13 +52,15 @@ pub struct Options {
     pub tables: u16,
     pub conflict: Conflict,
     pub look_ahead: LookAhead,
+    pub contention: Contention,
 }
 
 impl Options {
-    /// With huge pages, 256 tables, and aborts on conflicts.
+    /// With huge pages, 256 tables, queues for hot rows, and aborts at prepared rows.
     pub fn new(budget: u64, workers: usize) -> Options {
         let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Abreast);
-        Options { budget, pages, workers, tables: 256, conflict, look_ahead }
+        let contention = Contention::Queues;
+        Options { budget, pages, workers, tables: 256, conflict, look_ahead, contention }
     }
 }
 
@@ -65,6 +77,8 @@ pub(crate) enum Held {
     Readers,
     /// This leaf was.
     LeafReaders,
+    /// Others are before it in the row's queue.
+    Turn(Turn),
 }
 
 /// Why a transaction cannot be serialised any more.
@@ -126,6 +140,8 @@ pub struct Memstore {
     tables: Box<[OnceLock<Index>]>,
     pub(crate) conflict: Conflict,
     pub(crate) look_ahead: LookAhead,
+    pub(crate) contention: Contention,
+    pub(crate) hot: Hot,
     /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
     pub(crate) snapshot: AtomicU64,
     /// What the last worker of each number has left; nothing while there is one.
@@ -149,6 +165,8 @@ impl Memstore {
             tables: (0..options.tables).map(|_| OnceLock::new()).collect(),
             conflict: options.conflict,
             look_ahead: options.look_ahead,
+            contention: options.contention,
+            hot: Hot::new(),
             snapshot: AtomicU64::new(0),
             left: (0..options.workers).map(|_| Mutex::new(Some(Left::default()))).collect(),
             planted: Planted::default(),
@@ -202,6 +220,9 @@ impl Memstore {
         match held {
             Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
             Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
+            Held::Turn(turn) => {
+                matches!(self.hot.state(&turn, &self.epochs), State::Other | State::OwnWorker)
+            }
             Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
         }
     }

@@ -12,6 +12,7 @@ use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
 use crate::transaction::Txn;
+use crate::turn::{Failures, For};
 use base::TableId;
 use latch::Backoff;
 use std::collections::VecDeque;
@@ -64,6 +65,7 @@ pub struct Worker {
     pub(crate) buffer: Vec<u8>,
     pub(crate) key: Vec<u8>,
     chunk: Chunk,
+    pub(crate) failures: Failures,
 }
 
 /// Garbage is looked at when there is this much of it, and after each commit from then on some of it.
@@ -72,7 +74,16 @@ const GARBAGE_STEP: usize = 64;
 impl Worker {
     pub(crate) fn new(store: Arc<Memstore>, number: usize, own: Left) -> Worker {
         let (buffer, key) = (Vec::new(), Vec::new());
-        Worker { store: Rc::new(store), number, own, pool: Vec::new(), buffer, key, chunk: Chunk::default() }
+        Worker {
+            store: Rc::new(store),
+            number,
+            own,
+            pool: Vec::new(),
+            buffer,
+            key,
+            chunk: Chunk::default(),
+            failures: Failures::default(),
+        }
     }
 
     pub fn store(&self) -> &Arc<Memstore> {
@@ -90,6 +101,7 @@ impl Worker {
 
     pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
         self.unguard(&mut txn);
+        self.end_turns(&mut txn);
         self.own.reading.remove(&self.store.epochs, self.number, txn.since);
         txn.clear();
         self.pool.push(txn);
@@ -179,6 +191,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return Ok(txn.writes[own].value.map(|value| f(&txn.values[value])));
         }
+        self.take_turn(txn, row, For::Reading)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -201,6 +214,9 @@ impl Worker {
     ) -> Result<Option<R>, Refused> {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
         let own = txn.own(row);
+        if own.is_none() {
+            self.take_turn(txn, row, For::Writing)?;
+        }
         let value = txn.value();
         let mut bytes = std::mem::take(&mut txn.values[value]);
         match own.map(|own| txn.writes[own].value) {
@@ -276,6 +292,7 @@ impl Worker {
     fn put(&mut self, txn: &mut Txn, table: TableId, row: Ref, bytes: &[u8]) -> Result<Inserted, Refused> {
         let own = txn.own(row);
         if own.is_none() {
+            self.take_turn(txn, row, For::Writing)?;
             let mut buffer = std::mem::take(&mut self.buffer);
             let word = self.look(row, &mut buffer);
             self.buffer = buffer;
@@ -319,6 +336,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return Ok(txn.writes[own].value.take().is_some());
         }
+        self.take_turn(txn, row, For::Writing)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;

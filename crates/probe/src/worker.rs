@@ -13,6 +13,7 @@
 //! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
 //! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
 
+use crate::hardware::Counting;
 use crate::profile::{Profile, derive};
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
@@ -86,6 +87,8 @@ pub(crate) struct Worker {
     /// The list of pages belongs to a transaction that is parked.
     list_kept: Cell<bool>,
     one_in: Cell<u32>,
+    /// Polls that begin further apart than this many ticks are all timed.
+    sparse: Cell<u64>,
     random: Cell<u64>,
     weight: Cell<u64>,
     stamp_cost: Cell<u64>,
@@ -119,6 +122,8 @@ thread_local! {
     pub(crate) static WORKER: Worker = const { Worker::new() };
     /// Pages of the watched transaction. Apart from the cells, because it has a destructor.
     static PAGES: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
+    /// What the processor counts of the thread, while it profiles.
+    static HARDWARE: RefCell<Option<Counting>> = const { RefCell::new(None) };
     /// Names of the kinds from 1 on.
     static NAMES: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
@@ -144,6 +149,7 @@ impl Worker {
             watched: Cell::new(NOBODY),
             list_kept: Cell::new(false),
             one_in: Cell::new(1),
+            sparse: Cell::new(0),
             random: Cell::new(0x9e37_79b9_7f4a_7c15),
             weight: Cell::new(0),
             stamp_cost: Cell::new(0),
@@ -238,7 +244,7 @@ impl Worker {
     /// Decides whether the poll that begins is timed.
     fn draw(&self, now: u64) {
         add(&self.polls, 1);
-        let sparse = now.saturating_sub(self.last_poll.replace(now)) > SPARSE * self.stamp_cost.get();
+        let sparse = now.saturating_sub(self.last_poll.replace(now)) > self.sparse.get();
         let weight = if sparse || self.one_in.get() == 1 { 1 } else { u64::from(self.lot()) };
         self.weight.set(weight);
         if weight > 0 {
@@ -267,8 +273,7 @@ impl Worker {
     }
 
     /// The span of another component begins or ends.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     pub fn change(&self, component: u8) -> u8 {
         if self.mode.get() == TIMING {
             self.charge(ticks());
@@ -374,9 +379,17 @@ impl Worker {
     }
 
     pub fn enable(&self, profiling: Profiling) {
-        let Profiling::OneIn(n) = profiling else { return self.mode.set(OFF) };
+        let n = match profiling {
+            Profiling::Off => {
+                HARDWARE.take();
+                return self.mode.set(OFF);
+            }
+            Profiling::OneIn(n) | Profiling::Drawn(n) => n,
+        };
         self.one_in.set(n.max(1));
         self.stamp_cost.set(stamp_cost());
+        let drawn = matches!(profiling, Profiling::Drawn(_));
+        self.sparse.set(if drawn { u64::MAX } else { SPARSE * self.stamp_cost.get() });
         self.mode.set(COUNTING);
         self.watched.set(NOBODY);
         self.list_kept.set(false);
@@ -386,6 +399,7 @@ impl Worker {
         self.enabled_at.set(now);
         self.take(|_| 0);
         self.open_window(now);
+        HARDWARE.set(Some(Counting::begin()));
     }
 
     fn open_window(&self, now: u64) {
@@ -404,6 +418,7 @@ impl Worker {
         let scale = window_ns as f64 / now.saturating_sub(self.window_ticks.get()).max(1) as f64;
         let mut profile = self.take(|ticks| (ticks as f64 * scale).round() as u64);
         profile.window_ns = window_ns;
+        profile.hardware = HARDWARE.with_borrow_mut(|counting| counting.as_mut().map(Counting::read));
         self.open_window(now);
         Some(profile)
     }

@@ -133,8 +133,9 @@ fn histories(args: &[String]) -> Result<(), Failed> {
             kind: TableKind::ALL[seed as usize / 3 % 2],
             seed,
         };
-        let (design, judged) = match seed % 3 {
-            0 => ("serial", trials::histories::serial(plan)),
+        let (design, judged) = match seed % 6 {
+            1 => ("logical", trials::histories::logical(plan)),
+            0 | 3 => ("serial", trials::histories::serial(plan)),
             _ => ("conventional", trials::histories::conventional(plan)),
         };
         let verdict = judged.map_err(trials::ledger::Flaw::from)?;

@@ -1,7 +1,7 @@
 //! The main-memory engine as an instance sees it.
 
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
-use crate::executor::Executor;
+use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
 use base::Lsn;
@@ -59,14 +59,14 @@ impl Engine for MemoryEngine {
 
     /// # Panics
     /// If there is no such worker, or another thread has its number.
-    fn desk(self: &Arc<Self>, worker: usize) -> MemoryDesk {
+    fn desk(self: &Arc<Self>, worker: usize, _: Unpark) -> MemoryDesk {
         let worker = self.store.worker(worker).expect("an instance numbers its workers");
         MemoryDesk { worker: RefCell::new(worker) }
     }
 
     fn leave(&self, _: &MemoryDesk) {}
 
-    fn protection_at_home(&self) -> Protection {
+    fn protection_at_home(&self, _: &MemoryDesk) -> Protection {
         Protection::Locks
     }
 
