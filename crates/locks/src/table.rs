@@ -79,7 +79,6 @@ impl LockStats {
             granule_requests: self.granule_requests + other.granule_requests,
             inherited: self.inherited + other.inherited,
             granule_calls: self.granule_calls + other.granule_calls,
-            reductions: self.reductions + other.reductions,
         }
     }
 }
