@@ -18,6 +18,8 @@
 mod face;
 mod filling;
 mod here;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use crate::design::OccConflict;
@@ -118,7 +120,7 @@ impl MemoryPart {
 pub(crate) const CUT: u32 = 512;
 
 impl MemoryEngine {
-    fn open(
+    fn make(
         budget: u64,
         workers: usize,
         conflict: OccConflict,
