@@ -40,6 +40,7 @@ mod owning;
 mod partition;
 mod read;
 mod roots;
+mod seam;
 mod shape;
 mod table;
 mod verify;

@@ -271,6 +271,23 @@ fn repartitioning_makes_a_tree_no_higher() {
     assert!(now <= height + 1 && pages < used * 3, "{height} levels were {now}, {used} pages {pages}");
 }
 
+/// The last merge below a root waited for the node that it held itself, gave up, and left the root with one child.
+#[test]
+fn a_root_that_is_left_with_one_child_takes_its_place_at_once() {
+    let pool = pool(256);
+    let mut journal = Recorder::new(&pool);
+    let tree = super::tests::tree(&pool, &mut journal, SMALL);
+    fill(&tree, &mut journal, 0, 20);
+    let mut report = tree.verify::<Coupled>().expect("sound");
+    assert_eq!(report.levels, 2);
+    for n in 0..20u32 {
+        tree.delete::<Coupled>(&mut journal, &n.to_be_bytes(), Expect::Any).unwrap();
+        report = tree.verify::<Coupled>().expect("sound");
+        assert_eq!(report.leaves == 1, report.levels == 1, "behind the deletion of {n}");
+    }
+    assert_eq!((report.levels, pool.stats().allocated), (1, 1));
+}
+
 #[test]
 fn partitions_are_loaded_one_by_one() {
     let pool = pool(4096);

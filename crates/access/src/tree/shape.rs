@@ -334,6 +334,8 @@ impl<'p> BTree<'p> {
         if Parts::size(parts.low, parts.high, &parts.entries) <= self.fill / 4 * 3 {
             let image = parts.whole();
             self.merge(journal, &mut parent, &mut left, right, &separator, &image)?;
+            // The root may take its place.
+            drop(left);
         } else {
             // Right in the middle: a half that came out underfull would be evened out again at the next delete.
             let halves = parts.divide(parts.middle(), &[]).map_err(|Garbled| corrupt(&left))?;

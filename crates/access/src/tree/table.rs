@@ -141,7 +141,7 @@ pub(crate) struct Rewrite {
     pub freed: Option<PageId>,
 }
 
-/// The table with one more sub-tree; `spare` is the page it may grow by, which it says whether it needed.
+/// The table with one more sub-tree; `spare` gives a page if it has to grow by one.
 pub(crate) fn with(
     parts: Vec<Part>,
     start: Start,

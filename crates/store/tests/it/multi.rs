@@ -55,8 +55,10 @@ fn small(files: &Arc<dyn Files>) -> (Store, Recovered) {
 fn put(store: &Store, txn: &mut Txn, ids: std::ops::Range<i64>) {
     let table = store.table(ACCOUNTS).expect("created");
     for id in ids {
-        let bytes = row(id, id % 50, &"n".repeat((id % 100) as usize + 1));
-        retry(store, || store.insert::<L>(txn, table, &key(id), &bytes, Expect::Any));
+        // Short enough for an entry of small nodes.
+        let bytes = row(id, id % 50, &"n".repeat((id % 20) as usize + 1));
+        let put = retry(store, || store.insert::<L>(txn, table, &key(id), &bytes, Expect::Any));
+        assert_eq!(put, store::InsertOutcome::Done);
     }
 }
 

@@ -1,0 +1,237 @@
+//! Merging two neighbouring partitions of a multi-rooted tree (thesis of Pandis, section 4.3.5; see `partition`).
+
+use super::edit::Image;
+use super::entries::Entries;
+use super::partition::Moved;
+use super::roots::Start;
+use super::shape::Parts;
+use super::table;
+use super::{BTree, MAX_LEVEL, Probe};
+use crate::Journal;
+use crate::bytes::Garbled;
+use crate::page::{corrupt, disordered, malformed, new_page};
+use crate::record::{Action, SystemBody};
+use base::PageId;
+use latch::LatchPolicy;
+use pages::{PageMut, Stop};
+
+/// The partitions of a merge: where the right one begins, and the left one.
+struct Ends<'a> {
+    key: &'a [u8],
+    before: &'a Start,
+}
+
+impl<'p> BTree<'p> {
+    /// Makes the partition that begins at `key` a part of the one before it.
+    ///
+    /// # Errors
+    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`] when no partition begins there,
+    /// or nothing lies before it.
+    pub fn merge_partition<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+    ) -> Result<Moved, Stop> {
+        let roots = self.root_map()?;
+        loop {
+            let (starts, seen) = roots.starts();
+            let at = starts.iter().position(|(start, _)| start.as_slice() == key);
+            let Some(at) = at.filter(|at| *at > 0) else {
+                return Err(disordered("no partition that has another one before it begins at this key"));
+            };
+            let (before, after) = (&starts[at - 1], &starts[at]);
+            if before.1 == after.1 {
+                return Err(malformed(self.root));
+            }
+            let left = self.pool.exclusive::<L>(before.1)?;
+            let right = self.pool.exclusive::<L>(after.1)?;
+            if !roots.unchanged(seen) {
+                continue;
+            }
+            let ends = Ends { key, before };
+            if let Some(moved) = self.merge_roots(journal, left, right, &ends)? {
+                self.tidy_path::<L>(journal, Probe::new(key), 0);
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// `None` when room had to be made first: look again.
+    fn merge_roots<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        left: PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Option<Moved>, Stop> {
+        let meet = self.node(&left, None)?.high() == Ok(Some(ends.key));
+        if !meet || self.node(&right, None)?.low() != Ok(ends.key) {
+            return Err(corrupt(&right));
+        }
+        match self.level_of(&left)?.cmp(&self.level_of(&right)?) {
+            std::cmp::Ordering::Equal => self.merge_alike(journal, left, right, ends).map(Some),
+            std::cmp::Ordering::Greater => self.hang_right(journal, left, right, ends),
+            std::cmp::Ordering::Less => self.hang_left(journal, left, right, ends),
+        }
+    }
+
+    /// Two roots of one level: their entries go into the left one, or they get a parent, in the left one's page.
+    fn merge_alike<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        mut left: PageMut<'p, L>,
+        mut right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Moved, Stop> {
+        let mut moved = Moved { pages_read: 2, pointers: 1, ..Moved::default() };
+        let (l, r) = (self.node(&left, None)?, self.node(&right, None)?);
+        let level = l.level();
+        let between = r.child(0).map_err(|Garbled| corrupt(&right))?.0.to_le_bytes();
+        let whose = || Ok((Entries::of(l)?, Entries::of(r)?));
+        let (l_own, r_own) = whose().map_err(|Garbled| corrupt(&left))?;
+        let parts = || Ok((Parts::of(l, &l_own)?, Parts::of(r, &r_own)?));
+        let (l_parts, r_parts) = parts().map_err(|Garbled| corrupt(&left))?;
+        let (low, high) = (l_parts.low.to_vec(), r_parts.high.map(<[u8]>::to_vec));
+        let content = l_parts.whole();
+        let mut counted = moved;
+        counted.entries(level, &r_parts.entries);
+        let mut lifted = moved;
+        lifted.entries(level, &l_parts.entries);
+        let both = Parts::of_both(l_parts, r_parts, &between);
+        let root = left.page_id();
+        if Parts::size(both.low, both.high, &both.entries) <= self.fill {
+            let image = both.whole();
+            let body = SystemBody::new(self.id)
+                .with(root, Action::Node(image.as_slice()))
+                .with(right.page_id(), Action::Freed);
+            moved = Moved { pages_freed: 1, ..counted };
+            self.log_merge(journal, body, ends, root, vec![&mut left], &mut moved)?;
+            self.pool.free(right.page_id());
+            return Ok(moved);
+        }
+        if level + 1 >= MAX_LEVEL {
+            return Err(Stop::NoSpace);
+        }
+        let mut below = new_page::<L>(self.pool)?;
+        below.own_beside(&left);
+        let child = right.page_id().0.to_le_bytes();
+        let entries: [(&[u8], &[u8]); 1] = [(ends.key, &child)];
+        let top = super::shape::image(level + 1, below.page_id(), &low, high.as_deref(), &entries);
+        let body = SystemBody::new(self.id)
+            .with(below.page_id(), Action::Node(content.as_slice()))
+            .with(root, Action::Node(top.as_slice()));
+        moved = Moved { pages_made: 1, pointers: 3, ..lifted };
+        let done =
+            self.log_merge(journal, body, ends, root, vec![&mut below, &mut left, &mut right], &mut moved);
+        if done.is_err() {
+            self.pool.free(below.page_id());
+        }
+        done.map(|()| moved)
+    }
+
+    /// The right sub-tree is lower: it becomes the last child of the rightmost node above its level.
+    fn hang_right<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        left: PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Option<Moved>, Stop> {
+        let node = self.node(&right, None)?;
+        let (level, high) = (node.level() + 1, node.high().map_err(|Garbled| corrupt(&right))?);
+        let (root, child) = (left.page_id(), right.page_id().0.to_le_bytes());
+        let mut path = vec![left];
+        while self.level_of(&path[path.len() - 1])? > level {
+            let page = &path[path.len() - 1];
+            let node = self.node(page, None)?;
+            let next = node.child(node.count()).map_err(|Garbled| corrupt(page))?;
+            path.push(self.pool.exclusive::<L>(next)?);
+        }
+        let mut images = Vec::new();
+        for page in &path {
+            let node = self.node(page, None)?;
+            let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
+            let mut parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
+            let low = parts.low.to_vec();
+            parts.high = high;
+            if parts.level == level {
+                parts.entries.push((ends.key, &child));
+            }
+            if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
+                let (level, more) = (parts.level, ends.key.len() + high.map_or(0, <[u8]>::len) + 64);
+                drop((path, right));
+                // What the node begins with leads to it from above.
+                self.make_room::<L>(journal, Probe::new(&low), level, &move |_| Ok(more))?;
+                return Ok(None);
+            }
+            images.push((page.page_id(), parts.whole()));
+        }
+        let mut moved = Moved { pages_read: path.len() + 1, pointers: path.len() + 1, ..Moved::default() };
+        let pages = path.iter_mut().collect();
+        self.log_merge(journal, self.body_of(&images), ends, root, pages, &mut moved)?;
+        Ok(Some(moved))
+    }
+
+    /// The left sub-tree is lower: it becomes the first child of the leftmost node above its level.
+    fn hang_left<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        left: PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Option<Moved>, Stop> {
+        let node = self.node(&left, None)?;
+        let (level, low) = (node.level() + 1, node.low().map_err(|Garbled| corrupt(&left))?);
+        let (root, child) = (right.page_id(), left.page_id());
+        let mut path = vec![right];
+        while self.level_of(&path[path.len() - 1])? > level {
+            let page = &path[path.len() - 1];
+            let next = self.node(page, None)?.child(0).map_err(|Garbled| corrupt(page))?;
+            path.push(self.pool.exclusive::<L>(next)?);
+        }
+        let mut images = Vec::new();
+        for page in &path {
+            let node = self.node(page, None)?;
+            let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
+            let mut parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
+            let first = parts.first.0.to_le_bytes();
+            parts.low = low;
+            if parts.level == level {
+                parts.first = child;
+                parts.entries.insert(0, (ends.key, &first));
+            }
+            if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
+                let (level, more) = (parts.level, ends.key.len() + low.len() + 64);
+                drop((path, left));
+                self.make_room::<L>(journal, Probe::new(ends.key), level, &move |_| Ok(more))?;
+                return Ok(None);
+            }
+            images.push((page.page_id(), parts.whole()));
+        }
+        let mut moved = Moved { pages_read: path.len() + 1, pointers: path.len() + 1, ..Moved::default() };
+        let pages = path.iter_mut().collect();
+        self.log_merge(journal, self.body_of(&images), ends, root, pages, &mut moved)?;
+        Ok(Some(moved))
+    }
+
+    fn body_of(&self, images: &[(PageId, Image)]) -> SystemBody {
+        let nodes = images.iter().map(|(page, image)| (*page, Action::Node(image.as_slice())));
+        nodes.fold(SystemBody::new(self.id), |body, (page, action)| body.with(page, action))
+    }
+
+    fn log_merge<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        body: SystemBody,
+        ends: &Ends<'_>,
+        root: PageId,
+        mut pages: Vec<&mut PageMut<'p, L>>,
+        moved: &mut Moved,
+    ) -> Result<(), Stop> {
+        let (mut table, parts) = table::held::<L>(self.pool, self.id, self.root)?;
+        moved.pages_read += table.len();
+        let rewrite = table::without(parts, ends.key, (&ends.before.0, root));
+        moved.pages_freed += usize::from(rewrite.freed.is_some());
+        self.log_table(journal, body, &rewrite, &mut pages, &mut table)
+    }
+}
