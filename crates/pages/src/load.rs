@@ -226,14 +226,18 @@ impl Pool {
 
     /// Takes the reads that have ended and wakes their waiters; hands over those asked for. `true` when any had ended.
     /// Costs one load when nothing is under way. Every thread may call it; when the pages have an owner, it must.
+    ///
+    /// A thread that acts for an owner of pages does here, too, what others ask of those: copies them to be written, or throws
+    /// them out.
     #[inline]
     pub fn turn(&self) -> bool {
-        self.loads.waiting() && self.take_ended()
+        let ended = self.loads.waiting() && self.take_ended();
+        (self.offers.any() && self.do_asked()) | ended
     }
 
     /// Whether [`Pool::turn`] or [`Pool::tend`] has something to do: the look before a sleep on [`Pool::bell`].
     pub fn ready(&self) -> bool {
-        self.loads.queue.ready() || self.writer.unsettled() > 0
+        self.loads.queue.ready() || self.writer.unsettled() > 0 || self.asked()
     }
 
     /// Hands over the reads asked for: to be called before a sleep.
@@ -313,11 +317,18 @@ impl Pool {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Checks what was read as page `id`, and repairs it from the doublewrite area if it has to be and can.
+    /// Checks what was read as page `id`, and repairs it from the doublewrite area if it has to be and can. The log had every
+    /// change of it before it was written: one that the log does not reach is of another database, or that log is, and
+    /// nothing could be logged about it.
     fn verify(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
-        if page.intact(id) {
-            return Ok(());
+        if !page.intact(id) {
+            self.repair(id, page)?;
         }
+        let end = self.log.end();
+        if page.lsn() <= end { Ok(()) } else { Err(self.writer.data.newer(id, page.lsn(), end)) }
+    }
+
+    fn repair(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
         // So that the batch found there is not being replaced.
         let _writing = self.writer.stop_writing();
         let copy = self.writer.doublewrite.as_ref().map_or(Ok(None), |d| d.copy_of(id))?;
