@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
     ("archipelago", &["client", "deploy", "driver", "report"]),
-    ("doors", &["trials", "claims", "atoll", "peers", "xtask"]),
+    ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];
 
 pub enum Rule {

@@ -128,6 +128,7 @@ const SETTINGS: &[Column] = &[
     ("tables", |r| r.settings.tables.clone()),
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
+    ("occ_conflict", |r| r.settings.occ_conflict.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("rate", |r| r.settings.rate.clone()),
     ("arrivals", |r| r.settings.arrivals.clone()),

@@ -47,7 +47,7 @@ list! {
         Turn "turn" "its worker, which runs another transaction"
         Lock "lock" "a lock that another transaction holds"
         Log "log" "its log records to be as safe as the durability mode promises"
-        Reply "reply" "the results of steps at another instance"
+        Reply "reply" "the results of steps at another instance or another worker"
         Decision "decision" "votes and decisions of two-phase commit beyond those that rode on replies"
         Page "page" "a page that is being read"
         Retry "retry" "the next try, after an instance was down"
@@ -98,6 +98,7 @@ placed! {
         TransactionSlot "transaction_slot" Component::Management Kind::Fixed; "a transaction's state: its worker and the checkpoint"
         TransactionIds "transaction_ids" Component::Management Kind::Unbounded; "the next run of transaction numbers"
         Link "link" Component::Communication Kind::Fixed; "one end of a channel: one sender, one receiver"
+        Mailbox "mailbox" Component::Communication Kind::Fixed; "the ring from one worker of an instance to one other: a letter put in, or taken out"
     }
     component: Component, kind: Kind
 }
