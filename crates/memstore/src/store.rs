@@ -28,7 +28,7 @@ pub enum Conflict {
 pub enum Contention {
     /// Nothing, as Silo.
     Optimistic,
-    /// Whoever is going to write such a row waits for its turn, and so does who has failed to read it.
+    /// Whoever is going to read or write such a row waits for its turn: readers for writers, writers for everybody.
     Queues,
 }
 
@@ -221,7 +221,7 @@ impl Memstore {
             Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
             Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
             Held::Turn(turn) => {
-                matches!(self.hot.state(&turn, &self.epochs), State::Other | State::OwnWorker)
+                matches!(self.hot.state(&turn, self.epochs.now()), State::Other | State::OwnWorker)
             }
             Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
         }

@@ -2,8 +2,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Answer, DesignKind, Engine, Executor, LockPoint, PageEngine, Part, Partitioned, Protection, Recovered,
-    Scope, Setup, Territory, Visit,
+    Answer, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part, Partitioned, Protection,
+    Recovered, Scope, Setup, Territory, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -71,6 +71,7 @@ impl Bench {
             workers,
             locks: LockTuning::PLAIN,
             lock_timeout_ns: 1 << 40,
+            occ_conflict: OccConflict::default(),
             schema: Schema { tables: vec![table()] },
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
         };
@@ -89,14 +90,28 @@ impl Bench {
                 once(bench.here(worker, &mut part).insert(T, &key(id), &row(id, 0))),
                 Some(Ok(Inserted::Done))
             );
-            bench.engine.commit(&bench.desks[worker], &mut part).unwrap();
+            Engine::commit(&*bench.engine, &bench.desks[worker], &mut part).unwrap();
         }
         bench
     }
 
+    /// Has all rows read into memory, so that whoever waits from now on waits for a lock.
+    fn warm(&self) {
+        let desk = &self.desks[0];
+        let mut part = self.engine.part();
+        Engine::begin(&*self.engine, desk, &mut part, Protection::Quiet);
+        let mut here = self.here(0, &mut part);
+        let mut scan = pin!(here.scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
+        while scan.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.engine.turn();
+            std::thread::yield_now();
+        }
+        Engine::rollback(&*self.engine, desk, &mut part).unwrap();
+    }
+
     fn begin(&self, worker: usize) -> Part {
-        let mut part = self.engine.part(&self.desks[worker]);
-        self.engine.begin(&self.desks[worker], &mut part, Protection::Locks);
+        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
+        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
         part
     }
 
@@ -164,13 +179,13 @@ impl Bench {
         let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
         let mut part = self.begin(worker);
         let seen = self.read(worker, &mut part, id);
-        self.engine.rollback(&self.desks[worker], &mut part).unwrap();
+        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
         Some(seen?.unwrap().unwrap())
     }
 
     fn commit(&self, worker: usize, part: &mut Part) {
         once(self.engine.certify(&self.desks[worker], &self.executor, part, Scope::Home)).unwrap().unwrap();
-        self.engine.commit(&self.desks[worker], part).unwrap();
+        Engine::commit(&*self.engine, &self.desks[worker], part).unwrap();
     }
 }
 
@@ -199,7 +214,7 @@ fn a_rollback_reaches_every_owner() {
     let mut part = b.begin(1);
     b.visit(1, &mut part, 0, |branch| assert_eq!(b.write(0, branch, 10, 1), DONE));
     assert_eq!(b.write(1, &mut part, 60, 2), DONE);
-    b.engine.rollback(&b.desks[1], &mut part).unwrap();
+    Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
     assert!(!b.engine.is_settled(&b.desks[1]));
     assert_eq!((b.value(10), b.value(60)), (None, Some(0)));
     b.mail();
@@ -220,7 +235,7 @@ fn a_circle_over_two_owners_is_found_at_once() {
     b.visit(1, &mut two, 0, |branch| {
         assert_eq!(b.write(0, branch, 10, 2), Some(Err(Abort::Deadlock)));
     });
-    b.engine.rollback(&b.desks[1], &mut two).unwrap();
+    Engine::rollback(&*b.engine, &b.desks[1], &mut two).unwrap();
     b.finish(0, &mut one, one_there, |_| ());
     b.mail();
     b.commit(0, &mut one);
@@ -239,14 +254,15 @@ fn a_scan_locks_what_its_worker_owns_of_the_table() {
         seen.push(row.int(0));
         Flow::More
     };
-    let scan = b.here(0, &mut one).scan(T, Range::new(&low, &high), Direction::Forward, visit);
+    let mut here = b.here(0, &mut one);
+    let scan = here.scan(T, Range::new(&low, &high), Direction::Forward, visit);
     assert_eq!(once(scan), Some(Ok(())));
     assert_eq!(seen, [10]);
     assert_eq!(once(b.here(0, &mut two).insert(T, &key(11), &row(11, 0))), None, "a phantom waits");
     let mut three = b.begin(1);
     assert_eq!(b.write(1, &mut three, 60, 5), DONE, "the other owner's table is another one");
     for (worker, part) in [(0, &mut one), (0, &mut two), (1, &mut three)] {
-        b.engine.rollback(&b.desks[worker], part).unwrap();
+        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
     }
 }
 
@@ -270,8 +286,8 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
         let mut part = b.begin(0);
         assert_eq!(b.write(0, &mut part, 10, 1), DONE);
         b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
-        b.engine.prepare(&b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-        b.engine.abandon(&b.desks[0], &mut part);
+        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
         drop((part, b));
         let (b, mut in_doubt) = Bench::open(dir.path(), 3);
         let (note, doubt) = in_doubt.pop().expect("one is in doubt");
@@ -284,9 +300,9 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
         let mut part = b.engine.adopt(&b.desks[1], doubt);
         assert!(<Owned as Engine>::wrote(&part));
         if commits {
-            b.engine.commit(&b.desks[1], &mut part).unwrap();
+            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
         } else {
-            b.engine.rollback(&b.desks[1], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
         }
         b.mail();
         let (one, two) = if commits { (1, 2) } else { (0, 0) };
