@@ -26,8 +26,8 @@ usage: cargo xtask <command> [arguments]
   bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N]         kill -9 a random instance N times (200) under TPC-B, for each of several deployments
   crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N)
-  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S)
-  flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S)
+  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables)
+  flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
   fuzz [TARGET] [--seconds N]
                    bytes that nobody wrote, for each reader of bytes or for one, N seconds (60) each (nightly compiler)

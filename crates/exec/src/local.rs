@@ -48,6 +48,7 @@ pub struct Part {
     pub(crate) counted: bool,
     /// The transaction's work at other workers.
     pub(crate) branches: Branches,
+    pub(crate) hold: probe::Hold,
 }
 
 impl Part {

@@ -165,6 +165,7 @@ impl<D: Design> PageEngine<D> {
             name: 0,
             counted: false,
             branches: Branches::default(),
+            hold: probe::Hold::default(),
         }
     }
 
@@ -178,6 +179,7 @@ impl<D: Design> PageEngine<D> {
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         if protection == Protection::Locks {
+            part.hold = probe::hold();
             if !D::OWNERS {
                 self.count_locking(0, 1);
             }
@@ -214,6 +216,7 @@ impl<D: Design> PageEngine<D> {
                 self.count_locking(part.owner, -1);
                 part.counted = false;
             }
+            probe::held(std::mem::take(&mut part.hold));
         }
         part.protection = Protection::Alone;
     }

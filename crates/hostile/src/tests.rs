@@ -1,4 +1,4 @@
-use crate::{Pace, TARGETS};
+use crate::{Pace, TARGETS, Target};
 use fastrand::Rng;
 
 /// Draws a change of `bytes`: what a fuzzer does, without looking where it leads.
@@ -19,19 +19,35 @@ fn changed(random: &mut Rng, bytes: &[u8], other: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A number of the environment, for longer runs by hand: `HOSTILE_SEED`, `HOSTILE_CHANGES`.
+fn told(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
+}
+
 fn drawn(pace: Pace) {
-    for target in TARGETS.iter().filter(|target| target.pace == pace) {
-        let (seeds, mut random) = ((target.seeds)(), Rng::with_seed(11));
+    let (only, seed) = (std::env::var("HOSTILE_TARGET").ok(), told("HOSTILE_SEED", 11));
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    for target in TARGETS.iter().filter(|target| target.pace == pace && wanted(target.name)) {
+        let (seeds, mut random) = ((target.seeds)(), Rng::with_seed(seed));
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
         let (whole, changes) = if pace == Pace::Slow { (12, 40) } else { (usize::MAX, 3000) };
         for n in 0..seeds.len().min(whole) {
-            (target.run)(&seeds[n * seeds.len() / seeds.len().min(whole)]);
+            tried(target, &seeds[n * seeds.len() / seeds.len().min(whole)]);
         }
-        for _ in 0..changes {
+        for _ in 0..told("HOSTILE_CHANGES", changes) {
             let (seed, other) = (random.choice(&seeds), random.choice(&seeds));
             let (Some(seed), Some(other)) = (seed, other) else { continue };
-            (target.run)(&changed(&mut random, seed, other));
+            tried(target, &changed(&mut random, seed, other));
         }
+    }
+}
+
+/// Says which input it was when it ends in a panic.
+fn tried(target: &Target, input: &[u8]) {
+    let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
+    if std::panic::catch_unwind(run).is_err() {
+        let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+        panic!("{} does not take {hex}", target.name);
     }
 }
 

@@ -166,14 +166,14 @@ impl Worker {
 
     /// Whether everything that was read is as it was read and nobody else is about to change it; of a distributed transaction,
     /// it then stays so. The writes are locked, in order.
-    fn validate(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+    fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
             self.guard(txn);
         }
         self.validate_all(txn).inspect_err(|_| self.unguard(txn))
     }
 
-    fn validate_all(&mut self, txn: &Txn) -> Result<(), Refused> {
+    fn validate_all(&self, txn: &Txn) -> Result<(), Refused> {
         if !self.store.planted.is(Bug::ReadsUnchecked) {
             self.validate_reads(txn).map_err(|(row, refused)| self.failed_at(row, refused))?;
         }

@@ -1,45 +1,24 @@
-//! How a transaction comes to hot rows: waiting for its turn (`hot`), and what a worker remembers of where it failed.
+//! How a transaction comes to hot rows: waiting for its turn (`hot`).
 
 use crate::arena::Ref;
 use crate::guard::HOT;
-use crate::hot::{Hot, Now, State, Ticket, Turn};
+use crate::hot::{For, Hot, Now, State, Turn};
 use crate::row;
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{LOCKED, PREPARED};
 use crate::transaction::Txn;
 use crate::worker::Worker;
+use base::TableId;
 use std::sync::atomic::Ordering;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum For {
-    Reading,
-    Writing,
+/// A turn lasts some microseconds, which one waits for on the spot.
+const SPINS: u32 = if cfg!(test) { 4 } else { 400 };
+/// Where a caller cannot be told to wait, others get the core so often before one goes on without the turn.
+const YIELDS: u32 = if cfg!(test) { 4 } else { 400 };
+
+fn id_of(turn: &Turn) -> RowId {
+    RowId(Ref(turn.place), Held::Turn { queue: turn.queue as u16, until: turn.until })
 }
-
-/// Where a worker's transactions failed last: they come back, and then read these in turn.
-#[derive(Default)]
-pub(crate) struct Failures {
-    rows: [Ref; 8],
-    next: usize,
-    /// How many tickets the worker has drawn.
-    tickets: u64,
-}
-
-impl Failures {
-    fn note(&mut self, row: Ref) {
-        if !self.rows.contains(&row) {
-            self.rows[self.next] = row;
-            self.next = (self.next + 1) % self.rows.len();
-        }
-    }
-
-    fn forget(&mut self, row: Ref) {
-        self.rows.iter_mut().filter(|known| **known == row).for_each(|known| *known = Ref::NONE);
-    }
-}
-
-/// A turn lasts some microseconds, which one waits for on the spot; then others get the core.
-const SPINS: u32 = 400;
 
 impl Worker {
     /// Waits for the turn of a transaction that is about to look at a row, if the row is hot.
@@ -47,57 +26,57 @@ impl Worker {
     /// # Errors
     /// [`Refused::Busy`] when others are before it; [`Refused::Conflict`] when what it has read has changed meanwhile.
     #[inline]
-    pub(crate) fn take_turn(&mut self, txn: &mut Txn, row: Ref, access: For) -> Result<(), Refused> {
+    pub(crate) fn take_turn(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        row: Ref,
+        access: For,
+    ) -> Result<(), Refused> {
         if row::readers(&self.store.arena, row).load(Ordering::Relaxed) & HOT == 0 {
             return Ok(());
         }
-        self.queue_up(txn, row, access)
+        self.queue_up(txn, table, row, access)
     }
 
     #[cold]
-    fn queue_up(&mut self, txn: &mut Txn, row: Ref, access: For) -> Result<(), Refused> {
-        if access == For::Reading && !self.failures.rows.contains(&row) {
-            return Ok(());
-        }
-        let queue = Hot::queue_of(row);
+    fn queue_up(&self, txn: &mut Txn, table: TableId, row: Ref, access: For) -> Result<(), Refused> {
+        let (hot, queue, now) = (&self.store.hot, Hot::queue_of(table, row), self.store.epochs.now());
         // Upwards in the order of queues there is no cycle of waiting.
         let is_upwards = txn.turns.iter().all(|turn| turn.queue <= queue);
-        let turn = match txn.turns.iter().find(|turn| turn.queue == queue) {
-            Some(turn) => *turn,
-            None => {
-                self.failures.tickets += 1;
-                let ticket = Ticket::new(self.failures.tickets, self.number);
-                let turn = self.store.hot.enter(row, ticket, &self.store.epochs);
-                txn.turns.push(turn);
-                turn
-            }
-        };
-        match self.store.hot.state(&turn, &self.store.epochs) {
-            State::Mine | State::Over => Ok(()),
-            _ => self.await_turn(txn, turn, is_upwards),
+        let known = txn.turns.iter().position(|turn| turn.queue == queue);
+        let place = known.unwrap_or_else(|| {
+            txn.turns.push(hot.enter(queue, row, access, self.number, now));
+            txn.turns.len() - 1
+        });
+        let turn = txn.turns[place];
+        if turn.has_begun {
+            return Ok(());
+        }
+        let waits = known.is_some() || hot.state(&turn, now) != State::Mine;
+        self.await_turn(turn, is_upwards)?;
+        txn.turns[place].has_begun = true;
+        // What it read before it waited may have changed: better to know now than when it commits.
+        match !waits || txn.reads.iter().all(|(row, word)| self.is_current(*row, *word)) {
+            true => Ok(()),
+            false => Err(Refused::Conflict(Cause::Changed)),
         }
     }
 
-    fn await_turn(&self, txn: &Txn, turn: Turn, is_upwards: bool) -> Result<(), Refused> {
-        let mut spins = 0;
+    fn await_turn(&self, turn: Turn, is_upwards: bool) -> Result<(), Refused> {
+        let mut rounds = 0;
         loop {
-            match self.store.hot.state(&turn, &self.store.epochs) {
-                State::Mine => break,
-                State::Over => return Ok(()),
-                State::Other if spins < SPINS => std::hint::spin_loop(),
-                State::Other | State::OwnWorker => match self.store.conflict {
+            match self.store.hot.state(&turn, self.store.epochs.now()) {
+                State::Mine | State::Over => return Ok(()),
+                State::Other if rounds < SPINS => std::hint::spin_loop(),
+                state => match (self.store.conflict, state) {
                     _ if !is_upwards => return Ok(()),
-                    Conflict::Wait => return Err(Refused::Busy(RowId(turn.row, Held::Turn(turn)))),
-                    Conflict::Abort if spins < 2 * SPINS => std::thread::yield_now(),
-                    Conflict::Abort => return Ok(()),
+                    (Conflict::Wait, _) => return Err(Refused::Busy(id_of(&turn))),
+                    (Conflict::Abort, State::Other) if rounds < SPINS + YIELDS => std::thread::yield_now(),
+                    (Conflict::Abort, _) => return Ok(()),
                 },
             }
-            spins += 1;
-        }
-        // What it read before it waited may have changed: better to know now than when it commits.
-        match txn.reads.iter().all(|(row, word)| self.is_current(*row, *word)) {
-            true => Ok(()),
-            false => Err(Refused::Conflict(Cause::Changed)),
+            rounds += 1;
         }
     }
 
@@ -107,16 +86,15 @@ impl Worker {
 
     /// Gives up the transaction's places.
     #[inline]
-    pub(crate) fn end_turns(&mut self, txn: &mut Txn) {
+    pub(crate) fn end_turns(&self, txn: &mut Txn) {
         if !txn.turns.is_empty() {
             self.leave_queues(txn);
         }
     }
 
     #[cold]
-    fn leave_queues(&mut self, txn: &mut Txn) {
+    fn leave_queues(&self, txn: &mut Txn) {
         for turn in txn.turns.drain(..) {
-            self.failures.forget(turn.row);
             if self.store.hot.leave(&turn) == Now::Cold {
                 row::readers(&self.store.arena, turn.row).fetch_and(!HOT, Ordering::Relaxed);
             }
@@ -125,12 +103,12 @@ impl Worker {
 
     /// Notes that a transaction has failed at a row. Returns why.
     #[cold]
-    pub(crate) fn failed_at(&mut self, row: Ref, refused: Refused) -> Refused {
-        if self.store.contention == Contention::Queues && matches!(refused, Refused::Conflict(_)) {
-            self.failures.note(row);
-            if self.store.hot.failed(row, self.store.epochs.now()) == Now::Hot {
-                row::readers(&self.store.arena, row).fetch_or(HOT, Ordering::Relaxed);
-            }
+    pub(crate) fn failed_at(&self, row: Ref, refused: Refused) -> Refused {
+        if self.store.contention == Contention::Queues
+            && matches!(refused, Refused::Conflict(_))
+            && self.store.hot.failed(row, self.store.epochs.now()) == Now::Hot
+        {
+            row::readers(&self.store.arena, row).fetch_or(HOT, Ordering::Relaxed);
         }
         refused
     }

@@ -5,6 +5,7 @@
 use crate::arena::{Local, Ref};
 use crate::epoch::What;
 use crate::guard;
+use crate::hot::For;
 use crate::index::{Chunk, Insertion, Removal, Seek};
 use crate::pins::Pins;
 use crate::planted::Bug;
@@ -12,7 +13,6 @@ use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
 use crate::transaction::Txn;
-use crate::turn::{Failures, For};
 use base::TableId;
 use latch::Backoff;
 use std::collections::VecDeque;
@@ -65,7 +65,6 @@ pub struct Worker {
     pub(crate) buffer: Vec<u8>,
     pub(crate) key: Vec<u8>,
     chunk: Chunk,
-    pub(crate) failures: Failures,
 }
 
 /// Garbage is looked at when there is this much of it, and after each commit from then on some of it.
@@ -74,16 +73,7 @@ const GARBAGE_STEP: usize = 64;
 impl Worker {
     pub(crate) fn new(store: Arc<Memstore>, number: usize, own: Left) -> Worker {
         let (buffer, key) = (Vec::new(), Vec::new());
-        Worker {
-            store: Rc::new(store),
-            number,
-            own,
-            pool: Vec::new(),
-            buffer,
-            key,
-            chunk: Chunk::default(),
-            failures: Failures::default(),
-        }
+        Worker { store: Rc::new(store), number, own, pool: Vec::new(), buffer, key, chunk: Chunk::default() }
     }
 
     pub fn store(&self) -> &Arc<Memstore> {
@@ -191,7 +181,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return Ok(txn.writes[own].value.map(|value| f(&txn.values[value])));
         }
-        self.take_turn(txn, row, For::Reading)?;
+        self.take_turn(txn, table, row, For::Reading)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -215,7 +205,7 @@ impl Worker {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
         let own = txn.own(row);
         if own.is_none() {
-            self.take_turn(txn, row, For::Writing)?;
+            self.take_turn(txn, table, row, For::Writing)?;
         }
         let value = txn.value();
         let mut bytes = std::mem::take(&mut txn.values[value]);
@@ -292,7 +282,7 @@ impl Worker {
     fn put(&mut self, txn: &mut Txn, table: TableId, row: Ref, bytes: &[u8]) -> Result<Inserted, Refused> {
         let own = txn.own(row);
         if own.is_none() {
-            self.take_turn(txn, row, For::Writing)?;
+            self.take_turn(txn, table, row, For::Writing)?;
             let mut buffer = std::mem::take(&mut self.buffer);
             let word = self.look(row, &mut buffer);
             self.buffer = buffer;
@@ -336,7 +326,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return Ok(txn.writes[own].value.take().is_some());
         }
-        self.take_turn(txn, row, For::Writing)?;
+        self.take_turn(txn, table, row, For::Writing)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -448,7 +438,7 @@ impl Worker {
                 Garbage::Row(table, row, word) => self.unlink(table, row, word),
             }
         }
-        self.own.local.reclaim(&store.epochs);
+        self.own.local.reclaim(&store.arena, &store.epochs);
     }
 
     /// Takes an absent row out of its index, if it is still absent under the same word.

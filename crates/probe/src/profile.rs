@@ -27,6 +27,9 @@ pub struct Profile {
     /// Polls of tasks, and those of them whose time was split among the components.
     pub polls: u64,
     pub timed_polls: u64,
+    /// Parts of transactions that held locks to their end, as far as watched, and how long in all.
+    pub holds: u64,
+    pub hold_ns: u64,
     /// `None` in a sum of nothing.
     pub hardware: Option<Hardware>,
 }
@@ -41,6 +44,8 @@ impl Profile {
         self.idle_ns += other.idle_ns;
         self.polls += other.polls;
         self.timed_polls += other.timed_polls;
+        self.holds += other.holds;
+        self.hold_ns += other.hold_ns;
         add(&mut self.busy_ns, &other.busy_ns);
         add(&mut self.own_ns, &other.own_ns);
         add(&mut self.wait_ns, &other.wait_ns);
@@ -137,6 +142,7 @@ impl Profile {
             log_per_txn: group(Group::Log),
             traffic_per_txn: group(Group::Messages),
             accesses_by_kind: BTreeMap::new(),
+            lock_hold_ns: (self.holds > 0).then(|| self.hold_ns as f64 / self.holds as f64),
             hardware: self.hardware_per(committed),
             hardware_missing: self.hardware.as_ref().and_then(|h| h.reason.clone()),
         }
@@ -185,6 +191,9 @@ pub struct PerTransaction {
     /// rollbacks included; work at other instances is left out.
     #[serde(default)]
     pub accesses_by_kind: BTreeMap<String, BTreeMap<String, f64>>,
+    /// How long a part of a transaction, at one instance, held its locks: the mean of a sample; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_hold_ns: Option<f64>,
     /// Event -> how often the processor counted it on the workers, whoever's work it was. `None` where it counts nothing.
     #[serde(default)]
     pub hardware: Option<BTreeMap<String, f64>>,

@@ -124,6 +124,7 @@ placed! {
         IndexPages "index_pages" Group::Accesses; "index pages visited, each visit"
         UniqueHeapPages "unique_heap_pages" Group::Accesses; "different heap pages visited by one transaction"
         UniqueIndexPages "unique_index_pages" Group::Accesses; "different index pages visited by one transaction"
+        AllocatedPages "allocated_pages" Group::Accesses; "pages taken into use"
         IndexLatches "index" Group::Latches; "pages of B+trees"
         HeapLatches "heap" Group::Latches; "pages of rows"
         CatalogLatches "catalog" Group::Latches; "pages of the catalog"

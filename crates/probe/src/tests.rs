@@ -294,6 +294,26 @@ fn a_window_says_what_the_processor_counted_or_why_not() {
     assert_ne!(row.hardware.is_some(), row.hardware_missing.is_some(), "{row:?}");
 }
 
+/// A part that waited between its begin and its end held its locks all the while; one that began before the window did not
+/// hold them in it.
+#[test]
+fn locks_are_held_from_begin_to_release() {
+    profile(Profiling::OneIn(1));
+    let part = charged(Role::Home, async {
+        let hold = hold();
+        park(Wait::Reply).await;
+        held(hold);
+    });
+    let other = charged(Role::Home, async { work(3 * MS) });
+    run(vec![Box::pin(part), Box::pin(other)]);
+    let measured = window().unwrap();
+    assert_eq!(measured.holds, 1);
+    assert!(measured.per_transaction(5).lock_hold_ns.unwrap() >= (3 * MS - MS / 10) as f64);
+    held(Hold::default());
+    assert_eq!(window().unwrap().per_transaction(5).lock_hold_ns, None);
+    profile(Profiling::Off);
+}
+
 /// One list defines every counter, and the document says all of it.
 #[test]
 fn the_measuring_page_has_every_counter() {

@@ -5,7 +5,7 @@ use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
 use base::Lsn;
-use memstore::Refused;
+use memstore::{Refused, Txn};
 use probe::Component;
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -39,7 +39,7 @@ impl Engine for MemoryEngine {
             return Err(EngineFault::NoLog(setup.durability));
         }
         let budget = setup.pool_pages as u64 * 8192;
-        let engine = MemoryEngine::open(
+        let engine = MemoryEngine::make(
             budget,
             setup.workers,
             setup.occ_conflict,
@@ -107,9 +107,9 @@ impl Engine for MemoryEngine {
     }
 
     fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {
-        let certify =
-            |txn: &mut Box<_>| desk.worker.borrow_mut().certify(txn, memstore::Scope::Local).is_ok();
-        part.txn.as_mut().is_none_or(certify)
+        let mut worker = desk.worker.borrow_mut();
+        let mut certify = |txn: &mut Txn| worker.certify(txn, memstore::Scope::Local).is_ok();
+        part.txn.as_mut().is_none_or(|txn| txn.is_prepared() || certify(txn))
     }
 
     #[inline]
