@@ -12,10 +12,12 @@
 //! Nothing is shared but the rows written: a transaction that only read stores nothing.
 
 use crate::arena::Ref;
+use crate::log::Verdict;
+use crate::prepared::NoteId;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Refused, RowId};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Txn, Write};
+use crate::transaction::{Certified, Pin, Txn, Write};
 use crate::worker::{Garbage, Worker};
 use latch::Backoff;
 use std::rc::Rc;
@@ -24,6 +26,15 @@ use std::sync::atomic::{Ordering, fence};
 /// A committed transaction's place in the order: ids of an epoch come before those of later ones, and a row's grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u64);
+
+/// A transaction that has committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    pub tid: Tid,
+    /// Nobody may be told before this epoch is durable ([`crate::Memstore::poll_durable`]): it then survives, and so
+    /// does everything it has read.
+    pub epoch: u64,
+}
 
 impl Tid {
     pub fn epoch(self) -> u64 {
@@ -36,40 +47,78 @@ impl Worker {
     ///
     /// # Errors
     /// See [`Refused`]; nothing was written.
-    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Tid, (Refused, Option<Box<Txn>>)> {
+    #[inline]
+    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Committed, (Refused, Option<Box<Txn>>)> {
         match self.certify(&mut txn) {
             Ok(()) => Ok(self.post_commit(txn)),
-            Err(busy @ Refused::Busy(_)) => Err((busy, Some(txn))),
-            Err(refused) => {
-                self.abort(txn);
-                Err((refused, None))
-            }
+            Err(refused) => Err(self.refuse(refused, txn)),
         }
+    }
+
+    /// As [`Worker::commit`], with a note that each opening hands out again until it is forgotten ([`Worker::forget`]).
+    ///
+    /// # Errors
+    /// As [`Worker::commit`].
+    pub fn commit_with_note(
+        &mut self,
+        mut txn: Box<Txn>,
+        note: &[u8],
+    ) -> Result<(Committed, NoteId), (Refused, Option<Box<Txn>>)> {
+        match self.certify(&mut txn) {
+            Ok(()) => Ok(self.post_commit_with_note(txn, note)),
+            Err(refused) => Err(self.refuse(refused, txn)),
+        }
+    }
+
+    fn refuse(&mut self, refused: Refused, txn: Box<Txn>) -> (Refused, Option<Box<Txn>>) {
+        if let Refused::Busy(_) = refused {
+            return (refused, Some(txn));
+        }
+        self.abort(txn);
+        (refused, None)
     }
 
     /// Locks and validates: from here on the transaction can go either way, by [`Worker::post_commit`] or
     /// [`Worker::abort`], and until then others that meet its writes abort or wait, as the store's options say.
+    /// Nothing is logged: see [`Worker::prepare`].
     ///
     /// # Errors
     /// See [`Refused`]; nothing is locked then.
     pub fn pre_commit(&mut self, txn: &mut Txn) -> Result<Tid, Refused> {
-        if txn.commit.is_none() {
+        if txn.certified.is_none() {
             self.certify(txn)?;
             for write in &txn.writes {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
+            self.hold(txn);
         }
-        Ok(Tid(txn.commit.map_or(0, |(_, tid)| tid)))
+        Ok(Tid(txn.certified.map_or(0, |certified| certified.tid)))
     }
 
+    /// From here on what the transaction logs has a later epoch than its own, so that no epoch waits for a decision that is
+    /// made elsewhere. Snapshots do wait.
+    pub(crate) fn hold(&mut self, txn: &mut Txn) {
+        if let Some(Certified { pin, .. }) = &mut txn.certified
+            && let Pin::Committing(since) = *pin
+        {
+            *pin = Pin::Prepared(self.own.prepared.add_at(&self.store.epochs, self.number, since));
+            self.own.committing.remove(&self.store.epochs, self.number, since);
+        }
+    }
+
+    #[inline]
     fn certify(&mut self, txn: &mut Txn) -> Result<(), Refused> {
+        if txn.certified.is_some() {
+            return Ok(());
+        }
         if txn.writes.is_empty() {
             self.validate(txn)?;
             // It comes after all it has read, and nothing comes after it.
             let last = txn.reads.iter().map(|(_, word)| tid::of(*word)).max();
-            txn.commit = Some((None, last.unwrap_or(0)));
+            txn.certified = Some(Certified { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
         }
+        self.may_log()?;
         txn.writes.sort_unstable_by_key(|write| write.row.0);
         let since = self.own.committing.add(&self.store.epochs, self.number);
         let certified = self.lock_all(&mut txn.writes).and_then(|()| {
@@ -81,7 +130,7 @@ impl Worker {
         match certified {
             Ok(tid) => {
                 self.own.last_tid = tid;
-                txn.commit = Some((Some(since), tid));
+                txn.certified = Some(Certified { tid, pin: Pin::Committing(since), name: None });
                 Ok(())
             }
             Err(refused) => {
@@ -105,7 +154,7 @@ impl Worker {
     }
 
     /// Waits for a lock that is held over one commit; the order of addresses keeps such waits from closing a cycle.
-    fn lock(&self, row: Ref) -> Result<u64, Refused> {
+    pub(crate) fn lock(&self, row: Ref) -> Result<u64, Refused> {
         let word = row::tid(&self.store.arena, row);
         let mut wait = Backoff::new();
         loop {
@@ -124,7 +173,7 @@ impl Worker {
     }
 
     /// The serialisation point.
-    fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
+    pub(crate) fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
         fence(Ordering::SeqCst);
         let read = txn.reads.iter().map(|(_, word)| *word);
         let above = read.chain(txn.writes.iter().map(|write| write.before)).fold(self.own.last_tid, u64::max);
@@ -186,7 +235,7 @@ impl Worker {
     }
 
     /// Takes the memory that the writes need, so that nothing can fail after validation.
-    fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
+    pub(crate) fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
         let store = Rc::clone(&self.store);
         let snapshot = store.snapshot.load(Ordering::Acquire);
         for i in 0..txn.writes.len() {
@@ -222,8 +271,66 @@ impl Worker {
     ///
     /// # Panics
     /// If it has not been prepared.
-    pub fn post_commit(&mut self, mut txn: Box<Txn>) -> Tid {
-        let (since, tid) = txn.commit.take().expect("only what is prepared can be committed");
+    #[inline]
+    pub fn post_commit(&mut self, txn: Box<Txn>) -> Committed {
+        self.finish(txn, |_, _| ())
+    }
+
+    /// As [`Worker::post_commit`], with a note that each opening hands out again until it is forgotten.
+    ///
+    /// # Panics
+    /// If it has not been prepared.
+    pub fn post_commit_with_note(&mut self, txn: Box<Txn>, note: &[u8]) -> (Committed, NoteId) {
+        let mut id = None;
+        let committed = self.finish(txn, |worker, epoch| id = Some(worker.log_note(epoch, note)));
+        match id {
+            Some(id) => (committed, id),
+            None => {
+                // It only read: the note is all there is to log.
+                let (epoch, id) = self.note(note);
+                (Committed { epoch, ..committed }, id)
+            }
+        }
+    }
+
+    /// Logs and writes; `more` logs what belongs to it, in an epoch that it is told.
+    #[inline]
+    fn finish(&mut self, mut txn: Box<Txn>, more: impl FnOnce(&mut Worker, u64)) -> Committed {
+        let certified = txn.certified.take().expect("only what is prepared can be committed");
+        let tid = certified.tid;
+        let epoch = match certified.pin {
+            Pin::Nothing => {
+                self.end(txn);
+                return Committed { tid: Tid(tid), epoch: self.seen(epoch(tid)) };
+            }
+            Pin::Committing(since) => {
+                self.log_commit(&txn, tid, epoch(tid));
+                more(self, epoch(tid));
+                self.overwrite(&txn, tid);
+                self.own.committing.remove(&self.store.epochs, self.number, since);
+                epoch(tid)
+            }
+            Pin::Prepared(since) => {
+                let (pin, late) = self.enter_epoch();
+                match certified.name {
+                    Some(name) => self.log_decision(late, name, Verdict::Commit),
+                    None => self.log_commit(&txn, tid, late),
+                }
+                more(self, late);
+                self.be_late(late);
+                self.overwrite(&txn, tid);
+                self.decided(certified.name);
+                self.own.committing.remove(&self.store.epochs, self.number, pin);
+                self.own.prepared.remove(&self.store.epochs, self.number, since);
+                late
+            }
+        };
+        self.end(txn);
+        Committed { tid: Tid(tid), epoch }
+    }
+
+    #[inline]
+    fn overwrite(&mut self, txn: &Txn, tid: u64) {
         let store = Rc::clone(&self.store);
         for write in &txn.writes {
             let value = write.value.map(|value| &txn.values[value][..]);
@@ -237,23 +344,28 @@ impl Worker {
                 self.own.garbage.push_back((epoch(tid), Garbage::Row(write.table, write.row, word)));
             }
         }
-        self.committed(since);
-        self.end(txn);
-        Tid(tid)
-    }
-
-    fn committed(&mut self, since: Option<u64>) {
-        if let Some(since) = since {
-            self.own.committing.remove(&self.store.epochs, self.number, since);
-        }
     }
 
     /// Ends a transaction without effect, prepared or not.
     pub fn abort(&mut self, mut txn: Box<Txn>) {
-        if let Some((since, _)) = txn.commit.take() {
+        if let Some(certified) = txn.certified.take() {
             self.unequip(&mut txn.writes);
+            if let Some(name) = certified.name {
+                let (pin, now) = self.enter_epoch();
+                self.log_decision(now, name, Verdict::Abort);
+                self.decided(certified.name);
+                self.own.committing.remove(&self.store.epochs, self.number, pin);
+            }
             self.unlock(&txn.writes);
-            self.committed(since);
+            match certified.pin {
+                Pin::Nothing => {}
+                Pin::Committing(since) => {
+                    self.own.committing.remove(&self.store.epochs, self.number, since);
+                }
+                Pin::Prepared(since) => {
+                    self.own.prepared.remove(&self.store.epochs, self.number, since);
+                }
+            }
         }
         // Absent rows that it entered; another transaction may meanwhile have made them be there, or be about to.
         let entered = txn.entered.drain(..);

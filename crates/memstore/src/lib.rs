@@ -19,12 +19,16 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod checkpoint;
 mod commit;
 mod epoch;
 mod head;
 mod index;
+mod log;
 mod node;
 mod pins;
+mod prepared;
+mod recover;
 mod row;
 mod snapshot;
 mod store;
@@ -34,13 +38,18 @@ mod transaction;
 mod version;
 mod worker;
 
-pub use commit::Tid;
+pub use commit::{Committed, Tid};
+pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
+pub use prepared::{InDoubt, NoteId};
+pub use recover::{Recovered, Replayed};
 pub use row::{MAX_KEY, MAX_ROW};
 pub use snapshot::Snapshot;
 pub use store::{Cause, Conflict, Memstore, OpenError, Options, Refused, RowId};
 pub use transaction::Txn;
 pub use worker::Worker;
 
+#[cfg(test)]
+mod durable_tests;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]

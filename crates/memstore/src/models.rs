@@ -145,7 +145,7 @@ const USED_AGAIN: u64 = 2;
 /// A cell that holds the number of a block, 0 or 1; a block says whether it is still what was linked.
 fn reclaimed(tick: bool) {
     explore(move || {
-        let epochs = Arc::new(epoch::Epochs::new(1));
+        let epochs = Arc::new(epoch::Epochs::new(1, 1));
         let cell = Arc::new(AtomicU64::new(0));
         let blocks = Arc::new([AtomicU64::new(LINKED), AtomicU64::new(LINKED)]);
         let reader = spawn({

@@ -4,7 +4,6 @@
 //! snapshot; while none was opened since, overwriting keeps nothing. It can be read as soon as the last transaction of its
 //! epoch has written: at once, unless one is in the middle of its commit.
 
-use crate::epoch::What;
 use crate::row;
 use crate::store::Refused;
 use crate::worker::Worker;
@@ -46,7 +45,7 @@ impl Worker {
 
     /// Whether the snapshot can be read: everything it comes after has been written.
     pub fn is_ready(&self, snapshot: &Snapshot) -> bool {
-        self.store.epochs.oldest(What::Committing) > snapshot.epoch
+        self.store.epochs.oldest_undone() > snapshot.epoch
     }
 
     pub fn close_snapshot(&mut self, snapshot: Snapshot) {

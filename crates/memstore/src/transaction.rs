@@ -22,8 +22,26 @@ pub struct Txn {
     written: u64,
     /// Since when it reads, as published.
     pub(crate) since: u64,
-    /// Once prepared: since when it commits if it writes, and its id.
-    pub(crate) commit: Option<(Option<u64>, u64)>,
+    /// Once it is certain that it can commit.
+    pub(crate) certified: Option<Certified>,
+}
+
+/// A transaction that has locked and validated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Certified {
+    pub(crate) tid: u64,
+    pub(crate) pin: Pin,
+    /// What its record calls it, when one says that it is prepared.
+    pub(crate) name: Option<u64>,
+}
+
+/// What holds the epoch of a certified transaction back, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pin {
+    /// It only read.
+    Nothing,
+    Committing(u64),
+    Prepared(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +64,7 @@ impl Txn {
         self.writes.clear();
         self.leaves.clear();
         self.entered.clear();
-        (self.used, self.written, self.commit) = (0, 0, None);
+        (self.used, self.written, self.certified) = (0, 0, None);
     }
 
     /// Whether it has changed nothing so far.
@@ -56,7 +74,7 @@ impl Txn {
 
     /// Whether it has passed [`Worker::pre_commit`](crate::Worker::pre_commit).
     pub fn is_prepared(&self) -> bool {
-        self.commit.is_some()
+        self.certified.is_some()
     }
 
     #[inline]

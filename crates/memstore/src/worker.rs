@@ -30,10 +30,13 @@ pub(crate) struct Left {
     pub(crate) local: Local,
     pub(crate) reading: Pins,
     pub(crate) committing: Pins,
+    pub(crate) prepared: Pins,
     pub(crate) snapshots: Pins,
     pub(crate) garbage: VecDeque<(u64, Garbage)>,
     pub(crate) last_tid: u64,
     appended: u64,
+    /// So much waits to be written that the next commit waits as well.
+    pub(crate) is_behind: bool,
 }
 
 impl Default for Left {
@@ -42,10 +45,12 @@ impl Default for Left {
             local: Local::new(),
             reading: Pins::new(What::Reading),
             committing: Pins::new(What::Committing),
+            prepared: Pins::new(What::Prepared),
             snapshots: Pins::new(What::Snapshot),
             garbage: VecDeque::new(),
             last_tid: 0,
             appended: 0,
+            is_behind: false,
         }
     }
 }
@@ -284,7 +289,26 @@ impl Worker {
             if self.insert(txn, table, &key, bytes)? == Inserted::Done {
                 return Ok(());
             }
+            // A worker of this number has been here in an earlier life.
+            self.own.appended = self.next_appended(table)?;
         }
+    }
+
+    /// Behind the last row that a worker of this number has ever appended to a table.
+    #[cold]
+    fn next_appended(&mut self, table: TableId) -> Result<u64, Refused> {
+        let (low, next) = ((self.number as u64) << 48, self.own.appended);
+        let (low, high) = (low.to_be_bytes(), (low + (1 << 48)).to_be_bytes());
+        let mut last = None;
+        let range = Range::new(&low, &high);
+        self.leaves(table, range, Direction::Backward, |worker, chunk| {
+            let Some(&row) = chunk.rows.first() else { return Ok(Flow::More) };
+            worker.key.clear();
+            row::key(&worker.store.arena, row, &mut worker.key);
+            last = worker.key.last_chunk().map(|n| u64::from_be_bytes(*n) & 0xffff_ffff_ffff);
+            Ok(Flow::Enough)
+        })?;
+        Ok(last.map_or(next, |last| next.max(last + 1)))
     }
 
     /// Removes the row; `false` if there was none.

@@ -1,0 +1,130 @@
+//! Where the log of the last life ends.
+//!
+//! A stream ends before its first block that is not whole. That is what a crash leaves of a block that was being written;
+//! but if any block behind it says that the device had more by then, it is damage.
+
+use crate::log::{ALIGN, BlockHead, Blocks, Control, LogFault, Segment, segment_head};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use world::{File, Files, Open};
+
+pub(crate) struct Tail {
+    /// The last epoch that all streams are complete to.
+    pub(crate) durable: u64,
+    /// How many blocks each stream has.
+    pub(crate) blocks: Vec<u64>,
+    /// Of the last life.
+    segments: Vec<Segment>,
+}
+
+/// Opens a log file that has to be there, and checks that it is the one.
+pub(crate) fn open_segment(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    segment: &Segment,
+) -> Result<(PathBuf, Arc<dyn File>), LogFault> {
+    let path = dir.join(segment.name());
+    let why = "the control file names it: it holds part of the log";
+    let file = open(files, &path, why)?;
+    segment_head(control, segment).expect(&path, &*file)?;
+    Ok((path, file))
+}
+
+/// Opens a file that has to be there.
+pub(crate) fn open(files: &dyn Files, path: &Path, why: &str) -> Result<Arc<dyn File>, LogFault> {
+    files.open(path, Open::Read).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => LogFault::Missing { file: path.to_owned(), why: why.into() },
+        _ => e.into(),
+    })
+}
+
+impl Tail {
+    /// Looks at all log files' heads, and for the end of each stream of the last life.
+    pub(crate) fn find(files: &dyn Files, dir: &Path, control: &Control) -> Result<Tail, LogFault> {
+        for segment in &control.segments {
+            open_segment(files, dir, control, segment)?;
+        }
+        let until = control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.until);
+        let last = control.segments.iter().copied().filter(|segment| segment.life == control.life);
+        let mut tail = Tail { durable: u64::MAX, blocks: Vec::new(), segments: last.collect() };
+        for stream in 0..control.streams {
+            let own = tail.segments.iter().copied().filter(|segment| segment.stream == stream);
+            let (sealed, blocks) = end_of_stream(files, dir, control, &own.collect::<Vec<_>>())?;
+            tail.durable = tail.durable.min(sealed);
+            tail.blocks.push(blocks);
+        }
+        tail.durable = tail.durable.max(control.begun).max(until);
+        Ok(tail)
+    }
+
+    /// Brings what was read to the device: a killed process may have left it with the operating system, and from here on
+    /// it counts.
+    pub(crate) fn secure(&self, files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
+        for segment in &self.segments {
+            files.open(&dir.join(segment.name()), Open::ReadWrite)?.sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// The last epoch that a stream is complete to, and how many blocks it has.
+fn end_of_stream(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    segments: &[Segment],
+) -> Result<(u64, u64), LogFault> {
+    let is_own =
+        |head: &BlockHead, segment: &Segment| head.store == control.store && head.number == segment.number;
+    for (i, segment) in segments.iter().enumerate().rev() {
+        let (path, file) = open_segment(files, dir, control, segment)?;
+        let mut blocks = Blocks::new(&*file)?;
+        let mut last: Option<BlockHead> = None;
+        while let Some((head, _)) = blocks.next(|head| {
+            is_own(head, segment) && last.is_none_or(|last| last.sequence + 1 == head.sequence)
+        })? {
+            last = Some(head);
+        }
+        // A segment whose first block is not whole, and none behind it is: its stream ended before.
+        if last.is_none() && i > 0 && !goes_on(&mut blocks, 0, |head| is_own(head, segment))? {
+            continue;
+        }
+        let (sealed, end) = last.map_or((0, 0), |last| (last.sealed, last.sequence + 1));
+        let damaged = || {
+            let what =
+                format!("expected block {end} of stream {}, which was on the device once", segment.stream);
+            LogFault::corrupt(&path, blocks.at, what)
+        };
+        let at = blocks.at;
+        let mut rest = Blocks::new(&*file)?;
+        rest.at = at;
+        if goes_on(&mut rest, end, |head| is_own(head, segment))? {
+            return Err(damaged());
+        }
+        for segment in &segments[i + 1..] {
+            let (_, file) = open_segment(files, dir, control, segment)?;
+            if goes_on(&mut Blocks::new(&*file)?, end, |head| is_own(head, segment))? {
+                return Err(damaged());
+            }
+        }
+        return Ok((sealed, end));
+    }
+    Ok((0, 0))
+}
+
+/// Whether behind a block that is not whole one says that the device had had the stream up to more than `end`.
+fn goes_on(blocks: &mut Blocks<'_>, end: u64, is_own: impl Fn(&BlockHead) -> bool) -> Result<bool, LogFault> {
+    let mut at = blocks.at;
+    while blocks.reaches(at) {
+        if let Some(head) = blocks.head_at(at)?
+            && is_own(&head)
+            && head.stable > end
+        {
+            return Ok(true);
+        }
+        at += ALIGN as u64;
+    }
+    Ok(false)
+}
