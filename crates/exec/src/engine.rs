@@ -10,7 +10,7 @@
 //! for another transaction is asynchronous and done by [`Engine::certify`] at the latest: a commit or a prepare after it
 //! fails only with the engine.
 
-use crate::design::DesignKind;
+use crate::design::{DesignKind, OccConflict};
 use crate::executor::Executor;
 use crate::local::Protection;
 use base::Lsn;
@@ -36,6 +36,8 @@ pub struct Setup {
     pub workers: usize,
     pub locks: LockTuning,
     pub lock_timeout_ns: u64,
+    /// For `occ`.
+    pub occ_conflict: OccConflict,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
 }
@@ -53,7 +55,7 @@ pub struct Recovered<T> {
 }
 
 /// Why an engine did not open, load or close.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum EngineFault {
     #[error(transparent)]
     Store(#[from] StoreFault),
@@ -61,6 +63,10 @@ pub enum EngineFault {
         "design '{0}' has one worker per instance, but {1} were asked for; use as many instances as workers"
     )]
     OneWorker(DesignKind, usize),
+    #[error("the main-memory store: {0}")]
+    Memory(#[from] memstore::OpenError),
+    #[error("design 'occ' has no log yet; expected durability 'memory', got '{0:?}'")]
+    NoLog(Durability),
 }
 
 /// Whether a transaction has parts elsewhere, which may have been certified earlier and end later than this one.
@@ -138,6 +144,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
         executor: &'a Executor,
         part: &'a mut Self::Part,
     ) -> Self::Here<'a>;
+
+    /// Whether all that the part has seen was there at one moment, as far as can be known: only then is an abort that the
+    /// procedure decided on an answer.
+    fn holds(&self, desk: &Self::Desk, part: &Self::Part) -> bool;
 
     /// Makes certain that the part can commit: all it has seen still holds, and will until its end.
     ///

@@ -45,7 +45,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
                 pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
             }
-            Err(abort) => Err(abort),
+            Err(abort) => Err(answer(&**engine, desk, part, abort)),
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
@@ -77,6 +77,12 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             }
         }
     }
+}
+
+/// Why a procedure or a step has ended: its own decision counts only if what it was made from was there.
+pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &E::Part, abort: Abort) -> Abort {
+    let is_its_own = matches!(abort, Abort::User(_) | Abort::BadRequest);
+    if is_its_own && !engine.holds(desk, part) { Abort::Conflict } else { abort }
 }
 
 /// Adds what the workload says of a request that was carried out.

@@ -208,6 +208,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             outcome = Err(Abort::Participant);
         }
         if let Err(abort) = outcome {
+            let abort = home::answer(&*self.shared.engine, &self.desk, &part, abort);
             self.shared.engine.rollback(&self.desk, &mut part)?;
             self.give_part(part);
             self.sessions.borrow_mut().remove(&gtid);

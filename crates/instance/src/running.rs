@@ -292,6 +292,7 @@ fn open<E: Engine>(
         workers: config.workers(),
         locks: config.locks,
         lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
+        occ_conflict: config.occ_conflict,
         schema,
     };
     let body = || {

@@ -62,7 +62,11 @@ impl Worker {
         Ok(Tid(txn.commit.map_or(0, |(_, tid)| tid)))
     }
 
-    fn certify(&mut self, txn: &mut Txn) -> Result<(), Refused> {
+    /// As [`Worker::pre_commit`], for a transaction that ends at once: those who meet its writes wait a moment for them.
+    ///
+    /// # Errors
+    /// As [`Worker::pre_commit`].
+    pub fn certify(&mut self, txn: &mut Txn) -> Result<(), Refused> {
         if txn.writes.is_empty() {
             self.validate(txn)?;
             // It comes after all it has read, and nothing comes after it.

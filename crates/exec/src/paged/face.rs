@@ -103,6 +103,11 @@ impl<D: Design> Engine for PageEngine<D> {
         Here { engine: self, executor, part }
     }
 
+    #[inline]
+    fn holds(&self, _: &PageDesk, _: &Part) -> bool {
+        true
+    }
+
     /// Its locks hold what it has seen.
     #[inline]
     async fn certify(&self, _: &PageDesk, _: &Executor, _: &mut Part, _: Scope) -> Result<(), Abort> {
