@@ -40,7 +40,7 @@ pub use tree::{
     BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, TreeDelete, TreeFlaw, TreeInsert, TreeModify,
     TreeReplace, TreeReport,
 };
-pub use undo::undo;
+pub use undo::{TreeRole, undo};
 
 #[cfg(test)]
 mod testing;

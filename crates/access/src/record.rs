@@ -107,6 +107,14 @@ pub(crate) enum Change<'a> {
     LargeMake { length: u32, pages: PageList<'a> },
 }
 
+impl Change<'_> {
+    /// Whether it is one of a tree's entries, and not of a heap's rows.
+    pub(crate) fn is_of_tree(&self) -> bool {
+        use Change::{TreeDelete, TreeInsert, TreeReplace, TreeUpdate};
+        matches!(self, TreeInsert { .. } | TreeDelete { .. } | TreeReplace { .. } | TreeUpdate { .. })
+    }
+}
+
 /// Page numbers in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageList<'a>(&'a [[u8; 4]]);

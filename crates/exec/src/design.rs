@@ -43,15 +43,18 @@ impl Design for Serial {
 pub enum DesignKind {
     Conventional,
     Serial,
+    /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
+    Occ,
 }
 
 impl DesignKind {
-    pub const ALL: [DesignKind; 2] = [DesignKind::Conventional, DesignKind::Serial];
+    pub const ALL: [DesignKind; 3] = [DesignKind::Conventional, DesignKind::Serial, DesignKind::Occ];
 
     pub fn name(self) -> &'static str {
         match self {
             DesignKind::Conventional => "conventional",
             DesignKind::Serial => "serial",
+            DesignKind::Occ => "occ",
         }
     }
 }
@@ -69,6 +72,43 @@ impl FromStr for DesignKind {
         DesignKind::ALL
             .into_iter()
             .find(|d| d.name() == s)
-            .ok_or_else(|| format!("design '{s}' is unknown; expected one of conventional, serial"))
+            .ok_or_else(|| format!("design '{s}' is unknown; expected one of conventional, serial, occ"))
+    }
+}
+
+/// What a transaction of `occ` does on meeting a row that another one has prepared for two-phase commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OccConflict {
+    /// Waits for the other's decision.
+    #[default]
+    Wait,
+    /// Aborts, as Silo does.
+    Abort,
+}
+
+impl OccConflict {
+    pub const ALL: [OccConflict; 2] = [OccConflict::Wait, OccConflict::Abort];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            OccConflict::Wait => "wait",
+            OccConflict::Abort => "abort",
+        }
+    }
+}
+
+impl fmt::Display for OccConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OccConflict {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = OccConflict::ALL.into_iter().find(|c| c.name() == s);
+        known.ok_or_else(|| format!("what to do on a conflict, '{s}', is unknown; expected wait or abort"))
     }
 }

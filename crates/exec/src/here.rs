@@ -21,9 +21,9 @@
 //! secondary indexes are locked alike, entry by entry (`entries`).
 
 use crate::design::Design;
-use crate::engine::Engine;
 use crate::executor::Executor;
 use crate::local::{Part, Protection};
+use crate::paged::PageEngine;
 use access::Expect;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
@@ -35,7 +35,7 @@ use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
 pub struct Here<'a, D: Design> {
-    pub engine: &'a Engine<D>,
+    pub engine: &'a PageEngine<D>,
     pub executor: &'a Executor,
     pub part: &'a mut Part,
 }

@@ -6,7 +6,9 @@
 //!
 //! - [`executor`]: tasks, wake-ups and timers of one worker.
 //! - [`design`]: the two policies and their names.
-//! - [`engine`]: begin, commit, prepare, rollback; waiting for durability.
+//! - [`engine`]: what an instance asks of an engine, whatever its design.
+//! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability.
+//! - [`memory`]: the engine of design `occ`, whose rows live in main memory.
 //! - [`local`]: whether a part takes locks.
 //! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
 
@@ -18,13 +20,18 @@ pub mod engine;
 pub mod executor;
 mod here;
 pub mod local;
+pub mod memory;
+pub mod paged;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod schema;
 
-pub use design::{Conventional, Design, DesignKind, Serial};
-pub use engine::{Engine, EngineOptions, LockPoint};
+pub use design::{Conventional, Design, DesignKind, OccConflict, Serial};
+pub use engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
 pub use local::{Locking, Part, Protection};
+pub use memory::MemoryEngine;
+pub use paged::{EngineOptions, PageEngine};
 pub use schema::Refused;
+pub use store::NoteId;

@@ -2,8 +2,8 @@
 //! which shows that the checker has teeth. Nothing of this is in a build without the feature.
 
 use crate::design::Design;
-use crate::engine::Engine;
 use crate::local::Part;
+use crate::paged::PageEngine;
 use locks::Mode;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -42,7 +42,7 @@ pub(crate) fn is(bug: Bug) -> bool {
 }
 
 /// What a part locks when it should lock in `mode`; `None` for nothing.
-pub(crate) fn asked<D: Design>(engine: &Engine<D>, part: &mut Part, mode: Mode) -> Option<Mode> {
+pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, part: &mut Part, mode: Mode) -> Option<Mode> {
     if is(Bug::EarlyReadRelease) {
         engine.locks.release_shared(&mut part.locker);
     }

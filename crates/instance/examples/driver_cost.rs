@@ -9,7 +9,7 @@
 //! difference in nanoseconds times 0.01 %.
 
 use base::{Key, SiteId, TableId};
-use exec::{DesignKind, Engine, EngineOptions, Protection};
+use exec::{DesignKind, EngineOptions, PageEngine, Protection};
 use instance::{Instance, InstanceConfig};
 use probe::Profiling;
 use serde::{Deserialize, Serialize};
@@ -175,7 +175,7 @@ fn engine_ns() -> f64 {
     store.create(&Idle.schema()).expect("a schema");
     let locks = locks::LockOptions { buckets: 1 << 14, tuning: Default::default() };
     let options = EngineOptions { locks, lock_timeout_ns: 100_000_000, waits_for_log: false };
-    let engine = Engine::<exec::Conventional>::new(store, options);
+    let engine = PageEngine::<exec::Conventional>::new(store, options);
     engine.own();
     let mut part = engine.part();
     let start = Instant::now();

@@ -17,7 +17,7 @@ use crate::home;
 use crate::local::Local;
 use crate::source::Due;
 use base::InstanceId;
-use exec::{Design, Part};
+use exec::Engine;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -55,14 +55,14 @@ struct Requests<W: Workload> {
 }
 
 impl<W: Workload> Requests<W> {
-    fn new<D: Design>(local: &Local<W, D>, stream: u64) -> Requests<W> {
+    fn new<E: Engine>(local: &Local<W, E>, stream: u64) -> Requests<W> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
         Requests { generator: local.generator(stream), stream, routed, mix: local.mix.get().number }
     }
 
     /// Draws anew where the options have changed.
     #[inline]
-    fn follow<D: Design>(&mut self, local: &Local<W, D>) {
+    fn follow<E: Engine>(&mut self, local: &Local<W, E>) {
         if self.mix != local.mix.get().number {
             *self = Requests::new(local, self.stream);
         }
@@ -70,7 +70,7 @@ impl<W: Workload> Requests<W> {
 }
 
 /// A closed loop of one client.
-pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, stream: u64, retries: Retries) {
+pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
     let mut requests = Requests::new(&local, stream);
     let mut since_ns = world::now_ns();
@@ -90,7 +90,7 @@ pub(crate) async fn client<W: Workload, D: Design>(local: Rc<Local<W, D>>, strea
 }
 
 /// Serves an open loop's requests, one at a time.
-pub(crate) async fn clerk<W: Workload, D: Design>(local: Rc<Local<W, D>>, stream: u64, retries: Retries) {
+pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
     let mut requests = Requests::new(&local, stream);
     while let Some(due) = next_due(&local).await {
@@ -112,7 +112,7 @@ pub(crate) async fn clerk<W: Workload, D: Design>(local: Rc<Local<W, D>>, stream
 }
 
 /// `None` when the load ends.
-async fn next_due<W: Workload, D: Design>(local: &Local<W, D>) -> Option<Due> {
+async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
     std::future::poll_fn(|cx| {
         if local.halting.get() {
             return Poll::Ready(None);
@@ -134,7 +134,7 @@ async fn next_due<W: Workload, D: Design>(local: &Local<W, D>) -> Option<Due> {
 }
 
 /// Looks when the next request is due, and wakes clerks for those that are.
-pub(crate) async fn pump<W: Workload, D: Design>(local: Rc<Local<W, D>>) {
+pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     let mut armed_ns = u64::MAX;
     std::future::poll_fn(|cx| {
         if local.halting.get() {
@@ -159,11 +159,11 @@ pub(crate) async fn pump<W: Workload, D: Design>(local: Rc<Local<W, D>>) {
 }
 
 /// Runs a request until it commits, is answered otherwise, or is given up. Returns when that was.
-async fn to_its_end<W: Workload, D: Design>(
-    local: &Local<W, D>,
+async fn to_its_end<W: Workload, E: Engine>(
+    local: &Local<W, E>,
     request: &W::Request,
     routed: bool,
-    part: &mut Part,
+    part: &mut E::Part,
     since_ns: u64,
     retries: Retries,
 ) -> (Next, u64) {
@@ -191,11 +191,11 @@ async fn to_its_end<W: Workload, D: Design>(
     }
 }
 
-async fn one_try<W: Workload, D: Design>(
-    local: &Local<W, D>,
+async fn one_try<W: Workload, E: Engine>(
+    local: &Local<W, E>,
     request: &W::Request,
     routed: bool,
-    part: &mut Part,
+    part: &mut E::Part,
     since_ns: u64,
 ) -> (Result<(), Abort>, u64) {
     let home = if routed { local.home_of(request) } else { local.me() };
@@ -214,7 +214,7 @@ async fn one_try<W: Workload, D: Design>(
     outcome
 }
 
-impl<W: Workload, D: Design> Local<W, D> {
+impl<W: Workload, E: Engine> Local<W, E> {
     /// Counts a transaction whose home is here.
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
         let mut counts = self.counts.borrow_mut();

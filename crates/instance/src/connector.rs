@@ -5,7 +5,7 @@ use crate::links::Peer;
 use crate::shared::{Order, Shared, Wanted};
 use base::{InstanceId, WorkerId};
 use channel::{Address, Hello, Listener};
-use exec::Design;
+use exec::Engine;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use wire::Caller;
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to the same one.
-pub(crate) fn accept<W: Workload, D: Design>(
-    shared: &Arc<Shared<W, D>>,
+pub(crate) fn accept<W: Workload, E: Engine>(
+    shared: &Arc<Shared<W, E>>,
     listener: &Listener,
     stop: &AtomicBool,
 ) {
@@ -39,7 +39,7 @@ pub(crate) fn accept<W: Workload, D: Design>(
 }
 
 /// Keeps one link from each worker to each peer.
-pub(crate) fn connect<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, wanted: &Receiver<Wanted>) {
+pub(crate) fn connect<W: Workload, E: Engine>(shared: &Arc<Shared<W, E>>, wanted: &Receiver<Wanted>) {
     let mut addresses: HashMap<InstanceId, Address> = HashMap::new();
     let mut missing: Vec<(usize, InstanceId)> = Vec::new();
     let mut waiting: Vec<Sender<()>> = Vec::new();
@@ -69,8 +69,8 @@ pub(crate) fn connect<W: Workload, D: Design>(shared: &Arc<Shared<W, D>>, wanted
     }
 }
 
-fn open<W: Workload, D: Design>(
-    shared: &Arc<Shared<W, D>>,
+fn open<W: Workload, E: Engine>(
+    shared: &Arc<Shared<W, E>>,
     worker: usize,
     peer: InstanceId,
     address: Option<&Address>,

@@ -12,7 +12,7 @@ use crate::counts::Reach;
 use crate::local::Local;
 use crate::state::Home;
 use base::{Gtid, InstanceId};
-use exec::{Design, Part, Protection};
+use exec::{Engine, Protection, Scope};
 use probe::{Component, Wait};
 use smallvec::SmallVec;
 use std::pin::pin;
@@ -23,26 +23,33 @@ use txn::{Abort, Effect as StepEffect, Steps, Transaction, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
 /// Runs one request to its durable end.
-pub(crate) async fn run<W: Workload, D: Design>(
-    local: &Local<W, D>,
+pub(crate) async fn run<W: Workload, E: Engine>(
+    local: &Local<W, E>,
     request: &W::Request,
-    part: &mut Part,
+    part: &mut E::Part,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
-    let engine = &local.shared.engine;
+    let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut protection =
         if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
     loop {
-        engine.begin(part, local.worker, protection);
+        engine.begin(desk, part, protection);
         let mut run = Run { local, part, gtid: None };
         let span = probe::span(Component::Execution);
         let outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         let gtid = run.gtid;
+        let outcome = match outcome {
+            Ok(reply) => {
+                let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
+                pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
+            }
+            Err(abort) => Err(answer(&**engine, desk, part, abort)),
+        };
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(part)?;
+                let lsn = engine.commit(desk, part)?;
                 local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Home));
@@ -53,11 +60,11 @@ pub(crate) async fn run<W: Workload, D: Design>(
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection == Protection::Alone => {
-                engine.rollback(part)?;
+                engine.rollback(desk, part)?;
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
-                let undone = engine.rollback(part);
+                let undone = engine.rollback(desk, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
                     local.homes.borrow_mut().remove(&gtid);
@@ -72,10 +79,16 @@ pub(crate) async fn run<W: Workload, D: Design>(
     }
 }
 
+/// Why a procedure or a step has ended: its own decision counts only if what it was made from was there.
+pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &E::Part, abort: Abort) -> Abort {
+    let is_its_own = matches!(abort, Abort::User(_) | Abort::BadRequest);
+    if is_its_own && !engine.holds(desk, part) { Abort::Conflict } else { abort }
+}
+
 /// Adds what the workload says of a request that was carried out.
 #[inline]
-fn observe<W: Workload, D: Design>(
-    local: &Local<W, D>,
+fn observe<W: Workload, E: Engine>(
+    local: &Local<W, E>,
     workload: &W,
     request: &W::Request,
     reply: Option<&W::Reply>,
@@ -90,12 +103,12 @@ fn observe<W: Workload, D: Design>(
 }
 
 /// Drives the coordinator from "the procedure has ended well" to the answer.
-async fn commit_everywhere<W: Workload, D: Design>(
-    local: &Local<W, D>,
+async fn commit_everywhere<W: Workload, E: Engine>(
+    local: &Local<W, E>,
     gtid: Gtid,
-    part: &mut Part,
+    part: &mut E::Part,
 ) -> Result<(), Abort> {
-    let engine = &local.shared.engine;
+    let (engine, desk) = (&local.shared.engine, &local.desk);
     local.feed_home(gtid, Event::LocalReady);
     let participants = std::future::poll_fn(|cx| {
         let mut homes = local.homes.borrow_mut();
@@ -112,11 +125,11 @@ async fn commit_everywhere<W: Workload, D: Design>(
     .await;
     let Some(participants) = participants else {
         local.homes.borrow_mut().remove(&gtid);
-        engine.rollback(part)?;
+        engine.rollback(desk, part)?;
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(part)?;
+        let lsn = engine.commit(desk, part)?;
         local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -124,7 +137,7 @@ async fn commit_everywhere<W: Workload, D: Design>(
     }
     let note = local.homes.borrow()[&gtid].machine.note();
     let note = postcard::to_stdvec(&note).expect("a note is a plain value");
-    let (lsn, id) = engine.commit_with_note(part, &note)?;
+    let (lsn, id) = engine.commit_with_note(desk, part, &note)?;
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
@@ -134,9 +147,9 @@ async fn commit_everywhere<W: Workload, D: Design>(
 }
 
 /// One run of a procedure.
-struct Run<'l, W: Workload, D: Design> {
-    local: &'l Local<W, D>,
-    part: &'l mut Part,
+struct Run<'l, W: Workload, E: Engine> {
+    local: &'l Local<W, E>,
+    part: &'l mut E::Part,
     /// Set when the first step leaves home.
     gtid: Option<Gtid>,
 }
@@ -149,7 +162,7 @@ struct Group {
     call: u32,
 }
 
-impl<W: Workload, D: Design> Run<'_, W, D> {
+impl<W: Workload, E: Engine> Run<'_, W, E> {
     async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
@@ -157,7 +170,7 @@ impl<W: Workload, D: Design> Run<'_, W, D> {
         if local.is_alone() || (0..count).all(at_home) {
             return pin!(steps.run_all(&mut local.here(self.part))).await;
         }
-        if self.part.protection() == Protection::Alone {
+        if E::protection(self.part) == Protection::Alone {
             return Err(Abort::NeedsLocks);
         }
         // Boxed: a future of this size would otherwise be moved about by every transaction that stays at home.
@@ -339,7 +352,7 @@ enum Last {
     Yes,
 }
 
-impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
+impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         pin!(self.phase(steps, Last::No)).await
     }
@@ -353,7 +366,7 @@ impl<W: Workload, D: Design> Transaction for Run<'_, W, D> {
     }
 }
 
-impl<W: Workload, D: Design> Local<W, D> {
+impl<W: Workload, E: Engine> Local<W, E> {
     /// Registers a distributed transaction where inquiries look, before its first step leaves.
     fn open_home(&self) -> Gtid {
         let gtid = self.new_gtid();
@@ -398,7 +411,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             && let Some(home) = self.homes.borrow_mut().remove(&gtid)
             && let Some(note) = home.note
         {
-            self.shared.engine.store().forget(note);
+            self.shared.engine.forget(note);
         }
         if let Some(waker) = wake {
             waker.wake();

@@ -45,7 +45,7 @@ pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
-use exec::{Conventional, DesignKind, Serial};
+use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
 use traffic::{Share, Traffic};
@@ -55,8 +55,9 @@ use txn::Workload;
 pub struct Instance<W: Workload>(Inner<W>);
 
 enum Inner<W: Workload> {
-    Conventional(Running<W, Conventional>),
-    Serial(Running<W, Serial>),
+    Conventional(Running<W, PageEngine<Conventional>>),
+    Serial(Running<W, PageEngine<Serial>>),
+    Occ(Running<W, MemoryEngine>),
 }
 
 macro_rules! each {
@@ -64,6 +65,7 @@ macro_rules! each {
         match $self {
             Inner::Conventional($running) => $call,
             Inner::Serial($running) => $call,
+            Inner::Occ($running) => $call,
         }
     };
 }
@@ -77,6 +79,7 @@ impl<W: Workload> Instance<W> {
         Ok(Instance(match config.design {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
             DesignKind::Serial => Inner::Serial(Running::start(workload, config)?),
+            DesignKind::Occ => Inner::Occ(Running::start(workload, config)?),
         }))
     }
 

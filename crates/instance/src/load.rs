@@ -6,93 +6,29 @@
 
 use crate::local::Local;
 use crate::plan::{LoadPlan, Way};
-use base::{SiteId, TableId};
-use exec::{Design, Protection};
-use latch::LatchPolicy;
-use pages::Stop;
-use std::marker::PhantomData;
+use base::SiteId;
+use exec::{Engine, Protection, Scope};
 use std::rc::Rc;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use store::{Loader, Store, Table};
-use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Workload};
+use txn::Workload;
 
-pub(crate) async fn load<W: Workload, D: Design>(
-    local: &Rc<Local<W, D>>,
+pub(crate) async fn load<W: Workload, E: Engine>(
+    local: &Rc<Local<W, E>>,
     plan: &LoadPlan,
 ) -> Result<(), String> {
-    let store = local.shared.engine.store();
-    let decide = || if matches!(store.is_blank::<D::Latch>(), Ok(true)) { Way::Bulk } else { Way::Inserts };
+    let decide = || if local.shared.engine.is_blank() { Way::Bulk } else { Way::Inserts };
     match plan.way(decide) {
         Way::Bulk => fill(local, plan).await,
         Way::Inserts => insert(local, plan).await,
     }
 }
 
-/// The rows of an empty store on their way in. Takes new rows only: nothing can be read before all are there.
-struct Filling<'s, L> {
-    store: &'s Store,
-    loader: Loader<'s>,
-    policy: PhantomData<L>,
-}
-
-impl<'s, L: LatchPolicy> Filling<'s, L> {
-    fn add(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<(), Abort> {
-        let table: &'s Table = self.store.table(table).ok_or(Abort::BadRequest)?;
-        self.loader.add::<L>(table, key, row).map_err(|stop| match stop {
-            Stop::NoSpace => Abort::NoSpace,
-            _ => Abort::Fault,
-        })
-    }
-}
-
-impl<L: LatchPolicy> Access for Filling<'_, L> {
-    async fn read<R>(
-        &mut self,
-        _: TableId,
-        _: &[u8],
-        _: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        Err(Abort::BadRequest)
-    }
-
-    async fn update<R>(
-        &mut self,
-        _: TableId,
-        _: &[u8],
-        _: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        Err(Abort::BadRequest)
-    }
-
-    /// A key that is there twice is found when the tree is built.
-    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        self.add(table, Some(key), row).map(|()| Inserted::Done)
-    }
-
-    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        self.add(table, None, row)
-    }
-
-    async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
-        Err(Abort::BadRequest)
-    }
-
-    async fn scan(
-        &mut self,
-        _: TableId,
-        _: Range<'_>,
-        _: Direction,
-        _: impl FnMut(&[u8], Row<'_>) -> Flow,
-    ) -> Result<(), Abort> {
-        Err(Abort::BadRequest)
-    }
-}
-
-async fn fill<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan) -> Result<(), String> {
-    let (workload, store) = (local.workload(), local.shared.engine.store());
-    let mut filling = Filling::<D::Latch> { store, loader: store.loader(), policy: PhantomData };
+async fn fill<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) -> Result<(), String> {
+    let (workload, engine) = (local.workload(), &local.shared.engine);
+    let mut filling = engine.filling(&local.desk);
     let failed = |piece, why: &str| {
-        let fault = store.fault().map_or(why.to_owned(), |fault| fault.to_string());
+        let fault = engine.fault().unwrap_or(why.to_owned());
         format!("{}: {fault}", named(piece))
     };
     if local.worker == 0 {
@@ -105,20 +41,22 @@ async fn fill<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan) 
         plan.done.fetch_add(1, Ordering::Relaxed);
         exec::yield_now().await;
     }
-    let loaded = filling.loader.finish::<D::Latch>().map_err(|stop| stop.to_string())?;
-    match plan.collect(loaded) {
-        Some(all) => store.build_trees::<D::Latch>(all).map_err(|stop| format!("the indexes: {stop}")),
-        None => Ok(()),
+    let filled = engine.filled(filling)?;
+    local.shared.filled.lock().unwrap_or_else(PoisonError::into_inner).push(filled);
+    if !plan.is_last() {
+        return Ok(());
     }
+    let all = std::mem::take(&mut *local.shared.filled.lock().unwrap_or_else(PoisonError::into_inner));
+    engine.assemble(all)
 }
 
 fn named(piece: Option<(SiteId, u32)>) -> String {
     piece.map_or("the replicated tables".into(), |(site, n)| format!("piece {n} of site {site}"))
 }
 
-async fn insert<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan) -> Result<(), String> {
+async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) -> Result<(), String> {
     let workload = local.workload();
-    let engine = &local.shared.engine;
+    let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut part = local.take_part();
     let mut replicated = local.worker == 0;
     loop {
@@ -126,18 +64,20 @@ async fn insert<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan
         if piece.is_none() && !replicated {
             break;
         }
-        engine.begin(&mut part, local.worker, Protection::Quiet);
+        engine.begin(desk, &mut part, Protection::Quiet);
         let loaded = match piece {
             None => workload.load_replicated(&mut local.here(&mut part)).await,
             Some((site, number)) => workload.load(site, number, &mut local.here(&mut part)).await,
         };
         if let Err(abort) = loaded {
-            let undone = engine.rollback(&mut part);
+            let undone = engine.rollback(desk, &mut part);
             let what = named(piece);
-            let why = engine.store().fault().map_or(abort.name().to_string(), |fault| fault.to_string());
+            let why = engine.fault().unwrap_or(abort.name().to_string());
             return Err(format!("{what}: {why} {}", if undone.is_err() { "(not undone)" } else { "" }));
         }
-        let lsn = engine.commit(&mut part).map_err(|a| a.name().to_string())?;
+        let certain = engine.certify(desk, &local.executor, &mut part, Scope::Home).await;
+        certain.map_err(|a| a.name().to_string())?;
+        let lsn = engine.commit(desk, &mut part).map_err(|a| a.name().to_string())?;
         if piece.is_some() {
             plan.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -149,14 +89,14 @@ async fn insert<W: Workload, D: Design>(local: &Rc<Local<W, D>>, plan: &LoadPlan
     Ok(())
 }
 
-pub(crate) async fn audit<W: Workload, D: Design>(local: &Rc<Local<W, D>>) -> Result<Vec<u8>, String> {
+pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Result<Vec<u8>, String> {
     let workload = local.workload();
-    let engine = &local.shared.engine;
+    let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut part = local.take_part();
-    engine.begin(&mut part, local.worker, Protection::Quiet);
+    engine.begin(desk, &mut part, Protection::Quiet);
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.here(&mut part)).await;
-    let ended = engine.commit(&mut part);
+    let ended = engine.commit(desk, &mut part);
     local.give_part(part);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;
     ended.map_err(|a| a.name().to_string())?;

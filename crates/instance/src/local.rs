@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn};
-use exec::{Design, Executor, Here, Part};
+use exec::{Engine, Executor};
 use probe::Round;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -27,9 +27,10 @@ const WORKER_BITS: u32 = 10;
 /// Workers an instance may have.
 pub(crate) const MAX_WORKERS: usize = 1 << WORKER_BITS;
 
-pub(crate) struct Local<W: Workload, D: Design> {
-    pub shared: Arc<Shared<W, D>>,
+pub(crate) struct Local<W: Workload, E: Engine> {
+    pub shared: Arc<Shared<W, E>>,
     pub worker: usize,
+    pub desk: E::Desk,
     pub executor: Executor,
     pub workload: RefCell<Rc<W>>,
     /// Routing domain by table id; 0 for a table that every instance holds.
@@ -41,10 +42,10 @@ pub(crate) struct Local<W: Workload, D: Design> {
     /// One of them has come since the log was last asked to be flushed.
     unflushed: Cell<bool>,
     pub homes: RefCell<HashMap<Gtid, Home>>,
-    pub sessions: RefCell<HashMap<Gtid, Session>>,
+    pub sessions: RefCell<HashMap<Gtid, Session<E::Part>>>,
     pub jobs: RefCell<VecDeque<Job>>,
     pub idle: RefCell<Vec<Waker>>,
-    parts: RefCell<Vec<Part>>,
+    parts: RefCell<Vec<E::Part>>,
     batches: RefCell<Vec<Batch>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     pub acks: RefCell<VecDeque<PendingAck>>,
@@ -60,10 +61,12 @@ pub(crate) struct Local<W: Workload, D: Design> {
     frame: RefCell<Vec<u8>>,
 }
 
-impl<W: Workload, D: Design> Local<W, D> {
-    pub fn new(shared: Arc<Shared<W, D>>, worker: usize, executor: Executor, workload: W) -> Rc<Self> {
+impl<W: Workload, E: Engine> Local<W, E> {
+    pub fn new(shared: Arc<Shared<W, E>>, worker: usize, executor: Executor, workload: W) -> Rc<Self> {
+        let desk = shared.engine.desk(worker);
         let local = Rc::new(Local {
             shared,
+            desk,
             worker,
             executor,
             workload: RefCell::new(Rc::new(workload)),
@@ -148,11 +151,11 @@ impl<W: Workload, D: Design> Local<W, D> {
         (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % self.shared.config.workers()
     }
 
-    pub fn take_part(&self) -> Part {
-        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part())
+    pub fn take_part(&self) -> E::Part {
+        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part(&self.desk))
     }
 
-    pub fn give_part(&self, part: Part) {
+    pub fn give_part(&self, part: E::Part) {
         self.parts.borrow_mut().push(part);
     }
 
@@ -178,8 +181,9 @@ impl<W: Workload, D: Design> Local<W, D> {
         self.buffers.borrow_mut().push(buffer);
     }
 
-    pub fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, D> {
-        Here { engine: &self.shared.engine, executor: &self.executor, part }
+    #[inline]
+    pub fn here<'a>(&'a self, part: &'a mut E::Part) -> E::Here<'a> {
+        self.shared.engine.here(&self.desk, &self.executor, part)
     }
 
     pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> bool {

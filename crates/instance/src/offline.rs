@@ -5,7 +5,7 @@
 //! rolled back (presumed abort); that needs all instances of a deployment at once.
 
 use base::{Gtid, InstanceId};
-use exec::{Conventional, Engine, EngineOptions, Executor, Here, Protection};
+use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Protection};
 use latch::Coupled;
 use locks::{LockOptions, LockTuning};
 use std::cell::RefCell;
@@ -172,7 +172,7 @@ fn audit<W: Workload>(workload: &W, store: Store, sites: std::ops::Range<u32>) -
         lock_timeout_ns: 1_000_000_000,
         waits_for_log: false,
     };
-    let engine: Arc<Engine<Conventional>> = Arc::new(Engine::new(store, options));
+    let engine: Arc<PageEngine<Conventional>> = Arc::new(PageEngine::new(store, options));
     let executor = Rc::new(Executor::new(Arc::new(|| {})));
     let outcome = Rc::new(RefCell::new(Err("it did not end".to_owned())));
     let task = {

@@ -10,7 +10,7 @@ use crate::links::{LinkId, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
-use exec::{Design, Part, Protection};
+use exec::{Engine, Protection, Scope};
 use probe::{Component, Role};
 use std::rc::Rc;
 use std::task::Poll;
@@ -19,7 +19,7 @@ use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
-impl<W: Workload, D: Design> Local<W, D> {
+impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and sees to it that a task takes it.
     pub(crate) fn push_job(self: &Rc<Self>, job: Job) {
         self.jobs.borrow_mut().push_back(job);
@@ -59,7 +59,7 @@ impl<W: Workload, D: Design> Local<W, D> {
     }
 
     fn perform(&self, gtid: Gtid, effects: Effects) {
-        let engine = &self.shared.engine;
+        let (engine, desk) = (&self.shared.engine, &self.desk);
         for effect in effects {
             let taken = |local: &Self| {
                 let mut sessions = local.sessions.borrow_mut();
@@ -70,7 +70,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Commit => {
                     let Some((mut part, link)) = taken(self) else { continue };
-                    let committed = engine.commit(&mut part);
+                    let committed = engine.commit(desk, &mut part);
                     self.give_part(part);
                     // Without the record there is no acknowledgement: the next life of this instance asks again.
                     let Ok(lsn) = committed else { continue };
@@ -79,7 +79,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Effect::Abort => {
                     if let Some((mut part, _)) = taken(self) {
                         // A failed rollback has poisoned the store; nothing commits afterwards.
-                        let _ = engine.rollback(&mut part);
+                        let _ = engine.rollback(desk, &mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
@@ -87,7 +87,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Effect::Release => {
                     if let Some((mut part, _)) = taken(self) {
                         // Nothing was written: the end of a reader cannot fail in a way that matters.
-                        let _ = engine.commit(&mut part);
+                        let _ = engine.commit(desk, &mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
@@ -158,14 +158,14 @@ impl<W: Workload, D: Design> Local<W, D> {
     }
 
     /// Takes the part out of its session for a request, opening the session with the first.
-    fn open_session(&self, gtid: Gtid, link: LinkId) -> Result<Part, Abort> {
+    fn open_session(&self, gtid: Gtid, link: LinkId) -> Result<E::Part, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             session.link = Some(link);
             return session.part.take().ok_or(Abort::BadRequest);
         }
         let mut part = self.take_part();
-        self.shared.engine.begin(&mut part, self.worker, Protection::Locks);
+        self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
         let session = Session {
             machine: Participant::new(gtid),
             part: None,
@@ -181,7 +181,7 @@ impl<W: Workload, D: Design> Local<W, D> {
         self.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
     }
 
-    async fn run_batch(&self, part: &mut Part, steps: &[u8], outputs: &mut Batch) -> Result<(), Abort> {
+    async fn run_batch(&self, part: &mut E::Part, steps: &[u8], outputs: &mut Batch) -> Result<(), Abort> {
         let _span = probe::span(Component::Execution);
         let workload = self.workload();
         let mut reader = BatchReader::new(steps);
@@ -208,7 +208,8 @@ impl<W: Workload, D: Design> Local<W, D> {
             outcome = Err(Abort::Participant);
         }
         if let Err(abort) = outcome {
-            self.shared.engine.rollback(&mut part)?;
+            let abort = home::answer(&*self.shared.engine, &self.desk, &part, abort);
+            self.shared.engine.rollback(&self.desk, &mut part)?;
             self.give_part(part);
             self.sessions.borrow_mut().remove(&gtid);
             return Err(abort);
@@ -222,16 +223,28 @@ impl<W: Workload, D: Design> Local<W, D> {
         }
     }
 
-    fn put_back(&self, gtid: Gtid, part: Part) {
+    fn put_back(&self, gtid: Gtid, part: E::Part) {
         if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
             session.part = Some(part);
             session.since_ns = world::now_ns();
         }
     }
 
-    async fn prepare(&self, gtid: Gtid, mut part: Part, lock_point: LockPoint) -> Result<Vote, Abort> {
-        let engine = &self.shared.engine;
-        let wrote = if part.wrote() { Wrote::Something } else { Wrote::Nothing };
+    async fn certify(&self, gtid: Gtid, part: &mut E::Part) -> Result<(), Abort> {
+        self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Distributed).await?;
+        // The home may have given up while this waited.
+        if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
+    }
+
+    async fn prepare(&self, gtid: Gtid, mut part: E::Part, lock_point: LockPoint) -> Result<Vote, Abort> {
+        let (engine, desk) = (&self.shared.engine, &self.desk);
+        if let Err(abort) = self.certify(gtid, &mut part).await {
+            engine.rollback(desk, &mut part)?;
+            self.give_part(part);
+            self.sessions.borrow_mut().remove(&gtid);
+            return Err(abort);
+        }
+        let wrote = if E::wrote(&part) { Wrote::Something } else { Wrote::Nothing };
         // What the machine asks for here is known from its drawing; its vote rides on the reply.
         let event = Event::Prepare { wrote, lock_point };
         if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
@@ -241,6 +254,7 @@ impl<W: Workload, D: Design> Local<W, D> {
             (Wrote::Something, _) => {
                 let note = postcard::to_stdvec(&PrepareNote { gtid }).expect("a note is a plain value");
                 let lsn = engine.prepare(
+                    desk,
                     &mut part,
                     &note,
                     match lock_point {
@@ -262,7 +276,7 @@ impl<W: Workload, D: Design> Local<W, D> {
                 Ok(Vote::ReadOnly)
             }
             (Wrote::Nothing, LockPoint::Reached) => {
-                let lsn = engine.commit(&mut part);
+                let lsn = engine.commit(desk, &mut part);
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
@@ -326,7 +340,7 @@ impl<W: Workload, D: Design> Local<W, D> {
 }
 
 /// A task that serves requests, one after the other.
-async fn serve<W: Workload, D: Design>(local: Rc<Local<W, D>>) {
+async fn serve<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     loop {
         let job = std::future::poll_fn(|cx| match local.jobs.borrow_mut().pop_front() {
             Some(job) => Poll::Ready(job),

@@ -1,9 +1,8 @@
 //! The pieces that an instance's data is loaded in, taken by its workers one by one.
 
 use base::SiteId;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use store::Loaded;
 use txn::Workload;
 
 /// How rows come into the store.
@@ -22,8 +21,7 @@ pub(crate) struct LoadPlan {
     pub done: AtomicU64,
     /// Decided by whoever asks first, before anybody has written.
     way: OnceLock<Way>,
-    /// What the workers that are done have loaded, and how many are not.
-    loaded: Mutex<Loaded>,
+    /// Workers that are not done.
     busy: AtomicUsize,
 }
 
@@ -38,7 +36,6 @@ impl LoadPlan {
             next: AtomicU64::new(0),
             done: AtomicU64::new(0),
             way: OnceLock::new(),
-            loaded: Mutex::default(),
             busy: AtomicUsize::new(workers),
         }
     }
@@ -47,11 +44,9 @@ impl LoadPlan {
         *self.way.get_or_init(decide)
     }
 
-    /// Takes what a worker has loaded; the last one to come is given all of it, to build the trees from.
-    pub fn collect(&self, loaded: Loaded) -> Option<Loaded> {
-        let mut all = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        all.merge(loaded);
-        (self.busy.fetch_sub(1, Ordering::Relaxed) == 1).then(|| std::mem::take(&mut *all))
+    /// A worker is done; whether it is the last.
+    pub fn is_last(&self) -> bool {
+        self.busy.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     pub fn total(&self) -> u64 {

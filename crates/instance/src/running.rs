@@ -8,24 +8,19 @@ use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Design, Engine, EngineOptions, Locking};
-use locks::LockOptions;
-use probe::{Counter, LockWork, LogCounts, Measured, Profiling};
+use exec::{Engine, EngineCounts, NoteId, Recovered, Setup};
+use probe::{Counter, LogCounts, Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use store::{Store, StoreOptions};
 use topology::Binding;
 use traffic::{Share, Traffic};
 use twophase::{CommitNote, PrepareNote};
-use txn::Workload;
+use txn::{Schema, Workload};
 use wal::Durability;
 
-/// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions hold rows (escalation bounds
-/// what each holds), and no more than a core's own cache takes; with 2^16 a lock costs a quarter more.
-const LOCK_BUCKETS: usize = 1 << 14;
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
 const CONNECT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(20);
@@ -41,8 +36,8 @@ pub struct Recovery {
     pub log_bytes: u64,
 }
 
-pub(crate) struct Running<W: Workload, D: Design> {
-    shared: Arc<Shared<W, D>>,
+pub(crate) struct Running<W: Workload, E: Engine> {
+    shared: Arc<Shared<W, E>>,
     workers: Vec<JoinHandle<()>>,
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
@@ -56,39 +51,27 @@ pub(crate) struct Running<W: Workload, D: Design> {
 /// Where the last window of what is counted by the process and by the log ended.
 #[derive(Default)]
 struct Window {
-    log: LogCounts,
-    locks: LockWork,
+    engine: EngineCounts,
     cpu_ns: u64,
     involuntary_switches: u64,
-    page_reads: u64,
-    page_writes: u64,
 }
 
-impl<W: Workload, D: Design> Running<W, D> {
+impl<W: Workload, E: Engine> Running<W, E> {
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         let workers = config.workers();
-        if D::LOCKING == Locking::WhileShared && workers != 1 {
-            return Err(InstanceFault::SerialWorkers(workers));
-        }
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
-        let (store, recovered, binding) = open(&config)?;
-        if store.schema().is_none() {
-            store.create(&workload.schema().of_kind(config.tables))?;
-        }
+        let schema = workload.schema().of_kind(config.tables);
+        let (engine, recovered, binding) = open::<E>(&config, schema)?;
         let recovery = Recovery {
             life: recovered.life,
             in_doubt: recovered.in_doubt.len(),
-            log_bytes: recovered.redo_bytes,
+            log_bytes: recovered.log_bytes,
         };
         let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
-        let options = EngineOptions {
-            locks: LockOptions { buckets: LOCK_BUCKETS, tuning: config.locks },
-            lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
-            waits_for_log: config.durability == Durability::Sync,
-        };
         let listener = config.listen.as_ref().map(Listener::bind).transpose()?.map(Arc::new);
         let shared = Arc::new(Shared {
-            engine: Arc::new(Engine::new(store, options)),
+            engine: Arc::new(engine),
+            filled: Mutex::default(),
             life: recovery.life,
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
             lost: Mutex::new(None),
@@ -143,7 +126,7 @@ impl<W: Workload, D: Design> Running<W, D> {
     }
 
     pub fn has_schema(&self) -> bool {
-        self.shared.engine.store().schema().is_some()
+        self.shared.engine.has_schema()
     }
 
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
@@ -176,7 +159,7 @@ impl<W: Workload, D: Design> Running<W, D> {
     }
 
     fn dead(&self) -> InstanceFault {
-        let fault = self.shared.engine.store().fault().map(|f| f.to_string());
+        let fault = self.shared.engine.fault();
         InstanceFault::Worker(fault.unwrap_or_else(|| "see its message above".into()))
     }
 
@@ -195,46 +178,27 @@ impl<W: Workload, D: Design> Running<W, D> {
     pub fn measure(&self) -> Measured {
         let mut measured = Measured::default();
         self.ask(Order::Measure).iter().for_each(|worker| measured.merge(&worker));
-        let store = self.shared.engine.store();
-        let stats = store.log().stats();
-        let log = LogCounts {
-            bytes: stats.bytes,
-            records: stats.records,
-            flushes: stats.flushes,
-            fsyncs: stats.fsyncs,
-        };
-        let stats = self.shared.engine.lock_stats();
-        let locks = LockWork {
-            table_requests: stats.granule_requests,
-            inherited: stats.inherited,
-            table_calls: stats.granule_calls,
-            escalations: stats.escalations,
-        };
+        let engine = self.shared.engine.counts();
         let usage = world::usage();
         let mut window = self.window.lock().expect("not poisoned");
+        let before = std::mem::replace(
+            &mut *window,
+            Window { engine, cpu_ns: usage.cpu_ns, involuntary_switches: usage.involuntary_switches },
+        );
         measured.log = LogCounts {
-            bytes: log.bytes - window.log.bytes,
-            records: log.records - window.log.records,
-            flushes: log.flushes - window.log.flushes,
-            fsyncs: log.fsyncs - window.log.fsyncs,
+            bytes: engine.log.bytes - before.engine.log.bytes,
+            records: engine.log.records - before.engine.log.records,
+            flushes: engine.log.flushes - before.engine.log.flushes,
+            fsyncs: engine.log.fsyncs - before.engine.log.fsyncs,
         };
-        measured.locks = locks.since(&window.locks);
-        measured.cpu_ns = usage.cpu_ns - window.cpu_ns;
+        measured.locks = engine.locks.since(&before.engine.locks);
+        measured.cpu_ns = usage.cpu_ns - before.cpu_ns;
         measured.involuntary_switches =
-            usage.involuntary_switches.saturating_sub(window.involuntary_switches);
+            usage.involuntary_switches.saturating_sub(before.involuntary_switches);
         measured.rss_bytes = usage.rss_bytes;
-        let pool = store.pool().stats();
-        measured.pages = u64::from(pool.allocated);
-        measured.page_reads = pool.loaded - window.page_reads;
-        measured.page_writes = pool.written - window.page_writes;
-        *window = Window {
-            log,
-            locks,
-            cpu_ns: usage.cpu_ns,
-            involuntary_switches: usage.involuntary_switches,
-            page_reads: pool.loaded,
-            page_writes: pool.written,
-        };
+        measured.pages = engine.pages;
+        measured.page_reads = engine.page_reads - before.engine.page_reads;
+        measured.page_writes = engine.page_writes - before.engine.page_writes;
         if let Some(profile) = &mut measured.profile {
             profile.set(Counter::LogRecords, measured.log.records);
             profile.set(Counter::LogBytes, measured.log.bytes);
@@ -282,8 +246,7 @@ impl<W: Workload, D: Design> Running<W, D> {
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        engine.into_store().close()?;
-        Ok(())
+        Ok(engine.close()?)
     }
 
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
@@ -316,11 +279,25 @@ impl<W: Workload, D: Design> Running<W, D> {
     }
 }
 
-/// Opens the store on a thread of its own whose memory comes from the instance's node: restart touches pages first.
-fn open(config: &InstanceConfig) -> Result<(Store, store::Recovered, Binding), InstanceFault> {
+/// Opens the engine on a thread of its own whose memory comes from the instance's node: restart touches its data first.
+fn open<E: Engine>(
+    config: &InstanceConfig,
+    schema: Schema,
+) -> Result<(E, Recovered<E::InDoubt>, Binding), InstanceFault> {
+    let setup = Setup {
+        design: config.design,
+        dir: config.dir.clone(),
+        durability: config.durability,
+        pool_pages: config.pool_pages,
+        workers: config.workers(),
+        locks: config.locks,
+        lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
+        occ_conflict: config.occ_conflict,
+        schema,
+    };
     let body = || {
         let binding = topology::bind_thread_memory(config.node.map(|n| topology::NodeId(n as u32)));
-        Store::open(world::real(), &config.dir, store_options(config)).map(|(s, r)| (s, r, binding))
+        E::open(&setup).map(|(engine, recovered)| (engine, recovered, binding))
     };
     std::thread::scope(|scope| {
         let opener = std::thread::Builder::new().name("open".into()).spawn_scoped(scope, body);
@@ -331,35 +308,32 @@ fn open(config: &InstanceConfig) -> Result<(Store, store::Recovered, Binding), I
     })
 }
 
-fn store_options(config: &InstanceConfig) -> StoreOptions {
-    StoreOptions::new(config.durability, config.pool_pages)
-}
-
 /// Divides what restart found among the workers, by the number of the transaction.
-fn share_out(
-    notes: &[(store::NoteId, Vec<u8>)],
-    in_doubt: Vec<store::InDoubt>,
+fn share_out<T>(
+    notes: &[(NoteId, Vec<u8>)],
+    in_doubt: Vec<(Vec<u8>, T)>,
     workers: usize,
-) -> Result<Vec<Inheritance>, InstanceFault> {
+) -> Result<Vec<Inheritance<T>>, InstanceFault> {
     let damaged =
         |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
-    let mut shares: Vec<Inheritance> = (0..workers).map(|_| Inheritance::default()).collect();
+    let mut shares: Vec<Inheritance<T>> =
+        (0..workers).map(|_| Inheritance { in_doubt: Vec::new(), decided: Vec::new() }).collect();
     let worker = |gtid: base::Gtid| (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers;
     for (id, bytes) in notes {
         let note: CommitNote = postcard::from_bytes(bytes).map_err(|_| damaged("commit"))?;
         shares[worker(note.gtid)].decided.push((*id, note));
     }
-    for doubt in in_doubt {
-        let note: PrepareNote = postcard::from_bytes(&doubt.note).map_err(|_| damaged("prepare"))?;
-        shares[worker(note.gtid)].in_doubt.push((note.gtid, doubt.txn, doubt.touched));
+    for (note, in_doubt) in in_doubt {
+        let note: PrepareNote = postcard::from_bytes(&note).map_err(|_| damaged("prepare"))?;
+        shares[worker(note.gtid)].in_doubt.push((note.gtid, in_doubt));
     }
     Ok(shares)
 }
 
-fn start_workers<W: Workload, D: Design>(
-    shared: &Arc<Shared<W, D>>,
+fn start_workers<W: Workload, E: Engine>(
+    shared: &Arc<Shared<W, E>>,
     workload: &W,
-    inherited: Vec<Inheritance>,
+    inherited: Vec<Inheritance<E::InDoubt>>,
 ) -> Result<Vec<JoinHandle<()>>, InstanceFault> {
     let mut handles = Vec::new();
     for (index, inheritance) in inherited.into_iter().enumerate() {
@@ -371,7 +345,6 @@ fn start_workers<W: Workload, D: Design>(
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
             topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
-            shared.engine.own();
             match Worker::new(shared, index, workload, inheritance) {
                 Ok(worker) => worker.run(),
                 Err(fault) => panic!("{fault}"),
@@ -383,8 +356,8 @@ fn start_workers<W: Workload, D: Design>(
 }
 
 /// The thread that waits for the device when pages are written. It copies them itself where they have no owner.
-fn start_cleaner<W: Workload, D: Design>(
-    shared: &Arc<Shared<W, D>>,
+fn start_cleaner<W: Workload, E: Engine>(
+    shared: &Arc<Shared<W, E>>,
 ) -> Result<(Arc<AtomicBool>, JoinHandle<()>), InstanceFault> {
     let stop = Arc::new(AtomicBool::new(false));
     let name = format!("i{}clean", shared.config.id.0);
@@ -399,8 +372,8 @@ fn start_cleaner<W: Workload, D: Design>(
 
 type ListenerThread = (Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>);
 
-fn start_listener<W: Workload, D: Design>(
-    shared: &Arc<Shared<W, D>>,
+fn start_listener<W: Workload, E: Engine>(
+    shared: &Arc<Shared<W, E>>,
     listener: Arc<Listener>,
 ) -> Result<ListenerThread, InstanceFault> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -412,8 +385,8 @@ fn start_listener<W: Workload, D: Design>(
     Ok((listener, stop, thread))
 }
 
-fn start_connector<W: Workload, D: Design>(
-    shared: &Arc<Shared<W, D>>,
+fn start_connector<W: Workload, E: Engine>(
+    shared: &Arc<Shared<W, E>>,
 ) -> Result<(Sender<Wanted>, JoinHandle<()>), InstanceFault> {
     let (wanted, orders) = mpsc::channel();
     *shared.lost.lock().expect("not poisoned") = Some(wanted.clone());

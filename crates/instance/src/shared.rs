@@ -5,19 +5,20 @@ use crate::links::Peer;
 use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};
-use exec::{Design, Engine};
+use exec::{Engine, EngineFault};
 use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
-use store::StoreFault;
 use traffic::{Rate, Share, Traffic};
 use twophase::Message;
 use txn::Workload;
 
-pub(crate) struct Shared<W, D: Design> {
+pub(crate) struct Shared<W, E: Engine> {
     pub config: InstanceConfig,
-    pub engine: Arc<Engine<D>>,
+    pub engine: Arc<E>,
+    /// What the workers that are done with a load have filled in, to be put together by the last.
+    pub filled: Mutex<Vec<E::Filled>>,
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
     pub inboxes: Vec<Inbox<W>>,
@@ -58,7 +59,7 @@ pub(crate) enum Order<W> {
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
     /// Write a checkpoint: on the worker, because it may own the pages.
-    Checkpoint(Sender<Result<(), StoreFault>>),
+    Checkpoint(Sender<Result<(), EngineFault>>),
     /// A message for a transaction that this worker looks after, received by another.
     Message {
         from: InstanceId,
@@ -119,7 +120,7 @@ impl<W> Inbox<W> {
     }
 }
 
-impl<W: Workload, D: Design> Shared<W, D> {
+impl<W: Workload, E: Engine> Shared<W, E> {
     pub fn order_all(&self, order: impl Fn() -> Order<W>) {
         self.inboxes.iter().for_each(|inbox| inbox.put(order()));
     }

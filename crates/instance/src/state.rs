@@ -2,9 +2,8 @@
 
 use crate::links::LinkId;
 use base::{Gtid, Lsn};
-use exec::Part;
+use exec::NoteId;
 use std::task::Waker;
-use store::NoteId;
 use twophase::{Coordinator, LockPoint, Participant};
 use wire::Ride;
 
@@ -34,9 +33,9 @@ impl Home {
 }
 
 /// One remote transaction's part at this worker.
-pub(crate) struct Session {
+pub(crate) struct Session<P> {
     pub machine: Participant,
-    pub part: Option<Part>,
+    pub part: Option<P>,
     /// Where its requests come from; `None` after a restart or when that link broke.
     pub link: Option<LinkId>,
     /// To be rolled back as soon as the task that serves it is back.

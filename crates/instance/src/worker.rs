@@ -13,14 +13,13 @@ use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
-use exec::{Design, Executor};
+use exec::{Engine, Executor, NoteId};
 use probe::{Measured, Profiling, Role, Round};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use store::{NoteId, Touched, Txn};
 use traffic::{ArrivalStream, LoadModel, Share, Thinker, Traffic, model};
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Message, Participant};
@@ -43,14 +42,13 @@ const ASK_NS: u64 = 4_000;
 const LATE_NS: u64 = 1_100_000;
 
 /// What restart left for this worker.
-#[derive(Default)]
-pub(crate) struct Inheritance {
-    pub in_doubt: Vec<(Gtid, Txn, Vec<Touched>)>,
+pub(crate) struct Inheritance<T> {
+    pub in_doubt: Vec<(Gtid, T)>,
     pub decided: Vec<(NoteId, CommitNote)>,
 }
 
-pub(crate) struct Worker<W: Workload, D: Design> {
-    local: Rc<Local<W, D>>,
+pub(crate) struct Worker<W: Workload, E: Engine> {
+    local: Rc<Local<W, E>>,
     parker: Parker,
     halts: Vec<Sender<()>>,
     settles: Vec<Sender<()>>,
@@ -66,18 +64,20 @@ pub(crate) struct Worker<W: Workload, D: Design> {
     terminals_stream: u64,
 }
 
-impl<W: Workload, D: Design> Worker<W, D> {
+impl<W: Workload, E: Engine> Worker<W, E> {
     /// To be called on the worker's own thread.
     pub fn new(
-        shared: Arc<Shared<W, D>>,
+        shared: Arc<Shared<W, E>>,
         index: usize,
         workload: W,
-        inheritance: Inheritance,
+        inheritance: Inheritance<E::InDoubt>,
     ) -> Result<Self, channel::ChannelError> {
         let parker = Parker::new()?;
         let unparker = parker.unparker();
         shared.inboxes[index].owned_by(unparker.clone());
-        parker.watch_bell(shared.engine.store().pool().bell())?;
+        if let Some(bell) = shared.engine.bell() {
+            parker.watch_bell(bell)?;
+        }
         let executor = Executor::new(Arc::new(move || unparker.unpark()));
         let local = Local::new(shared, index, executor, workload);
         let now = world::now_ns();
@@ -100,9 +100,9 @@ impl<W: Workload, D: Design> Worker<W, D> {
     }
 
     /// Takes up again what was prepared or decided before the restart. No message is answered before this is done.
-    fn inherit(&self, inheritance: Inheritance) {
-        for (gtid, txn, touched) in inheritance.in_doubt {
-            let part = self.local.shared.engine.adopt(txn, &touched);
+    fn inherit(&self, inheritance: Inheritance<E::InDoubt>) {
+        for (gtid, in_doubt) in inheritance.in_doubt {
+            let part = self.local.shared.engine.adopt(&self.local.desk, in_doubt);
             let session = Session {
                 machine: Participant::recover(gtid),
                 part: Some(part),
@@ -131,7 +131,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
             }
             busy |= self.receive(ask);
             busy |= self.local.poll_acks();
-            busy |= self.local.shared.engine.turn();
+            busy |= self.local.shared.engine.turn(&self.local.desk);
             busy |= self.take_orders();
             if now >= self.next_tick_ns {
                 self.tick(now);
@@ -157,10 +157,10 @@ impl<W: Workload, D: Design> Worker<W, D> {
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {
             if let Some(part) = &mut session.part {
-                self.local.shared.engine.abandon(part);
+                self.local.shared.engine.abandon(&self.local.desk, part);
             }
         }
-        self.local.shared.engine.disown();
+        self.local.shared.engine.leave(&self.local.desk);
     }
 
     /// Polls tasks until none is ready, something has come in, or it is time to look around.
@@ -287,7 +287,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
     /// Reminds what waits for news.
     fn tick(&mut self, now: u64) {
         self.next_tick_ns = now + TICK_NS;
-        self.local.shared.engine.checkpoint_if_due(self.local.worker);
+        self.local.shared.engine.checkpoint_if_due(&self.local.desk);
         self.local.ask_homes(QUIET_NS);
         self.local.feed_homes(|home| match home.machine.phase() {
             Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
@@ -347,7 +347,7 @@ impl<W: Workload, D: Design> Worker<W, D> {
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
-            Order::Checkpoint(done) => drop(done.send(local.shared.engine.store().checkpoint())),
+            Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
             Order::Message { from, message } => self.coordinator_message(from, message),
             Order::Stop => self.stop = true,
         }

@@ -2,10 +2,30 @@
 //! versions of these names (see `models.rs`).
 
 pub(crate) use std::hint::spin_loop;
+pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
 /// Sleeps for `us` microseconds: the last resort of a waiter.
 pub(crate) fn nap_us(us: u64) {
     std::thread::sleep(std::time::Duration::from_micros(us));
+}
+
+/// A cell as loom's, which hands out pointers one access at a time.
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
 }

@@ -85,8 +85,11 @@ impl<M: RawMutex> LockTable<M> {
 
     #[cold]
     pub(crate) fn wait(&self, locker: &mut Locker, pending: Pending) -> Acquired {
-        locker.counts.waited += 1;
         locker.pending = Some(pending);
+        if !locker.covered.is_empty() {
+            return self.wait_with_keys(locker, pending);
+        }
+        locker.counts.waited += 1;
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
         let mut wakers = Wakers::new();
         let dies = self.break_cycles(locker.id, &mut wakers);
@@ -236,7 +239,7 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     /// Ends a wait, and says how it stood: `Waits` is one that would have gone on.
-    fn withdraw(&self, locker: &mut Locker) -> Standing {
+    pub(crate) fn withdraw(&self, locker: &mut Locker) -> Standing {
         let Some(Pending { name, before, .. }) = locker.pending else { return Standing::Denied };
         let mut wakers = Wakers::new();
         let standing = self.bucket(name).with(|q| {
@@ -268,7 +271,7 @@ impl<M: RawMutex> LockTable<M> {
         self.slots.get(locker.id).wait.with(|w| w.end());
         if name.is_granule() {
             match locker.granules.iter_mut().find(|g| g.name == name && g.usage == Use::Held) {
-                Some(granule) => granule.mode = wanted,
+                Some(granule) => (granule.mode, granule.asked) = (wanted, wanted),
                 None => self.hold(locker, name, wanted, Place::Bucket),
             }
             return;

@@ -27,6 +27,9 @@ use std::sync::atomic::{Ordering, fence};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u64);
 
+/// Why a transaction has not committed, and the transaction if it can be tried again.
+pub type Refusal = (Refused, Option<Box<Txn>>);
+
 /// A transaction that has committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Committed {
@@ -48,7 +51,7 @@ impl Worker {
     /// # Errors
     /// See [`Refused`]; nothing was written.
     #[inline]
-    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Committed, (Refused, Option<Box<Txn>>)> {
+    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Committed, Refusal> {
         match self.certify(&mut txn) {
             Ok(()) => Ok(self.post_commit(txn)),
             Err(refused) => Err(self.refuse(refused, txn)),
@@ -63,14 +66,14 @@ impl Worker {
         &mut self,
         mut txn: Box<Txn>,
         note: &[u8],
-    ) -> Result<(Committed, NoteId), (Refused, Option<Box<Txn>>)> {
+    ) -> Result<(Committed, NoteId), Refusal> {
         match self.certify(&mut txn) {
             Ok(()) => Ok(self.post_commit_with_note(txn, note)),
             Err(refused) => Err(self.refuse(refused, txn)),
         }
     }
 
-    fn refuse(&mut self, refused: Refused, txn: Box<Txn>) -> (Refused, Option<Box<Txn>>) {
+    fn refuse(&mut self, refused: Refused, txn: Box<Txn>) -> Refusal {
         if let Refused::Busy(_) = refused {
             return (refused, Some(txn));
         }
@@ -106,8 +109,12 @@ impl Worker {
         }
     }
 
+    /// As [`Worker::pre_commit`], for a transaction that ends at once: those who meet its writes wait a moment for them.
+    ///
+    /// # Errors
+    /// As [`Worker::pre_commit`].
     #[inline]
-    fn certify(&mut self, txn: &mut Txn) -> Result<(), Refused> {
+    pub fn certify(&mut self, txn: &mut Txn) -> Result<(), Refused> {
         if txn.certified.is_some() {
             return Ok(());
         }

@@ -348,7 +348,7 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
             only: Some(operation),
         });
         assert!(store.wait_durable(lost.epoch).is_err());
-        assert!(poll(&store, safe.epoch, Urge::Flusher).is_ready_and(|known| known.is_ok()));
+        assert!(matches!(poll(&store, safe.epoch, Urge::Flusher), Poll::Ready(Ok(()))));
         let mut t = w.begin();
         assert_eq!(w.read(&mut t, T, b"b", |row| row[0]), Ok(Some(b'2')), "reads go on");
         let read = w.commit(t).map_err(|(refused, _)| refused).unwrap();
@@ -362,19 +362,6 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
         let image = disk.crash_image(1);
         let found = rows_of(&image);
         assert_eq!(found.get(&b"a"[..]), Some(&b"1".to_vec()));
-    }
-}
-
-trait IsReadyAnd<T> {
-    fn is_ready_and(self, f: impl FnOnce(T) -> bool) -> bool;
-}
-
-impl<T> IsReadyAnd<T> for Poll<T> {
-    fn is_ready_and(self, f: impl FnOnce(T) -> bool) -> bool {
-        match self {
-            Poll::Ready(value) => f(value),
-            Poll::Pending => false,
-        }
     }
 }
 

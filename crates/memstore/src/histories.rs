@@ -153,6 +153,11 @@ impl Client {
 
 fn operate(w: &mut Worker, txn: &mut Txn, record: &Record, random: &mut Rng) -> Result<Vec<Did>, Refused> {
     let list = record.list(random);
+    if random.usize(..4) == 0 {
+        // It and another, or another first: then what was looked up waits.
+        let (a, b) = (key(list), key(record.list(random)));
+        w.ahead(txn, T, &if random.bool() { [a, b] } else { [b, a] })?;
+    }
     match random.u32(..10) {
         0..5 => {
             let element = record.element.fetch_add(1, SeqCst);

@@ -16,12 +16,12 @@
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
 use crate::head::{common_prefix, store_key};
-use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Torn};
+use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A leaf and the version under which something was, or was not, in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) leaf: Ref,
     pub(crate) version: u64,
@@ -35,7 +35,7 @@ impl Seen {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) row: Option<Ref>,
     pub(crate) seen: Seen,
@@ -108,6 +108,12 @@ impl Index {
         Ok(Index { top: new_node(arena, local, 1, root.at)?.at })
     }
 
+    /// Where every way down begins.
+    #[inline]
+    pub(crate) fn top(&self) -> Ref {
+        self.top
+    }
+
     /// Down to a leaf, by `pick` at every inner node; `visit` sees each inner node and the child taken.
     #[inline]
     fn descend<'a>(
@@ -119,13 +125,17 @@ impl Index {
         let mut node = Node::at(arena, self.top);
         let mut sight = node.sight()?;
         while sight.level > 0 {
-            let child = pick(node, &sight)?;
+            // The top has one child, which is in the caches.
+            let is_top = node.at == self.top;
+            let child = if is_top { 0 } else { pick(node, &sight)? };
             let at = node.child(&sight, child);
             if !version::check(node.version(), sight.version) {
                 return Err(Torn);
             }
             let below = Node::at(arena, at);
-            below.prefetch(sight.level - 1);
+            if !is_top {
+                below.prefetch(sight.level - 1);
+            }
             let below_sight = below.sight()?;
             if !version::check(node.version(), sight.version) {
                 return Err(Torn);
@@ -140,7 +150,7 @@ impl Index {
     fn leaf_of<'a>(
         &self,
         arena: &'a Arena,
-        key: &[u8],
+        key: Sought<'_>,
         visit: impl FnMut(Step<'a>),
     ) -> Result<(Node<'a>, Sight), Torn> {
         self.descend(
@@ -198,14 +208,14 @@ impl Index {
     #[inline]
     pub(crate) fn find(&self, arena: &Arena, key: &[u8]) -> Found {
         loop {
-            if let Ok(found) = self.try_find(arena, key) {
+            if let Ok(found) = self.try_find(arena, Sought::new(key)) {
                 return found;
             }
         }
     }
 
     #[inline]
-    fn try_find(&self, arena: &Arena, key: &[u8]) -> Result<Found, Torn> {
+    fn try_find(&self, arena: &Arena, key: Sought<'_>) -> Result<Found, Torn> {
         let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
         let (i, same) = leaf.search(arena, &s, key)?;
         let row = same.then(|| leaf.target(&s, i));
@@ -240,7 +250,8 @@ impl Index {
     ) -> Result<Result<Insertion, Full>, Torn> {
         let mut last: [Option<Step>; 2] = [None; 2];
         let mut full: Option<(Step, Step)> = None;
-        let (leaf, s) = self.leaf_of(arena, key, |step| {
+        let sought = Sought::new(key);
+        let (leaf, s) = self.leaf_of(arena, sought, |step| {
             // The highest of the full ones right above the leaf: its parent has room for one more.
             full = match (step.sight.count == INNER_CAP, full) {
                 (false, _) => None,
@@ -249,7 +260,7 @@ impl Index {
             };
             last = [last[1], Some(step)];
         })?;
-        let (i, same) = leaf.search(arena, &s, key)?;
+        let (i, same) = leaf.search(arena, &s, sought)?;
         let before = Seen { leaf: leaf.at, version: s.version };
         if same {
             let row = leaf.target(&s, i);
@@ -384,8 +395,9 @@ impl Index {
 
     /// How many entries the leaf has left; `None` when the entry was not there.
     fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Option<usize>, Torn> {
-        let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
-        let (i, same) = leaf.search(arena, &s, key)?;
+        let sought = Sought::new(key);
+        let (leaf, s) = self.leaf_of(arena, sought, |_| {})?;
+        let (i, same) = leaf.search(arena, &s, sought)?;
         if !same || leaf.target(&s, i) != row {
             return if version::check(leaf.version(), s.version) { Ok(None) } else { Err(Torn) };
         }
@@ -400,7 +412,7 @@ impl Index {
     fn prune(&self, arena: &Arena, local: &mut Local, epochs: &Epochs, key: &[u8]) -> Result<(), Torn> {
         let mut way: [Option<Step>; MAX_LEVELS] = [None; MAX_LEVELS];
         let mut keeps = None;
-        let (leaf, s) = self.leaf_of(arena, key, |step| {
+        let (leaf, s) = self.leaf_of(arena, Sought::new(key), |step| {
             way[step.sight.level] = Some(step);
             if step.sight.count > 0 {
                 keeps = Some(step);
@@ -450,15 +462,19 @@ impl Index {
         let pick = |node: Node<'_>, s: &Sight| match seek {
             Seek::Up(None) => Ok(0),
             Seek::Down(None) => Ok(s.count),
-            Seek::Up(Some(key)) => node.search(arena, s, key).map(|(i, same)| i + usize::from(same)),
-            Seek::Down(Some(key)) => node.search(arena, s, key).map(|(i, _)| i),
+            Seek::Up(Some(key)) => {
+                node.search(arena, s, Sought::new(key)).map(|(i, same)| i + usize::from(same))
+            }
+            Seek::Down(Some(key)) => node.search(arena, s, Sought::new(key)).map(|(i, _)| i),
         };
         let (leaf, s) = self.descend(arena, pick, |step| match seek {
             Seek::Up(_) if step.child < step.sight.count => turn = Some((step, step.child)),
             Seek::Down(_) if step.child > 0 => turn = Some((step, step.child - 1)),
             _ => {}
         })?;
-        let at = |key: Option<&[u8]>, or| key.map_or(Ok(or), |k| leaf.search(arena, &s, k).map(|(i, _)| i));
+        let at = |key: Option<&[u8]>, or| {
+            key.map_or(Ok(or), |k| leaf.search(arena, &s, Sought::new(k)).map(|(i, _)| i))
+        };
         let (first, last) = match seek {
             Seek::Up(from) => (at(from, 0)?, at(until, s.count)?),
             Seek::Down(from) => (at(until, 0)?, at(from, s.count)?),

@@ -1,6 +1,7 @@
 //! The index against a `BTreeMap`, alone and under threads that insert, remove, look up and scan at once. Nodes are tiny
 //! here, so that every few operations split one or take one out.
 
+use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
@@ -66,6 +67,14 @@ impl World {
         local.retire(&self.epochs, row, words(key));
     }
 
+    fn find_abreast(&self, keys: &[Vec<u8>]) -> Vec<Option<Ref>> {
+        let mut all = vec![None; keys.len()];
+        self.index.find_abreast(&self.arena, keys, |i, found| {
+            assert_eq!(all[i].replace(found.row), None, "found twice");
+        });
+        all.into_iter().map(|found| found.expect("every key gets an answer")).collect()
+    }
+
     /// Everything from `seek` to `until`, and how many leaves that took.
     fn scan(&self, seek: Seek<'_>, until: Option<&[u8]>) -> (Vec<Ref>, usize) {
         let (mut rows, mut chunk, mut leaves) = (Vec::new(), Chunk::default(), 1);
@@ -114,7 +123,12 @@ fn it_is_an_ordered_map() {
                         model.remove(&key);
                     }
                 }
-                6..8 => assert_eq!(world.index.find(&world.arena, &key).row, model.get(&key).copied()),
+                6 => assert_eq!(world.index.find(&world.arena, &key).row, model.get(&key).copied()),
+                7 => {
+                    let keys: Vec<_> = (0..random.usize(..=LANES)).map(|_| random_key(&mut random)).collect();
+                    let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
+                    assert_eq!(world.find_abreast(&keys), expected);
+                }
                 _ => compare_scans(&world, &model, &key, &random_key(&mut random)),
             }
             local.reclaim(&world.epochs);
@@ -241,7 +255,12 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
                 Some(row) => world.remove(local, &key, row),
                 None => assert_eq!(world.index.find(&world.arena, &key).row, None),
             },
-            15..19 => assert_eq!(world.index.find(&world.arena, &key).row, own.get(&key).copied()),
+            15..17 => assert_eq!(world.index.find(&world.arena, &key).row, own.get(&key).copied()),
+            17..19 => {
+                let keys: Vec<_> = (0..8).map(|_| key_of(random.u64(..60) * threads + me as u64)).collect();
+                let expected: Vec<_> = keys.iter().map(|key| own.get(key).copied()).collect();
+                assert_eq!(world.find_abreast(&keys), expected);
+            }
             _ => scan_as_owner(world, &own, threads, me, step % 2 == 0),
         }
         world.epochs.withdraw(me, What::Reading, IDLE);

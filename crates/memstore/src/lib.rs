@@ -9,7 +9,7 @@
 //! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
 //!
 //! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
-//! `index`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction (`transaction`), its operations
+//! `index`, `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction (`transaction`), its operations
 //! (`worker`), its commit (`commit`), the past (`snapshot`).
 //!
 //! Not here: durability. What a log will need is in [`Worker::post_commit`]'s hands, at the one moment when it is certain and
@@ -18,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+mod abreast;
+mod ahead;
 mod arena;
 mod checkpoint;
 mod commit;
@@ -38,16 +40,18 @@ mod transaction;
 mod version;
 mod worker;
 
-pub use commit::{Committed, Tid};
+pub use commit::{Committed, Refusal, Tid};
 pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
 pub use prepared::{InDoubt, NoteId};
 pub use recover::{Recovered, Replayed};
 pub use row::{MAX_KEY, MAX_ROW};
 pub use snapshot::Snapshot;
-pub use store::{Cause, Conflict, Memstore, OpenError, Options, Refused, RowId};
+pub use store::{Cause, Conflict, LookAhead, Memstore, OpenError, Options, Refused, RowId};
 pub use transaction::Txn;
 pub use worker::Worker;
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod durable_tests;
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub(crate) use record::{Bytes, Changes, Malformed, Open, Record, Verdict};
 pub(crate) use record::{next as next_record, put_decision, put_forget, put_named_note, put_write};
 
 use crate::epoch::Epochs;
+use crate::sync;
 use flusher::Flushers;
 use latch::CachePadded;
 use std::collections::BTreeMap;

@@ -1,16 +1,18 @@
 //! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
 
-use crate::{Cause, Conflict, Memstore, Options, Refused, Txn, Worker};
+use crate::{Cause, Conflict, LookAhead, Memstore, Options, Refused, Txn, Worker};
 use base::TableId;
 use std::sync::Arc;
 use txn::{Direction, Flow, Inserted, Range};
 
 const T: TableId = TableId(1);
 
-fn open(conflict: Conflict) -> (Arc<Memstore>, Worker) {
-    let pages = world::PageSize::Normal;
-    let store =
-        Memstore::open(Options { pages, conflict, ..Options::new(4 << 20, 2) }).expect("a small store");
+fn small(conflict: Conflict) -> Options {
+    Options { pages: world::PageSize::Normal, conflict, ..Options::new(4 << 20, 2) }
+}
+
+fn open(options: Options) -> (Arc<Memstore>, Worker) {
+    let store = Memstore::open(options).expect("a small store");
     store.create(T).unwrap();
     let worker = store.worker(0).unwrap();
     (store, worker)
@@ -18,7 +20,11 @@ fn open(conflict: Conflict) -> (Arc<Memstore>, Worker) {
 
 /// Rows `a` = 1, `c` = 3, `e` = 5.
 fn with_rows(conflict: Conflict) -> (Arc<Memstore>, Worker) {
-    let (store, mut w) = open(conflict);
+    with_rows_of(small(conflict))
+}
+
+fn with_rows_of(options: Options) -> (Arc<Memstore>, Worker) {
+    let (store, mut w) = open(options);
     let mut t = w.begin();
     for (key, value) in [(b"a", 1), (b"c", 3), (b"e", 5)] {
         assert_eq!(w.insert(&mut t, T, key, &[value]), Ok(Inserted::Done));
@@ -323,6 +329,48 @@ fn a_snapshot_sees_its_moment_whatever_comes_later() {
     w.close_snapshot(early);
     w.collect(100);
     assert_eq!(w.own.garbage.len(), 0, "versions nobody can read were kept");
+}
+
+#[test]
+fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
+    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+        let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
+        let mut other = store.worker(1).unwrap();
+        let mut t = w.begin();
+        w.ahead(&mut t, T, &[b"a", b"b", b"c", b"d", b"e"]).unwrap();
+        assert_eq!(w.ahead(&mut t, TableId(9), &[b"a"]), Err(Refused::NoTable(TableId(9))));
+        // One that was there goes for good, one comes, one is written.
+        let mut u = other.begin();
+        assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
+        assert_eq!(other.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
+        put(&mut other, &mut u, b"e", 15);
+        commit(&mut other, u).unwrap();
+        other.collect(100);
+        assert_eq!(other.find(T, b"c"), Ok(false));
+        let read = [b"a", b"b", b"c", b"d", b"e"].map(|key| get(&mut w, &mut t, key));
+        assert_eq!(read, [Some(1), Some(2), None, None, Some(15)]);
+        commit(&mut w, t).unwrap();
+        // Nothing is left for the next transaction, nor is what was never asked for.
+        let mut t = w.begin();
+        w.ahead(&mut t, T, &[b"a", b"x"]).unwrap();
+        assert_eq!(get(&mut w, &mut t, b"b"), Some(2));
+        assert_eq!(get(&mut w, &mut t, b"a"), Some(1));
+        let mut u = other.begin();
+        assert_eq!(other.insert(&mut u, T, b"x", &[9]), Ok(Inserted::Done));
+        commit(&mut other, u).unwrap();
+        commit(&mut w, t).unwrap();
+    }
+}
+
+#[test]
+fn an_absence_looked_up_ahead_is_a_phantom_if_it_ends() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t, mut u) = (w.begin(), w.begin());
+    w.ahead(&mut t, T, &[b"b"]).unwrap();
+    assert_eq!(get(&mut w, &mut t, b"b"), None);
+    assert_eq!(w.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
+    commit(&mut w, u).unwrap();
+    assert_eq!(commit(&mut w, t), PHANTOM);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::arena::{Arena, Full, Local};
 use crate::epoch::{Epochs, What};
 use crate::index::Index;
-use crate::log::{Log, LogFault, LogStats, Urge};
+use crate::log::{self, Log, LogFault, LogStats, Urge};
 use crate::row::{MAX_KEY, MAX_ROW};
 use crate::worker::{Left, Worker};
 use base::TableId;
@@ -20,6 +20,15 @@ pub enum Conflict {
     Wait,
 }
 
+/// What [`Worker::ahead`] does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LookAhead {
+    /// Looks the rows up side by side, so that waiting for memory overlaps.
+    Abreast,
+    /// Nothing: each row is looked up when it is asked for.
+    Never,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Memory for everything: rows, versions, index; bytes.
@@ -30,12 +39,14 @@ pub struct Options {
     /// Table ids are below this.
     pub tables: u16,
     pub conflict: Conflict,
+    pub look_ahead: LookAhead,
 }
 
 impl Options {
     /// With huge pages, 256 tables, and aborts on conflicts.
     pub fn new(budget: u64, workers: usize) -> Options {
-        Options { budget, pages: world::PageSize::Huge, workers, tables: 256, conflict: Conflict::Abort }
+        let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Abreast);
+        Options { budget, pages, workers, tables: 256, conflict, look_ahead }
     }
 }
 
@@ -113,6 +124,7 @@ pub struct Memstore {
     workers: usize,
     tables: Box<[OnceLock<Index>]>,
     pub(crate) conflict: Conflict,
+    pub(crate) look_ahead: LookAhead,
     /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
     pub(crate) snapshot: AtomicU64,
     /// What the last worker of each number has left; nothing while there is one.
@@ -146,6 +158,7 @@ impl Memstore {
             workers: options.workers,
             tables: (0..options.tables).map(|_| OnceLock::new()).collect(),
             conflict: options.conflict,
+            look_ahead: options.look_ahead,
             snapshot: AtomicU64::new(0),
             left: (0..all).map(|_| Mutex::new(Some(Left::default()))).collect(),
             #[cfg(test)]
@@ -175,6 +188,14 @@ impl Memstore {
 
     fn record(&self, schema: Option<&[u8]>, tables: &[TableId]) -> Result<(), OpenError> {
         let Some(log) = &self.log else { return Ok(()) };
+        let is_known = {
+            let control = log::held(&log.shared.control);
+            let has_schema = schema.is_none_or(|schema| control.schema.as_deref() == Some(schema));
+            has_schema && tables.iter().all(|table| control.tables.binary_search(&table.0).is_ok())
+        };
+        if is_known {
+            return Ok(());
+        }
         log.shared.recontrol(|control| {
             control.tables.extend(tables.iter().map(|table| table.0));
             control.tables.sort_unstable();

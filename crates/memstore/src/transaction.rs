@@ -1,5 +1,6 @@
 //! What a transaction has read and is going to write.
 
+use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::index::{Inserted, Seen};
 use crate::row::Prepared;
@@ -24,6 +25,8 @@ pub struct Txn {
     pub(crate) since: u64,
     /// Once it is certain that it can commit.
     pub(crate) certified: Option<Certified>,
+    /// What was looked up before it is asked for.
+    pub(crate) ahead: Ahead,
 }
 
 /// A transaction that has locked and validated.
@@ -64,6 +67,7 @@ impl Txn {
         self.writes.clear();
         self.leaves.clear();
         self.entered.clear();
+        self.ahead.clear();
         (self.used, self.written, self.certified) = (0, 0, None);
     }
 

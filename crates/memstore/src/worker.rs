@@ -127,10 +127,18 @@ impl Worker {
     /// The row with this key in the index; its absence is noted.
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
-        let found = self.store.index(table)?.find(&self.store.arena, key);
-        match found.row {
-            Some(row) => row::ask_for(&self.store.arena, row),
-            None => txn.see(found.seen),
+        let store = &self.store;
+        let ahead = txn.ahead.take(table, key).filter(|found| found.is_current(&store.arena));
+        let found = match ahead {
+            Some(found) => found,
+            None => {
+                let found = store.index(table)?.find(&store.arena, key);
+                found.row.inspect(|row| row::ask_for(&store.arena, *row));
+                found
+            }
+        };
+        if found.row.is_none() {
+            txn.see(found.seen);
         }
         Ok(found.row)
     }

@@ -6,7 +6,8 @@
 //! - [`table`]: the one list of components, waits, critical sections and counters; names, columns and documents
 //!   follow from it.
 //! - [`hooks`]: what the rooms above call; off until [`profile`] turns it on for a worker.
-//! - `worker`: the cells of one thread, and how time is divided. `ticks`: cheap timestamps.
+//! - `far`: what a hook calls while somebody profiles. `worker`: the cells of one thread, and how time is divided.
+//!   `ticks`: cheap timestamps.
 //! - [`Profile`]: the profile as a value, and per transaction. [`Measured`]: a whole window. [`Latency`]: histograms.
 //!   [`series`]: a window second by second.
 
@@ -16,6 +17,7 @@ pub mod hooks;
 pub mod series;
 pub mod table;
 
+mod far;
 mod latency;
 mod measured;
 mod profile;

@@ -189,6 +189,8 @@ pub enum Profiling {
     /// Everything is counted; one in so many polls of a task (at least 1) has its time split among the components,
     /// and every one where polls are rare.
     OneIn(u32),
+    /// As `OneIn`, wherever polls are rare too: for a simulated processor, to whose clock all of them are.
+    Drawn(u32),
 }
 
 impl Profiling {

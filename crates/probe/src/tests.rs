@@ -183,11 +183,11 @@ fn pages_are_different_within_a_transaction_only() {
         charged(Role::Home, async move {
             part_begins();
             for &id in pages {
-                visited(4, id, Latched::No);
+                visited(|| 4, id, Latched::No);
                 park(Wait::Page).await;
             }
-            visited(1, 7, Latched::No);
-            visited(2, 1, Latched::No);
+            visited(|| 1, 7, Latched::No);
+            visited(|| 2, 1, Latched::No);
             part_ends();
         })
     };
@@ -205,9 +205,9 @@ fn two_transactions_at_once_do_not_mix_their_pages() {
     let transaction = |id: u32| {
         charged(Role::Home, async move {
             part_begins();
-            visited(4, id, Latched::No);
+            visited(|| 4, id, Latched::No);
             park(Wait::Lock).await;
-            visited(4, id, Latched::No);
+            visited(|| 4, id, Latched::No);
             part_ends();
         })
     };
@@ -221,7 +221,7 @@ fn sections_are_counted_by_component_and_kind() {
     enter(Section::LockBucket);
     enter(Section::LockBucket);
     latching(contended);
-    visited(1, 5, Latched::Yes);
+    visited(|| 1, 5, Latched::Yes);
     let row = window().unwrap().per_transaction(2);
     assert_eq!(row.critical_sections_per_txn["locking"]["unbounded"], 1.0);
     assert_eq!(row.critical_sections_per_txn["latching"]["unbounded"], 0.5);

@@ -86,6 +86,8 @@ pub(crate) struct Worker {
     /// The list of pages belongs to a transaction that is parked.
     list_kept: Cell<bool>,
     one_in: Cell<u32>,
+    /// Polls that begin further apart than this many ticks are all timed.
+    sparse: Cell<u64>,
     random: Cell<u64>,
     weight: Cell<u64>,
     stamp_cost: Cell<u64>,
@@ -144,6 +146,7 @@ impl Worker {
             watched: Cell::new(NOBODY),
             list_kept: Cell::new(false),
             one_in: Cell::new(1),
+            sparse: Cell::new(0),
             random: Cell::new(0x9e37_79b9_7f4a_7c15),
             weight: Cell::new(0),
             stamp_cost: Cell::new(0),
@@ -238,7 +241,7 @@ impl Worker {
     /// Decides whether the poll that begins is timed.
     fn draw(&self, now: u64) {
         add(&self.polls, 1);
-        let sparse = now.saturating_sub(self.last_poll.replace(now)) > SPARSE * self.stamp_cost.get();
+        let sparse = now.saturating_sub(self.last_poll.replace(now)) > self.sparse.get();
         let weight = if sparse || self.one_in.get() == 1 { 1 } else { u64::from(self.lot()) };
         self.weight.set(weight);
         if weight > 0 {
@@ -267,8 +270,7 @@ impl Worker {
     }
 
     /// The span of another component begins or ends.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     pub fn change(&self, component: u8) -> u8 {
         if self.mode.get() == TIMING {
             self.charge(ticks());
@@ -374,9 +376,14 @@ impl Worker {
     }
 
     pub fn enable(&self, profiling: Profiling) {
-        let Profiling::OneIn(n) = profiling else { return self.mode.set(OFF) };
+        let n = match profiling {
+            Profiling::Off => return self.mode.set(OFF),
+            Profiling::OneIn(n) | Profiling::Drawn(n) => n,
+        };
         self.one_in.set(n.max(1));
         self.stamp_cost.set(stamp_cost());
+        let drawn = matches!(profiling, Profiling::Drawn(_));
+        self.sparse.set(if drawn { u64::MAX } else { SPARSE * self.stamp_cost.get() });
         self.mode.set(COUNTING);
         self.watched.set(NOBODY);
         self.list_kept.set(false);

@@ -56,6 +56,17 @@ impl Slot {
         end
     }
 
+    /// As [`Slot::end`], for several transactions that one record ends: a checkpoint lists all of those that had records
+    /// below its fence, or none that the record ended.
+    pub fn end_all<'a>(slots: impl Iterator<Item = &'a Slot> + Clone, append: impl FnOnce() -> Lsn) -> Lsn {
+        probe::enter(Section::TransactionSlot);
+        slots.clone().for_each(|slot| slot.0.last.store(BUSY, Ordering::Relaxed));
+        fence(Ordering::Release);
+        let end = append();
+        slots.for_each(|slot| slot.0.last.store(0, Ordering::Release));
+        end
+    }
+
     /// Runs `visit`, which looks tables up and touches them without a lock. A table that is found stays until then:
     /// whoever takes a table away makes it invisible first and then waits for visitors, and of the two fences
     /// one comes first.

@@ -5,7 +5,7 @@
 
 use crate::StoreFault;
 use crate::control::Checkpoint;
-use crate::kind;
+use crate::kind::{self, Joint};
 use crate::touched::row_of;
 use crate::txn::UndoList;
 use access::{Kind, PageUse, each_page};
@@ -15,11 +15,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use wal::{RecordHeader, Span};
 
+/// What a transaction was prepared with.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    /// The branch that its record names first: those with the same one were prepared together.
+    pub leader: TxnId,
+    pub note: Vec<u8>,
+}
+
 /// A transaction that has not ended, as far as the log was read.
 #[derive(Default)]
 pub(crate) struct Open {
     pub first: Lsn,
-    pub prepared: Option<Vec<u8>>,
+    pub prepared: Option<Prepared>,
     /// Rows deleted and where the records of that start; compensated ones are taken out.
     deleted: Vec<(Lsn, (TableId, Rid))>,
     /// What is to be undone, and the last record; known once the log was read again for the transactions that are still
@@ -120,6 +128,12 @@ impl Analysis {
         match header.kind {
             kind if kind <= Kind::LAST => self.pages(span, header, body, change),
             kind::COMMIT | kind::END | kind::PREPARE => Ok(()),
+            kind::JOINT_COMMIT | kind::JOINT_PREPARE => joint(span, body).map(drop),
+            kind::NOTED_JOINT_COMMIT => {
+                let (_, note) = joint(span, body)?;
+                self.notes.insert(span.end, note.to_vec());
+                Ok(())
+            }
             _ => self.note(span, header, body),
         }
     }
@@ -179,12 +193,16 @@ impl Analysis {
     #[inline]
     fn follow(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
         match header.kind {
-            kind::COMMIT | kind::NOTED_COMMIT => {
-                if let Some(ended) = self.open.remove(&header.txn) {
-                    self.ghosts.extend(ended.deleted.into_iter().map(|(_, row)| row));
-                }
+            kind::COMMIT | kind::NOTED_COMMIT => self.committed(header.txn),
+            kind::JOINT_COMMIT | kind::NOTED_JOINT_COMMIT => {
+                let branches = Joint::decode(body);
+                branches.iter().flat_map(|(joint, _)| joint.ids()).for_each(|id| self.committed(id));
             }
-            kind::END => drop(self.open.remove(&header.txn)),
+            kind::JOINT_PREPARE => self.prepared_together(body),
+            kind::END => {
+                let ended = self.open.remove(&header.txn);
+                self.aborted(ended.and_then(|open| open.prepared));
+            }
             kind if header.prev == Lsn(0)
                 || header.is_clr()
                 || kind == kind::PREPARE
@@ -196,16 +214,48 @@ impl Analysis {
         }
     }
 
+    fn committed(&mut self, id: TxnId) {
+        if let Some(ended) = self.open.remove(&id) {
+            self.ghosts.extend(ended.deleted.into_iter().map(|(_, row)| row));
+        }
+    }
+
+    /// Only branches that have written are named, so each is known; unless one ended before the checkpoint, and then it was
+    /// rolled back, for a commit would have ended them all.
+    fn prepared_together(&mut self, body: &[u8]) {
+        let Some((joint, note)) = Joint::decode(body) else { return };
+        let Some(leader) = joint.ids().next() else { return };
+        if joint.ids().any(|id| !self.open.contains_key(&id)) {
+            return;
+        }
+        for id in joint.ids() {
+            if let Some(open) = self.open.get_mut(&id) {
+                open.prepared = Some(Prepared { leader, note: note.to_vec() });
+            }
+        }
+    }
+
+    /// A branch of these is being rolled back, so that was the decision for all of them.
+    fn aborted(&mut self, prepared: Option<Prepared>) {
+        let Some(Prepared { leader, .. }) = prepared else { return };
+        for open in self.open.values_mut() {
+            open.prepared.take_if(|p| p.leader == leader);
+        }
+    }
+
     /// A record that says more of its transaction than that it goes on.
     fn begun(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
         let open =
             self.open.entry(header.txn).or_insert_with(|| Open { first: span.start, ..Open::default() });
         match header.kind {
-            kind::PREPARE => open.prepared = Some(body.to_vec()),
+            kind::PREPARE => {
+                open.prepared = Some(Prepared { leader: header.txn, note: body.to_vec() });
+            }
             _ if header.is_clr() => {
                 // Whoever compensates after a prepare knows that the decision was to abort.
-                open.prepared = None;
+                let prepared = open.prepared.take();
                 open.deleted.retain(|(lsn, _)| *lsn <= header.undo_next);
+                self.aborted(prepared);
             }
             kind if kind == Kind::HeapDelete as u8 => {
                 open.deleted.extend(row_of(kind, body).map(|row| (span.start, row)));
@@ -224,9 +274,14 @@ impl Analysis {
         let Some(open) = self.open.get_mut(&header.txn) else { return };
         open.last = span.start;
         match header.kind {
-            kind::PREPARE => {}
+            kind::PREPARE | kind::JOINT_PREPARE => {}
             _ if header.is_clr() => open.undo.undone_down_to(header.undo_next),
             kind => open.undo.push(kind, span.start, header.prev, &[body]),
         }
     }
+}
+
+/// The branches of a record that names several, and the note behind them.
+fn joint(span: Span, body: &[u8]) -> Result<(Joint<'_>, &[u8]), StoreFault> {
+    Joint::decode(body).ok_or(StoreFault::Record { lsn: span.start, what: "it names no branches" })
 }

@@ -12,7 +12,7 @@
 
 use crate::StoreFault;
 use crate::definition::{Definition, State, Structure};
-use access::InsertPages;
+use access::{InsertPages, TreeRole};
 use base::{PageId, Rid, TableId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -167,11 +167,11 @@ impl Catalog {
         }
     }
 
-    /// Where the tree with this id begins.
-    pub fn root(&self, id: TableId) -> Option<PageId> {
+    /// Where the tree with this id begins, and which kind it is.
+    pub fn tree(&self, id: TableId) -> Option<(PageId, TreeRole)> {
         match self.index(id)? {
-            (table, None) => table.tree,
-            (table, Some(i)) => table.indexes.get(i).map(|i| i.root),
+            (table, None) => table.tree.map(|root| (root, TreeRole::Primary)),
+            (table, Some(i)) => table.indexes.get(i).map(|i| (i.root, TreeRole::Secondary)),
         }
     }
 

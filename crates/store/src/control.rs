@@ -16,7 +16,7 @@ use std::path::Path;
 use world::{Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLCTL";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const HEAD: usize = 36;
 const NAMES: [&str; 2] = ["control-0", "control-1"];
 /// No checkpoint is larger: a length beyond this is damage, and nothing is allocated for it.

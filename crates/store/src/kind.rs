@@ -8,10 +8,13 @@
 //! | prepare | from here on only a decision ends it | the note |
 //! | note | none | the note |
 //! | forget | none | u64: the lsn where the note's record ends, which is its name |
+//! | joint commit | the last record of several, one of them in its header | [`Joint`] |
+//! | noted joint commit | the same | [`Joint`], then the note |
+//! | joint prepare | of several | [`Joint`], then the note |
 //!
 //! 37 was a catalog record in a format before this one.
 
-use base::TableId;
+use base::{TableId, TxnId};
 
 pub(crate) const COMMIT: u8 = 32;
 pub(crate) const END: u8 = 33;
@@ -19,8 +22,54 @@ pub(crate) const PREPARE: u8 = 34;
 pub(crate) const NOTE: u8 = 35;
 pub(crate) const FORGET: u8 = 36;
 pub(crate) const NOTED_COMMIT: u8 = 38;
+pub(crate) const JOINT_COMMIT: u8 = 39;
+pub(crate) const JOINT_PREPARE: u8 = 40;
+pub(crate) const NOTED_JOINT_COMMIT: u8 = 41;
 
 /// The table of tables: whose name the pages and records of the catalog's heap bear.
 pub(crate) const CATALOG: TableId = TableId(u16::MAX);
 
 const _: () = assert!(COMMIT > access::Kind::LAST);
+
+/// The branches that one record is about: u16 how many, then u64 each. The header's own is among them.
+pub(crate) struct Joint<'a>(&'a [[u8; 8]]);
+
+impl Joint<'_> {
+    /// Appends the list.
+    ///
+    /// # Panics
+    /// With more than 65,535 branches: a branch is a worker's.
+    pub fn encode(ids: impl ExactSizeIterator<Item = TxnId>, out: &mut Vec<u8>) {
+        let count = u16::try_from(ids.len()).expect("no more branches than workers");
+        out.extend(count.to_le_bytes());
+        ids.for_each(|id| out.extend(id.0.to_le_bytes()));
+    }
+
+    /// The list and what follows it.
+    pub fn decode(body: &[u8]) -> Option<(Joint<'_>, &[u8])> {
+        let (count, rest) = body.split_first_chunk::<2>()?;
+        let (ids, note) = rest.split_at_checked(usize::from(u16::from_le_bytes(*count)) * 8)?;
+        Some((Joint(ids.as_chunks().0), note))
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = TxnId> {
+        self.0.iter().map(|id| TxnId(u64::from_le_bytes(*id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_branches_comes_back_and_half_of_one_does_not() {
+        let (ids, mut body) = ([TxnId(7), TxnId(1 << 40)], Vec::new());
+        Joint::encode(ids.into_iter(), &mut body);
+        body.extend(b"note");
+        let (joint, note) = Joint::decode(&body).unwrap();
+        assert_eq!((joint.ids().collect::<Vec<_>>(), note), (ids.to_vec(), &b"note"[..]));
+        for short in 0..18 {
+            assert!(Joint::decode(&body[..short]).is_none(), "{short} bytes");
+        }
+    }
+}

@@ -12,6 +12,9 @@
 //! What a restart has to repeat on a page waits until the page is read: [`Store::redo_some`] has that done beside
 //! transactions.
 //!
+//! A transaction may consist of branches, one for each worker that has a part of it: [`Store::commit_together`] ends them by
+//! one record.
+//!
 //! A transaction goes back part of the way with [`Store::rollback_to`], and changes the schema with
 //! [`Store::create_table`], [`Store::create_index`] and their opposites.
 //!
@@ -37,6 +40,7 @@ mod definition;
 mod end;
 mod fault;
 mod finding;
+mod joint;
 mod kind;
 mod load;
 mod open;

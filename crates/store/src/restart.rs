@@ -16,7 +16,7 @@
 //! if there had been no restart.
 
 use crate::StoreFault;
-use crate::analysis::{Analysis, Open};
+use crate::analysis::{Analysis, Open, Prepared};
 use crate::control::{Checkpoint, Control};
 use crate::end::NoteId;
 use crate::open::{Store, held};
@@ -48,6 +48,8 @@ pub struct Recovered {
 /// A prepared transaction.
 pub struct InDoubt {
     pub txn: Txn,
+    /// Its other branches, if it was prepared with [`Store::prepare_together`].
+    pub others: Vec<Txn>,
     /// The note given with [`Store::prepare`].
     pub note: Vec<u8>,
     /// What must be protected until the decision.
@@ -75,17 +77,13 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
             None => losers.push(txn),
         }
     }
-    in_doubt.sort_unstable_by_key(|(txn, _)| txn.chain.first);
+    in_doubt.sort_unstable_by_key(|(txn, _): &(Txn, Prepared)| txn.chain.first);
     let rolled_back = losers.len();
     roll_back(store, losers)?;
     purge(store, &analysis.ghosts)?;
     store.clear_catalog()?;
-    let in_doubt = in_doubt.into_iter().map(|(txn, note)| {
-        let touched = store.touched(&txn.chain.undo).map_err(stopped)?;
-        Ok(InDoubt { txn, note, touched })
-    });
     Ok(Recovered {
-        in_doubt: in_doubt.collect::<Result<_, StoreFault>>()?,
+        in_doubt: together(store, in_doubt)?,
         notes: held(&store.notes).iter().map(|(&lsn, note)| (NoteId(lsn), note.clone())).collect(),
         life: control.life,
         redo_records: analysis.redo_records,
@@ -155,8 +153,24 @@ enum Progress {
     Over,
 }
 
+/// Brings together the branches that were prepared together.
+fn together(store: &Store, branches: Vec<(Txn, Prepared)>) -> Result<Vec<InDoubt>, StoreFault> {
+    let mut all: Vec<(TxnId, InDoubt)> = Vec::new();
+    for (txn, Prepared { leader, note }) in branches {
+        let touched = store.touched(&txn.chain.undo).map_err(stopped)?;
+        match all.iter_mut().find(|(known, _)| *known == leader) {
+            Some((_, doubt)) => {
+                doubt.others.push(txn);
+                doubt.touched.extend(touched);
+            }
+            None => all.push((leader, InDoubt { txn, others: Vec::new(), note, touched })),
+        }
+    }
+    Ok(all.into_iter().map(|(_, doubt)| doubt).collect())
+}
+
 /// Makes a transaction found in the log one that can go on.
-fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Vec<u8>>) {
+fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Prepared>) {
     let mut txn = Txn::default();
     store.attach(&mut txn);
     // A prepared deletion leaves ghosts, to be purged should it commit.

@@ -176,6 +176,10 @@ pub struct Txn {
 }
 
 impl Chain {
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
     #[inline]
     fn home(&self) -> &Home {
         self.home.as_ref().expect("a transaction writes only between begin and its end")
@@ -227,6 +231,20 @@ impl Chain {
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
         let mut span = Span::default();
         self.home().slot.end(|| {
+            span = log.append(&header, order, body);
+            span.end
+        });
+        span
+    }
+
+    /// As [`Chain::append_last`], one record for several transactions that have written: the first one's by its header.
+    pub fn append_last_of(chains: &[&Chain], log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+        let last = chains.iter().map(|chain| chain.last).max().unwrap_or_default();
+        let order = order.not_before(Lsn(last.0 + 1));
+        let header =
+            RecordHeader { kind, txn: chains[0].id, prev: chains[0].last, ..RecordHeader::default() };
+        let mut span = Span::default();
+        Slot::end_all(chains.iter().map(|chain| &*chain.home().slot), || {
             span = log.append(&header, order, body);
             span.end
         });

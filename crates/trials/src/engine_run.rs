@@ -7,7 +7,7 @@ use crate::ledger::{Changes, Commit, Ledger};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::workers::{self, Client, Crew, Pace};
 use base::Lsn;
-use exec::{Design, Engine, EngineOptions};
+use exec::{Design, EngineOptions, PageEngine};
 use fastrand::Rng;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ pub fn run<D: Design>(
         lock_timeout_ns: 2_000_000_000,
         waits_for_log: true,
     };
-    let engine = Arc::new(Engine::<D>::new(store, options));
+    let engine = Arc::new(PageEngine::<D>::new(store, options));
     let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits }));
     workers::run(&engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
     let ledger = std::mem::take(&mut held(&book).ledger);
@@ -62,7 +62,7 @@ pub fn run<D: Design>(
         }
     };
     let gone = || StoreFault::Schema("the engine is still in use".into());
-    (ledger, fault.map_or_else(|| engine.map(Engine::into_store).ok_or_else(gone), Err))
+    (ledger, fault.map_or_else(|| engine.map(PageEngine::into_store).ok_or_else(gone), Err))
 }
 
 async fn work<D: Design>(mut client: Client<D>, book: Arc<Mutex<Book>>, disk: Disk, mix: Mix) {

@@ -9,7 +9,7 @@ use crate::workers::{self, Client, Crew, Pace};
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
-use exec::{Conventional, Design, Engine, EngineOptions, Serial};
+use exec::{Conventional, Design, EngineOptions, PageEngine, Serial};
 use fastrand::Rng;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -170,7 +170,7 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
         lock_timeout_ns: 2_000_000_000,
         waits_for_log,
     };
-    let engine = Arc::new(Engine::<D>::new(store, options));
+    let engine = Arc::new(PageEngine::<D>::new(store, options));
     let recorder = Arc::new(Recorder::default());
     let each = plan.transactions.div_ceil(plan.crew.workers * plan.crew.clients);
     workers::run(&engine, plan.crew, |client| work(client, Arc::clone(&recorder), plan, each));

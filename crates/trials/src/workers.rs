@@ -1,7 +1,7 @@
 //! An engine with several workers, each a thread with an executor and many clients that run one transaction after the
 //! other: the smallest thing that interleaves as an instance does.
 
-use exec::{Design, Engine, Executor, Here, Part, Protection, yield_now};
+use exec::{Design, Executor, Here, PageEngine, Part, Protection, yield_now};
 use locks::{Escalation, LockOptions, LockTuning};
 use std::future::Future;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub struct Crew {
 
 /// One client: runs transactions on its worker's thread.
 pub struct Client<D: Design> {
-    pub engine: Arc<Engine<D>>,
+    pub engine: Arc<PageEngine<D>>,
     executor: Rc<Executor>,
     part: Part,
     worker: usize,
@@ -99,7 +99,7 @@ impl<D: Design> Client<D> {
 ///
 /// # Panics
 /// When a client does.
-pub fn run<D, F>(engine: &Arc<Engine<D>>, crew: Crew, client: impl Fn(Client<D>) -> F + Sync)
+pub fn run<D, F>(engine: &Arc<PageEngine<D>>, crew: Crew, client: impl Fn(Client<D>) -> F + Sync)
 where
     D: Design,
     F: Future<Output = ()> + 'static,

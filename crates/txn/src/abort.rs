@@ -17,6 +17,9 @@ pub enum Abort {
     Participant,
     /// An instance that this transaction needs is down or was lost before the decision.
     InstanceDown,
+    /// Another transaction has changed, or is about to change, what this one has seen: found when an optimistic engine
+    /// validates.
+    Conflict,
     /// The engine was chosen to run this transaction without locks, and it turned out to need them; it is run
     /// again at once and never seen by a client.
     NeedsLocks,
@@ -39,6 +42,7 @@ impl Abort {
             Abort::LockTimeout => "lock_timeout",
             Abort::Participant => "participant",
             Abort::InstanceDown => "instance_down",
+            Abort::Conflict => "conflict",
             Abort::NeedsLocks => "needs_locks",
             Abort::BadRequest => "bad_request",
             Abort::NoSpace => "no_space",
@@ -49,6 +53,7 @@ impl Abort {
 
     /// Whether running the same request again may succeed.
     pub fn is_transient(self) -> bool {
-        matches!(self, Abort::Deadlock | Abort::LockTimeout | Abort::Participant | Abort::InstanceDown)
+        use Abort::{Conflict, Deadlock, InstanceDown, LockTimeout, Participant};
+        matches!(self, Conflict | Deadlock | LockTimeout | Participant | InstanceDown)
     }
 }

@@ -33,11 +33,14 @@ mod descend;
 mod edit;
 mod entries;
 mod node;
+mod owning;
 mod read;
 mod shape;
 mod verify;
 mod write;
 
+#[cfg(test)]
+mod owning_tests;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]

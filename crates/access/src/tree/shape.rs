@@ -224,6 +224,7 @@ impl<'p> BTree<'p> {
         halves: &Halves,
     ) -> Result<(), Stop> {
         let mut right = new_page::<L>(self.pool)?;
+        right.own_beside(child);
         let separator = &halves.separator;
         let body = SystemBody::new(self.id)
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
@@ -255,6 +256,8 @@ impl<'p> BTree<'p> {
                 return Err(stop);
             }
         };
+        left.own_beside(&root);
+        right.own_beside(&root);
         let child = right.page_id().0.to_le_bytes();
         let top = image(level + 1, left.page_id(), &[], None, &[(&halves.separator, &child)]);
         let body = SystemBody::new(self.id)

@@ -3,7 +3,7 @@
 //! committed transaction is replayed in that order on an ordered map, and must have been told the same.
 
 use crate::isolation::{BY_VALUE, Bench, Done, INDEXED, Tried, Waits, bench_with, key, once, row};
-use exec::{Conventional, Engine, Executor, Here, Protection};
+use exec::{Conventional, Executor, Here, PageEngine, Protection};
 use locks::{Escalation, Inheritance, LockTuning, Victim};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -195,7 +195,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// A committed transaction: its place in the order of commits, and what it did.
 type Committed = (u64, Vec<(Op, Told)>);
 
-fn transactions(engine: &Engine<Conventional>, seed: u64, order: &AtomicU64, all: &Mutex<Vec<Committed>>) {
+fn transactions(
+    engine: &PageEngine<Conventional>,
+    seed: u64,
+    order: &AtomicU64,
+    all: &Mutex<Vec<Committed>>,
+) {
     let executor = Executor::new(Arc::new(|| {}));
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let mut part = engine.part();

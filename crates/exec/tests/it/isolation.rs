@@ -1,7 +1,7 @@
 //! The anomalies as scripts. Each operation is polled by hand once: it is done, or it waits.
 
 use base::{Key, TableId};
-use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
 use locks::{Inheritance, LockOptions, LockTuning};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -52,7 +52,7 @@ pub fn row(id: i64, value: i64) -> Vec<u8> {
 }
 
 pub struct Bench {
-    pub engine: Engine<Conventional>,
+    pub engine: PageEngine<Conventional>,
     /// What the operations below work on.
     table: TableId,
     /// Parts of scenes that are over: the next ones inherit from them.
@@ -81,7 +81,7 @@ pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = 
     let locks = LockOptions { buckets: 64, tuning };
     let options = EngineOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false };
     let bench = Bench {
-        engine: Engine::new(store, options),
+        engine: PageEngine::new(store, options),
         table,
         parts: RefCell::default(),
         executor: Executor::new(Arc::new(|| {})),

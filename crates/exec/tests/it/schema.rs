@@ -2,7 +2,7 @@
 
 use crate::isolation::KIND;
 use base::{Key, TableId};
-use exec::{Conventional, Engine, EngineOptions, Executor, Here, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
 use locks::{LockOptions, LockTuning};
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +25,7 @@ fn by_value() -> IndexDef {
 }
 
 struct Bench {
-    engine: Engine<Conventional>,
+    engine: PageEngine<Conventional>,
     executor: Executor,
 }
 
@@ -38,7 +38,7 @@ impl Bench {
             lock_timeout_ns: 1 << 40,
             waits_for_log: false,
         };
-        Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})) }
+        Bench { engine: PageEngine::new(store, options), executor: Executor::new(Arc::new(|| {})) }
     }
 
     fn part(&self) -> Part {

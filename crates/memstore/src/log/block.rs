@@ -3,8 +3,9 @@
 //! ```text
 //!  file    0 "ATOLLMEM"  8 format u32  12 crc32c u32 of bytes 16..64  16 store u64  24 kind u32  28 stream or part u32
 //!          32 number of the file u64   40 life u64   48 streams u32   ... zeros to 4096, then blocks
-//!  block   0 "BLCK"  4 crc32c u32 of bytes 8..64   8 crc32c u32 of the body   12 zero   16 bytes of the body u64
-//!          24 sequence u64   32 sealed u64   40 stable u64   48 store u64   56 number of the file u64    64 the body, zeros
+//!  block   0 "BLCK"  4 crc32c u32 of bytes 8..64   8 crc32c u32 of the body   12 which of its file u32
+//!         16 bytes of the body u64
+//!          24 sequence u64   32 sealed u64   40 stable u64   48 store u64   56 number of the file u64   64 the body, zeros
 //! ```
 //! A file's number is never given twice. Blocks begin at multiples of 4096, so that no write touches a sector of an earlier
 //! block. In a stream of the log they are numbered without a gap, over all files of a life. `sealed`: the stream has all
@@ -103,6 +104,8 @@ impl FileHead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockHead {
     pub(crate) body: u64,
+    /// How many blocks lie before it in its file.
+    pub(crate) index: u32,
     pub(crate) sequence: u64,
     pub(crate) sealed: u64,
     pub(crate) stable: u64,
@@ -114,7 +117,7 @@ pub(crate) struct BlockHead {
 impl BlockHead {
     /// Of a block that [`BlockHead::finish`] is going to finish.
     pub(crate) fn new(store: u64, number: u64, sequence: u64) -> BlockHead {
-        BlockHead { body: 0, sequence, sealed: 0, stable: 0, store, number, sum: 0 }
+        BlockHead { body: 0, index: 0, sequence, sealed: 0, stable: 0, store, number, sum: 0 }
     }
 
     /// Makes a block of room for the head and a body behind it.
@@ -123,7 +126,7 @@ impl BlockHead {
         block[..4].copy_from_slice(BLOCK_MAGIC);
         let sum = crc32c(&block[BLOCK_HEAD..]);
         put32(block, 8, sum);
-        put32(block, 12, 0);
+        put32(block, 12, self.index);
         put(block, 16, body);
         put(block, 24, self.sequence);
         put(block, 32, self.sealed);
@@ -143,6 +146,7 @@ impl BlockHead {
         }
         Some(BlockHead {
             sum: get32(head, 8),
+            index: get32(head, 12),
             body: get(head, 16),
             sequence: get(head, 24),
             sealed: get(head, 32),
@@ -150,6 +154,11 @@ impl BlockHead {
             store: get(head, 48),
             number: get(head, 56),
         })
+    }
+
+    /// The sequence of the first block in its file.
+    pub(crate) fn first_of_file(&self) -> u64 {
+        self.sequence.saturating_sub(u64::from(self.index))
     }
 
     pub(crate) fn has(&self, body: &[u8]) -> bool {

@@ -7,7 +7,7 @@
 //!
 //! The lock is the worker's own but for the few instructions in which the bytes are taken away: no two workers share one.
 
-use crate::sync::{CachePadded, SpinMutex};
+use super::sync::{CachePadded, SpinMutex};
 
 /// The flusher is woken once per this many bytes, so that buffers drain early.
 pub(crate) const NUDGE_BYTES: usize = 1 << 18;

@@ -64,6 +64,7 @@ impl Drop for Flushers {
             // A flusher that panicked has told so on standard error; the log ends where it stopped.
             let _ = handle.take().map(JoinHandle::join);
         }
+        self.shared.streams.iter().for_each(Stream::finish);
     }
 }
 

@@ -35,8 +35,9 @@ pub(crate) struct Stream {
 pub(crate) struct Work {
     segment: Segment,
     file: Arc<dyn File>,
-    /// Where the next block goes.
+    /// Where the next block goes, and how many there are in the file.
     at: u64,
+    index: u32,
     sequence: u64,
     /// How many blocks the device has.
     stable: u64,
@@ -46,11 +47,14 @@ pub(crate) struct Work {
     block: Vec<u8>,
     spare_buffer: Vec<u8>,
     /// The next segment, being made.
-    next: Option<JoinHandle<Result<(Segment, Arc<dyn File>), LogFault>>>,
+    next: Option<JoinHandle<Result<Made, LogFault>>>,
     pub(crate) pace: Pace,
     synced_ns: u64,
     written_ns: u64,
 }
+
+/// A segment and its file.
+type Made = (Segment, Arc<dyn File>);
 
 /// What a round is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +103,7 @@ impl Stream {
             segment,
             file,
             at: ALIGN as u64,
+            index: 0,
             sequence: 0,
             stable: 0,
             sealed: begun,
@@ -129,6 +134,14 @@ impl Stream {
             Ok(work) => Some(work),
             Err(TryLockError::Poisoned(work)) => Some(work.into_inner()),
             Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Waits for the segment that is being made, if any. What was made for nothing is found empty.
+    pub(crate) fn finish(&self) {
+        let next = self.work().next.take();
+        if let Some(next) = next {
+            let _ = next.join();
         }
     }
 
@@ -219,11 +232,12 @@ impl Stream {
             self.next_segment(shared, work)?;
         }
         let mut head = BlockHead::new(shared.store, work.segment.number, work.sequence);
-        (head.sealed, head.stable) = (sealed, work.stable);
+        (head.index, head.sealed, head.stable) = (work.index, sealed, work.stable);
         head.finish(&mut work.block);
         work.file.write_all_at(&work.block, work.at)?;
         work.at += work.block.len() as u64;
         work.sequence += 1;
+        work.index += 1;
         work.sealed = sealed;
         self.counts.written.fetch_add(work.block.len() as u64, Ordering::Relaxed);
         self.counts.flushes.fetch_add(1, Ordering::Relaxed);
@@ -253,7 +267,7 @@ impl Stream {
         };
         // Its last record has an epoch that had begun.
         held(&self.full).push((work.segment.number, shared.epochs.now()));
-        (work.segment, work.file, work.at) = (segment, file, ALIGN as u64);
+        (work.segment, work.file, work.at, work.index) = (segment, file, ALIGN as u64, 0);
         Ok(())
     }
 
@@ -282,7 +296,7 @@ fn complete(shared: &Shared, ended: u64) -> u64 {
 }
 
 /// Makes the next segment of a stream and enters it in the control file.
-fn make_next(shared: &Shared, stream: usize) -> Result<(Segment, Arc<dyn File>), LogFault> {
+fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
     let segment = {
         let mut control = held(&shared.control);
         let number = control.next_segment;
@@ -299,15 +313,6 @@ fn make_next(shared: &Shared, stream: usize) -> Result<(Segment, Arc<dyn File>),
         control.segments.insert(at, segment);
     })?;
     Ok((segment, file))
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        if let Some(next) = self.next.take() {
-            // A segment that was made for nothing is found empty.
-            let _ = next.join();
-        }
-    }
 }
 
 /// Poisons the log when whoever flushes panics: nobody may wait for it any more.

@@ -87,40 +87,39 @@ fn end_of_stream(
         })? {
             last = Some(head);
         }
-        // A segment whose first block is not whole, and none behind it is: its stream ended before.
-        if last.is_none() && i > 0 && !goes_on(&mut blocks, 0, |head| is_own(head, segment))? {
+        // Its stream ended before it was used, or it has begun without its first block coming to the device.
+        if last.is_none() && i > 0 {
             continue;
         }
-        let (sealed, end) = last.map_or((0, 0), |last| (last.sealed, last.sequence + 1));
-        let damaged = || {
-            let what =
-                format!("expected block {end} of stream {}, which was on the device once", segment.stream);
-            LogFault::corrupt(&path, blocks.at, what)
-        };
+        let end = last.map(|last| last.sequence + 1);
         let at = blocks.at;
-        let mut rest = Blocks::new(&*file)?;
-        rest.at = at;
-        if goes_on(&mut rest, end, |head| is_own(head, segment))? {
-            return Err(damaged());
-        }
+        let of_this = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(head.first_of_file()));
+        let mut is_damaged = goes_on(&mut blocks, at, of_this)?;
         for segment in &segments[i + 1..] {
             let (_, file) = open_segment(files, dir, control, segment)?;
-            if goes_on(&mut Blocks::new(&*file)?, end, |head| is_own(head, segment))? {
-                return Err(damaged());
-            }
+            // A file is left when all its blocks are on the device, and it has one at least.
+            let of_later = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(0));
+            is_damaged |= goes_on(&mut Blocks::new(&*file)?, ALIGN as u64, of_later)?;
         }
-        return Ok((sealed, end));
+        if is_damaged {
+            let what = format!("expected a block of stream {} that was on the device once", segment.stream);
+            return Err(LogFault::corrupt(&path, at, what));
+        }
+        return Ok(last.map_or((0, 0), |last| (last.sealed, last.sequence + 1)));
     }
     Ok((0, 0))
 }
 
-/// Whether behind a block that is not whole one says that the device had had the stream up to more than `end`.
-fn goes_on(blocks: &mut Blocks<'_>, end: u64, is_own: impl Fn(&BlockHead) -> bool) -> Result<bool, LogFault> {
-    let mut at = blocks.at;
+/// Whether a block at `at` or behind says that the device had had the stream further than to where it ends now: `end`,
+/// `None` for a head that is no block of the stream.
+fn goes_on(
+    blocks: &mut Blocks<'_>,
+    mut at: u64,
+    end: impl Fn(&BlockHead) -> Option<u64>,
+) -> Result<bool, LogFault> {
     while blocks.reaches(at) {
         if let Some(head) = blocks.head_at(at)?
-            && is_own(&head)
-            && head.stable > end
+            && end(&head).is_some_and(|end| head.stable > end)
         {
             return Ok(true);
         }

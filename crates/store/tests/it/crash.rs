@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{DeleteOutcome, InsertOutcome, Recovered, Store, StoreOptions, Txn};
+use store::{DeleteOutcome, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, Txn};
 use txn::{RowBuf, Schema, TableDef, TableKind};
 use wal::Durability;
 use world::Files;
@@ -43,8 +43,20 @@ fn apply(model: &mut Model, changes: &Changes) {
 
 struct Running {
     number: i64,
-    txn: Txn,
+    /// Each key belongs to one, as each would to one worker.
+    branches: Vec<Txn>,
     changes: Changes,
+}
+
+impl Running {
+    fn branch(&mut self, id: i64) -> &mut Txn {
+        let at = id as usize % self.branches.len();
+        &mut self.branches[at]
+    }
+
+    fn all(&mut self) -> Vec<&mut Txn> {
+        self.branches.iter_mut().collect()
+    }
 }
 
 struct Committed {
@@ -78,12 +90,16 @@ impl Truth {
     /// Compares what an opening found with what must be, and takes it as the new base. Gives the prepared
     /// transactions, by number.
     fn settle(&mut self, store: &Store, recovered: Recovered) -> BTreeMap<i64, Running> {
-        let mut doubts: BTreeMap<i64, (Txn, Vec<i64>)> = BTreeMap::new();
+        let mut doubts: BTreeMap<i64, (Vec<Txn>, Vec<i64>)> = BTreeMap::new();
         for doubt in recovered.in_doubt {
             let number = i64::from_le_bytes(doubt.note.as_slice().try_into().expect("a number"));
             let keys = doubt.touched.iter().filter(|t| t.index == ACCOUNTS);
             let ids = keys.map(|t| base::KeyReader::new(&t.key).i64().expect("an id")).collect();
-            doubts.insert(number, (doubt.txn, ids));
+            let mut branches = doubt.others;
+            branches.push(doubt.txn);
+            // An abort that a crash cut short may have ended some branches; the others wait for the same answer.
+            let before = doubts.insert(number, (branches, ids));
+            assert!(before.is_none(), "prepared {number} is there twice");
         }
         let found: BTreeSet<i64> = history(store).into_iter().filter(|n| !doubts.contains_key(n)).collect();
         let mut lost = false;
@@ -109,13 +125,13 @@ impl Truth {
         });
         assert_eq!(self.prepared.keys().collect::<Vec<_>>(), doubts.keys().collect::<Vec<_>>());
         let mut visible = self.base.clone();
-        let running = doubts.into_iter().map(|(number, (txn, ids))| {
+        let running = doubts.into_iter().map(|(number, (branches, ids))| {
             let changes = self.prepared[&number].changes.clone();
             let missing: Vec<_> = changes.keys().filter(|id| !ids.contains(id)).collect();
             assert!(missing.is_empty(), "prepared {number} must lock {missing:?} again, it was told {ids:?}");
             self.prepared.get_mut(&number).expect("just compared").aborted = false;
             apply(&mut visible, &changes);
-            (number, Running { number, txn, changes })
+            (number, Running { number, branches, changes })
         });
         let running: BTreeMap<_, _> = running.collect();
         let report = store.check().unwrap_or_else(|e| panic!("{e}"));
@@ -166,11 +182,15 @@ impl Process<'_> {
             7 | 8 if !self.running.is_empty() => self.go_back(),
             4..=6 if !self.running.is_empty() => self.commit(),
             _ if self.running.len() < 3 => {
-                let mut txn = Txn::default();
-                self.store.begin(&mut txn, self.running.len());
+                let begin = |worker| {
+                    let mut txn = Txn::default();
+                    self.store.begin(&mut txn, worker as usize);
+                    txn
+                };
+                let branches = (0..1 + self.random.below(3)).map(begin).collect();
                 self.truth.next_number += 1;
                 let number = self.truth.next_number;
-                self.running.push(Running { number, txn, changes: Changes::new() });
+                self.running.push(Running { number, branches, changes: Changes::new() });
                 Ok(())
             }
             _ => self.change(),
@@ -191,19 +211,34 @@ impl Process<'_> {
     /// Some changes, some of them taken back at once, and then all of them.
     fn go_back(&mut self) -> Result<(), Died> {
         let who = self.random.below(self.running.len() as u64) as usize;
-        let (all, changes) =
-            (self.store.savepoint(&self.running[who].txn), self.running[who].changes.clone());
+        let (all, changes) = self.stand(who);
         self.change_by(who)?;
-        let (some, kept) = (self.store.savepoint(&self.running[who].txn), self.running[who].changes.clone());
+        let (some, kept) = self.stand(who);
         self.change_by(who)?;
         self.change_by(who)?;
-        let store = self.store;
-        retry(store, || store.rollback_to::<L>(&mut self.running[who].txn, &some))?;
+        self.back_to(who, &some)?;
         self.running[who].changes = kept;
         self.change_by(who)?;
-        retry(store, || store.rollback_to::<L>(&mut self.running[who].txn, &all))?;
+        self.back_to(who, &all)?;
         self.running[who].changes = changes;
         Ok(())
+    }
+
+    /// Where each branch stands, and what the transaction has changed.
+    fn stand(&self, who: usize) -> (Vec<Savepoint>, Changes) {
+        let r = &self.running[who];
+        (r.branches.iter().map(|txn| self.store.savepoint(txn)).collect(), r.changes.clone())
+    }
+
+    fn back_to(&mut self, who: usize, savepoints: &[Savepoint]) -> Result<(), Died> {
+        for (txn, savepoint) in self.running[who].branches.iter_mut().zip(savepoints) {
+            retry(self.store, || self.store.rollback_to::<L>(txn, savepoint))?;
+        }
+        Ok(())
+    }
+
+    fn undo(&self, branches: &mut [Txn]) -> Result<(), Died> {
+        branches.iter_mut().try_for_each(|txn| retry(self.store, || self.store.rollback::<L>(txn)))
     }
 
     /// A table that nobody else uses comes or goes, or nearly.
@@ -247,17 +282,17 @@ impl Process<'_> {
             // No key is this long: the insertion is taken back, which leaves a compensated part in the log.
             let bytes = row(id, score, &name);
             let wrong = Expect::Next(Some(&[0; 99]));
-            let put = || store.insert::<L>(&mut r.txn, table, &key(id), &bytes, wrong);
+            let put = || store.insert::<L>(r.branch(id), table, &key(id), &bytes, wrong);
             assert!(matches!(retry(store, put)?, InsertOutcome::Next(_)));
         }
         match (&now, remove) {
             (None, _) => {
                 let bytes = row(id, score, &name);
-                let put = || store.insert::<L>(&mut r.txn, table, &key(id), &bytes, Expect::Any);
+                let put = || store.insert::<L>(r.branch(id), table, &key(id), &bytes, Expect::Any);
                 assert_eq!(retry(store, put)?, InsertOutcome::Done);
             }
             (Some(_), true) => {
-                let gone = || store.delete::<L>(&mut r.txn, table, &key(id), Expect::Any);
+                let gone = || store.delete::<L>(r.branch(id), table, &key(id), Expect::Any);
                 assert_eq!(retry(store, gone)?, DeleteOutcome::Done);
             }
             (Some(_), false) => {
@@ -265,7 +300,7 @@ impl Process<'_> {
                     row.set_int(1, score);
                     row.set_text(2, &name);
                 };
-                let done = retry(store, || store.update::<L, _>(&mut r.txn, table, &key(id), set))?;
+                let done = retry(store, || store.update::<L, _>(r.branch(id), table, &key(id), set))?;
                 assert!(done.is_some(), "row {id} is missing");
             }
         }
@@ -294,7 +329,7 @@ impl Process<'_> {
         let table = self.store.table(HISTORY).expect("created");
         let mut buf = RowBuf::new(&table.def);
         buf.start().set_int(0, r.number);
-        assert!(retry(self.store, || self.store.append::<L>(&mut r.txn, table, buf.bytes()))?);
+        assert!(retry(self.store, || self.store.append::<L>(r.branch(r.number), table, buf.bytes()))?);
         Ok(())
     }
 
@@ -305,10 +340,10 @@ impl Process<'_> {
     }
 
     fn log_commit(&mut self, mut r: Running, was_prepared: bool) -> Result<(), Died> {
-        let lsn = self.store.commit(&mut r.txn, None)?;
-        let Running { number, changes, .. } = r;
+        let lsn = self.store.commit_together(&mut r.all(), None)?;
+        let Running { number, changes, mut branches } = r;
         self.truth.pending.push(Committed { number, lsn, changes, was_prepared });
-        self.store.committed::<L>(&mut r.txn);
+        branches.iter_mut().for_each(|txn| self.store.committed::<L>(txn));
         if self.random.below(3) == 0 {
             self.store.log().wait_durable(lsn).map_err(|_| Died)?;
         }
@@ -320,13 +355,16 @@ impl Process<'_> {
         if self.random.below(2) == 0 {
             self.sign(&mut r)?;
         }
-        retry(self.store, || self.store.rollback::<L>(&mut r.txn))
+        self.undo(&mut r.branches)
     }
 
     fn prepare(&mut self) -> Result<(), Died> {
         let mut r = self.take();
         self.sign(&mut r)?;
-        let lsn = self.store.prepare(&mut r.txn, &r.number.to_le_bytes())?;
+        let lsn = {
+            let note = r.number.to_le_bytes();
+            self.store.prepare_together(&mut r.all(), &note)?
+        };
         self.truth.prepared.insert(r.number, Prepared { lsn, changes: r.changes.clone(), aborted: false });
         self.in_doubt.insert(r.number, r);
         Ok(())
@@ -338,7 +376,7 @@ impl Process<'_> {
             return self.log_commit(r, true);
         }
         self.truth.prepared.get_mut(&number).expect("prepared").aborted = true;
-        retry(self.store, || self.store.rollback::<L>(&mut r.txn))
+        self.undo(&mut r.branches)
     }
 }
 

@@ -3,7 +3,7 @@
 //! must wait, or be refused because waiting would close a circle.
 
 use base::{Key, TableId};
-use exec::{Conventional, Design, Engine, EngineOptions, Executor, Here, Part, Protection, Serial};
+use exec::{Conventional, Design, EngineOptions, Executor, Here, PageEngine, Part, Protection, Serial};
 use std::cell::Cell;
 use std::future::Future;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 }
 
 struct Bench<D: Design> {
-    engine: Engine<D>,
+    engine: PageEngine<D>,
     executor: Executor,
 }
 
@@ -74,7 +74,8 @@ impl<D: Design> Bench<D> {
             lock_timeout_ns: 1 << 40,
             waits_for_log: false,
         };
-        let bench = Bench { engine: Engine::new(store, options), executor: Executor::new(Arc::new(|| {})) };
+        let bench =
+            Bench { engine: PageEngine::new(store, options), executor: Executor::new(Arc::new(|| {})) };
         bench.engine.own();
         let mut loader = bench.begin();
         for (id, value) in [(1, 10), (2, 20), (100, 0)] {

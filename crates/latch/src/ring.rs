@@ -1,0 +1,116 @@
+//! A bounded queue from one thread to one other.
+//!
+//! ```text
+//!            head (consumer writes)          tail (producer writes)
+//!              v                               v
+//!   ... free | taken next | filled | filled |  free ...        positions only grow; slot = position modulo capacity
+//! ```
+//!
+//! Who may do what: the [`Producer`] alone writes `tail` and fills the slot at it, then publishes by a release store; the
+//! [`Consumer`] alone writes `head` and empties the slot at it, then gives it back by a release store. Each keeps a copy of
+//! the other's position and looks at the shared one only when the copy says full, or empty. A slot is thus touched by one of the
+//! two at a time, and each of the two lines is written by one thread: the contention is fixed at two, however many workers there
+//! are (thesis section 3.2, message passing).
+
+use super::sync::{Arc, AtomicU64, Ordering, UnsafeCell};
+use crate::CachePadded;
+use std::mem::MaybeUninit;
+
+struct Ring<T> {
+    head: CachePadded<AtomicU64>,
+    tail: CachePadded<AtomicU64>,
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+}
+
+// SAFETY: values go from one thread to another, so `T: Send`; which of the two may touch a slot is decided by `head` and
+// `tail`, as drawn above.
+unsafe impl<T: Send> Sync for Ring<T> {}
+// SAFETY: as above; moving a ring moves the values in it.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+/// The end that fills.
+pub struct Producer<T> {
+    ring: Arc<Ring<T>>,
+    tail: u64,
+    /// As seen last.
+    head: u64,
+}
+
+/// The end that empties.
+pub struct Consumer<T> {
+    ring: Arc<Ring<T>>,
+    head: u64,
+    /// As seen last.
+    tail: u64,
+}
+
+/// A queue of up to `capacity` values, rounded up to a power of two.
+pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+    let slots = (0..capacity.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
+    let positions = || CachePadded::new(AtomicU64::new(0));
+    let ring = Arc::new(Ring { head: positions(), tail: positions(), slots });
+    (Producer { ring: Arc::clone(&ring), tail: 0, head: 0 }, Consumer { ring, head: 0, tail: 0 })
+}
+
+impl<T> Ring<T> {
+    fn slot(&self, position: u64) -> &UnsafeCell<MaybeUninit<T>> {
+        &self.slots[position as usize & (self.slots.len() - 1)]
+    }
+}
+
+impl<T> Producer<T> {
+    /// # Errors
+    /// Gives the value back while the queue is full.
+    #[inline]
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        let ring = &*self.ring;
+        if self.tail - self.head == ring.slots.len() as u64 {
+            self.head = ring.head.load(Ordering::Acquire);
+            if self.tail - self.head == ring.slots.len() as u64 {
+                return Err(value);
+            }
+        }
+        // SAFETY: `tail` is not below `head` plus capacity, so the consumer gave this slot back (acquired above, or when
+        // `head` was read last), and it will not look at it before `tail` is past it.
+        ring.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(value) });
+        self.tail += 1;
+        ring.tail.store(self.tail, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl<T> Consumer<T> {
+    /// The oldest value; `None` if there is none.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        // SAFETY: `head` is below `tail`, so the producer filled this slot before it published (acquired in `is_empty`, or
+        // when `tail` was read last), and it will not touch it before `head` is past it. It is read once.
+        let value = self.ring.slot(self.head).with(|slot| unsafe { (*slot).assume_init_read() });
+        self.head += 1;
+        self.ring.head.store(self.head, Ordering::Release);
+        Some(value)
+    }
+
+    /// Whether there is nothing to take. One load of a line that only the producer writes, if the last look found nothing
+    /// more.
+    #[inline]
+    pub fn is_empty(&mut self) -> bool {
+        if self.head == self.tail {
+            self.tail = self.ring.tail.load(Ordering::Acquire);
+        }
+        self.head == self.tail
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));
+        for position in head..tail {
+            // SAFETY: both ends are gone, and what lies between the positions was filled and not taken.
+            self.slot(position).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Looking for several keys side by side: each key goes down one level, in turn, having asked for the node it will need at
+//! its next turn. Memory then works for all of them at once, where one look-up after the other waits a whole memory latency
+//! for each level that is not in the caches (coroutines by hand: Jonathan et al., "Exploiting Coroutines to Attack the
+//! Killer Nanoseconds", VLDB 2018; group prefetching: Chen et al., ICDE 2004).
+//!
+//! Who may do what: as in a single look-up (`index`). Every turn reads a node under its version, and then makes sure that the
+//! node it came from still is what it was; a lane that finds something changed starts over, alone.
+
+use crate::arena::Arena;
+use crate::index::{Found, Index, Seen};
+use crate::node::{Node, Sought, Torn};
+use crate::version;
+use std::sync::atomic::AtomicU64;
+
+/// As many look-ups at once as keep a core's line fill buffers busy; more only crowd each other out.
+pub(crate) const LANES: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Lane<'a> {
+    node: Node<'a>,
+    /// Where the way here was found: the version word of the node above and what it was.
+    above: (&'a AtomicU64, u64),
+}
+
+enum Turn<'a> {
+    Down(Lane<'a>),
+    Arrived(Found),
+}
+
+impl Index {
+    /// Looks for each of at most [`LANES`] keys and hands over what was found of it, with its place among the keys.
+    pub(crate) fn find_abreast(
+        &self,
+        arena: &Arena,
+        keys: &[impl AsRef<[u8]>],
+        mut found: impl FnMut(usize, Found),
+    ) {
+        let start = self.start(arena);
+        let mut lanes = [start; LANES];
+        let sought: [Sought; LANES] =
+            std::array::from_fn(|i| Sought::new(keys.get(i).map_or(&[], AsRef::as_ref)));
+        let mut under_way: u32 = (1 << keys.len()) - 1;
+        while under_way != 0 {
+            let mut turns = under_way;
+            while turns != 0 {
+                let i = turns.trailing_zeros() as usize;
+                turns &= turns - 1;
+                match lanes[i].turn(arena, sought[i]) {
+                    Ok(Turn::Down(lane)) => lanes[i] = lane,
+                    Ok(Turn::Arrived(what)) => {
+                        under_way &= !(1 << i);
+                        found(i, what);
+                    }
+                    Err(Torn) => lanes[i] = self.start(arena),
+                }
+            }
+        }
+    }
+
+    /// At the root.
+    fn start<'a>(&self, arena: &'a Arena) -> Lane<'a> {
+        let top = Node::at(arena, self.top());
+        loop {
+            if let Ok(sight) = top.sight() {
+                let root = top.child(&sight, 0);
+                if version::check(top.version(), sight.version) {
+                    return Lane { node: Node::at(arena, root), above: (top.version(), sight.version) };
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Lane<'a> {
+    #[inline]
+    fn turn(self, arena: &'a Arena, key: Sought<'_>) -> Result<Turn<'a>, Torn> {
+        let node = self.node;
+        let sight = node.sight()?;
+        if !version::check(self.above.0, self.above.1) {
+            return Err(Torn);
+        }
+        let (i, same) = node.search(arena, &sight, key)?;
+        let seen = Seen { leaf: node.at, version: sight.version };
+        if sight.level == 0 {
+            let row = same.then(|| node.target(&sight, i));
+            return if seen.holds(arena) { Ok(Turn::Arrived(Found { row, seen })) } else { Err(Torn) };
+        }
+        let below = node.child(&sight, i + usize::from(same));
+        // Before anything is asked of what was read.
+        if !seen.holds(arena) {
+            return Err(Torn);
+        }
+        let below = Node::at(arena, below);
+        below.prefetch(sight.level - 1);
+        Ok(Turn::Down(Lane { node: below, above: (node.version(), sight.version) }))
+    }
+}
