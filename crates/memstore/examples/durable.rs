@@ -74,7 +74,7 @@ fn commit(store: &Memstore, worker: &mut Worker, rows: u64, pace: Option<Duratio
             let began = Instant::now();
             flying.push_back((update(worker, &mut random, rows), began));
             count += 1;
-            if count % 1024 == 0 {
+            if count.is_multiple_of(1024) {
                 store.tick();
             }
         } else if !flying.is_empty() {

@@ -313,7 +313,7 @@ impl Worker {
             Pin::Committing(since) => {
                 self.log_commit(&txn, tid, epoch(tid));
                 more(self, epoch(tid));
-                self.overwrite(&txn, tid);
+                self.overwrite(&txn, tid, epoch(tid));
                 self.own.committing.remove(&self.store.epochs, self.number, since);
                 epoch(tid)
             }
@@ -325,7 +325,7 @@ impl Worker {
                 }
                 more(self, late);
                 self.be_late(late);
-                self.overwrite(&txn, tid);
+                self.overwrite(&txn, tid, late);
                 self.decided(certified.name);
                 self.own.committing.remove(&self.store.epochs, self.number, pin);
                 self.own.prepared.remove(&self.store.epochs, self.number, since);
@@ -337,7 +337,7 @@ impl Worker {
     }
 
     #[inline]
-    fn overwrite(&mut self, txn: &Txn, tid: u64) {
+    fn overwrite(&mut self, txn: &Txn, tid: u64, logged: u64) {
         let store = Rc::clone(&self.store);
         for write in &txn.writes {
             let value = write.value.map(|value| &txn.values[value][..]);
@@ -345,10 +345,10 @@ impl Worker {
             let (local, epochs) = (&mut self.own.local, &store.epochs);
             let older = row::overwrite(&store.arena, local, epochs, write.row, value, write.prepared, word);
             if older != Ref::NONE {
-                self.own.garbage.push_back((epoch(tid), Garbage::Version(older)));
+                self.own.garbage.push_back((logged, Garbage::Version(older)));
             }
             if value.is_none() {
-                self.own.garbage.push_back((epoch(tid), Garbage::Row(write.table, write.row, word)));
+                self.own.garbage.push_back((logged, Garbage::Row(write.table, write.row, word)));
             }
         }
     }

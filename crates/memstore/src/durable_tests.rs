@@ -6,7 +6,7 @@ use crate::{
 };
 use base::TableId;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use txn::{Direction, Flow, Range};
@@ -110,6 +110,11 @@ fn what_was_committed_is_there_again() {
     }
 }
 
+fn log_files(disk: &Disk) -> Vec<PathBuf> {
+    let paths = disk.paths().into_iter().map(|(path, _)| path);
+    paths.filter(|path| path.to_string_lossy().contains("log-")).collect()
+}
+
 #[test]
 fn lives_follow_one_another_and_checkpoints_shorten_the_log() {
     let disk = Disk::new();
@@ -130,9 +135,9 @@ fn lives_follow_one_another_and_checkpoints_shorten_the_log() {
                 expected.insert(key.to_vec(), value);
             }
             if life >= 2 && n == 150 {
-                let before = disk.paths().len();
+                let before = log_files(&disk).len();
                 store.checkpoint().unwrap();
-                assert!(life > 2 || disk.paths().len() < before, "the log was longer than the rows");
+                assert!(life > 2 || log_files(&disk).len() < before, "no log file has gone");
             }
         }
         if life % 2 == 0 {
@@ -161,14 +166,32 @@ fn several_streams_make_one_store() {
             }
         }
     }
-    assert!(
-        disk.crash_image(5)
-            .paths()
-            .iter()
-            .filter(|(path, _)| path.to_string_lossy().contains("log-"))
-            .count()
-            >= 6
-    );
+    let heads = log_files(&disk).into_iter().map(|path| disk.bytes(&path).unwrap()[28..32].to_vec());
+    assert_eq!(heads.collect::<std::collections::BTreeSet<_>>().len(), 2, "both streams have files");
+}
+
+#[test]
+fn on_the_systems_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut expected = Rows::new();
+    for durability in [Durability::Sync, Durability::Async, Durability::Sync] {
+        let log = log_options(durability);
+        let (store, _) = Memstore::open_in(options(), log, world::real(), folder.path()).unwrap();
+        store.create(T).unwrap();
+        let mut w = store.worker(0).unwrap();
+        assert_eq!(rows(&mut w), expected, "{durability:?}");
+        for n in 0..100u8 {
+            let value = vec![n; 40 * usize::from(n)];
+            let done = put(&mut w, &[n % 30], &value);
+            expected.insert(vec![n % 30], value);
+            if n % 10 == 9 {
+                store.wait_durable(done.epoch).unwrap();
+            }
+            if n == 50 {
+                store.checkpoint().unwrap();
+            }
+        }
+    }
 }
 
 /// Polls once.
@@ -217,6 +240,28 @@ fn who_read_what_is_not_durable_waits_for_it() {
     assert!(read.epoch >= done.epoch);
     store.wait_durable(read.epoch).unwrap();
     assert_eq!(rows_of(&disk.crash_image(1)), of(&[(b"a", b"2")]));
+}
+
+#[test]
+fn who_found_no_row_waits_for_its_deletion() {
+    let disk = Disk::new();
+    let log = LogOptions { leisure: std::time::Duration::from_secs(60), ..log_options(Durability::Sync) };
+    let (store, _) = open_with(disk.files(), log).unwrap();
+    let (mut w, mut other) = (store.worker(0).unwrap(), store.worker(1).unwrap());
+    let done = put(&mut w, b"a", b"1");
+    store.wait_durable(done.epoch).unwrap();
+    let gone = delete(&mut w, b"a");
+    w.collect(100);
+    let find = |w: &mut Worker| {
+        let mut t = w.begin();
+        assert_eq!(w.read(&mut t, T, b"a", |_| ()), Ok(None));
+        w.commit(t).map_err(|(refused, _)| refused).unwrap().epoch
+    };
+    assert_eq!(find(&mut other), gone.epoch);
+    store.wait_durable(gone.epoch).unwrap();
+    w.collect(100);
+    assert!(find(&mut other) <= gone.epoch);
+    assert_eq!(w.find(T, b"a"), Ok(false), "then it goes");
 }
 
 #[test]
@@ -433,6 +478,39 @@ fn missing_foreign_and_damaged_files_are_named() {
     }
     assert!(told > 20 && told + beyond == paths.len() * 12, "{told} told, {beyond} hit nothing");
     assert_eq!(rows_of(&disk).len(), 200);
+}
+
+#[test]
+fn a_damaged_first_block_of_an_earlier_life_is_told() {
+    let disk = Disk::new();
+    for n in 0..2u8 {
+        let (store, _) = open(&disk);
+        let done = put(&mut store.worker(0).unwrap(), &[n], &[n; 100]);
+        store.wait_durable(done.epoch).unwrap();
+    }
+    let path = log_files(&disk).remove(0);
+    disk.flip(&path, 4096 + 70, 3);
+    let found = fault(&disk);
+    assert!(matches!(&found, LogFault::Corrupt { file, offset: 4096, .. } if *file == path), "{found}");
+}
+
+#[test]
+fn opening_again_and_again_leaves_no_more_files_and_counts_the_log_there_is() {
+    let disk = Disk::new();
+    let log = LogOptions { checkpoint_bytes: 1000, ..log_options(Durability::Sync) };
+    let (store, _) = open_with(disk.files(), log.clone()).unwrap();
+    put(&mut store.worker(0).unwrap(), b"a", &[1; 2000]);
+    drop(store);
+    let count = (0..5).map(|_| {
+        let (store, _) = open_with(disk.files(), log.clone()).unwrap();
+        assert!(store.checkpoint_due());
+        drop(store);
+        disk.paths().len()
+    });
+    assert!(count.collect::<Vec<_>>().iter().all(|count| *count <= 4));
+    let (store, _) = open_with(disk.files(), log).unwrap();
+    store.checkpoint().unwrap();
+    assert!(!store.checkpoint_due());
 }
 
 #[test]

@@ -4,17 +4,19 @@
 //!
 //! A worker begins a transaction ([`Worker::begin`]) and carries out its operations ([`Worker::read`], `update`, `insert`,
 //! `append`, `delete`, `scan`), which note what they saw and buffer what they write; [`Worker::commit`] locks, validates
-//! and writes. Two-phase commit takes that apart into [`Worker::pre_commit`] and [`Worker::post_commit`]. Nothing ever blocks
-//! a worker: a row that another transaction has prepared is an abort or a value ([`Conflict`], [`Refused::Busy`]).
+//! and writes. Two-phase commit takes that apart into [`Worker::pre_commit`] or [`Worker::prepare`], and
+//! [`Worker::post_commit`]. No transaction blocks a worker: a row that another one has prepared is an abort or a value ([`Conflict`],
+//! [`Refused::Busy`]). Only one that logs faster than the device writes waits before it commits more.
 //! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
 //!
 //! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
 //! `index`, `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction (`transaction`), its operations
-//! (`worker`), its commit (`commit`), the past (`snapshot`).
+//! (`worker`), its commit (`commit`), the past (`snapshot`); then what outlives the process: the log (`log`), what transactions
+//! say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
 //!
-//! Not here: durability. What a log will need is in [`Worker::post_commit`]'s hands, at the one moment when it is certain and
-//! not yet visible: of every write the table, the key, the value after it or that there is none, and the transaction's
-//! [`Tid`], whose epoch was read after its locks; so a log cut at the end of an epoch holds whole transactions and all that they read.
+//! A store that [`Memstore::open_in`] opened keeps what was committed: [`Committed::epoch`] is what to wait for
+//! ([`Memstore::poll_durable`]) before anybody is told. A transaction's id is from an epoch that was read after its locks; so a log cut
+//! at the end of an epoch holds whole transactions and all that they read.
 
 #![forbid(unsafe_code)]
 

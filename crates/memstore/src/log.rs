@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use stream::Stream;
 use waiters::Waiters;
-use world::{File, Files, FolderLock};
+use world::{Caching, File, Files, FolderLock};
 
 /// What is behind these mutexes is whole between any two statements that hold them.
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,7 +82,9 @@ pub(crate) struct Shared {
     waiters: Waiters,
     broken: AtomicBool,
     fault: OnceLock<LogFault>,
-    /// Bytes appended when the last checkpoint began.
+    /// Bytes of log that were there before this life.
+    inherited: u64,
+    /// Bytes appended, and those, when the last checkpoint began.
     checkpointed: AtomicU64,
     stopping: AtomicBool,
 }
@@ -141,17 +143,24 @@ pub(crate) fn segment_head(control: &Control, segment: &Segment) -> FileHead {
     }
 }
 
+/// A log file to be written, and whether past the system's cache.
+pub(crate) struct LogFile {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) caching: Caching,
+}
+
 /// Makes a log file whose bytes are all there, so that later writes neither fail for lack of room nor change what the file
-/// system knows about it. Durable but for its name.
+/// system knows about it. Durable but for its name. Where each write is synced, the system's cache would only be one more copy.
 pub(crate) fn make_segment(
     files: &dyn Files,
     dir: &Path,
     head: &FileHead,
     name: &str,
-    bytes: u64,
-) -> Result<Arc<dyn File>, LogFault> {
+    options: &LogOptions,
+) -> Result<LogFile, LogFault> {
     const ZEROS: &[u8] = &[0; 1 << 18];
-    let file = files.open(&dir.join(name), world::Open::Create)?;
+    let (path, bytes) = (dir.join(name), options.segment_bytes.next_multiple_of(ALIGN as u64));
+    let file = files.open(&path, world::Open::Create)?;
     file.set_len(0)?;
     file.allocate(bytes)?;
     for at in (0..bytes).step_by(ZEROS.len()) {
@@ -160,7 +169,11 @@ pub(crate) fn make_segment(
     }
     file.write_all_at(&head.encode(), 0)?;
     file.sync()?;
-    Ok(file)
+    if options.durability == Durability::Sync {
+        let (file, caching) = files.open_direct(&path, world::Open::ReadWrite)?;
+        return Ok(LogFile { file, caching });
+    }
+    Ok(LogFile { file, caching: Caching::System })
 }
 
 /// The log of an open store. Dropping it writes and syncs what there is.
@@ -180,13 +193,15 @@ pub(crate) struct Beginning {
     pub(crate) lock: FolderLock,
     /// Written, with the first segment of each stream.
     pub(crate) control: Control,
-    pub(crate) first: Vec<(Segment, Arc<dyn File>)>,
+    pub(crate) first: Vec<(Segment, LogFile)>,
     pub(crate) named: Named,
+    /// Bytes of log that the next opening would have to read as it is.
+    pub(crate) inherited: u64,
 }
 
 impl Log {
     pub(crate) fn begin(beginning: Beginning, epochs: Arc<Epochs>, workers: usize) -> Result<Log, LogFault> {
-        let Beginning { files, dir, options, lock, control, first, named } = beginning;
+        let Beginning { files, dir, options, lock, control, first, named, inherited } = beginning;
         let begun = control.begun;
         let stream = |(number, (segment, file))| Stream::new(number, segment, file, begun);
         let shared = Arc::new(Shared {
@@ -205,6 +220,7 @@ impl Log {
             waiters: Waiters::default(),
             broken: AtomicBool::new(false),
             fault: OnceLock::new(),
+            inherited,
             checkpointed: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
@@ -306,9 +322,10 @@ impl Log {
         }
     }
 
-    /// Bytes appended and taken so far.
+    /// Bytes appended and taken so far, and those of earlier lives.
     fn appended(&self) -> u64 {
-        self.shared.streams.iter().map(|s| s.counts.bytes.load(Ordering::Relaxed)).sum()
+        let inherited = self.shared.inherited;
+        inherited + self.shared.streams.iter().map(|s| s.counts.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     pub(crate) fn checkpoint_due(&self) -> bool {

@@ -146,7 +146,6 @@ impl Worker {
         if certified.is_none_or(|certified| matches!(certified.pin, Pin::Nothing)) {
             return Ok(self.seen(crate::tid::epoch(tid)));
         }
-        self.may_log()?;
         let name = self.name();
         let (pin, now) = self.enter_epoch();
         if let Some(log) = &self.store.log {

@@ -13,20 +13,20 @@ mod apply;
 mod tail;
 
 use crate::log::{
-    Beginning, Checkpoint, Control, Durability, Ended, Log, LogFault, LogOptions, Named, Segment, Undecided,
-    Verdict, make_segment, segment_head,
+    Beginning, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named, Segment,
+    Undecided, Verdict, make_segment, segment_head,
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
 use apply::{Loader, Told};
 use base::TableId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tail::Tail;
-use world::Files;
+use world::{Files, Open};
 
 /// What was found in the files.
 #[derive(Default)]
@@ -99,6 +99,7 @@ impl Memstore {
         }
         let source = Source { files: &*files, dir, control: &control, tail: &tail };
         let (told, replayed) = source.load(&store, log.threads, options.budget)?;
+        let ends = told.ends();
         let found = Found::settle(&source, &store, told).map_err(|e| e.within(options.budget))?;
         let named = Named {
             notes: found.notes.clone(),
@@ -106,7 +107,7 @@ impl Memstore {
             // Names of a life are behind those of the lives before.
             next: (control.life + 1) << 40,
         };
-        let (control, first) = new_life(&*files, dir, control, &tail, &log)?;
+        let (control, first) = new_life(&*files, dir, control, &tail, &ends, &log)?;
         clear_away(&*files, dir, &control)?;
         let recovered = Recovered {
             schema: control.schema.clone(),
@@ -115,7 +116,16 @@ impl Memstore {
             notes: found.notes.into_iter().map(|(name, note)| (NoteId(name), note)).collect(),
             replayed,
         };
-        let beginning = Beginning { files, dir: dir.to_owned(), options: log, lock, control, first, named };
+        let beginning = Beginning {
+            files,
+            dir: dir.to_owned(),
+            options: log,
+            lock,
+            control,
+            first,
+            named,
+            inherited: replayed.log_bytes,
+        };
         let workers = store.everybody();
         let epochs = Arc::clone(&store.epochs);
         let mut store = Arc::into_inner(store).expect("those who loaded it have gone");
@@ -293,7 +303,7 @@ impl Control {
     }
 }
 
-type First = Vec<(Segment, Arc<dyn world::File>)>;
+type First = Vec<(Segment, LogFile)>;
 
 /// Begins a life: its log files, then the control file that has them and says where the life before has ended.
 fn new_life(
@@ -301,10 +311,18 @@ fn new_life(
     dir: &Path,
     mut control: Control,
     tail: &Tail,
+    ends: &BTreeMap<u64, u64>,
     options: &LogOptions,
 ) -> Result<(Control, First), LogFault> {
-    tail.secure(files, dir)?;
-    if control.segments.iter().any(|segment| segment.life == control.life) {
+    // Files without a block, and zeros behind the last one, are of no use any more: a store that is opened again and again
+    // would have more of them each time.
+    control.segments.retain(|segment| ends.contains_key(&segment.number));
+    for segment in control.segments.iter().filter(|segment| segment.life == control.life) {
+        secure(files, &dir.join(segment.name()), ends[&segment.number])?;
+    }
+    let lives: BTreeSet<u64> = control.segments.iter().map(|segment| segment.life).collect();
+    control.ended.retain(|ended| lives.contains(&ended.life));
+    if lives.contains(&control.life) {
         let ended = Ended { life: control.life, durable: tail.durable, blocks: tail.blocks.clone() };
         control.ended.push(ended);
     }
@@ -315,12 +333,20 @@ fn new_life(
         let segment = Segment { number: control.next_segment, stream, life: control.life };
         control.next_segment += 1;
         let head = segment_head(&control, &segment);
-        first.push((segment, make_segment(files, dir, &head, &segment.name(), options.segment_bytes)?));
+        first.push((segment, make_segment(files, dir, &head, &segment.name(), options)?));
         control.segments.push(segment);
     }
     files.sync_dir(dir)?;
     control.write(files, dir)?;
     Ok((control, first))
+}
+
+/// Cuts a log file behind its last block, and brings it to the device: a killed process may have left it with the
+/// operating system, and from here on it counts.
+fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
+    let file = files.open(path, Open::ReadWrite)?;
+    file.set_len(end)?;
+    Ok(file.sync()?)
 }
 
 /// Removes what the control file does not know: left by a crash between making a file and entering it, or the reverse.

@@ -48,6 +48,11 @@ impl Worker {
         self.store.epochs.oldest_undone() > snapshot.epoch
     }
 
+    /// Nobody may be told what the snapshot shows before this epoch is durable ([`crate::Memstore::poll_durable`]).
+    pub fn snapshot_rests_on(&self, snapshot: &Snapshot) -> u64 {
+        self.seen(snapshot.epoch)
+    }
+
     pub fn close_snapshot(&mut self, snapshot: Snapshot) {
         self.own.snapshots.remove(&self.store.epochs, self.number, snapshot.since);
         self.own.reading.remove(&self.store.epochs, self.number, snapshot.reading);

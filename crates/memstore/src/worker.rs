@@ -426,7 +426,8 @@ impl Worker {
     /// themselves as they commit; one that has nothing to do may be asked to.
     pub fn collect(&mut self, limit: usize) {
         let store = Rc::clone(&self.store);
-        let horizon = store.oldest_snapshot();
+        // Who finds no row under a key has to wait until its deletion is durable, and learns that from the row.
+        let horizon = store.oldest_snapshot().min(store.durable_epoch());
         for _ in 0..limit {
             let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };
             if epoch > horizon {

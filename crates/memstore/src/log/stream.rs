@@ -4,12 +4,12 @@
 
 use super::block::{ALIGN, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{Durability, LogFault, Segment, Shared, held, make_segment};
+use super::{Durability, LogFault, LogFile, Segment, Shared, held, make_segment};
 use latch::Backoff;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use world::File;
+use world::Caching;
 
 /// A stream is synced this often at least, ns: what `async` may lose to a power cut.
 const SYNC_NS: u64 = 500_000_000;
@@ -34,7 +34,7 @@ pub(crate) struct Stream {
 
 pub(crate) struct Work {
     segment: Segment,
-    file: Arc<dyn File>,
+    file: LogFile,
     /// Where the next block goes, and how many there are in the file.
     at: u64,
     index: u32,
@@ -45,6 +45,7 @@ pub(crate) struct Work {
     sealed: u64,
     sealed_stable: u64,
     block: Vec<u8>,
+    aligned: Aligned,
     spare_buffer: Vec<u8>,
     /// The next segment, being made.
     next: Option<JoinHandle<Result<Made, LogFault>>>,
@@ -54,7 +55,7 @@ pub(crate) struct Work {
 }
 
 /// A segment and its file.
-type Made = (Segment, Arc<dyn File>);
+type Made = (Segment, LogFile);
 
 /// What a round is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,22 @@ pub(crate) enum Aim {
     Need,
     /// Everything, on the device.
     Everything,
+}
+
+/// Bytes at an address that is a multiple of [`ALIGN`], as writing past the system's cache wants it.
+#[derive(Default)]
+struct Aligned(Vec<u8>);
+
+impl Aligned {
+    fn copy(&mut self, bytes: &[u8]) -> &[u8] {
+        if self.0.len() < bytes.len() + ALIGN {
+            self.0 = vec![0; (bytes.len() + ALIGN).next_power_of_two()];
+        }
+        let start = self.0.as_ptr().addr().wrapping_neg() % ALIGN;
+        let place = &mut self.0[start..start + bytes.len()];
+        place.copy_from_slice(bytes);
+        place
+    }
 }
 
 /// How fast the device is and how many wait for it at a time.
@@ -98,7 +115,7 @@ impl Pace {
 }
 
 impl Stream {
-    pub(crate) fn new(number: usize, segment: Segment, file: Arc<dyn File>, begun: u64) -> Stream {
+    pub(crate) fn new(number: usize, segment: Segment, file: LogFile, begun: u64) -> Stream {
         let work = Work {
             segment,
             file,
@@ -109,6 +126,7 @@ impl Stream {
             sealed: begun,
             sealed_stable: begun,
             block: Vec::new(),
+            aligned: Aligned::default(),
             spare_buffer: Vec::new(),
             next: None,
             pace: Pace::default(),
@@ -177,7 +195,7 @@ impl Stream {
         let is_old = began.saturating_sub(work.written_ns) >= shared.options.leisure.as_nanos() as u64;
         let is_sealed = wanted <= work.sealed;
         if aim == Aim::Everything || !is_sealed || is_old || self.is_pressed(shared) {
-            self.write(shared, work, aim, wanted)?;
+            self.write(shared, work, wanted)?;
         }
         let is_due = began.saturating_sub(work.synced_ns) >= SYNC_NS;
         let is_needed = shared.options.durability == Durability::Sync && is_asked;
@@ -200,11 +218,11 @@ impl Stream {
     }
 
     /// Ends the running epoch and writes a block that makes it complete, if there is anything in it.
-    fn write(&self, shared: &Arc<Shared>, work: &mut Work, aim: Aim, wanted: u64) -> Result<(), LogFault> {
+    fn write(&self, shared: &Arc<Shared>, work: &mut Work, wanted: u64) -> Result<(), LogFault> {
         work.written_ns = world::now_ns();
         let ended = shared.epochs.now();
         let nothing = shared.buffers_of(self.number).all(Buffer::is_empty);
-        if nothing && wanted <= work.sealed && aim == Aim::Need {
+        if nothing && wanted <= work.sealed {
             return Ok(());
         }
         shared.epochs.end(ended);
@@ -234,7 +252,11 @@ impl Stream {
         let mut head = BlockHead::new(shared.store, work.segment.number, work.sequence);
         (head.index, head.sealed, head.stable) = (work.index, sealed, work.stable);
         head.finish(&mut work.block);
-        work.file.write_all_at(&work.block, work.at)?;
+        let bytes = match work.file.caching {
+            Caching::Direct => work.aligned.copy(&work.block),
+            Caching::System => &work.block,
+        };
+        work.file.file.write_all_at(bytes, work.at)?;
         work.at += work.block.len() as u64;
         work.sequence += 1;
         work.index += 1;
@@ -245,6 +267,7 @@ impl Stream {
         const KEPT: usize = 64 << 20;
         if work.block.capacity() > KEPT {
             work.block = Vec::new();
+            work.aligned = Aligned::default();
             work.spare_buffer = Vec::new();
         }
         if work.next.is_none() && work.at > shared.options.segment_bytes / 2 {
@@ -272,7 +295,7 @@ impl Stream {
     }
 
     fn sync(&self, work: &mut Work) -> Result<(), LogFault> {
-        work.file.sync()?;
+        work.file.file.sync()?;
         self.counts.fsyncs.fetch_add(1, Ordering::Relaxed);
         (work.stable, work.sealed_stable) = (work.sequence, work.sealed);
         work.synced_ns = world::now_ns();
@@ -304,8 +327,7 @@ fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
         Segment { number, stream: stream as u16, life: control.life }
     };
     let head = shared.file_head(&segment);
-    let bytes = shared.options.segment_bytes;
-    let file = make_segment(&*shared.files, &shared.dir, &head, &segment.name(), bytes)?;
+    let file = make_segment(&*shared.files, &shared.dir, &head, &segment.name(), &shared.options)?;
     // Its name first: a control file that names a missing file is damage.
     shared.files.sync_dir(&shared.dir)?;
     shared.recontrol(|control| {

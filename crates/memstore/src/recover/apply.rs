@@ -5,8 +5,8 @@ use super::{Replayed, Source, Stop, part_path};
 use crate::arena::{Arena, Ref};
 use crate::index::{Index, Insertion};
 use crate::log::{
-    BlockHead, Blocks, Bytes, Changes, FileHead, Kind, LogFault, Malformed, Record, Segment, Undecided,
-    Verdict, next_record,
+    ALIGN, BlockHead, Blocks, Bytes, Changes, FileHead, Kind, LogFault, Malformed, Record, Segment,
+    Undecided, Verdict, next_record,
 };
 use crate::row::{self, Keep, MAX_KEY, MAX_ROW};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
@@ -14,6 +14,7 @@ use crate::transaction::Txn;
 use crate::worker::{Garbage, Worker};
 use base::TableId;
 use latch::Backoff;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -44,23 +45,42 @@ impl Told {
 
     /// Checks that no block is missing between those that were read, nor at the end of a stream.
     pub(super) fn check_chain(&mut self, source: &Source<'_>) -> Result<(), LogFault> {
-        self.blocks.sort_unstable_by_key(|(segment, ..)| (segment.life, segment.stream, segment.number));
-        let lives = self.blocks.chunk_by(|(a, ..), (b, ..)| (a.life, a.stream) == (b.life, b.stream));
-        for stream in lives {
-            let end = source.end_of(&stream[0].0).1;
-            for (i, (segment, first, count, at)) in stream.iter().enumerate() {
-                let expected = stream.get(i + 1).map_or(end, |(_, next, ..)| *next);
-                if first + count != expected {
-                    let what = format!(
-                        "expected blocks up to {expected} of stream {}, found them up to {}",
-                        segment.stream,
-                        first + count
-                    );
-                    return Err(LogFault::corrupt(&source.dir.join(segment.name()), *at, what));
+        self.blocks.sort_unstable_by_key(|(segment, ..)| segment.number);
+        let expect = |segment: &Segment, found: u64, at: u64, expected: u64| {
+            if found == expected {
+                return Ok(());
+            }
+            let stream = segment.stream;
+            let what =
+                format!("expected blocks up to {expected} of stream {stream}, found them up to {found}");
+            Err(LogFault::corrupt(&source.dir.join(segment.name()), at, what))
+        };
+        let segments = &source.control.segments;
+        let streams: BTreeSet<_> = segments.iter().map(|segment| (segment.life, segment.stream)).collect();
+        for stream in streams {
+            let is_own = |segment: &Segment| (segment.life, segment.stream) == stream;
+            let Some(first) = segments.iter().find(|segment| is_own(segment)) else { continue };
+            let end = source.end_of(first).1;
+            let read: Vec<_> = self.blocks.iter().filter(|(segment, ..)| is_own(segment)).collect();
+            if read.is_empty() {
+                expect(first, 0, ALIGN as u64, end)?;
+            }
+            for (i, (segment, from, count, at)) in read.iter().enumerate() {
+                let expected = read.get(i + 1).map_or(end, |(_, next, ..)| *next);
+                // What is missing is behind it, or at the front of the next file, where nothing could be read then.
+                let next = segments.iter().find(|next| is_own(next) && next.number > segment.number);
+                match next.filter(|next| read.iter().all(|(other, ..)| other.number != next.number)) {
+                    Some(next) => expect(next, from + count, ALIGN as u64, expected)?,
+                    None => expect(segment, from + count, *at, expected)?,
                 }
             }
         }
         Ok(())
+    }
+
+    /// Of each log file that has blocks which count, where they end.
+    pub(super) fn ends(&self) -> BTreeMap<u64, u64> {
+        self.blocks.iter().map(|(segment, _, _, at)| (segment.number, *at)).collect()
     }
 }
 

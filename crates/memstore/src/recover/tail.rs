@@ -14,8 +14,6 @@ pub(crate) struct Tail {
     pub(crate) durable: u64,
     /// How many blocks each stream has.
     pub(crate) blocks: Vec<u64>,
-    /// Of the last life.
-    segments: Vec<Segment>,
 }
 
 /// Opens a log file that has to be there, and checks that it is the one.
@@ -47,25 +45,16 @@ impl Tail {
             open_segment(files, dir, control, segment)?;
         }
         let until = control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.until);
-        let last = control.segments.iter().copied().filter(|segment| segment.life == control.life);
-        let mut tail = Tail { durable: u64::MAX, blocks: Vec::new(), segments: last.collect() };
+        let mut tail = Tail { durable: u64::MAX, blocks: Vec::new() };
         for stream in 0..control.streams {
-            let own = tail.segments.iter().copied().filter(|segment| segment.stream == stream);
-            let (sealed, blocks) = end_of_stream(files, dir, control, &own.collect::<Vec<_>>())?;
+            let is_own = |segment: &&Segment| (segment.life, segment.stream) == (control.life, stream);
+            let own: Vec<Segment> = control.segments.iter().filter(is_own).copied().collect();
+            let (sealed, blocks) = end_of_stream(files, dir, control, &own)?;
             tail.durable = tail.durable.min(sealed);
             tail.blocks.push(blocks);
         }
         tail.durable = tail.durable.max(control.begun).max(until);
         Ok(tail)
-    }
-
-    /// Brings what was read to the device: a killed process may have left it with the operating system, and from here on
-    /// it counts.
-    pub(crate) fn secure(&self, files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
-        for segment in &self.segments {
-            files.open(&dir.join(segment.name()), Open::ReadWrite)?.sync()?;
-        }
-        Ok(())
     }
 }
 
@@ -94,36 +83,39 @@ fn end_of_stream(
         let end = last.map(|last| last.sequence + 1);
         let at = blocks.at;
         let of_this = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(head.first_of_file()));
-        let mut is_damaged = goes_on(&mut blocks, at, of_this)?;
+        let what = format!("expected a block of stream {} that was on the device once", segment.stream);
+        if goes_on(&mut blocks, at, of_this)?.is_some() {
+            return Err(LogFault::corrupt(&path, at, what));
+        }
         for segment in &segments[i + 1..] {
-            let (_, file) = open_segment(files, dir, control, segment)?;
+            let (later, file) = open_segment(files, dir, control, segment)?;
             // A file is left when all its blocks are on the device, and it has one at least.
             let of_later = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(0));
-            is_damaged |= goes_on(&mut Blocks::new(&*file)?, ALIGN as u64, of_later)?;
-        }
-        if is_damaged {
-            let what = format!("expected a block of stream {} that was on the device once", segment.stream);
-            return Err(LogFault::corrupt(&path, at, what));
+            if let Some(head) = goes_on(&mut Blocks::new(&*file)?, ALIGN as u64, of_later)? {
+                let is_first = end == Some(head.first_of_file());
+                let (path, at) = if is_first { (&later, ALIGN as u64) } else { (&path, at) };
+                return Err(LogFault::corrupt(path, at, what));
+            }
         }
         return Ok(last.map_or((0, 0), |last| (last.sealed, last.sequence + 1)));
     }
     Ok((0, 0))
 }
 
-/// Whether a block at `at` or behind says that the device had had the stream further than to where it ends now: `end`,
-/// `None` for a head that is no block of the stream.
+/// A block at `at` or behind that says that the device had had the stream further than to where it ends now: `end`, `None`
+/// for a head that is no block of the stream.
 fn goes_on(
     blocks: &mut Blocks<'_>,
     mut at: u64,
     end: impl Fn(&BlockHead) -> Option<u64>,
-) -> Result<bool, LogFault> {
+) -> Result<Option<BlockHead>, LogFault> {
     while blocks.reaches(at) {
         if let Some(head) = blocks.head_at(at)?
             && end(&head).is_some_and(|end| head.stable > end)
         {
-            return Ok(true);
+            return Ok(Some(head));
         }
         at += ALIGN as u64;
     }
-    Ok(false)
+    Ok(None)
 }
