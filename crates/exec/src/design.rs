@@ -13,6 +13,8 @@ pub trait Design: Sized + Send + Sync + 'static {
     type Latch: LatchPolicy;
     /// How the lock table is protected.
     type Mutex: RawMutex + Send + Sync;
+    /// Whether each worker owns keys.
+    const OWNERS: bool = matches!(Self::LOCKING, Locking::ByOwner);
 }
 
 /// Latched pages, which readers look at without latches, and a central lock table: the transaction's own worker runs
@@ -38,21 +40,36 @@ impl Design for Serial {
     type Mutex = ThreadBound;
 }
 
+/// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own (DORA). Pages are shared, so
+/// they are latched.
+#[derive(Debug)]
+pub enum Partitioned {}
+
+impl Design for Partitioned {
+    const KIND: DesignKind = DesignKind::Logical;
+    const LOCKING: Locking = Locking::ByOwner;
+    type Latch = Optimistic;
+    type Mutex = ThreadBound;
+}
+
 /// A design by name, as configuration and result rows spell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
 pub enum DesignKind {
     Conventional,
+    Logical,
     Serial,
     /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
     Occ,
 }
 
 impl DesignKind {
-    pub const ALL: [DesignKind; 3] = [DesignKind::Conventional, DesignKind::Serial, DesignKind::Occ];
+    pub const ALL: [DesignKind; 4] =
+        [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial, DesignKind::Occ];
 
     pub fn name(self) -> &'static str {
         match self {
             DesignKind::Conventional => "conventional",
+            DesignKind::Logical => "logical",
             DesignKind::Serial => "serial",
             DesignKind::Occ => "occ",
         }
@@ -69,10 +86,9 @@ impl FromStr for DesignKind {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        DesignKind::ALL
-            .into_iter()
-            .find(|d| d.name() == s)
-            .ok_or_else(|| format!("design '{s}' is unknown; expected one of conventional, serial, occ"))
+        DesignKind::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
+            format!("design '{s}' is unknown; expected one of conventional, logical, serial, occ")
+        })
     }
 }
 

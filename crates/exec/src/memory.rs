@@ -18,10 +18,12 @@
 mod face;
 mod filling;
 mod here;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use crate::design::OccConflict;
-use crate::engine::EngineFault;
+use crate::engine::{EngineFault, Order};
 use crate::local::Protection;
 use base::TableId;
 use memstore::{Memstore, Options, Refused, Txn, Worker};
@@ -84,6 +86,7 @@ pub struct MemoryPart {
     /// `None` before it has begun and after its end.
     pub(crate) txn: Option<Box<Txn>>,
     pub(crate) protection: Protection,
+    pub(crate) order: Order,
     /// Others may wait for its end.
     pub(crate) prepared: bool,
     /// Rows seen or written by a [`Protection::Quiet`] part since it was last cut.
@@ -97,6 +100,7 @@ impl MemoryPart {
         MemoryPart {
             txn: None,
             protection: Protection::Locks,
+            order: Order::Upwards,
             prepared: false,
             rows: 0,
             keys: Default::default(),
@@ -116,7 +120,7 @@ impl MemoryPart {
 pub(crate) const CUT: u32 = 512;
 
 impl MemoryEngine {
-    fn open(
+    fn make(
         budget: u64,
         workers: usize,
         conflict: OccConflict,

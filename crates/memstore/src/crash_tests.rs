@@ -5,7 +5,7 @@
 //! exactly what there was after one of the things that happened, and after all of those that were acknowledged.
 
 use crate::durable_tests::{Rows, T, log_options, open_with, rows};
-use crate::{Durability, InDoubt, LogOptions, Memstore, NoteId, Recovered, Txn, Worker};
+use crate::{Durability, InDoubt, LogOptions, Memstore, NoteId, Recovered, Scope, Txn, Worker};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl<'a> Life<'a> {
             10..=11 => {
                 let (mut txn, changes) = self.transaction(worker);
                 if self.random.bool() {
-                    self.workers[worker].pre_commit(&mut txn).unwrap();
+                    self.workers[worker].pre_commit(&mut txn, Scope::Distributed).unwrap();
                     self.store.tick();
                 }
                 let note = self.name();

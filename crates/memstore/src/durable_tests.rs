@@ -1,5 +1,6 @@
 //! What is kept, and what is said about files that are not what they were.
 
+use crate::Scope;
 use crate::{
     Committed, Durability, LogFault, LogOptions, Memstore, OpenError, Options, Recovered, Refused, Urge,
     Worker,
@@ -149,6 +150,23 @@ fn lives_follow_one_another_and_checkpoints_shorten_the_log() {
     assert_eq!(rows_of(&disk), expected);
 }
 
+/// A record that came while a block was being made is in that block, but of an epoch that only the next one completes.
+#[test]
+fn a_store_that_is_closed_keeps_everything() {
+    let disk = Disk::new();
+    let log = LogOptions { leisure: std::time::Duration::from_micros(20), ..log_options(Durability::Sync) };
+    let mut expected = Rows::new();
+    for life in 0..30u8 {
+        let (store, _) = open_with(disk.files(), log.clone()).unwrap();
+        let mut w = store.worker(0).unwrap();
+        assert_eq!(rows(&mut w), expected, "life {life}");
+        for n in 0..100u8 {
+            put(&mut w, &[n], &[life; 200]);
+            expected.insert(vec![n], vec![life; 200]);
+        }
+    }
+}
+
 #[test]
 fn several_streams_make_one_store() {
     let disk = Disk::new();
@@ -229,7 +247,7 @@ fn who_read_what_is_not_durable_waits_for_it() {
     put(&mut w, b"a", b"1");
     let mut prepared = w.begin();
     w.update(&mut prepared, T, b"a", |row| row[0] = b'2').unwrap();
-    w.pre_commit(&mut prepared).unwrap();
+    w.pre_commit(&mut prepared, Scope::Distributed).unwrap();
     store.wait_durable(store.tick() - 1).unwrap();
     // It has an id of an epoch that is durable, and is not.
     let done = w.post_commit(prepared);
@@ -337,7 +355,7 @@ fn notes_are_handed_out_until_they_are_forgotten() {
     let (_, first) = w.commit_with_note(t, b"only read").map_err(|(refused, _)| refused).unwrap();
     let mut t = w.begin();
     w.insert(&mut t, T, b"a", b"1").unwrap();
-    w.pre_commit(&mut t).unwrap();
+    w.pre_commit(&mut t, Scope::Distributed).unwrap();
     store.tick();
     let (_, second) = w.post_commit_with_note(t, b"wrote");
     w.forget(first);

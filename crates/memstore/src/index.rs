@@ -15,6 +15,7 @@
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
+use crate::guard;
 use crate::head::{common_prefix, store_key};
 use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
 use crate::version;
@@ -55,6 +56,18 @@ pub(crate) enum Insertion {
     Done(Inserted),
     /// Another row has the key.
     Exists(Ref, Seen),
+    /// A prepared transaction has seen the leaf.
+    Guarded(Ref),
+}
+
+/// How an entry left, or why not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removal {
+    Done,
+    /// Done, and the leaf was empty then.
+    Last,
+    Missing,
+    Guarded,
 }
 
 /// Where a scan goes on, which way.
@@ -100,6 +113,12 @@ fn new_node<'a>(arena: &'a Arena, local: &mut Local, level: usize, leftmost: Ref
 
 fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
     if version::try_lock(node.version(), sight.version) { Ok(()) } else { Err(Torn) }
+}
+
+/// Whether a prepared transaction has seen this leaf, which the caller has locked.
+fn is_guarded(leaf: Node<'_>) -> bool {
+    guard::settle();
+    guard::is_held(leaf.readers(), guard::OF_LEAF)
 }
 
 impl Index {
@@ -269,6 +288,10 @@ impl Index {
         let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
         if s.count < LEAF_CAP {
             lock(leaf, &s)?;
+            if is_guarded(leaf) {
+                version::unlock_unchanged(leaf.version());
+                return Ok(Ok(Insertion::Guarded(leaf.at)));
+            }
             leaf.insert(arena, i, entry);
             let after = Seen { version: version::unlock(leaf.version()), ..before };
             return Ok(Ok(Insertion::Done(Inserted { before, after, split_off: None })));
@@ -282,10 +305,14 @@ impl Index {
         }
         let parent = last[1].expect("a leaf has a parent");
         let split = self.split(arena, local, parent, (leaf, s), Some((i, entry)))?;
-        Ok(split.map(|(after, off)| Insertion::Done(Inserted { before, after, split_off: Some(off) })))
+        Ok(split.map(|split| match split {
+            Some((after, off)) => Insertion::Done(Inserted { before, after, split_off: Some(off) }),
+            None => Insertion::Guarded(leaf.at),
+        }))
     }
 
-    /// Splits a full node, after entering `new` if there is one. Both halves as they are after that.
+    /// Splits a full node, after entering `new` if there is one. Both halves as they are after that; `None` for a leaf that is
+    /// guarded.
     #[allow(clippy::type_complexity)]
     fn split(
         &self,
@@ -294,18 +321,23 @@ impl Index {
         parent: Step<'_>,
         (node, sight): (Node<'_>, Sight),
         new: Option<(usize, Entry)>,
-    ) -> Result<Result<(Seen, Seen), Full>, Torn> {
+    ) -> Result<Result<Option<(Seen, Seen)>, Full>, Torn> {
         lock(parent.node, &parent.sight)?;
         if lock(node, &sight).is_err() {
             version::unlock_unchanged(parent.node.version());
             return Err(Torn);
+        }
+        if sight.level == 0 && is_guarded(node) {
+            version::unlock_unchanged(parent.node.version());
+            version::unlock_unchanged(node.version());
+            return Ok(Ok(None));
         }
         let made = self.halve(arena, local, parent, node, new);
         Ok(match made {
             Ok(right) => {
                 version::unlock(parent.node.version());
                 let left = Seen { leaf: node.at, version: version::unlock(node.version()) };
-                Ok((left, Seen { leaf: right.at, version: version::FRESH }))
+                Ok(Some((left, Seen { leaf: right.at, version: version::FRESH })))
             }
             Err(full) => {
                 version::unlock_unchanged(parent.node.version());
@@ -373,7 +405,8 @@ impl Index {
         Ok(right)
     }
 
-    /// Takes out the entry of this very row. Whether it was there.
+    /// Takes out the entry of this very row. Whether it was there; [`Removal::Guarded`] when its leaf would become empty and a
+    /// prepared transaction has seen it: its range would go to a leaf that says nothing of that.
     pub(crate) fn remove(
         &self,
         arena: &Arena,
@@ -381,30 +414,33 @@ impl Index {
         epochs: &Epochs,
         key: &[u8],
         row: Ref,
-    ) -> bool {
+    ) -> Removal {
         let removed = loop {
             if let Ok(removed) = self.try_remove(arena, key, row) {
                 break removed;
             }
         };
-        if removed == Some(0) {
+        if removed == Removal::Last {
             while self.prune(arena, local, epochs, key).is_err() {}
         }
-        removed.is_some()
+        removed
     }
 
-    /// How many entries the leaf has left; `None` when the entry was not there.
-    fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Option<usize>, Torn> {
+    fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Removal, Torn> {
         let sought = Sought::new(key);
         let (leaf, s) = self.leaf_of(arena, sought, |_| {})?;
         let (i, same) = leaf.search(arena, &s, sought)?;
         if !same || leaf.target(&s, i) != row {
-            return if version::check(leaf.version(), s.version) { Ok(None) } else { Err(Torn) };
+            return if version::check(leaf.version(), s.version) { Ok(Removal::Missing) } else { Err(Torn) };
         }
         lock(leaf, &s)?;
+        if s.count == 1 && is_guarded(leaf) {
+            version::unlock_unchanged(leaf.version());
+            return Ok(Removal::Guarded);
+        }
         leaf.remove(i);
         version::unlock(leaf.version());
-        Ok(Some(s.count - 1))
+        Ok(if s.count == 1 { Removal::Last } else { Removal::Done })
     }
 
     /// Takes the leaf that has the range of `key` out of the tree if it is empty and not the last one, and with it the
@@ -429,6 +465,11 @@ impl Index {
                 locks().take(n).for_each(|(node, _)| version::unlock_unchanged(node.version()));
                 return Err(Torn);
             }
+        }
+        if is_guarded(leaf) {
+            // It stays, empty, until something comes and goes there again.
+            locks().for_each(|(node, _)| version::unlock_unchanged(node.version()));
+            return Ok(());
         }
         let gone = keeps.child.max(1) - 1;
         let separator = keeps.node.separator(gone);

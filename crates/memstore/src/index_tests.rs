@@ -5,7 +5,7 @@ use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
-use crate::index::{Chunk, Index, Insertion, Seek};
+use crate::index::{Chunk, Index, Insertion, Removal, Seek};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -59,11 +59,13 @@ impl World {
                 local.free(row, words(key));
                 None
             }
+            Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
         }
     }
 
     fn remove(&self, local: &mut Local, key: &[u8], row: Ref) {
-        assert!(self.index.remove(&self.arena, local, &self.epochs, key, row), "{key:?} is gone");
+        let removal = self.index.remove(&self.arena, local, &self.epochs, key, row);
+        assert!(matches!(removal, Removal::Done | Removal::Last), "{key:?}: {removal:?}");
         local.retire(&self.epochs, row, words(key));
     }
 
@@ -181,6 +183,7 @@ fn a_full_arena_is_an_error_and_changes_nothing() {
             match world.index.insert(&world.arena, &mut locals[0], &key, row) {
                 Ok(Insertion::Done(_)) => rows.push((key, row)),
                 Ok(Insertion::Exists(..)) => {}
+                Ok(Insertion::Guarded(leaf)) => panic!("nobody guards {leaf:?}"),
                 Err(Full) => filler.push((key, row)),
             }
         }

@@ -10,8 +10,9 @@
 //! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
 //!
 //! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
-//! `index`, `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction (`transaction`), its operations
-//! (`worker`), its commit (`commit`), the past (`snapshot`); then what outlives the process: the log (`log`), what transactions
+//! `index`; many keys at once: `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction
+//! (`transaction`), its operations (`worker`), what is looked up for them beforehand (`ahead`), its commit (`commit`; over
+//! several stores: `guard`), the past (`snapshot`); then what outlives the process: the log (`log`), what transactions
 //! say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
 //!
 //! A store that [`Memstore::open_in`] opened keeps what was committed: [`Committed::epoch`] is what to wait for
@@ -26,11 +27,14 @@ mod arena;
 mod checkpoint;
 mod commit;
 mod epoch;
+mod guard;
 mod head;
+mod hot;
 mod index;
 mod log;
 mod node;
 mod pins;
+mod planted;
 mod prepared;
 mod recover;
 mod row;
@@ -39,21 +43,24 @@ mod store;
 mod sync;
 mod tid;
 mod transaction;
+mod turn;
 mod version;
 mod worker;
 
-pub use commit::{Committed, Refusal, Tid};
+pub use commit::{Committed, Refusal, Scope, Tid};
 pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
 pub use prepared::{InDoubt, NoteId};
 pub use recover::{Recovered, Replayed};
 pub use row::{MAX_KEY, MAX_ROW};
 pub use snapshot::Snapshot;
-pub use store::{Cause, Conflict, LookAhead, Memstore, OpenError, Options, Refused, RowId};
+pub use store::{Cause, Conflict, Contention, LookAhead, Memstore, OpenError, Options, Refused, RowId};
 pub use transaction::Txn;
 pub use worker::Worker;
 
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod distributed;
 #[cfg(test)]
 mod durable_tests;
 #[cfg(test)]
@@ -62,7 +69,5 @@ mod histories;
 mod index_tests;
 #[cfg(test)]
 mod models;
-#[cfg(test)]
-mod planted;
 #[cfg(test)]
 mod scripts;

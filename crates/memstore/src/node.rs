@@ -3,7 +3,8 @@
 //! ```text
 //!   word   0        1                         2..5            5        6..               ..            ..
 //!        version  level, prefix length, count  prefix bytes  leftmost  heads             values        separators
-//!                                                            child     CAP               CAP           CAP (inner)
+//!                                                            child, or CAP               CAP           CAP (inner)
+//!                                                            readers
 //! ```
 //! A value is the mark of the key (20 bits, see `head`) and the [`Ref`] (44 bits) of a row or child. Keys in full are in the
 //! rows and, of inner nodes, in separators: blocks of a length and bytes, which never change.
@@ -259,6 +260,12 @@ impl<'a> Node<'a> {
     fn no_heads(self, level: usize, first: usize) {
         let cap = if level == 0 { LEAF_CAP } else { INNER_CAP };
         (first..cap).for_each(|i| self.set(HEADS + i, NO_HEAD));
+    }
+
+    /// Where a leaf counts its prepared readers (`guard`).
+    #[inline]
+    pub(crate) fn readers(self) -> &'a AtomicU64 {
+        &self.words[5]
     }
 
     pub(crate) fn set_leftmost(self, child: Ref) {

@@ -12,6 +12,7 @@
 //! epoch. Writers come after that by themselves, since they read the epoch later. Readers are told by the store's latest
 //! such epoch (`Log::late`).
 
+use crate::commit::Scope;
 use crate::log::{Open, Undecided, Verdict, held};
 use crate::log::{put_decision, put_forget, put_named_note, put_write};
 use crate::row;
@@ -141,7 +142,7 @@ impl Worker {
     /// # Errors
     /// See [`Refused`]; nothing is locked then, unless it was before.
     pub fn prepare(&mut self, txn: &mut Txn, note: &[u8]) -> Result<u64, Refused> {
-        let tid = self.pre_commit(txn)?.0;
+        let tid = self.pre_commit(txn, Scope::Distributed)?.0;
         let certified = txn.certified.as_ref();
         if certified.is_none_or(|certified| matches!(certified.pin, Pin::Nothing)) {
             return Ok(self.seen(crate::tid::epoch(tid)));

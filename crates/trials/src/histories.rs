@@ -9,7 +9,7 @@ use crate::workers::{self, Client, Crew, Pace};
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
-use exec::{Conventional, Design, EngineOptions, PageEngine, Serial};
+use exec::{Conventional, Design, EngineOptions, PageEngine, Partitioned, Serial};
 use fastrand::Rng;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -158,6 +158,14 @@ pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
 /// The store's fault.
 pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
     record::<Serial>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
+}
+
+/// Records a history under `logical` as one owner sees it, and has it judged.
+///
+/// # Errors
+/// The store's fault.
+pub fn logical(plan: Plan) -> Result<Verdict, StoreFault> {
+    record::<Partitioned>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
 }
 
 fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {

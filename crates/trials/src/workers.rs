@@ -45,7 +45,7 @@ pub enum Pace {
 impl<D: Design> Client<D> {
     pub fn begin(&mut self, pace: Pace) {
         let protection = match pace {
-            Pace::InOneGo => self.engine.protection_at_home(),
+            Pace::InOneGo => self.engine.protection_at_home(self.worker),
             Pace::Interrupted => Protection::Locks,
         };
         self.engine.begin(&mut self.part, self.worker, protection);

@@ -23,6 +23,9 @@ pub enum Abort {
     /// The engine was chosen to run this transaction without locks, and it turned out to need them; it is run
     /// again at once and never seen by a client.
     NeedsLocks,
+    /// The step belongs to this worker of the instance, not to the one it came to, and gets there at once; never seen by a
+    /// client.
+    NotHere(u16),
     /// The arguments do not fit the procedure or the table (too long a row, a malformed step).
     BadRequest,
     /// No room: the data file or the buffer pool is full.
@@ -44,6 +47,7 @@ impl Abort {
             Abort::InstanceDown => "instance_down",
             Abort::Conflict => "conflict",
             Abort::NeedsLocks => "needs_locks",
+            Abort::NotHere(_) => "not_here",
             Abort::BadRequest => "bad_request",
             Abort::NoSpace => "no_space",
             Abort::Fault => "fault",

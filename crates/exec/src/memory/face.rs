@@ -1,11 +1,11 @@
 //! The main-memory engine as an instance sees it.
 
-use crate::engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
-use crate::executor::Executor;
+use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
 use base::Lsn;
-use memstore::Refused;
+use memstore::{Refused, Txn};
 use probe::Component;
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -26,6 +26,7 @@ const IDLE_MS: u64 = 160;
 pub enum InDoubt {}
 
 impl Engine for MemoryEngine {
+    const HOLDS: Holds = Holds::FromCertify;
     type Desk = MemoryDesk;
     type Part = MemoryPart;
     type Here<'a> = MemoryHere<'a>;
@@ -38,7 +39,7 @@ impl Engine for MemoryEngine {
             return Err(EngineFault::NoLog(setup.durability));
         }
         let budget = setup.pool_pages as u64 * 8192;
-        let engine = MemoryEngine::open(
+        let engine = MemoryEngine::make(
             budget,
             setup.workers,
             setup.occ_conflict,
@@ -58,14 +59,14 @@ impl Engine for MemoryEngine {
 
     /// # Panics
     /// If there is no such worker, or another thread has its number.
-    fn desk(self: &Arc<Self>, worker: usize) -> MemoryDesk {
+    fn desk(self: &Arc<Self>, worker: usize, _: Unpark) -> MemoryDesk {
         let worker = self.store.worker(worker).expect("an instance numbers its workers");
         MemoryDesk { worker: RefCell::new(worker) }
     }
 
     fn leave(&self, _: &MemoryDesk) {}
 
-    fn protection_at_home(&self) -> Protection {
+    fn protection_at_home(&self, _: &MemoryDesk) -> Protection {
         Protection::Locks
     }
 
@@ -79,11 +80,16 @@ impl Engine for MemoryEngine {
         part.protection = protection;
         part.rows = 0;
         part.prepared = false;
+        part.order = Order::Upwards;
         part.txn = Some(desk.worker.borrow_mut().begin());
     }
 
     fn protection(part: &MemoryPart) -> Protection {
         part.protection
+    }
+
+    fn in_order(part: &mut MemoryPart, order: Order) {
+        part.order = order;
     }
 
     fn wrote(part: &MemoryPart) -> bool {
@@ -100,8 +106,10 @@ impl Engine for MemoryEngine {
         MemoryHere { engine: self, desk, executor, part }
     }
 
-    fn holds(&self, desk: &MemoryDesk, part: &MemoryPart) -> bool {
-        part.txn.as_ref().is_none_or(|txn| desk.worker.borrow().validate(txn).is_ok())
+    fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {
+        let mut worker = desk.worker.borrow_mut();
+        let mut certify = |txn: &mut Txn| worker.certify(txn, memstore::Scope::Local).is_ok();
+        part.txn.as_mut().is_none_or(|txn| txn.is_prepared() || certify(txn))
     }
 
     #[inline]
@@ -116,16 +124,16 @@ impl Engine for MemoryEngine {
             let certified = probe::within(Component::Locking, || {
                 let mut worker = desk.worker.borrow_mut();
                 match scope {
-                    Scope::Home => worker.certify(part.txn()),
+                    Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
                     Scope::Distributed => {
                         part.prepared = true;
-                        worker.pre_commit(part.txn()).map(drop)
+                        worker.pre_commit(part.txn(), memstore::Scope::Distributed).map(drop)
                     }
                 }
             });
             match certified {
                 Ok(()) => return Ok(()),
-                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, row)).await?,
+                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, part.order, row)).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }

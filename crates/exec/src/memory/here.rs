@@ -3,12 +3,14 @@
 //! The store works on bytes and never waits; what is added here are columns, secondary indexes, and the waits for rows
 //! that other transactions have prepared: an operation that met one changed nothing and is repeated.
 
+use crate::engine::Order;
 use crate::executor::Executor;
 use crate::local::Protection;
 use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, Table, abort_of};
 use base::{Key, TableId};
 use memstore::{Refused, RowId, Txn, Worker};
 use probe::{Counter, Wait};
+use std::task::Poll;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
@@ -26,12 +28,21 @@ macro_rules! retry {
             match $op {
                 Ok(value) => break value,
                 // Boxed, as it hardly ever happens: the future of every operation holds one.
-                Err(Refused::Busy(row)) => Box::pin($here.engine.wait($here.executor, row)).await?,
+                Err(Refused::Busy(row)) => {
+                    Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
+                }
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
     };
 }
+
+/// Whoever waits is woken when a prepared transaction ends; it looks by itself too, for a turn at a hot row ends with any
+/// transaction: soon at first, then less often, in ns.
+const FIRST_LOOK_NS: u64 = 4_000;
+const LAST_LOOK_NS: u64 = 256_000;
+/// A wait that may close a circle over instances: longer than most decisions take, in ns.
+const SHORT_NS: u64 = 1_000_000;
 
 /// A change of a secondary index.
 enum Change {
@@ -42,16 +53,20 @@ enum Change {
 impl MemoryEngine {
     /// Waits until the transaction that has prepared the row has ended.
     #[cold]
-    pub(super) async fn wait(&self, executor: &Executor, row: RowId) -> Result<(), Abort> {
-        let deadline = world::now_ns() + self.wait_ns;
-        let mut armed = false;
+    pub(super) async fn wait(&self, executor: &Executor, order: Order, row: RowId) -> Result<(), Abort> {
+        self.stir();
+        let most = if order == Order::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
+        let deadline = world::now_ns() + most;
+        let (mut pause, mut next) = (FIRST_LOOK_NS, 0);
         std::future::poll_fn(|cx| {
-            let polled = self.waiting.poll(&self.store, row, cx).map(Ok);
-            if polled.is_pending() && world::now_ns() >= deadline {
-                return probe::parks(Wait::Lock, std::task::Poll::Ready(Err(Abort::LockTimeout)));
-            }
-            if polled.is_pending() && !std::mem::replace(&mut armed, true) {
-                executor.timer(deadline, cx.waker().clone());
+            let mut polled = self.waiting.poll(&self.store, row, cx).map(Ok);
+            let now = world::now_ns();
+            if polled.is_pending() && now >= deadline {
+                polled = Poll::Ready(Err(Abort::LockTimeout));
+            } else if polled.is_pending() && now >= next {
+                next = (now + pause).min(deadline);
+                pause = (pause * 2).min(LAST_LOOK_NS);
+                executor.timer(next, cx.waker().clone());
             }
             probe::parks(Wait::Lock, polled)
         })
@@ -127,7 +142,9 @@ impl<'a> MemoryHere<'a> {
             match scanned {
                 Ok(()) if over || room > 0 => break,
                 Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
-                Err(Refused::Busy(row)) => Box::pin(self.engine.wait(self.executor, row)).await?,
+                Err(Refused::Busy(row)) => {
+                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
+                }
                 Err(refused) => return Err(abort_of(refused)),
             }
             if !next.is_empty() {
@@ -298,7 +315,11 @@ impl Access for MemoryHere<'_> {
         Ok(updated.flatten())
     }
 
-    fn ahead(&mut self, _table: TableId, _keys: &[Key]) {}
+    #[inline]
+    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+        // A table that is not there is found out by the operation itself.
+        let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
+    }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
         self.quietly()?;

@@ -44,6 +44,8 @@ pub(crate) struct Work {
     /// The epochs that blocks written, and blocks on the device, make complete.
     sealed: u64,
     sealed_stable: u64,
+    /// The last block has records, some perhaps of an epoch behind `sealed`: those that came while it was being made.
+    has_more: bool,
     block: Vec<u8>,
     aligned: Aligned,
     spare_buffer: Vec<u8>,
@@ -125,6 +127,7 @@ impl Stream {
             stable: 0,
             sealed: begun,
             sealed_stable: begun,
+            has_more: false,
             block: Vec::new(),
             aligned: Aligned::default(),
             spare_buffer: Vec::new(),
@@ -222,7 +225,7 @@ impl Stream {
         work.written_ns = world::now_ns();
         let ended = shared.epochs.now();
         let nothing = shared.buffers_of(self.number).all(Buffer::is_empty);
-        if nothing && wanted <= work.sealed {
+        if nothing && wanted <= work.sealed && !work.has_more {
             return Ok(());
         }
         shared.epochs.end(ended);
@@ -241,6 +244,7 @@ impl Stream {
             return Ok(());
         }
         self.counts.bytes.fetch_add(body, Ordering::Relaxed);
+        work.has_more = body > 0;
         self.put(shared, work, sealed)
     }
 

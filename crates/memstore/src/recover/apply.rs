@@ -167,6 +167,7 @@ impl<'s> Loader<'s> {
             self.overwrite(&store.arena, row, Some(value), tid)?;
             match index.insert(&store.arena, &mut self.worker.own.local, key, row)? {
                 Insertion::Done(_) => {}
+                Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
                 Insertion::Exists(..) => {
                     let what = "expected each row once in a checkpoint, found one twice";
                     return Err(LogFault::corrupt(path, at, what).into());
@@ -269,6 +270,7 @@ impl<'s> Loader<'s> {
         let row = row::create(arena, local, key, value)?;
         match index.insert(arena, local, key, row)? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
+            Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
             Insertion::Exists(other, _) => {
                 row::discard(arena, local, row);
                 Ok((other, Entered::Before))

@@ -1,6 +1,6 @@
 //! Random histories, judged; and with bugs planted, judged guilty.
 
-use trials::histories::{Plan, Verdict, conventional, serial};
+use trials::histories::{Plan, Verdict, conventional, logical, serial};
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
@@ -37,6 +37,11 @@ mod sound {
     }
 
     #[test]
+    fn logical_histories_are_strictly_serialisable() {
+        innocent(logical);
+    }
+
+    #[test]
     fn serial_histories_are_strictly_serialisable() {
         innocent(serial);
     }
@@ -48,7 +53,8 @@ mod sound {
 fn every_planted_bug_is_found_in_every_design() {
     use exec::planted::{Bug, plant};
     type Record = fn(Plan) -> Result<Verdict, store::StoreFault>;
-    for (name, design) in [("conventional", conventional as Record), ("serial", serial as Record)] {
+    let designs = [("conventional", conventional as Record), ("logical", logical), ("serial", serial)];
+    for (name, design) in designs {
         plant(Bug::None);
         assert!(design(plan(1)).unwrap().strictly_serialisable);
         for bug in Bug::ALL {
