@@ -203,7 +203,7 @@ pub struct Settings {
     /// The first pause before a retry is drawn up to this; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_us: Option<f64>,
-    /// The script by which the load changed.
+    /// The script by which the load changed: `10s hot 50/30, 20s hot off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

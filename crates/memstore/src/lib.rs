@@ -5,15 +5,16 @@
 //! A worker begins a transaction ([`Worker::begin`]) and carries out its operations ([`Worker::read`], `update`, `insert`,
 //! `append`, `delete`, `scan`), which note what they saw and buffer what they write; [`Worker::commit`] locks, validates
 //! and writes. Two-phase commit takes that apart into [`Worker::pre_commit`] or [`Worker::prepare`], and
-//! [`Worker::post_commit`]. No transaction blocks a worker: a row that another one has prepared is an abort or a value ([`Conflict`],
-//! [`Refused::Busy`]). Only one that logs faster than the device writes waits before it commits more.
+//! [`Worker::post_commit`]. Nothing blocks a worker for longer than some microseconds, unless it logs faster than the device
+//! writes: a row that another transaction has prepared, or a hot row that others are before at ([`Contention`]), is a value, or
+//! an abort ([`Refused::Busy`], [`Conflict`]).
 //! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
 //!
 //! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
 //! `index`; many keys at once: `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction
 //! (`transaction`), its operations (`worker`), what is looked up for them beforehand (`ahead`), its commit (`commit`; over
-//! several stores: `guard`), the past (`snapshot`); then what outlives the process: the log (`log`), what transactions
-//! say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
+//! several stores: `guard`; at hot rows: `hot`, `turn`), the past (`snapshot`); then what outlives the process: the log (`log`),
+//! what transactions say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
 //!
 //! A store that [`Memstore::open_in`] opened keeps what was committed: [`Committed::epoch`] is what to wait for
 //! ([`Memstore::poll_durable`]) before anybody is told. A transaction's id is from an epoch that was read after its locks; so a log cut
