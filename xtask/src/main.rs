@@ -1,5 +1,5 @@
-//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash | faults | flips | histories | report-test |
-//! tsan`.
+//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash | faults | flips | histories | fuzz |
+//! report-test | tsan`.
 //!
 //! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
 //! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod floors;
+mod fuzz;
 mod text;
 mod workspace;
 
@@ -25,9 +26,11 @@ usage: cargo xtask <command> [arguments]
   bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N]         kill -9 a random instance N times (200) under TPC-B, for each of several deployments
   crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N)
-  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S)
-  flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S)
+  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables)
+  flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
+  fuzz [TARGET] [--seconds N]
+                   bytes that nobody wrote, for each reader of bytes or for one, N seconds (60) each (nightly compiler)
   report-test [DIR] the report in a browser, which must be there; pictures of it go to DIR (target/report-pictures)
   tsan [ROOMS]     the tests of the rooms with shared memory under the thread sanitizer (nightly compiler)
 ";
@@ -40,6 +43,8 @@ enum Failed {
     Command { command: String, status: String },
     #[error("{0} rule(s) of the house broken; each line above says what to do")]
     Tidy(usize),
+    #[error("{0} target(s) found something; each line above says where the input is")]
+    Fuzz(usize),
     #[error(transparent)]
     Workspace(#[from] workspace::Unreadable),
 }
@@ -55,6 +60,7 @@ fn main() -> ExitCode {
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
         "kill" => kill(rest.first().map_or("200", String::as_str)),
         "crash" | "faults" | "flips" | "histories" => trial(&verb, &rest),
+        "fuzz" => fuzz::fuzz(&rest),
         "report-test" => report_test(rest.first().map(String::as_str)),
         "tsan" => tsan(&rest),
         "" | "help" | "--help" | "-h" => {
@@ -100,8 +106,8 @@ fn ci() -> Result<(), Failed> {
     cargo(&["doc", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, and
-/// a page memory that a quarter of the data fits.
+/// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, owners
+/// on one and on two, and a page memory that a quarter of the data fits.
 const TORMENTED: &[&[&str]] = &[
     &["--islands", "2", "--multisite", "50", "--channel", "shm,uds", "--durability", "sync"],
     &["--islands", "1", "--workers", "2", "--durability", "sync,async"],
@@ -116,6 +122,20 @@ const TORMENTED: &[&[&str]] = &[
         "20",
         "--durability",
         "sync,async",
+    ],
+    &[
+        "--islands",
+        "1,2",
+        "--workers",
+        "4",
+        "--scale",
+        "8",
+        "--design",
+        "logical",
+        "--multisite",
+        "50",
+        "--durability",
+        "sync",
     ],
     &["--islands", "1", "--workers", "2", "--scale", "4", "--pool", "16", "--durability", "sync"],
 ];

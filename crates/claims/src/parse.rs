@@ -13,14 +13,14 @@ pub struct ParseError {
 }
 
 pub(crate) fn expression(text: &str) -> Result<Node, ParseError> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser { text, at: 0, left: MOST_NODES };
     let node = parser.sum()?;
     parser.end("an operator or the end")?;
     Ok(node)
 }
 
 pub(crate) fn condition(text: &str) -> Result<Condition, ParseError> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser { text, at: 0, left: MOST_NODES };
     let first = parser.sum()?;
     let mut rest = Vec::new();
     while let Some(comparison) = parser.comparison() {
@@ -32,6 +32,10 @@ pub(crate) fn condition(text: &str) -> Result<Condition, ParseError> {
     parser.end("a comparison or the end")?;
     Ok(Condition { first, rest })
 }
+
+/// Operators, signs, brackets and functions in one text: each may nest what is around it one deeper, and all that is done with
+/// an expression is done by recursion.
+const MOST_NODES: usize = 200;
 
 /// Longer signs come before those they begin with.
 const COMPARISONS: [(&str, Comparison); 5] = [
@@ -45,6 +49,8 @@ const COMPARISONS: [(&str, Comparison); 5] = [
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Of [`MOST_NODES`].
+    left: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -82,6 +88,13 @@ impl<'a> Parser<'a> {
         &rest[..len]
     }
 
+    fn one_more(&mut self) -> Result<(), ParseError> {
+        let more =
+            || self.expected(format!("no more than {MOST_NODES} numbers, fields, functions and brackets"));
+        self.left = self.left.checked_sub(1).ok_or_else(more)?;
+        Ok(())
+    }
+
     fn comparison(&mut self) -> Option<Comparison> {
         COMPARISONS.into_iter().find(|(sign, _)| self.take(sign)).map(|(_, c)| c)
     }
@@ -111,11 +124,13 @@ impl<'a> Parser<'a> {
     }
 
     fn factor(&mut self) -> Result<Node, ParseError> {
+        self.one_more()?;
         if self.take("-") {
             return Ok(Node::Negative(Box::new(self.factor()?)));
         }
         let mut node = self.atom()?;
         while self.take("[") {
+            self.one_more()?;
             let mut filters = vec![self.filter()?];
             while self.take(",") {
                 filters.push(self.filter()?);

@@ -20,6 +20,9 @@
 //! neighbour is found first, then locked, then the access method is told to act only if that key still is the neighbour
 //! (`Expect::Next`); it answers with the new one if not. Nothing waits for a lock while it holds a latch. A table's
 //! secondary indexes are locked alike, entry by entry (`entries`).
+//!
+//! Where workers own keys, one lock in the owner's table stands for all keys that begin alike (`owned`): row S to read any of
+//! them, row X to change, put in or take out any of them. No gap is locked, since whoever fills it has the same lock.
 
 use crate::design::Design;
 use crate::executor::Executor;
@@ -32,7 +35,7 @@ use probe::{Component, Counter};
 use std::ops::Bound;
 use std::pin::pin;
 use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
-use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
+use txn::{Abort, Access, Direction, Flow, Inserted, Range, Route, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
 pub struct Here<'a, D: Design> {
@@ -56,6 +59,7 @@ macro_rules! retry {
 }
 
 mod entries;
+mod owned;
 
 /// Why rows are scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,8 +153,9 @@ impl<'a, D: Design> Here<'a, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.belongs(table, key);
         if self.locks() {
-            pin!(self.lock(table, LockName::key(table, hash64(key)), mode)).await?;
+            pin!(self.lock(table, self.name(table, key), mode)).await?;
         }
         let t = self.table(table)?;
         let seen = self.part.ahead.take(table, key);
@@ -182,6 +187,9 @@ impl<'a, D: Design> Here<'a, D> {
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        if D::OWNERS && self.locks() {
+            self.lock_range(purpose, table, index, range).await?;
+        }
         if range == Range::ALL || table.def.key.is_empty() {
             return self.scan_table(purpose, index, range, direction, f).await;
         }
@@ -237,7 +245,7 @@ impl<'a, D: Design> Here<'a, D> {
         let mut limit = 1;
         loop {
             let mut chunk = self.collect_some(index, &cursor, limit).await?;
-            while self.locks() {
+            while self.ranges() {
                 self.lock_chunk(purpose, table, index, &cursor, &chunk).await?;
                 let again = self.collect_some(index, &cursor, limit).await?;
                 let same = again.same_keys(&chunk);
@@ -338,6 +346,13 @@ impl<'a, D: Design> Here<'a, D> {
 }
 
 impl<D: Design> Access for Here<'_, D> {
+    fn enter(&mut self, route: Route) -> Result<(), Abort> {
+        match self.engine.owners.as_ref().and_then(|owners| owners.owner(route)) {
+            Some(owner) if D::OWNERS && owner != self.part.owner => Err(Abort::NotHere(owner as u16)),
+            _ => Ok(()),
+        }
+    }
+
     #[inline]
     async fn read<R>(
         &mut self,
@@ -355,12 +370,13 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.belongs(table, key);
         if self.locks() {
-            pin!(self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X)).await?;
+            pin!(self.lock(table, self.name(table, key), Mode::ROW_X)).await?;
         }
         let t = self.table(table)?;
         let seen = self.part.ahead.take(table, key);
-        let entries = if self.locks() { Entries::HoldBack } else { Entries::Follow };
+        let entries = if self.ranges() { Entries::HoldBack } else { Entries::Follow };
         let mut f = Some(f);
         let updated = retry!(
             self,
@@ -387,14 +403,18 @@ impl<D: Design> Access for Here<'_, D> {
     fn ahead(&mut self, table: TableId, keys: &[Key]) {
         let Some(t) = self.engine.store.table(table) else { return };
         if self.locks() {
-            let name = |key: &Key| LockName::key(table, hash64(key));
-            keys.iter().for_each(|key| self.engine.locks.prefetch(name(key)));
+            let locks = self.engine.locks(self.part.owner);
+            keys.iter().for_each(|key| locks.prefetch(self.name(table, key)));
         }
         self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        if !self.locks() {
+        self.belongs(table, key);
+        if !self.ranges() {
+            if self.locks() {
+                self.lock(table, self.name(table, key), Mode::ROW_X).await?;
+            }
             let t = self.table(table)?;
             let done = retry!(
                 self,
@@ -418,7 +438,7 @@ impl<D: Design> Access for Here<'_, D> {
             let done =
                 retry!(self, self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect));
             probe::within(Component::Locking, || {
-                self.engine.locks.release_instant(&mut self.part.locker, gap)
+                self.engine.locks(self.part.owner).release_instant(&mut self.part.locker, gap)
             });
             match done {
                 InsertOutcome::Done => {
@@ -447,20 +467,22 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.belongs(table, key);
         if self.locks() {
-            self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+            let mode = if self.ranges() { Mode::ROW_AND_GAP_X } else { Mode::ROW_X };
+            self.lock(table, self.name(table, key), mode).await?;
         }
         let t = self.table(table)?;
-        if self.locks() {
+        if self.ranges() {
             self.lock_entries_of(t, key).await?;
         }
         let mut next = None;
-        if self.locks() {
+        if self.ranges() {
             next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         }
         loop {
             let mut expect = Expect::Any;
-            if self.locks() {
+            if self.ranges() {
                 self.lock(table, gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }

@@ -44,10 +44,10 @@ pub(crate) fn is(bug: Bug) -> bool {
 /// What a part locks when it should lock in `mode`; `None` for nothing.
 pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, part: &mut Part, mode: Mode) -> Option<Mode> {
     if is(Bug::EarlyReadRelease) {
-        engine.locks.release_shared(&mut part.locker);
+        engine.locks(part.owner).release_shared(&mut part.locker);
     }
     if is(Bug::EarlyRelease) {
-        engine.locks.release_all(&mut part.locker);
+        engine.locks(part.owner).release_all(&mut part.locker);
     }
     match mode {
         Mode::GAP_S if is(Bug::NoGapLocks) => None,

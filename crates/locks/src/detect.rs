@@ -181,6 +181,21 @@ impl<M: RawMutex> LockTable<M> {
         });
     }
 
+    /// Gives the locker's transaction a name by which [`LockTable::blockers`] tells of it. It stays until another is given.
+    #[inline]
+    pub fn label(&self, locker: &Locker, label: u64) {
+        self.slots.get(locker.id).label.store(label, Ordering::Relaxed);
+    }
+
+    /// Calls `f` with the label of each locker that this one waits for now; not at all if it does not wait. For whoever
+    /// looks for cycles over several tables: inside this one they are found before a wait begins.
+    pub fn blockers(&self, locker: &Locker, mut f: impl FnMut(u64)) {
+        let Some(Pending { name, .. }) = locker.pending else { return };
+        self.bucket(name).with(|q| {
+            q.blockers(name, locker.id, |id| f(self.slots.get(id).label.load(Ordering::Relaxed)));
+        });
+    }
+
     /// Ready once the awaited lock is held; wakes `cx` when that may be so. Ready at once if nothing is awaited,
     /// with the reason if the wait was given up.
     ///

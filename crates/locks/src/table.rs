@@ -63,6 +63,26 @@ pub struct LockStats {
     pub granule_calls: u64,
 }
 
+impl LockStats {
+    /// The sum of two tables'.
+    #[must_use]
+    pub fn and(self, other: &LockStats) -> LockStats {
+        LockStats {
+            waits: self.waits + other.waits,
+            deadlocks: self.deadlocks + other.deadlocks,
+            cancelled: self.cancelled + other.cancelled,
+            migrated: self.migrated + other.migrated,
+            invalidated: self.invalidated + other.invalidated,
+            escalations: self.escalations + other.escalations,
+            escalations_put_off: self.escalations_put_off + other.escalations_put_off,
+            reductions: self.reductions + other.reductions,
+            granule_requests: self.granule_requests + other.granule_requests,
+            inherited: self.inherited + other.inherited,
+            granule_calls: self.granule_calls + other.granule_calls,
+        }
+    }
+}
+
 /// Rare events only: each of these counters is one line for all workers.
 #[derive(Default)]
 pub(crate) struct Counters {

@@ -5,7 +5,7 @@ use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
-use crate::index::{Chunk, Index, Insertion, Seek};
+use crate::index::{Chunk, Index, Insertion, Removal, Seek};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -59,11 +59,13 @@ impl World {
                 local.free(row, words(key));
                 None
             }
+            Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
         }
     }
 
     fn remove(&self, local: &mut Local, key: &[u8], row: Ref) {
-        assert!(self.index.remove(&self.arena, local, &self.epochs, key, row), "{key:?} is gone");
+        let removal = self.index.remove(&self.arena, local, &self.epochs, key, row);
+        assert!(matches!(removal, Removal::Done | Removal::Last), "{key:?}: {removal:?}");
         local.retire(&self.epochs, row, words(key));
     }
 
@@ -131,7 +133,7 @@ fn it_is_an_ordered_map() {
                 }
                 _ => compare_scans(&world, &model, &key, &random_key(&mut random)),
             }
-            local.reclaim(&world.epochs);
+            local.reclaim(&world.arena, &world.epochs);
         }
         compare_scans(&world, &model, b"", b"");
     }
@@ -158,7 +160,7 @@ fn memory_of_removed_entries_comes_back() {
         let keys: Vec<_> = (0..500).map(|i| (round * 500 + i).to_be_bytes()).collect();
         let rows: Vec<_> = keys.iter().map(|key| world.insert(local, key).unwrap()).collect();
         keys.iter().zip(rows).for_each(|(key, row)| world.remove(local, key, row));
-        local.reclaim(&world.epochs);
+        local.reclaim(&world.arena, &world.epochs);
         if round == 5 {
             used = world.arena.used_bytes();
         }
@@ -181,6 +183,7 @@ fn a_full_arena_is_an_error_and_changes_nothing() {
             match world.index.insert(&world.arena, &mut locals[0], &key, row) {
                 Ok(Insertion::Done(_)) => rows.push((key, row)),
                 Ok(Insertion::Exists(..)) => {}
+                Ok(Insertion::Guarded(leaf)) => panic!("nobody guards {leaf:?}"),
                 Err(Full) => filler.push((key, row)),
             }
         }
@@ -266,7 +269,7 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
         world.epochs.withdraw(me, What::Reading, IDLE);
         if step % 16 == 0 {
             world.epochs.tick();
-            local.reclaim(&world.epochs);
+            local.reclaim(&world.arena, &world.epochs);
         }
     }
     pin(world, me);
@@ -306,7 +309,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
                     world.remove(&mut churner, &key, row);
                 }
                 world.epochs.withdraw(0, What::Reading, IDLE);
-                churner.reclaim(&world.epochs);
+                churner.reclaim(&world.arena, &world.epochs);
             }
         });
         for _ in 0..300 {

@@ -6,7 +6,7 @@
 
 use crate::fault::PageFault;
 use crate::page::{PAGE_SIZE, Page};
-use base::{PageId, crc32c};
+use base::{Lsn, PageId, crc32c};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Caching, File, Files, Open};
@@ -120,6 +120,10 @@ impl DataFile {
 
     pub fn corrupt(&self, page: PageId) -> PageFault {
         PageFault::Corrupt { page, file: self.path.clone(), offset: offset(page) }
+    }
+
+    pub fn newer(&self, page: PageId, lsn: Lsn, end: Lsn) -> PageFault {
+        PageFault::Newer { page, file: self.path.clone(), offset: offset(page), lsn, end }
     }
 }
 

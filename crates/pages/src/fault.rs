@@ -1,6 +1,6 @@
 //! Why a page cannot be had.
 
-use base::PageId;
+use base::{Lsn, PageId};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +35,13 @@ pub enum PageFault {
         file.display()
     )]
     Corrupt { page: PageId, file: PathBuf, offset: u64 },
+    /// The page's last change lies behind the end of the log.
+    #[error(
+        "{}: {page:?} at byte {offset} was last changed at log position {}, and the log ends at {}: data and log are not of \
+         one database, or the log has lost its end; restore both from one backup",
+        file.display(), lsn.0, end.0
+    )]
+    Newer { page: PageId, file: PathBuf, offset: u64, lsn: Lsn, end: Lsn },
     /// The file is not a data file of this version.
     #[error("{}: {what}", file.display())]
     File { file: PathBuf, what: String },

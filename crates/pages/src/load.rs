@@ -329,11 +329,18 @@ impl Pool {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Checks what was read as page `id`, and repairs it from the doublewrite area if it has to be and can.
+    /// Checks what was read as page `id`, and repairs it from the doublewrite area if it has to be and can. The log had every
+    /// change of it before it was written: one that the log does not reach is of another database, or that log is, and
+    /// nothing could be logged about it.
     fn verify(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
-        if page.intact(id) {
-            return Ok(());
+        if !page.intact(id) {
+            self.repair(id, page)?;
         }
+        let end = self.log.end();
+        if page.lsn() <= end { Ok(()) } else { Err(self.writer.data.newer(id, page.lsn(), end)) }
+    }
+
+    fn repair(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
         // So that the batch found there is not being replaced.
         let _writing = self.writer.stop_writing();
         let copy = self.writer.doublewrite.as_ref().map_or(Ok(None), |d| d.copy_of(id))?;

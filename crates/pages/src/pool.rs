@@ -368,7 +368,9 @@ impl Pool {
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
     pub fn allocate(&self) -> Result<PageId, Stop> {
         probe::enter(Section::PageSpace);
-        self.allocator.lock().take().ok_or(Stop::NoSpace)
+        let id = self.allocator.lock().take().ok_or(Stop::NoSpace)?;
+        probe::count(probe::Counter::AllocatedPages);
+        Ok(id)
     }
 
     /// Page `id` is not in use any more, and nobody's.
@@ -415,8 +417,19 @@ impl Pool {
         self.allocator.lock().state()
     }
 
-    pub fn restore_allocator(&self, state: &AllocatorState) {
+    /// From now on these pages can be had.
+    ///
+    /// # Errors
+    /// [`PageFault::Range`]: it speaks of a page that there cannot be. Nothing was changed.
+    pub fn restore_allocator(&self, state: &AllocatorState) -> Result<(), PageFault> {
+        let beyond = state.free.iter().find(|page| page.0 >= state.next.0);
+        let end = Some(&state.next).filter(|next| next.0 > self.max_pages);
+        if let Some(page) = beyond.or(end) {
+            return Err(self.out_of_range(*page));
+        }
+        state.free.iter().try_for_each(|page| self.check(*page))?;
         self.allocator.lock().restore(state);
+        Ok(())
     }
 
     /// Who owns the pages when they are touched under [`latch::Owned`]; the serial worker claims it.

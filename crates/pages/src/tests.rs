@@ -1,6 +1,6 @@
 //! The pool against a model, a crash, a flipped bit, a full disk and a dishonest log. Pools are tiny.
 
-use crate::{Coupled, LatchPolicy, Owned, PAGE_HEADER, PAGE_SIZE, PageFault, Pool, PoolOptions, Stop};
+use crate::{Coupled, LatchPolicy, Owned, PAGE_HEADER, PAGE_SIZE, Page, PageFault, Pool, PoolOptions, Stop};
 use base::{Lsn, PageId};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -359,11 +359,48 @@ fn the_allocator_gives_each_page_once_and_survives_as_a_value() {
     let state = pool.allocator();
     assert_eq!((state.next, &state.free[..]), (PageId(5), &[PageId(2), PageId(3)][..]));
     assert_eq!(pool.allocate().unwrap(), PageId(2));
-    pool.restore_allocator(&crate::AllocatorState { next: PageId(1), free: vec![] });
+    pool.restore_allocator(&crate::AllocatorState { next: PageId(1), free: vec![] }).unwrap();
     pool.reserve(PageId(3)).unwrap();
     pool.reserve(PageId(1)).unwrap();
     assert_eq!(pool.allocator(), crate::AllocatorState { next: PageId(4), free: vec![PageId(2)] });
     assert!(pool.reserve(PageId(77)).is_err());
+}
+
+/// A page newer than its log (the log was lost, or is another database's) was read; the first change of it asked the log for
+/// a place behind a position that it will not reach.
+#[test]
+fn a_page_newer_than_the_log_is_refused() {
+    let files = memory();
+    let pool = open(&files, Durability::Sync);
+    let end = pool.log().end();
+    for (number, lsn) in [(3, end), (4, Lsn(end.0 + 1)), (5, Lsn(u64::MAX))] {
+        let mut page = Page::zeroed();
+        page.set_kind(1);
+        page.set_lsn(lsn);
+        page.seal(PageId(number));
+        poke(&files, DATA, u64::from(number) * PAGE_SIZE as u64, page.bytes());
+    }
+    pool.load(PageId(3)).unwrap();
+    for number in [4, 5] {
+        let fault = pool.load(PageId(number)).unwrap_err();
+        assert!(matches!(fault, PageFault::Newer { page, .. } if page.0 == number), "{fault}");
+        assert!(fault.to_string().contains("the log ends at"), "{fault}");
+    }
+}
+
+/// What a damaged log or control file says would have been handed out as a page, beyond the memory that is there for pages.
+#[test]
+fn an_allocator_that_speaks_of_pages_out_of_reach_is_refused() {
+    let files = memory();
+    let options = PoolOptions { frames: 8, max_pages: 5 };
+    let pool = Pool::open(files.clone(), Path::new(DATA), options, log(&files, Durability::Memory)).unwrap();
+    let before = pool.allocator();
+    for (next, free) in [(5, 5), (6, 1), (5, u32::MAX), (u32::MAX, 4_000_000_000), (3, 0), (3, 4)] {
+        let state = crate::AllocatorState { next: PageId(next), free: vec![PageId(free)] };
+        let refused = pool.restore_allocator(&state);
+        assert!(matches!(refused, Err(PageFault::Range { .. })), "{state:?}: {refused:?}");
+    }
+    assert_eq!(pool.allocator(), before);
 }
 
 fn poke(files: &Arc<dyn Files>, path: &str, offset: u64, bytes: &[u8]) {

@@ -40,6 +40,17 @@ pub(crate) fn part_ends() {
     here((), |w| w.part_ends());
 }
 
+/// Now, in ticks; 0 outside of polls whose time is split.
+#[inline(never)]
+pub(crate) fn hold() -> u64 {
+    here(0, Worker::hold)
+}
+
+#[inline(never)]
+pub(crate) fn held(since: u64) {
+    here((), |w| w.held(since));
+}
+
 /// Of a poll that waits: of several on the way out the innermost counts.
 #[inline(never)]
 pub(crate) fn parks(wait: Wait) {

@@ -113,6 +113,24 @@ pub fn part_ends() {
     }
 }
 
+/// When a part of a transaction began to hold locks, if the lot fell on it: how long it does is measured where time is split.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Hold(u64);
+
+/// A part begins that will hold its locks to its end.
+#[inline]
+pub fn hold() -> Hold {
+    Hold(if somebody() { far::hold() } else { 0 })
+}
+
+/// Its locks have been given back.
+#[inline]
+pub fn held(Hold(since): Hold) {
+    if since != 0 {
+        far::held(since);
+    }
+}
+
 /// Runs `f`, whose time belongs to `component`. For code that never awaits; cheaper than [`span`].
 #[inline(always)]
 pub fn within<R>(component: Component, f: impl FnOnce() -> R) -> R {

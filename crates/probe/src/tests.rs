@@ -264,6 +264,56 @@ fn profiles_travel_and_merge() {
     assert_eq!(measured.profile.unwrap().polls, 6);
 }
 
+/// Two workers' counts add up; one that only one of them has is no figure of both; and a reason survives.
+#[test]
+fn hardware_counts_are_figures_of_all_workers_or_none() {
+    let counted = |cycles, branches| {
+        let mut hardware = Hardware::default();
+        hardware.counts[Event::Cycles as usize] = Some(cycles);
+        hardware.counts[Event::BranchMisses as usize] = branches;
+        Profile { hardware: Some(hardware), ..Profile::default() }
+    };
+    let mut sum = Profile::default();
+    [counted(900, Some(5)), counted(100, None)].iter().for_each(|p| sum.merge(p));
+    let row = sum.per_transaction(10);
+    assert_eq!(row.hardware, Some([("cycles".to_string(), 100.0)].into()));
+    assert_eq!(row.hardware_missing, None);
+    let refused = Hardware { reason: Some("forbidden".into()), ..Hardware::default() };
+    sum.merge(&Profile { hardware: Some(refused), ..Profile::default() });
+    let row = sum.per_transaction(10);
+    assert_eq!((row.hardware, row.hardware_missing.as_deref()), (None, Some("forbidden")));
+}
+
+/// On every machine: figures, or the reason why there are none.
+#[test]
+fn a_window_says_what_the_processor_counted_or_why_not() {
+    profile(Profiling::ON);
+    work(MS);
+    let row = window().unwrap().per_transaction(1);
+    profile(Profiling::Off);
+    assert_ne!(row.hardware.is_some(), row.hardware_missing.is_some(), "{row:?}");
+}
+
+/// A part that waited between its begin and its end held its locks all the while; one that began before the window did not
+/// hold them in it.
+#[test]
+fn locks_are_held_from_begin_to_release() {
+    profile(Profiling::OneIn(1));
+    let part = charged(Role::Home, async {
+        let hold = hold();
+        park(Wait::Reply).await;
+        held(hold);
+    });
+    let other = charged(Role::Home, async { work(3 * MS) });
+    run(vec![Box::pin(part), Box::pin(other)]);
+    let measured = window().unwrap();
+    assert_eq!(measured.holds, 1);
+    assert!(measured.per_transaction(5).lock_hold_ns.unwrap() >= (3 * MS - MS / 10) as f64);
+    held(Hold::default());
+    assert_eq!(window().unwrap().per_transaction(5).lock_hold_ns, None);
+    profile(Profiling::Off);
+}
+
 /// One list defines every counter, and the document says all of it.
 #[test]
 fn the_measuring_page_has_every_counter() {

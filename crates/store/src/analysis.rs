@@ -88,23 +88,24 @@ impl Analysis {
         }
     }
 
-    /// Takes note of a record; `change` is called for the pages on which it must be repeated.
+    /// Takes note of a record. `meet` is called for every page that it says something about, before that is believed, and
+    /// refuses those that there cannot be; where [`PageUse::changes`], the record must be repeated there.
     ///
     /// # Errors
-    /// A record that makes no sense.
+    /// A record that makes no sense, or what `meet` refused.
     #[inline]
     pub fn record(
         &mut self,
         span: Span,
         header: &RecordHeader,
         body: &[u8],
-        change: impl FnMut(PageId),
+        meet: impl FnMut(PageId, PageUse) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault> {
         let old = span.start < self.redo_start;
         if !old {
             self.redo_records += 1;
             self.redo_bytes += span.end.0 - span.start.0;
-            self.repeat(span, header, body, change)?;
+            self.repeat(span, header, body, meet)?;
         }
         if header.txn != TxnId(0) && (!old || self.running.contains(&header.txn)) {
             self.follow(span, header, body);
@@ -123,10 +124,10 @@ impl Analysis {
         span: Span,
         header: &RecordHeader,
         body: &[u8],
-        change: impl FnMut(PageId),
+        meet: impl FnMut(PageId, PageUse) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault> {
         match header.kind {
-            kind if kind <= Kind::LAST => self.pages(span, header, body, change),
+            kind if kind <= Kind::LAST => self.pages(span, header, body, meet),
             kind::COMMIT | kind::END | kind::PREPARE => Ok(()),
             kind::JOINT_COMMIT | kind::JOINT_PREPARE => joint(span, body).map(drop),
             kind::NOTED_JOINT_COMMIT => {
@@ -160,12 +161,17 @@ impl Analysis {
         span: Span,
         header: &RecordHeader,
         body: &[u8],
-        mut change: impl FnMut(PageId),
+        mut meet: impl FnMut(PageId, PageUse) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault> {
         let (free, next) = (&mut self.free, &mut self.next_page);
+        let mut met = Ok(());
         let sound = each_page(header.kind, body, |page, how| {
-            if how.changes() {
-                change(page);
+            if met.is_ok() {
+                met = meet(page, how);
+            }
+            // A page number may be anything, and those in between are counted as free.
+            if met.is_err() {
+                return;
             }
             match how {
                 PageUse::Changed => {}
@@ -177,6 +183,7 @@ impl Analysis {
                 PageUse::Freed | PageUse::Emptied => drop(free.insert(page)),
             }
         });
+        met?;
         if !sound {
             return Err(StoreFault::Record { lsn: span.start, what: "it changes no page" });
         }

@@ -97,7 +97,9 @@ fn log_place(fault: &LogFault, dir: &Path) -> (PathBuf, Option<u64>) {
 fn page_place(fault: &PageFault, dir: &Path) -> (PathBuf, Option<u64>) {
     let data = dir.join(crate::DATA);
     match fault {
-        PageFault::Corrupt { file, offset, .. } => (file.clone(), Some(*offset)),
+        PageFault::Corrupt { file, offset, .. } | PageFault::Newer { file, offset, .. } => {
+            (file.clone(), Some(*offset))
+        }
         PageFault::Malformed { page } => (data, Some(offset_of(*page))),
         PageFault::File { file, .. } => (file.clone(), Some(0)),
         PageFault::Log(log) => log_place(log, dir),

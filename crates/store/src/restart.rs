@@ -66,7 +66,7 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
         });
     }
     let analysis = read(store, checkpoint)?;
-    store.pool.restore_allocator(&analysis.allocator());
+    store.pool.restore_allocator(&analysis.allocator())?;
     *held(&store.notes) = analysis.notes;
     store.open_catalog()?;
     let (mut in_doubt, mut losers) = (Vec::new(), Vec::new());
@@ -104,12 +104,13 @@ fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> 
     log.keep(expected as usize);
     let (mut history, mut long) = (History::default(), false);
     while let Some(read) = log.advance(|span, header, body| {
-        let mut checked: Result<(), StoreFault> = Ok(());
-        analysis.record(span, header, body, |page| match store.pool.check(page) {
-            Ok(()) => history.add(page, span.start),
-            Err(fault) => checked = Err(fault.into()),
-        })?;
-        checked
+        analysis.record(span, header, body, |page, how| {
+            store.pool.check(page)?;
+            if how.changes() {
+                history.add(page, span.start);
+            }
+            Ok(())
+        })
     }) {
         read??;
         if log.kept() as u64 > most {
@@ -138,7 +139,7 @@ fn read_up_to(store: &Store, checkpoint: &Checkpoint, analysis: &mut Analysis) -
         if span.start >= checkpoint.redo_start {
             return Ok(Progress::Over);
         }
-        analysis.record(span, header, body, |_| {}).map(|()| Progress::Going)
+        analysis.record(span, header, body, |_, _| Ok(())).map(|()| Progress::Going)
     }) {
         if read?? == Progress::Over {
             break;

@@ -50,6 +50,11 @@ impl Machine {
         Err(described(argument, problem.to_owned(), EXPECTED, "correct --machine"))
     }
 
+    /// The machine that the content of a file describes, XML or CSV; `name` is the file's, for error lines.
+    pub fn from_text(name: &str, text: &str) -> Result<Machine, MachineError> {
+        from_text(name, text)
+    }
+
     /// A machine known by its latencies only: packages, L3 groups and cores are what clustering finds in them.
     pub fn from_latencies(name: &str, latency: LatencyMatrix) -> Machine {
         let levels = find_levels(&latency);
@@ -81,12 +86,16 @@ fn described(value: &str, problem: String, expected: &'static str, advice: &'sta
 fn from_file(argument: &str, path: &Path) -> Result<Machine, MachineError> {
     let text = read_bounded(path)
         .map_err(|problem| described(argument, problem, EXPECTED, "name a readable text file"))?;
+    Machine::from_text(argument, &text)
+}
+
+fn from_text(argument: &str, text: &str) -> Result<Machine, MachineError> {
     if text.trim_start().starts_with('<') {
         let advice = "write the file again with lstopo on the machine itself";
-        return xml::from_xml(&text, argument)
+        return xml::from_xml(text, argument)
             .map_err(|problem| described(argument, problem, EXPECTED_XML, advice));
     }
-    let matrix = parse_latencies(&text)
+    let matrix = parse_latencies(text)
         .map_err(|problem| described(argument, problem, EXPECTED_CSV, "correct that line of the file"))?;
     Ok(Machine::from_latencies(argument, matrix))
 }

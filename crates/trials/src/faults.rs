@@ -19,6 +19,8 @@ use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 #[derive(Clone)]
 pub struct Script {
     pub name: &'static str,
+    /// Where the rows lie.
+    pub kind: TableKind,
     disk: Disk,
     ledger: Ledger,
     durability: Durability,
@@ -27,14 +29,16 @@ pub struct Script {
     seed: u64,
 }
 
-/// The three of them: a new database; one whose data does not fit the pool; a restart with work to do.
+/// The three of them, over tables of this kind: a new database; one whose data does not fit the pool; a restart with work
+/// to do.
 ///
 /// # Errors
 /// A flaw while the last one's beginning was made, without any failure.
-pub fn scripts() -> Result<[Script; 3], Flaw> {
+pub fn scripts(kind: TableKind) -> Result<[Script; 3], Flaw> {
     let mix = Mix { keys: 60, commits: 12, wait_one_in: 2 };
     let (disk, ledger) = (Disk::new(), Ledger::default());
-    let new = Script { name: "new", disk, ledger, durability: Durability::Sync, frames: 64, mix, seed: 1 };
+    let durability = Durability::Sync;
+    let new = Script { name: "new", kind, disk, ledger, durability, frames: 64, mix, seed: 1 };
     let large = Mix { keys: 400, commits: 40, wait_one_in: 3 };
     let disk = Disk::new();
     let evicts = Script { name: "evicts", disk, frames: 24, mix: large, seed: 2, ..new.clone() };
@@ -46,8 +50,7 @@ pub fn scripts() -> Result<[Script; 3], Flaw> {
     let mut player = tape.player();
     player.go_to(tape.len() * 2 / 3);
     let (disk, promise) = (player.crash_image(5), Promise::Acknowledged(player.position()));
-    let ledger =
-        open_and_settle(&disk.killed(), &before.ledger, promise, (TableKind::Heap, Durability::Sync))?;
+    let ledger = open_and_settle(&disk.killed(), &before.ledger, promise, (kind, durability))?;
     let restarts = Script { name: "restarts", disk, ledger, frames: 32, seed: 3, ..evicts.clone() };
     Ok([new, evicts, restarts])
 }
@@ -60,9 +63,9 @@ impl Script {
 
     /// Opens, works, checkpoints and closes. On an error the ledger says what had been promised until then.
     fn live(&mut self, disk: &Disk) -> Result<(), Flaw> {
-        let options = table::options(self.durability, self.frames);
+        let options = table::options_of(self.kind, self.durability, self.frames);
         let (store, recovered) = Store::open(disk.files(), Path::new(DIR), options).map_err(Flaw::Refused)?;
-        store.create(&table::schema())?;
+        store.create(&table::schema_of(self.kind))?;
         let settled = self.ledger.settle(&store, recovered, Promise::Acknowledged(usize::MAX))?;
         self.ledger = settled.ledger;
         let mut run =
@@ -102,12 +105,8 @@ impl Script {
         disk.heal();
         let everything = Promise::Acknowledged(usize::MAX);
         for draw in 0..2 {
-            open_and_settle(
-                &disk.crash_image(draw),
-                &script.ledger,
-                everything,
-                (TableKind::Heap, self.durability),
-            )?;
+            let image = disk.crash_image(draw);
+            open_and_settle(&image, &script.ledger, everything, (self.kind, self.durability))?;
         }
         script.go_on(&disk)?;
         Ok(ended)
@@ -122,7 +121,7 @@ impl Script {
         for draw in 0..2 {
             let image = disk.crash_image(draw);
             let promise = Promise::Acknowledged(usize::MAX);
-            open_and_settle(&image, &self.ledger, promise, (TableKind::Heap, self.durability))?;
+            open_and_settle(&image, &self.ledger, promise, (self.kind, self.durability))?;
         }
         Ok(())
     }
@@ -167,10 +166,17 @@ pub struct Outcome {
     pub failures: Vec<(String, Flaw)>,
 }
 
-/// Every failure of every script, each `stride`-th position from a first one that `seed` draws.
-pub fn campaign(stride: u64, seed: u64) -> Result<Outcome, Flaw> {
+/// Every failure of every script over tables of these kinds, each `stride`-th position from a first one that `seed` draws.
+///
+/// # Errors
+/// A flaw before anything failed.
+pub fn campaign(kinds: &[TableKind], stride: u64, seed: u64) -> Result<Outcome, Flaw> {
     let mut outcome = Outcome::default();
-    for script in scripts()? {
+    let mut all = Vec::new();
+    for &kind in kinds {
+        all.extend(scripts(kind)?);
+    }
+    for script in all {
         let operations = script.operations().map_err(|e| Flaw::Other(format!("{}: {e}", script.name)))?;
         for trouble in [Trouble::Error, Trouble::Full, Trouble::Short] {
             for lasts in [Lasts::Once, Lasts::Forever] {
@@ -193,7 +199,9 @@ impl Outcome {
     fn add(&mut self, script: &Script, plan: Plan) {
         match script.with(plan) {
             Ok(ended) => *self.ended.entry(ended).or_default() += 1,
-            Err(flaw) => self.failures.push((format!("script {}, {plan:?}", script.name), flaw)),
+            Err(flaw) => self
+                .failures
+                .push((format!("script {} ({}), {plan:?}", script.name, script.kind.name()), flaw)),
         }
     }
 }

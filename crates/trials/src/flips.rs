@@ -17,22 +17,28 @@ use world::sim::Disk;
 /// A database to spoil.
 struct Victim {
     name: &'static str,
+    kind: TableKind,
     disk: Disk,
     ledger: Ledger,
     /// Its files, and in each the places of bytes that are not zero.
     files: Vec<(PathBuf, u64, Vec<u64>)>,
 }
 
-/// One that was closed, and one that was killed and has all its work in the log.
-fn victims() -> Result<[Victim; 2], Flaw> {
-    Ok([victim("closed", 1, true)?, victim("killed", 2, false)?])
+/// Of each kind one that was closed, and one that was killed and has all its work in the log.
+fn victims(kinds: &[TableKind]) -> Result<Vec<Victim>, Flaw> {
+    let mut victims = Vec::new();
+    for &kind in kinds {
+        victims.push(victim("closed", kind, 1, true)?);
+        victims.push(victim("killed", kind, 2, false)?);
+    }
+    Ok(victims)
 }
 
-fn victim(name: &'static str, seed: u64, closes: bool) -> Result<Victim, Flaw> {
+fn victim(name: &'static str, kind: TableKind, seed: u64, closes: bool) -> Result<Victim, Flaw> {
     let disk = Disk::new();
-    let options = table::options(Durability::Sync, 1024);
+    let options = table::options_of(kind, Durability::Sync, 1024);
     let (store, _) = Store::open(disk.files(), Path::new(DIR), options).map_err(Flaw::Refused)?;
-    store.create(&table::schema())?;
+    store.create(&table::schema_of(kind))?;
     let mut ledger = Ledger::default();
     let mix = Mix { keys: 200, commits: 150, wait_one_in: 2 };
     let mut run = StoreRun::new((&store, &disk), &mut ledger, BTreeMap::new(), (seed, mix));
@@ -53,7 +59,7 @@ fn victim(name: &'static str, seed: u64, closes: bool) -> Result<Victim, Flaw> {
         (path, bytes, used)
     });
     let files = files.collect();
-    Ok(Victim { name, disk, ledger, files })
+    Ok(Victim { name, kind, disk, ledger, files })
 }
 
 fn unfinished(store: &Store) -> Result<(), Flaw> {
@@ -80,16 +86,17 @@ pub struct Outcome {
     pub silent: Vec<(String, Flaw)>,
 }
 
-/// Turns `flips` bits over, one at a time; half of them in bytes that are not zero.
+/// Turns `flips` bits over, one at a time, in databases whose tables are of these kinds; half of them in bytes that are not
+/// zero.
 ///
 /// # Errors
 /// A flaw before anything was spoiled.
-pub fn campaign(flips: u64, seed: u64) -> Result<Outcome, Flaw> {
+pub fn campaign(kinds: &[TableKind], flips: u64, seed: u64) -> Result<Outcome, Flaw> {
     let mut outcome = Outcome::default();
-    let victims = victims()?;
+    let victims = victims(kinds)?;
     let mut random = Rng::with_seed(seed);
     for n in 0..flips {
-        let victim = &victims[n as usize % 2];
+        let victim = &victims[n as usize % victims.len()];
         let (path, bytes, used) = &victim.files[random.usize(..victim.files.len())];
         let byte = match random.choice(used) {
             Some(byte) if random.bool() => *byte,
@@ -99,9 +106,8 @@ pub fn campaign(flips: u64, seed: u64) -> Result<Outcome, Flaw> {
         let disk = victim.disk.killed();
         disk.flip(path, byte, bit);
         let everything = Promise::Acknowledged(usize::MAX);
-        let opened = unwound(|| {
-            open_and_settle(&disk, &victim.ledger, everything, (TableKind::Heap, Durability::Sync))
-        });
+        let opened =
+            unwound(|| open_and_settle(&disk, &victim.ledger, everything, (victim.kind, Durability::Sync)));
         let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let kind = file.trim_end_matches(|c: char| c.is_ascii_hexdigit()).to_owned();
         *outcome.files.entry(if kind.is_empty() { file } else { kind }).or_default() += 1;
@@ -109,7 +115,12 @@ pub fn campaign(flips: u64, seed: u64) -> Result<Outcome, Flaw> {
             Ok(_) => outcome.harmless += 1,
             Err(Flaw::Refused(_) | Flaw::Fault(_)) => outcome.detected += 1,
             Err(flaw) => {
-                let place = format!("{}: {}, byte {byte}, bit {bit}", victim.name, path.display());
+                let place = format!(
+                    "{} ({}): {}, byte {byte}, bit {bit}",
+                    victim.name,
+                    victim.kind.name(),
+                    path.display()
+                );
                 outcome.silent.push((place, flaw));
             }
         }

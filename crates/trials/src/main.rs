@@ -13,8 +13,8 @@ use wal::Durability;
 
 const USAGE: &str = "\
 usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N]
-       trials faults [--stride N] [--seed S]
-       trials flips  [--flips N] [--seed S]
+       trials faults [--stride N] [--seed S] [--tables heap|clustered|both]
+       trials flips  [--flips N] [--seed S] [--tables heap|clustered|both]
        trials histories [--histories N] [--transactions N] [--seed S]
 ";
 
@@ -32,6 +32,22 @@ enum Failed {
     Histories(usize),
     #[error("before anything failed: {0}")]
     Early(#[from] trials::ledger::Flaw),
+    #[error(transparent)]
+    Engine(#[from] exec::EngineFault),
+}
+
+/// `--tables`, taken out of the arguments; both kinds if it is not there.
+fn tables(args: &[String]) -> Result<(Vec<TableKind>, Vec<String>), Failed> {
+    let Some(at) = args.iter().position(|arg| arg == "--tables") else {
+        return Ok((TableKind::ALL.to_vec(), args.to_vec()));
+    };
+    let word = args.get(at + 1).map_or("", String::as_str);
+    let named = |kind: &TableKind| word == "both" || kind.name() == word;
+    let kinds: Vec<TableKind> = TableKind::ALL.into_iter().filter(named).collect();
+    if kinds.is_empty() {
+        return Err(Failed::Usage(format!("--tables '{word}': expected heap, clustered or both")));
+    }
+    Ok((kinds, [&args[..at], &args[at + 2..]].concat()))
 }
 
 /// `--name value` pairs, all numbers.
@@ -101,18 +117,20 @@ fn crash(args: &[String]) -> Result<(), Failed> {
 }
 
 fn faults(args: &[String]) -> Result<(), Failed> {
-    let args = Arguments::read(args, &["stride", "seed"])?;
-    let outcome =
-        trials::faults::campaign(args.get("stride").unwrap_or(1).max(1), args.get("seed").unwrap_or(0))?;
+    let (kinds, args) = tables(args)?;
+    let args = Arguments::read(&args, &["stride", "seed"])?;
+    let (stride, seed) = (args.get("stride").unwrap_or(1).max(1), args.get("seed").unwrap_or(0));
+    let outcome = trials::faults::campaign(&kinds, stride, seed)?;
     outcome.failures.iter().for_each(|(plan, flaw)| println!("{plan}: {flaw}"));
     println!("{:?}, {} failed", outcome.ended, outcome.failures.len());
     if outcome.failures.is_empty() { Ok(()) } else { Err(Failed::Faults(outcome.failures.len())) }
 }
 
 fn flips(args: &[String]) -> Result<(), Failed> {
-    let args = Arguments::read(args, &["flips", "seed"])?;
-    let outcome =
-        trials::flips::campaign(args.get("flips").unwrap_or(10_000), args.get("seed").unwrap_or(0))?;
+    let (kinds, args) = tables(args)?;
+    let args = Arguments::read(&args, &["flips", "seed"])?;
+    let (flips, seed) = (args.get("flips").unwrap_or(10_000), args.get("seed").unwrap_or(0));
+    let outcome = trials::flips::campaign(&kinds, flips, seed)?;
     outcome.silent.iter().for_each(|(place, flaw)| println!("{place}: {flaw}"));
     println!("in {:?}", outcome.files);
     println!("{} detected, {} harmless, {} silent", outcome.detected, outcome.harmless, outcome.silent.len());
@@ -133,11 +151,13 @@ fn histories(args: &[String]) -> Result<(), Failed> {
             kind: TableKind::ALL[seed as usize / 3 % 2],
             seed,
         };
-        let (design, judged) = match seed % 3 {
-            0 => ("serial", trials::histories::serial(plan)),
-            _ => ("conventional", trials::histories::conventional(plan)),
+        let early = |fault| Failed::from(trials::ledger::Flaw::from(fault));
+        let (design, verdict) = match seed % 8 {
+            1 => ("logical", trials::histories::logical(plan).map_err(early)?),
+            0 | 3 => ("serial", trials::histories::serial(plan).map_err(early)?),
+            6 | 7 => ("occ", trials::histories::occ(plan)?),
+            _ => ("conventional", trials::histories::conventional(plan).map_err(early)?),
         };
-        let verdict = judged.map_err(trials::ledger::Flaw::from)?;
         println!(
             "{design}, {plan:?}: {} committed, {} aborted {:?} {}",
             verdict.committed, verdict.aborted, verdict.anomalies, verdict.explanation

@@ -13,6 +13,11 @@ use world::{Deed, Open, Verdict, memory, watched};
 /// the first, 10 to 19 of the second, 20 to 29 of the third, appended in turn. Gives a copy of the folder as a kill
 /// would leave it, and where each record lies.
 fn killed(insert: Insert) -> (tempfile::TempDir, Vec<Span>) {
+    killed_after(insert, |_| Vec::new())
+}
+
+/// The same; before the kill `then` is done, which gives where it put the records from 30 on.
+fn killed_after(insert: Insert, then: impl FnOnce(&Log) -> Vec<Span>) -> (tempfile::TempDir, Vec<Span>) {
     let folder = tempfile::tempdir().unwrap();
     let stuck = Arc::new(AtomicBool::new(false));
     let files = watched(world::real(), {
@@ -50,6 +55,7 @@ fn killed(insert: Insert) -> (tempfile::TempDir, Vec<Span>) {
             let (n, span) = told.recv().unwrap();
             spans[n as usize] = Some(span);
         }
+        spans.extend(then(&log).into_iter().map(Some));
     });
     let copy = tempfile::tempdir().unwrap();
     for name in world::real().list(folder.path()).unwrap() {
@@ -115,6 +121,41 @@ fn an_unfinished_append_in_an_open_extent_is_no_damage() {
         let mut expected = by_place(&spans);
         expected.retain(|&n| n != victim);
         assert_eq!(reopen(folder.path()).unwrap(), expected);
+    }
+}
+
+/// Threads were in the midst of an append when somebody else closed their extents, by a pad or by giving the rest to others,
+/// and then the process was killed. That was told as damage, and the database did not open any more.
+#[test]
+fn an_unfinished_append_in_a_closed_extent_is_no_damage() {
+    let close = |log: &Log| {
+        log.fence();
+        let own = [add(log, 30), add(log, 31)];
+        log.fence();
+        let others = std::thread::scope(|s| s.spawn(|| [add(log, 32), add(log, 33)]).join().unwrap());
+        assert_eq!(others[0].start.0, own[1].end.0 + 16, "the rest was given to the next");
+        [own, others].concat()
+    };
+    for victim in [9u64, 19, 29, 31, 33] {
+        let (folder, spans) = killed_after(Insert::Extents, close);
+        let mut expected = by_place(&spans);
+        assert_eq!(expected.len(), 35);
+        change(folder.path(), |ring| {
+            let at = spans[victim as usize].start.0 as usize % (ring.len() - WHOSE);
+            ring[at + 4..at + 30].fill(0);
+        });
+        expected.retain(|&n| n != victim);
+        assert_eq!(reopen(folder.path()).unwrap(), expected, "{victim}");
+        assert_eq!(reopen(folder.path()).unwrap(), expected, "{victim}: once more");
+    }
+    for victim in [15usize, 32] {
+        let (folder, spans) = killed_after(Insert::Extents, close);
+        change(folder.path(), |ring| {
+            let at = spans[victim].start.0 as usize % (ring.len() - WHOSE);
+            ring[at + 30] ^= 4;
+        });
+        let error = reopen(folder.path()).unwrap_err();
+        assert!(matches!(&error, LogFault::Corrupt { .. }), "{victim}: {error}");
     }
 }
 

@@ -176,8 +176,7 @@ impl OldRing {
                 if !self.whole || hole < HEAD as u64 || hole > rest.len() as u64 {
                     break;
                 }
-                self.check_hole(at, hole as usize, lsn, old)?;
-                at += hole as usize;
+                at += self.unfilled(at, hole as usize, lsn, old)?;
                 continue;
             };
             pad_up_to(&mut out, at, intact.end, new);
@@ -201,12 +200,15 @@ impl OldRing {
         Ok(out)
     }
 
-    /// Its owner filled the extent front to back: a frame behind the hole means that the hole was a frame.
-    fn check_hole(&self, at: usize, bytes: usize, lsn: u64, life: u64) -> Result<(), LogFault> {
-        let behind = (8..bytes.saturating_sub(HEAD)).step_by(8);
-        let frame = |n: &usize| frame::item(&self.bytes[at + n..at + bytes], lsn + *n as u64, life).is_some();
-        match behind.into_iter().find(frame) {
-            None => Ok(()),
+    /// How many of the `bytes` up to an extent's end, from `at` on, hold nothing: all of them, or, if the extent was closed
+    /// while its owner was in the midst of a record, those before the pad that closes it. Its owner filled it front to back:
+    /// any other frame behind the hole means that the hole was a frame.
+    fn unfilled(&self, at: usize, bytes: usize, lsn: u64, life: u64) -> Result<usize, LogFault> {
+        let item = |n: &usize| frame::item(&self.bytes[at + n..at + bytes], lsn + *n as u64, life);
+        let behind = (8..=bytes - HEAD).step_by(8).find_map(|n| Some((n, item(&n)?)));
+        match behind {
+            None => Ok(bytes),
+            Some((n, Item::Pad(rest))) if n + rest == bytes => Ok(n),
             Some(_) => Err(LogFault::Corrupt {
                 file: self.path.clone(),
                 offset: lsn % self.bytes.len() as u64,

@@ -116,3 +116,15 @@ fn wrong_text_is_told_with_its_place() {
     }
     assert!(Condition::parse("tps").unwrap_err().expected.contains('<'));
 }
+
+/// Each bracket or sign was one more call on the stack: some ten thousand of them ended the program.
+#[test]
+fn a_text_that_nests_too_deep_is_refused() {
+    for (open, close) in [("(", ")"), ("-", ""), ("abs(", ")"), ("1+", "")] {
+        let text = |n: usize| format!("{}1{}", open.repeat(n), close.repeat(n));
+        assert!(Expression::parse(&text(50)).is_ok(), "{open}");
+        let error = Expression::parse(&text(100_000)).unwrap_err();
+        assert!(error.expected.contains("no more than"), "{open}: {}", error.expected);
+    }
+    assert!(Expression::parse(&format!("1{}", "[a=1]".repeat(100_000))).is_err());
+}

@@ -269,3 +269,46 @@ fn a_page_of_an_unknown_version_is_refused_with_its_place() {
     let text = error(&files, Durability::Sync).to_string();
     assert!(text.contains("/db/data: the page at byte 8192") && text.contains("atoll check"), "{text}");
 }
+
+/// A record that gives a page a number out of reach had all pages below it counted as free, four thousand million of them,
+/// before it was refused. What it says of pages it frees was believed.
+#[test]
+fn a_record_that_names_a_page_out_of_reach_is_refused_before_it_is_believed() {
+    let files = world::memory();
+    let (store, _) = open(&files, Durability::Sync, 64);
+    store.create(&schema()).unwrap();
+    let all: Vec<_> = store.log().read_from(store.log().first()).map(Result::unwrap).collect();
+    store.close().unwrap();
+    let mut seen = [false; 2];
+    for (_, header, body) in all {
+        let mut named = Vec::new();
+        access::each_page(header.kind, &body, |page, how| named.push((page, how)));
+        let Some((page, _)) = named.iter().find(|(_, how)| *how == access::PageUse::Formatted) else {
+            continue;
+        };
+        for (n, number) in [1 << 24, u32::MAX].into_iter().enumerate() {
+            let Some(bad) = renamed(header.kind, &body, *page, base::PageId(number)) else { continue };
+            let copy = world::overlay(files.clone());
+            let log = wal::Log::open(copy.clone(), Path::new("/db/log"), options(Durability::Sync, 64).log);
+            let log = log.unwrap();
+            log.append(&header, wal::Order::ANY, &[&bad]);
+            drop(log);
+            let fault = error(&copy, Durability::Sync);
+            assert!(fault.to_string().contains("limit"), "{fault}");
+            seen[n] = true;
+        }
+    }
+    assert_eq!(seen, [true; 2], "no record could be changed");
+}
+
+/// The record's body with another number for `page`, wherever that is written in it.
+fn renamed(kind: u8, body: &[u8], page: base::PageId, new: base::PageId) -> Option<Vec<u8>> {
+    (0..body.len().saturating_sub(3)).find_map(|at| {
+        let mut bad = body.to_vec();
+        bad[at..at + 4].copy_from_slice(&new.0.to_le_bytes());
+        let mut found = false;
+        let sound = body[at..at + 4] == page.0.to_le_bytes()
+            && access::each_page(kind, &bad, |page, _| found |= page == new);
+        (sound && found).then_some(bad)
+    })
+}

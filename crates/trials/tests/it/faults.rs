@@ -1,11 +1,12 @@
 //! Failing devices.
 
 use trials::faults::{Ended, campaign};
+use txn::TableKind;
 
-/// Each 61st position; `cargo xtask faults` takes them all.
+/// Each 101st position; `cargo xtask faults` takes them all.
 #[test]
 fn every_failing_operation_is_survived() {
-    let outcome = campaign(61, 17).unwrap();
+    let outcome = campaign(&TableKind::ALL, 101, 17).unwrap();
     let failures: Vec<String> =
         outcome.failures.iter().map(|(plan, flaw)| format!("{plan}: {flaw}")).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -103,7 +103,7 @@ fn a_control_file_that_cannot_be_read_is_no_reason_to_use_the_older_one() {
 /// commits from the log and pages from the data file, synced (to no effect) and went on; the next power cut lost them.
 #[test]
 fn what_a_failed_sync_left_in_the_cache_is_written_again() {
-    for script in faults::scripts().unwrap() {
+    for script in faults::scripts(TableKind::Heap).unwrap() {
         let operations = script.operations().unwrap();
         for at in (1..operations).step_by(13) {
             let plan = Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only: Some(Operation::Sync) };

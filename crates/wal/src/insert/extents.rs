@@ -36,7 +36,9 @@
 //!    seal. Who waits for that waits for one copy, never for another append.
 //! 5. An extent's rest is 0 or at least 16 bytes: a pad frame fits.
 //! 6. Only the youngest extent gives its rest back; nothing was claimed there, so no position is used twice. No position up
-//!    to which somebody relies on the log is given back: [`Extents::end`] is never below it, and the flusher reaches it.
+//!    to which somebody relies on the log is given back: [`Extents::end`] is never below it, and the flusher reaches it. Its
+//!    mark says so from then on, before anything else can be put there; one whose mark may have been written out keeps its
+//!    rest.
 //! 7. A record's start is at or behind what its [`Order`] asks for; for `Last` it is behind everything reserved by
 //!    others when the append began. A slot's own records ascend but for lone ones, which overtake its extent.
 //! 8. What a resting record rests on, or its own place, is at or behind the end of each record that was over, and of what
@@ -143,6 +145,8 @@ struct Tail {
     queue: VecDeque<Extent>,
     /// Extents that have left the queue.
     popped: u64,
+    /// Everything below has been given out as whole, and is the flusher's.
+    given: u64,
     slots: Vec<Arc<Slot>>,
     lone: u64,
     padding: u64,
@@ -180,6 +184,7 @@ impl Extents {
             cuts: Vec::new(),
             queue: VecDeque::new(),
             popped: 0,
+            given: next,
             slots: Vec::new(),
             lone: 0,
             padding: 0,
@@ -367,9 +372,17 @@ impl Extents {
         extent.state = State::Sealed { claimed };
         let take_back =
             |end| self.reserved.compare_exchange(end, claimed, Ordering::AcqRel, Ordering::Acquire);
-        if extent.end == tail.next && take_back(extent.end).is_ok() {
+        let can_tell = self.mark == 0 || extent.start >= tail.given;
+        if extent.end == tail.next && can_tell && take_back(extent.end).is_ok() {
             extent.end = claimed;
             tail.next = claimed;
+            if self.mark > 0 {
+                // Its owner may still be filling what it claimed. Should the process die of it, this says where the hole
+                // ends.
+                let mark = frame::mark(extent.start, used, room.life);
+                // SAFETY: the flusher was not given the mark yet, nobody else writes or reads it, and the lock is held.
+                unsafe { room.ring.put(extent.start, &mark) };
+            }
         } else if rest > 0 {
             tail.padding += rest;
             // SAFETY: sealed, so its owner touches nothing from `claimed` on, and it is behind what the flusher was
@@ -421,6 +434,7 @@ impl Extents {
         let mut late = Late::new();
         let mut tail = self.tail.lock();
         let upto = self.whole(&mut tail, holes, room, &mut late);
+        tail.given = upto;
         let ready = tail.cuts.partition_point(|&cut| cut < upto);
         let cuts = tail.cuts.drain(..ready).collect();
         drop(tail);

@@ -287,6 +287,11 @@ impl Workload for Tpcc {
         load::parts(&self.options)
     }
 
+    /// Warehouse and district, where a table has districts; a row of STOCK, which all districts of a warehouse want.
+    fn lock_columns(&self, table: TableId) -> u8 {
+        if [WAREHOUSE, ITEM].contains(&table) { 1 } else { 2 }
+    }
+
     async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort> {
         load::load(&self.options, site.0, part, access).await
     }
