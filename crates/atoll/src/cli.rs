@@ -349,6 +349,8 @@ pub enum ChannelArg {
 pub enum OpArg {
     Read,
     Update,
+    /// One row, which fixes the home site, is updated, the others are read
+    Mixed,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

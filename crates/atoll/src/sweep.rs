@@ -415,6 +415,7 @@ fn op_of(arg: OpArg) -> Op {
     match arg {
         OpArg::Read => Op::Read,
         OpArg::Update => Op::Update,
+        OpArg::Mixed => Op::Mixed,
     }
 }
 

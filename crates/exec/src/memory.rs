@@ -129,11 +129,12 @@ impl MemoryEngine {
     ) -> Result<MemoryEngine, EngineFault> {
         let ids = schema.tables.iter().flat_map(|t| t.indexes.iter().map(|i| i.id).chain([t.id]));
         let tables = ids.map(|id| id.0 + 1).max().unwrap_or(1);
-        let conflict = match conflict {
-            OccConflict::Wait => memstore::Conflict::Wait,
-            OccConflict::Abort => memstore::Conflict::Abort,
+        // Silo knows no queues either.
+        let (conflict, contention) = match conflict {
+            OccConflict::Wait => (memstore::Conflict::Wait, memstore::Contention::Queues),
+            OccConflict::Abort => (memstore::Conflict::Abort, memstore::Contention::Optimistic),
         };
-        let options = Options { tables, conflict, ..Options::new(budget, workers + 1) };
+        let options = Options { tables, conflict, contention, ..Options::new(budget, workers + 1) };
         let store = Memstore::open(options)?;
         let mut places: Vec<Place> = (0..tables).map(|_| Place::Nothing).collect();
         for def in &schema.tables {

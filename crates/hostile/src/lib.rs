@@ -4,7 +4,9 @@
 //! hang, no memory out of proportion. Where a checksum would turn nearly everything away, the target sets it right again, so
 //! that what lies behind it is met too.
 //!
-//! - [`words`]: what people type and write: rates, phases, machines, manifests, result rows, claims.
+//! - [`words`]: what people type and write: options, machines, claims.
+//! - [`deployments`]: phase scripts, manifests, result rows; with the feature of that name, without which all else builds in a
+//!   fraction of the time.
 //! - [`plain`]: wire frames, keys, rows, single log records.
 //! - [`disk`]: the files of a database, spoiled, then opened, read, checked and written to.
 //!
@@ -16,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "deployments")]
+mod deployments;
 mod disk;
 mod input;
 mod plain;
@@ -54,11 +58,14 @@ pub const TARGETS: &[Target] = &[
     plain::ROW,
     plain::REDO,
     words::OPTIONS,
-    words::PHASES,
     words::MACHINE,
-    words::MANIFEST,
-    words::RESULTS,
     words::CLAIMS,
+    #[cfg(feature = "deployments")]
+    deployments::PHASES,
+    #[cfg(feature = "deployments")]
+    deployments::MANIFEST,
+    #[cfg(feature = "deployments")]
+    deployments::RESULTS,
     disk::CONTROL,
     disk::LOG,
     disk::RECORDS,

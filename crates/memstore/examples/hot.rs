@@ -91,7 +91,7 @@ impl Request {
             }
             2 => drop(w.read(t, CUSTOMER, &self.customer, |row| row[1])?),
             3 => drop(w.insert(t, ORDER, &self.order, &[0; 32])?),
-            4..24 if n % 2 == 0 => {
+            4..24 if n.is_multiple_of(2) => {
                 let item = &self.items[(n - 4) / 2];
                 w.update(t, STOCK, item, |row| row[0] = row[0].wrapping_add(1))?;
             }

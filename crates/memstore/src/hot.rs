@@ -2,10 +2,10 @@
 //! in the order they came, instead of by all at once and again. (After mostly-optimistic concurrency control: Wang and
 //! Kimura, VLDB 2017; here a queue per row in place of a lock, and nothing that correctness rests on.)
 //!
-//! A queue is advice. Whoever reads or writes a hot row first waits for its turn, and keeps it until it has ended or is
-//! prepared. Commits lock and validate as ever, so whoever goes on without its turn risks an
-//! abort and nothing else: that is how cycles of waiting end. They are waited for long only upwards in the order of queues,
-//! and never longer than a few epochs.
+//! A queue is advice. Whoever reads or writes a hot row by its key first waits for its turn, and keeps it until it has ended
+//! or is prepared. Commits lock and validate as ever, so whoever goes on without its turn risks an abort and nothing else: that
+//! is how cycles of waiting end. A turn is waited for long only upwards in the order of queues, and never longer than a few
+//! epochs.
 //!
 //! Who may do what: a row's hot bit (a bit of the word that counts its readers, `guard`) is set and cleared by anybody and
 //! read with the row. A queue's line changes under its mutex; `open` says how far it goes and is what those who wait look at.
@@ -16,11 +16,13 @@ use latch::{CachePadded, SpinMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// More rows than this are never hot at a time in one table; two rows that share a queue only wait for each other.
+/// Rows of a table that share a queue wait for each other, which costs time and nothing else.
 const QUEUES_OF_TABLE: usize = 64;
 /// Tables have queues of their own up to this number, in their order: procedures mostly go through tables the same way, from
 /// the warehouse to the stock, say, so that waiting for queues in their order is what they would do anyway.
 const TABLES: usize = 16;
+const _: () = assert!(TABLES * QUEUES_OF_TABLE <= 1 << 16);
+/// Rows whose failures are counted together are as many as share a place here.
 const HEATS: usize = 1024;
 /// A row is hot after as many failures within [`MEMORY`] epochs: once may be bad luck.
 const FAILURES: u64 = 3;
@@ -30,7 +32,7 @@ const CALM: u32 = 512;
 /// For so many epochs a turn is waited for.
 const PATIENCE: u64 = 8;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum For {
     /// Readers that follow each other have their turns at once.
     Reading,
@@ -38,15 +40,15 @@ pub(crate) enum For {
 }
 
 /// A transaction's place in the queue of a row.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn {
     pub(crate) queue: usize,
     pub(crate) row: Ref,
     /// Growing in a queue, from 1 on.
-    place: u64,
+    pub(crate) place: u64,
     worker: usize,
     /// The epoch after which it goes on without its turn.
-    until: u64,
+    pub(crate) until: u64,
     /// The transaction goes on, with its turn or without.
     pub(crate) has_begun: bool,
 }
@@ -161,6 +163,11 @@ impl Hot {
         } else {
             State::Other
         }
+    }
+
+    /// Whether the turn of a place is still to be waited for.
+    pub(crate) fn waits(&self, queue: u16, place: u64, until: u64, now: u64) -> bool {
+        place > self.queues[usize::from(queue)].open.load(Ordering::Acquire) && now <= until
     }
 
     /// Ends a turn, or gives up waiting for it.

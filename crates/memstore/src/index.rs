@@ -313,6 +313,11 @@ impl Index {
         new: Option<(usize, Entry)>,
     ) -> Result<Node<'a>, Full> {
         let level = node.held().level;
+        if let (0, Some((i, entry))) = (level, &new)
+            && node.is_whole()
+        {
+            return self.halve_whole(arena, local, parent, node, *i, entry);
+        }
         let mut entries = node.entries(arena);
         // Keys that come in order leave full leaves behind.
         let at_end = new.as_ref().is_some_and(|(i, _)| *i == entries.len());
@@ -321,36 +326,90 @@ impl Index {
             entries.insert(i, entry);
         }
         let mut upper = entries.split_off(middle);
-        let right = new_node(arena, local, level, Ref::NONE)?;
-        let is_root = parent.node.at == self.top;
-        let above = if is_root { Some(new_node(arena, local, level + 1, node.at)) } else { None };
         let separator = match level {
-            0 => separator_between(&entries[middle - 1].key, &upper[0].key),
-            _ => upper[0].key.clone(),
+            0 => Bound::New(separator_between(&entries[middle - 1].key, &upper[0].key)),
+            _ => Bound::Known(upper[0].key.clone(), upper[0].separator),
         };
-        let block = match level {
-            0 => new_separator(arena, local, &separator),
-            _ => Ok(upper[0].separator),
-        };
-        let (above, block) = match (above.transpose(), block) {
-            (Ok(above), Ok(block)) => (above, block),
-            (above, block) => {
-                local.free(right.at, NODE_WORDS);
-                if let Ok(Some(above)) = above {
-                    local.free(above.at, NODE_WORDS);
-                }
-                if let (0, Ok(block)) = (level, block) {
-                    local.free(block, 1 + separator.len().div_ceil(8));
-                }
-                return Err(Full);
-            }
-        };
+        let (right, above, entry) = self.room_for_half(arena, local, parent, node, separator)?;
         if level > 0 {
             right.set_leftmost(upper.remove(0).target);
         }
         right.fill(level, &upper);
         node.fill(level, &entries);
-        let entry = Entry { key: separator, target: right.at, separator: block };
+        self.link_half(arena, parent, above, entry);
+        Ok(right)
+    }
+
+    /// As [`Index::halve`], of a leaf whose entries go as they are.
+    fn halve_whole<'a>(
+        &self,
+        arena: &'a Arena,
+        local: &mut Local,
+        parent: Step<'_>,
+        leaf: Node<'_>,
+        i: usize,
+        new: &Entry,
+    ) -> Result<Node<'a>, Full> {
+        let s = leaf.held();
+        let middle = if i == s.count { s.count } else { s.count / 2 };
+        let key = |at: usize| {
+            if at == i {
+                return new.key.clone();
+            }
+            let mut key = Vec::with_capacity(40);
+            let copied = leaf.copy_key(arena, &s, at - usize::from(at > i), &mut key);
+            copied.expect("a locked node changes under nobody else");
+            key
+        };
+        let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
+        let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
+        leaf.move_to(right, middle - usize::from(i < middle));
+        let new = Entry { key: new.key.clone(), ..*new };
+        match i < middle {
+            true => leaf.insert(arena, i, new),
+            false => right.insert(arena, i - middle, new),
+        }
+        self.link_half(arena, parent, above, entry);
+        Ok(right)
+    }
+
+    /// The upper half of a node, empty, its entry, and the node that will have both halves if it is the root that is split.
+    #[allow(clippy::type_complexity)]
+    fn room_for_half<'a>(
+        &self,
+        arena: &'a Arena,
+        local: &mut Local,
+        parent: Step<'_>,
+        node: Node<'_>,
+        separator: Bound,
+    ) -> Result<(Node<'a>, Option<Node<'a>>, Entry), Full> {
+        let level = node.held().level;
+        let right = new_node(arena, local, level, Ref::NONE)?;
+        let is_root = parent.node.at == self.top;
+        let above = is_root.then(|| new_node(arena, local, level + 1, node.at)).transpose();
+        let (key, block, is_new) = match separator {
+            Bound::New(key) => {
+                let block = new_separator(arena, local, &key);
+                (key, block, true)
+            }
+            Bound::Known(key, block) => (key, Ok(block), false),
+        };
+        match (above, block) {
+            (Ok(above), Ok(block)) => Ok((right, above, Entry { key, target: right.at, separator: block })),
+            (above, block) => {
+                local.free(right.at, NODE_WORDS);
+                if let Ok(Some(above)) = above {
+                    local.free(above.at, NODE_WORDS);
+                }
+                if let (true, Ok(block)) = (is_new, block) {
+                    local.free(block, 1 + key.len().div_ceil(8));
+                }
+                Err(Full)
+            }
+        }
+    }
+
+    fn link_half(&self, arena: &Arena, parent: Step<'_>, above: Option<Node<'_>>, entry: Entry) {
         match above {
             Some(above) => {
                 above.insert(arena, 0, entry);
@@ -358,7 +417,6 @@ impl Index {
             }
             None => parent.node.insert(arena, parent.child, entry),
         }
-        Ok(right)
     }
 
     /// Takes out the entry of this very row. Whether it was there; [`Removal::Guarded`] when its leaf would become empty and a
@@ -498,6 +556,13 @@ impl Index {
         out.seen = Some(seen);
         if seen.holds(arena) { Ok(()) } else { Err(Torn) }
     }
+}
+
+/// What tells two halves apart.
+enum Bound {
+    New(Vec<u8>),
+    /// It moves up from the node that is split, with its block.
+    Known(Vec<u8>, Ref),
 }
 
 /// The shortest string above `low` that is not above `high`.

@@ -133,7 +133,7 @@ fn it_is_an_ordered_map() {
                 }
                 _ => compare_scans(&world, &model, &key, &random_key(&mut random)),
             }
-            local.reclaim(&world.epochs);
+            local.reclaim(&world.arena, &world.epochs);
         }
         compare_scans(&world, &model, b"", b"");
     }
@@ -160,7 +160,7 @@ fn memory_of_removed_entries_comes_back() {
         let keys: Vec<_> = (0..500).map(|i| (round * 500 + i).to_be_bytes()).collect();
         let rows: Vec<_> = keys.iter().map(|key| world.insert(local, key).unwrap()).collect();
         keys.iter().zip(rows).for_each(|(key, row)| world.remove(local, key, row));
-        local.reclaim(&world.epochs);
+        local.reclaim(&world.arena, &world.epochs);
         if round == 5 {
             used = world.arena.used_bytes();
         }
@@ -269,7 +269,7 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
         world.epochs.withdraw(me, What::Reading, IDLE);
         if step % 16 == 0 {
             world.epochs.tick();
-            local.reclaim(&world.epochs);
+            local.reclaim(&world.arena, &world.epochs);
         }
     }
     pin(world, me);
@@ -309,7 +309,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
                     world.remove(&mut churner, &key, row);
                 }
                 world.epochs.withdraw(0, What::Reading, IDLE);
-                churner.reclaim(&world.epochs);
+                churner.reclaim(&world.arena, &world.epochs);
             }
         });
         for _ in 0..300 {

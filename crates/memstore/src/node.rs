@@ -281,12 +281,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn copy(self, s: &Sight, from: usize, to: usize) {
-        let columns = if s.level == 0 { 2 } else { 3 };
-        let cap = if s.level == 0 { LEAF_CAP } else { INNER_CAP };
-        for column in 0..columns {
-            self.set(HEADS + column * cap + to, self.get(HEADS + column * cap + from));
-        }
+    /// Heads, values and separators, of all entries that there is room for.
+    fn columns(self, level: usize) -> impl Iterator<Item = &'a [AtomicU64]> {
+        let (columns, cap) = if level == 0 { (2, LEAF_CAP) } else { (3, INNER_CAP) };
+        (0..columns).map(move |column| &self.words[HEADS + column * cap..][..cap])
     }
 
     /// Puts an entry at `i` into a locked node that has room.
@@ -297,7 +295,12 @@ impl<'a> Node<'a> {
             entries.insert(i, entry);
             return self.fill(s.level, &entries);
         }
-        (i..s.count).rev().for_each(|j| self.copy(&s, j, j + 1));
+        for column in self.columns(s.level) {
+            column[i..=s.count]
+                .windows(2)
+                .rev()
+                .for_each(|pair| pair[1].store(pair[0].load(Relaxed), Relaxed));
+        }
         self.put(&s, i, s.prefix, &entry);
         self.set_shape(s.level, s.prefix, s.count + 1);
     }
@@ -305,9 +308,30 @@ impl<'a> Node<'a> {
     /// Takes entry `i` out of a locked node.
     pub(crate) fn remove(self, i: usize) {
         let s = self.held();
-        (i + 1..s.count).for_each(|j| self.copy(&s, j, j - 1));
+        for column in self.columns(s.level) {
+            column[i..s.count].windows(2).for_each(|pair| pair[0].store(pair[1].load(Relaxed), Relaxed));
+        }
         self.set(HEADS + s.count - 1, NO_HEAD);
         self.set_shape(s.level, s.prefix, s.count - 1);
+    }
+
+    /// Whether the keys of a locked node are told whole by heads and marks: then entries go elsewhere word by word, and a
+    /// longer prefix would tell no more.
+    pub(crate) fn is_whole(self) -> bool {
+        let s = self.held();
+        (0..s.count).all(|i| !is_open(self.get(self.value(&s, i)) >> REF_BITS))
+    }
+
+    /// Moves the entries from `first` on to a new node of the same level.
+    pub(crate) fn move_to(self, right: Node<'_>, first: usize) {
+        let s = self.held();
+        (2..5).for_each(|i| right.set(i, self.get(i)));
+        for (from, to) in self.columns(s.level).zip(right.columns(s.level)) {
+            from[first..s.count].iter().zip(to).for_each(|(from, to)| to.store(from.load(Relaxed), Relaxed));
+        }
+        right.set_shape(s.level, s.prefix, s.count - first);
+        self.set_shape(s.level, s.prefix, first);
+        self.no_heads(s.level, first);
     }
 
     /// All entries of a locked node.

@@ -494,6 +494,112 @@ fn what_does_not_fit_is_refused_and_the_store_lives_on() {
     assert_eq!((now(&mut w, &0u32.to_be_bytes()), now(&mut w, b"c")), (Some(8), Some(3)));
 }
 
+fn finish<R>(w: &mut Worker, t: Box<Txn>, done: Result<R, Refused>) -> Result<R, Refused> {
+    match done {
+        Ok(done) => commit(w, t).map(|()| done),
+        Err(refused) => {
+            w.abort(t);
+            Err(refused)
+        }
+    }
+}
+
+/// What fits, inserted by one worker in transactions of its own.
+fn fill_up(w: &mut Worker, first: u32) -> u32 {
+    let mut n = first;
+    loop {
+        let mut t = w.begin();
+        let inserted = w.insert(&mut t, T, &n.to_be_bytes(), &[7; 500]);
+        match finish(w, t, inserted) {
+            Ok(_) => n += 1,
+            Err(refused) => {
+                assert_eq!(refused, Refused::Full);
+                return n - first;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_worker_deletes_another_can_use() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut other = store.worker(1).unwrap();
+    let fitted = fill_up(&mut w, 0);
+    assert!(fitted > 1000, "{fitted}");
+    for n in 0..fitted {
+        let mut t = other.begin();
+        assert_eq!(other.delete(&mut t, T, &n.to_be_bytes()), Ok(true));
+        commit(&mut other, t).unwrap();
+        store.tick();
+    }
+    other.collect(10_000);
+    let again = fill_up(&mut w, fitted);
+    // The other keeps a slab or two of each class.
+    assert!(again > fitted * 3 / 4, "{again} after {fitted}");
+}
+
+#[test]
+fn a_full_store_under_load_lives_on_and_gets_its_memory_back() {
+    const WORKERS: u32 = 3;
+    const SIZES: [usize; 3] = [100, 1000, 2500];
+    let (store, _) = with_rows_of(Options { workers: WORKERS as usize, ..small(Conflict::Abort) });
+    let full = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for me in 0..WORKERS {
+            let (store, full) = (&store, &full);
+            scope.spawn(move || {
+                let (mut w, mut random) =
+                    (store.worker(me as usize).unwrap(), fastrand::Rng::with_seed(u64::from(me)));
+                // Its own rows, all there and no others, whatever was refused.
+                let mut own = std::collections::BTreeMap::new();
+                for step in 0..6000u32 {
+                    let key = (random.u32(..2000) * WORKERS + me).to_be_bytes();
+                    let grows = step / 1500 % 2 == 0;
+                    let mut t = w.begin();
+                    let byte = step as u8;
+                    let done = match own.contains_key(&key) {
+                        true if grows => w.update(&mut t, T, &key, |row| row.fill(byte)).map(|_| Some(byte)),
+                        true => w.delete(&mut t, T, &key).map(|_| None),
+                        false => w
+                            .insert(&mut t, T, &key, &vec![byte; SIZES[random.usize(..3)]])
+                            .map(|_| Some(byte)),
+                    };
+                    match finish(&mut w, t, done) {
+                        Ok(Some(byte)) => drop(own.insert(key, byte)),
+                        Ok(None) => drop(own.remove(&key)),
+                        Err(Refused::Full) => {
+                            full.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        }
+                        // A leaf or an absent row that another changed.
+                        Err(Refused::Conflict(_)) => {}
+                        Err(refused) => panic!("{refused}"),
+                    }
+                    if step % 16 == 0 {
+                        store.tick();
+                        w.collect(1000);
+                    }
+                }
+                for (key, byte) in own {
+                    let mut t = w.begin();
+                    assert_eq!(w.read(&mut t, T, &key, |row| row.iter().all(|b| *b == byte)), Ok(Some(true)));
+                    assert_eq!(w.delete(&mut t, T, &key), Ok(true));
+                    commit(&mut w, t).unwrap();
+                }
+            });
+        }
+    });
+    assert!(full.into_inner() > 0, "the budget was never used up");
+    store.tick();
+    (0..WORKERS).for_each(|n| store.worker(n as usize).unwrap().collect(100_000));
+    let mut w = store.worker(0).unwrap();
+    let mut t = w.begin();
+    assert_eq!(keys(&mut w, &mut t, Direction::Forward), "ace");
+    for n in 0..200u32 {
+        assert_eq!(w.insert(&mut t, T, &n.to_be_bytes(), &vec![1; SIZES[1]]), Ok(Inserted::Done));
+    }
+    commit(&mut w, t).unwrap();
+}
+
 #[test]
 fn memory_does_not_grow_with_time() {
     let (store, mut w) = with_rows(Conflict::Abort);

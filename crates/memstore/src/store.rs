@@ -3,7 +3,7 @@
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
 use crate::guard;
-use crate::hot::{Hot, State, Turn};
+use crate::hot::Hot;
 use crate::index::Index;
 use crate::node::Node;
 use crate::planted::Planted;
@@ -77,8 +77,8 @@ pub(crate) enum Held {
     Readers,
     /// This leaf was.
     LeafReaders,
-    /// Others are before it in the row's queue.
-    Turn(Turn),
+    /// Others are before it in this queue; its place there is in the place of the row.
+    Turn { queue: u16, until: u64 },
 }
 
 /// Why a transaction cannot be serialised any more.
@@ -220,9 +220,7 @@ impl Memstore {
         match held {
             Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
             Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
-            Held::Turn(turn) => {
-                matches!(self.hot.state(&turn, self.epochs.now()), State::Other | State::OwnWorker)
-            }
+            Held::Turn { queue, until } => self.hot.waits(queue, at.0, until, self.epochs.now()),
             Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
         }
     }

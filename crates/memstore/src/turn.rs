@@ -16,6 +16,10 @@ const SPINS: u32 = if cfg!(test) { 4 } else { 400 };
 /// Where a caller cannot be told to wait, others get the core so often before one goes on without the turn.
 const YIELDS: u32 = if cfg!(test) { 4 } else { 400 };
 
+fn id_of(turn: &Turn) -> RowId {
+    RowId(Ref(turn.place), Held::Turn { queue: turn.queue as u16, until: turn.until })
+}
+
 impl Worker {
     /// Waits for the turn of a transaction that is about to look at a row, if the row is hot.
     ///
@@ -67,7 +71,7 @@ impl Worker {
                 State::Other if rounds < SPINS => std::hint::spin_loop(),
                 state => match (self.store.conflict, state) {
                     _ if !is_upwards => return Ok(()),
-                    (Conflict::Wait, _) => return Err(Refused::Busy(RowId(turn.row, Held::Turn(turn)))),
+                    (Conflict::Wait, _) => return Err(Refused::Busy(id_of(&turn))),
                     (Conflict::Abort, State::Other) if rounds < SPINS + YIELDS => std::thread::yield_now(),
                     (Conflict::Abort, _) => return Ok(()),
                 },

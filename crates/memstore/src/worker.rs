@@ -438,7 +438,7 @@ impl Worker {
                 Garbage::Row(table, row, word) => self.unlink(table, row, word),
             }
         }
-        self.own.local.reclaim(&store.epochs);
+        self.own.local.reclaim(&store.arena, &store.epochs);
     }
 
     /// Takes an absent row out of its index, if it is still absent under the same word.

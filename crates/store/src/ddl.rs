@@ -18,18 +18,21 @@
 //! what fails half-way is taken back, so the transaction may go on after an error. All of it blocks for pages.
 
 use crate::StoreFault;
-use crate::catalog::{self, NOWHERE, Reference, Table};
-use crate::definition::{self, Definition, State, Structure};
+use crate::catalog::{self, NOWHERE, Reference, Table, TreePlace};
+use crate::definition::{self, Definition, State, Structure, TreeKind};
 use crate::kind::CATALOG;
 use crate::open::{Store, held};
 use crate::scan::ChunkEnd;
 use crate::txn::{Mark, Txn};
-use access::{BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, TreeInsert, log_freed, pages_below};
+use access::{
+    BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, RootMap, TreeInsert, log_freed, pages_below,
+};
 use base::{Key, Lsn, PageId, Rid, TableId};
 use latch::{Coupled, Policies};
 use pages::{PageFault, Stop};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use txn::{Direction, IndexDef, Row, Schema, TableDef};
 
 /// Where the catalog's heap begins, in every database.
@@ -81,7 +84,8 @@ impl Store {
         self.statement::<P>(txn, |store, txn| {
             for index in &def.indexes {
                 let root = store.pool.allocate().map_err(no_room)?;
-                let structure = Structure::Index { table: def.id, def: index.clone(), root };
+                let structure =
+                    Structure::Index { table: def.id, def: index.clone(), root, kind: store.trees };
                 let rid = store.make::<P>(txn, structure)?;
                 store.set_state::<P>(txn, rid, State::Used)?;
             }
@@ -89,7 +93,7 @@ impl Store {
             let tree = if def.key.is_empty() { None } else { Some(store.pool.allocate()) };
             let tree = tree.transpose().inspect_err(|_| store.pool.free(heap)).map_err(no_room)?;
             let def = TableDef { indexes: Vec::new(), ..def.clone() };
-            let rid = store.make::<P>(txn, Structure::Table { def, tree, heap })?;
+            let rid = store.make::<P>(txn, Structure::Table { def, tree, heap, kind: store.trees })?;
             store.set_state::<P>(txn, rid, State::Used)
         })
     }
@@ -126,9 +130,11 @@ impl Store {
         definition::check(&whole, &there)?;
         self.statement::<P>(txn, |store, txn| {
             let root = store.pool.allocate().map_err(no_room)?;
-            let rid = store.make::<P>(txn, Structure::Index { table, def: def.clone(), root })?;
+            let structure = Structure::Index { table, def: def.clone(), root, kind: store.trees };
+            let rid = store.make::<P>(txn, structure.clone())?;
             let rows = store.table(table).ok_or_else(missing)?;
-            store.build::<P>(rows, def, store.tree_at(root, def.id))?;
+            let place = TreePlace { root, roots: store.roots_of(&structure).map_err(no_room)? };
+            store.build::<P>(rows, def, store.tree_at(&place, def.id))?;
             store.set_state::<P>(txn, rid, State::Used)
         })
     }
@@ -198,12 +204,15 @@ impl Store {
 
     fn format<P: Policies>(&self, structure: &Structure) -> Result<(), Stop> {
         let mut journal = self.system(Lsn(0));
-        let tree = match structure {
-            Structure::Table { tree, .. } => *tree,
-            Structure::Index { root, .. } => Some(*root),
-        };
-        if let Some(root) = tree {
-            self.insist(|| BTree::create_at::<P::Index>(&self.pool, &mut journal, structure.owner(), root))?;
+        let owner = structure.owner();
+        match structure.tree() {
+            None => {}
+            Some((root, TreeKind::BTree)) => {
+                self.insist(|| BTree::create_at::<P::Index>(&self.pool, &mut journal, owner, root))?;
+            }
+            Some((root, TreeKind::MultiRooted)) => {
+                self.insist(|| BTree::create_multi_at::<P::Index>(&self.pool, &mut journal, owner, root))?;
+            }
         }
         if let Structure::Table { def, heap, .. } = structure {
             self.insist(|| Heap::create_at::<P::Heap>(&self.pool, &mut journal, def.id, *heap))?;
@@ -234,6 +243,8 @@ impl Store {
 
     /// Takes note of what a row of the catalog is by now.
     fn learn(&self, rid: Rid, row: Option<Definition>) -> Result<(), StoreFault> {
+        let loaded = row.as_ref().map_or(Ok(None), |row| self.roots_of(&row.structure));
+        loaded.map_err(no_room)?;
         let mut known = held(&self.catalog.known);
         let table = row.as_ref().map(|r| r.structure.table());
         let old = match row {
@@ -276,6 +287,7 @@ impl Store {
         self.insist(|| heap.delete::<P::Heap>(&mut self.system(self.log.end()), rid))?;
         self.insist(|| heap.purge::<P::Heap>(&mut self.system(Lsn(0)), rid))?;
         held(&self.catalog.known).remove(&rid);
+        row.structure.partition_table().map(|table| held(&self.catalog.roots).remove(&table));
         let never = unformatted.iter().filter(|root| !pages.contains(root));
         pages.iter().chain(never).for_each(|&page| self.pool.free(page));
         Ok(())
@@ -285,8 +297,12 @@ impl Store {
     fn pages_of<P: Policies>(&self, row: &Definition) -> Result<Vec<PageId>, Stop> {
         let roots = row.structure.roots();
         if row.state == State::Planned {
-            // Those that were formatted are empty; the others are nobody's.
-            return Ok(roots.into_iter().filter(|&root| self.pool.uses(root)).collect());
+            // Those that were formatted are empty; the others are nobody's. An empty tree may have two pages.
+            let formatted: Vec<PageId> = roots.into_iter().filter(|&root| self.pool.uses(root)).collect();
+            return match row.structure.partition_table().filter(|table| formatted.contains(table)) {
+                None => Ok(formatted),
+                Some(_) => self.walk::<P>(row.structure.owner(), formatted, false),
+            };
         }
         self.walk::<P>(row.structure.owner(), roots, row.structure.has_large_rows())
     }
@@ -417,6 +433,9 @@ impl Store {
             for (rid, row) in rows {
                 known.insert(rid, row?);
             }
+            for row in known.values().filter(|d| d.state == State::Used) {
+                self.roots_of(&row.structure).map_err(no_room)?;
+            }
             let tables: BTreeSet<TableId> = known.values().map(|d| d.structure.table()).collect();
             tables.into_iter().try_for_each(|table| self.catalog.publish(&known, table))?;
         }
@@ -426,6 +445,17 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// The sub-trees of a structure's tree, if it is multi-rooted: read when somebody first asks.
+    fn roots_of(&self, structure: &Structure) -> Result<Option<Arc<RootMap>>, Stop> {
+        let Some(table) = structure.partition_table() else { return Ok(None) };
+        let mut roots = held(&self.catalog.roots);
+        if let Some(known) = roots.get(&table) {
+            return Ok(Some(known.clone()));
+        }
+        let read = self.insist(|| BTree::read_roots(&self.pool, table, structure.owner()))?;
+        Ok(Some(roots.entry(table).or_insert(Arc::new(read)).clone()))
     }
 
     fn unused(&self) -> Vec<(Rid, Definition)> {

@@ -184,7 +184,7 @@ impl Store {
         let mut undo = std::mem::take(&mut txn.chain.undo);
         let undone = undo.last().map(|(entry, body)| {
             txn.chain.compensating = Some(entry.prev);
-            let trees = |id| self.catalog.tree(id).map(|(root, role)| (self.tree_at(root, id), role));
+            let trees = |id| self.catalog.tree(id).map(|(place, role)| (self.tree_at(place, id), role));
             let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
             access::undo::<P>(&self.pool, &mut self.writer(&mut txn.chain), &trees, &header, body)?;
             Ok::<_, Stop>(row_of(entry.kind, body).filter(|(table, _)| *table == kind::CATALOG))

@@ -16,9 +16,9 @@
 use crate::catalog::{NOWHERE, Reference, Table};
 use crate::clustered;
 use crate::open::Store;
-use access::{Expect, HeapFiller, TreeInsert};
+use access::{BTree, Expect, HeapFiller, Journal, TreeInsert};
 use base::{Key, Lsn, Rid, TableId};
-use latch::Policies;
+use latch::{LatchPolicy, Policies};
 use pages::{PageFault, Stop};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -74,6 +74,10 @@ impl Waiting {
             (&self.bytes[start..middle], &self.bytes[middle..to])
         })
     }
+}
+
+fn pairs<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> impl Iterator<Item = Pair<'_>> {
+    entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
 }
 
 /// All of these entries by their keys.
@@ -223,8 +227,7 @@ impl Store {
             let Some(table) = self.table(id) else { continue };
             let rows = sorted(&rows);
             if self.is_empty::<P>(table)? {
-                let tree = self.tree(table);
-                self.insist(|| tree.bulk::<P::Index, _, _>(&mut journal, rows.iter().copied(), FILL))?;
+                self.pack::<P::Index, _, _>(self.tree(table), &mut journal, &rows)?;
             } else {
                 self.put_in::<P>(table, rows)?;
             }
@@ -236,11 +239,42 @@ impl Store {
                 true => Reference::address(rid),
                 false => table.reference(rid),
             };
-            let sorted = || entries.iter().map(|(key, rid)| (key.as_slice(), address(*rid)));
-            self.insist(|| match id == table.def.id {
-                true => tree.bulk::<P::Index, _, _>(&mut journal, sorted(), FILL),
-                false => tree.bulk::<P::Secondary, _, _>(&mut journal, sorted(), FILL),
-            })?;
+            let sorted: Vec<_> = entries.iter().map(|(key, rid)| (key.as_slice(), address(*rid))).collect();
+            match id == table.def.id {
+                true => self.pack::<P::Index, _, _>(tree, &mut journal, &sorted)?,
+                false => self.pack::<P::Secondary, _, _>(tree, &mut journal, &sorted)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills an empty tree with sorted entries, a multi-rooted one as so many sub-trees of as many entries each.
+    fn pack<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        tree: BTree<'_>,
+        journal: &mut impl Journal,
+        entries: &[(K, V)],
+    ) -> Result<(), Stop> {
+        if tree.partitions().is_empty() {
+            return self.insist(|| tree.bulk::<L, _, _>(journal, pairs(entries), FILL)).map(drop);
+        }
+        let parts = self.partitions.clamp(1, entries.len().max(1));
+        for at in (1..parts).map(|part| entries.len() * part / parts) {
+            let (last, first) = (entries[at - 1].0.as_ref(), entries[at].0.as_ref());
+            let shared = last.iter().zip(first).take_while(|(a, b)| a == b).count();
+            let start = first.get(..=shared).unwrap_or(first);
+            self.insist(|| tree.split_partition::<L>(journal, start))?;
+        }
+        let mut rest = entries;
+        let starts = tree.partitions();
+        for (i, start) in starts.iter().enumerate() {
+            let until = starts
+                .get(i + 1)
+                .map_or(rest.len(), |next| rest.partition_point(|(key, _)| key.as_ref() < next.as_slice()));
+            let (part, behind) = rest.split_at(until);
+            let tree = tree.partition(start);
+            self.insist(|| tree.bulk::<L, _, _>(journal, pairs(part), FILL))?;
+            rest = behind;
         }
         Ok(())
     }

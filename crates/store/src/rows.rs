@@ -5,11 +5,11 @@
 //! earlier parts are done. If that fails for good (no space), the parts are undone (see `whole`): the operation has
 //! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
 
-use crate::catalog::{Index, NOWHERE, Table};
+use crate::catalog::{Index, NOWHERE, Table, TreePlace};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
 use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert};
-use base::{Key, PageId, Rid, TableId};
+use base::{Key, Rid, TableId};
 use latch::Policies;
 use pages::Stop;
 use std::mem;
@@ -59,17 +59,21 @@ impl Store {
     /// # Panics
     /// If the table has none: the caller has the definition.
     #[inline]
-    pub(crate) fn tree(&self, table: &Table) -> BTree<'_> {
-        self.tree_at(table.tree.expect("this table has no key"), table.def.id)
+    pub(crate) fn tree<'a>(&'a self, table: &'a Table) -> BTree<'a> {
+        self.tree_at(table.tree.as_ref().expect("this table has no key"), table.def.id)
     }
 
     #[inline]
-    pub(crate) fn tree_at(&self, root: PageId, id: TableId) -> BTree<'_> {
-        BTree::open(&self.pool, root, id).with_fill_limit(self.node_bytes)
+    pub(crate) fn tree_at<'a>(&'a self, place: &'a TreePlace, id: TableId) -> BTree<'a> {
+        let tree = BTree::open(&self.pool, place.root, id).with_fill_limit(self.node_bytes);
+        match &place.roots {
+            None => tree,
+            Some(roots) => tree.with_roots(roots),
+        }
     }
 
-    pub(crate) fn secondary(&self, index: &Index) -> BTree<'_> {
-        self.tree_at(index.root, index.def.id)
+    pub(crate) fn secondary<'a>(&'a self, index: &'a Index) -> BTree<'a> {
+        self.tree_at(&index.tree, index.def.id)
     }
 
     #[inline]

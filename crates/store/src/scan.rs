@@ -37,7 +37,7 @@ impl Store {
         let (table, position) = self.catalog.index(index)?;
         let tree = match position {
             None => {
-                table.tree?;
+                table.tree.as_ref()?;
                 self.tree(table)
             }
             Some(i) => self.secondary(&table.indexes[i]),

@@ -5,6 +5,7 @@ use super::*;
 use crate::design::DesignKind;
 use crate::engine::{Engine, Scope, Setup};
 use crate::executor::Executor;
+use crate::owners::Territory;
 use base::Key;
 use locks::LockTuning;
 use std::collections::BTreeMap;
@@ -58,6 +59,7 @@ fn setup(conflict: OccConflict) -> Setup {
         lock_timeout_ns: 1 << 40,
         occ_conflict: conflict,
         schema: schema(),
+        territory: Territory::whole(),
     }
 }
 
@@ -95,7 +97,7 @@ impl Bench {
     fn new(conflict: OccConflict) -> Bench {
         let (engine, _) = MemoryEngine::open(&setup(conflict)).unwrap();
         let engine = Arc::new(engine);
-        let desks = [engine.desk(0), engine.desk(1)];
+        let desks = [engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {}))];
         let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
         let mut loader = bench.begin(0);
         for (id, value) in [(1, 10), (2, 20), (100, 0)] {
@@ -336,7 +338,7 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     let (engine, _) =
         MemoryEngine::open(&Setup { lock_timeout_ns: 2_000_000, ..setup(OccConflict::Wait) }).unwrap();
     let engine = Arc::new(engine);
-    let (desk, other) = (engine.desk(0), engine.desk(1));
+    let (desk, other) = (engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {})));
     let executor = Executor::new(Arc::new(|| {}));
     let mut part = engine.part(&desk);
     engine.begin(&desk, &mut part, Protection::Locks);

@@ -1,5 +1,7 @@
 //! Random histories, judged; and with bugs planted, judged guilty.
 
+#[cfg(not(feature = "planted"))]
+use trials::histories::occ;
 use trials::histories::{Plan, Verdict, conventional, logical, serial};
 use trials::workers::Crew;
 use txn::TableKind;
@@ -19,7 +21,7 @@ fn plan(seed: u64) -> Plan {
 mod sound {
     use super::*;
 
-    fn innocent(design: fn(Plan) -> Result<Verdict, store::StoreFault>) {
+    fn innocent<F: std::fmt::Debug>(design: fn(Plan) -> Result<Verdict, F>) {
         for seed in 0..10 {
             let verdict = design(plan(seed)).unwrap();
             assert!(
@@ -39,6 +41,11 @@ mod sound {
     #[test]
     fn logical_histories_are_strictly_serialisable() {
         innocent(logical);
+    }
+
+    #[test]
+    fn occ_histories_are_strictly_serialisable() {
+        innocent(occ);
     }
 
     #[test]
