@@ -40,7 +40,8 @@ pub const ABSENCES: &[(&str, Rule)] = &[
 /// Crates from outside that reach the operating system, and the rooms that may name them: `world` for files and clock,
 /// `topology` for pinning and memory binding, `channel` for sockets and shared memory, `pages` for the address range of
 /// its pool, `deploy` for child processes.
-pub const SYSTEM_CRATES: &[&str] = &["hwlocality", "io-uring", "libc", "memmap2", "nix", "rustix"];
+pub const SYSTEM_CRATES: &[&str] =
+    &["hwlocality", "io-uring", "libc", "memmap2", "nix", "perf-event-open-sys", "rustix"];
 pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
 
 /// Rooms that link other engines, and are built only when asked for.

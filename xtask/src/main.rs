@@ -106,8 +106,8 @@ fn ci() -> Result<(), Failed> {
     cargo(&["doc", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, and
-/// a page memory that a quarter of the data fits.
+/// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, owners
+/// on one and on two, and a page memory that a quarter of the data fits.
 const TORMENTED: &[&[&str]] = &[
     &["--islands", "2", "--multisite", "50", "--channel", "shm,uds", "--durability", "sync"],
     &["--islands", "1", "--workers", "2", "--durability", "sync,async"],
@@ -122,6 +122,20 @@ const TORMENTED: &[&[&str]] = &[
         "20",
         "--durability",
         "sync,async",
+    ],
+    &[
+        "--islands",
+        "1,2",
+        "--workers",
+        "4",
+        "--scale",
+        "8",
+        "--design",
+        "logical",
+        "--multisite",
+        "50",
+        "--durability",
+        "sync",
     ],
     &["--islands", "1", "--workers", "2", "--scale", "4", "--pool", "16", "--durability", "sync"],
 ];

@@ -9,6 +9,7 @@
 //!
 //! - [`BTree`]: byte-string keys to values of up to a quarter page (row addresses, or the rows of a clustered table), in
 //!   order, with scans in both directions.
+//!   It may be multi-rooted ([`RootMap`]): sub-trees with ranges of the keys, which are split and merged.
 //! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
@@ -37,10 +38,10 @@ pub use record::{Kind, PageUse, each_page, entry_of};
 pub use redo::{redo, redo_page};
 pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
-    BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Sight, TreeDelete, TreeFlaw, TreeInsert, TreeModify,
-    TreeReplace, TreeReport,
+    BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Moved, RootMap, Sight, TreeDelete, TreeFlaw,
+    TreeInsert, TreeModify, TreeReplace, TreeReport,
 };
-pub use undo::undo;
+pub use undo::{TreeRole, undo};
 
 #[cfg(test)]
 mod testing;

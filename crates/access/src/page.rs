@@ -12,9 +12,10 @@ pub(crate) const KIND_DIRECTORY: u8 = 3;
 pub(crate) const KIND_ROWS: u8 = 4;
 pub(crate) const KIND_LARGE_ROOT: u8 = 5;
 pub(crate) const KIND_LARGE_DATA: u8 = 6;
+pub(crate) const KIND_PARTITIONS: u8 = 7;
 
-/// The layouts of nodes, heap pages and directories in this version.
-pub(crate) const FORMAT: u8 = 3;
+/// The layouts of nodes, heap pages, directories and partition tables in this version.
+pub(crate) const FORMAT: u8 = 4;
 
 /// Bytes 4 and 5 of a page that is a tree node or a heap page, as one number.
 pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_NODE]);
@@ -26,8 +27,8 @@ pub(crate) const ROWS_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_ROWS]);
 /// What it is instead.
 pub fn check_kind(page: &Page) -> Result<(), String> {
     let (kind, format) = (page.kind(), page.format());
-    if !(KIND_NODE..=KIND_LARGE_DATA).contains(&kind) {
-        return Err(format!("a page of kind {kind}; expected kinds {KIND_NODE} to {KIND_LARGE_DATA}"));
+    if !(KIND_NODE..=KIND_PARTITIONS).contains(&kind) {
+        return Err(format!("a page of kind {kind}; expected kinds {KIND_NODE} to {KIND_PARTITIONS}"));
     }
     if format != FORMAT {
         return Err(format!("a page of format {format}, expected format {FORMAT}"));

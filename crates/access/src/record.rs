@@ -107,6 +107,14 @@ pub(crate) enum Change<'a> {
     LargeMake { length: u32, pages: PageList<'a> },
 }
 
+impl Change<'_> {
+    /// Whether it is one of a tree's entries, and not of a heap's rows.
+    pub(crate) fn is_of_tree(&self) -> bool {
+        use Change::{TreeDelete, TreeInsert, TreeReplace, TreeUpdate};
+        matches!(self, TreeInsert { .. } | TreeDelete { .. } | TreeReplace { .. } | TreeUpdate { .. })
+    }
+}
+
 /// Page numbers in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageList<'a>(&'a [[u8; 4]]);
@@ -260,6 +268,8 @@ pub(crate) enum Action<'a> {
     LargeData { root: PageId, index: u16, bytes: &'a [u8] },
     /// The root page of a large row holds its first bytes.
     LargeHead(&'a [u8]),
+    /// The page becomes a page of a partition table, with this content.
+    Partitions(&'a [u8]),
     /// The page becomes this many-th of its heap, with these rows: header fields and slots, and the rows' bytes.
     HeapImage { ordinal: u32, head: &'a [u8], content: &'a [u8] },
 }
@@ -282,6 +292,7 @@ impl<'a> Action<'a> {
             Action::LargeData { .. } => 20,
             Action::LargeHead(_) => 21,
             Action::HeapImage { .. } => 22,
+            Action::Partitions(_) => 23,
         }
     }
 
@@ -303,6 +314,7 @@ impl<'a> Action<'a> {
             20 => Action::LargeData { root: PageId(from.u32()?), index: from.u16()?, bytes: from.rest() },
             21 => Action::LargeHead(payload),
             22 => Action::HeapImage { ordinal: from.u32()?, head: from.sized()?, content: from.rest() },
+            23 => Action::Partitions(payload),
             _ => return Err(Garbled),
         })
     }
@@ -312,6 +324,7 @@ impl<'a> Action<'a> {
             Action::Node(bytes)
             | Action::Cut(bytes)
             | Action::Unlink { key: bytes }
+            | Action::Partitions(bytes)
             | Action::LargeHead(bytes) => out.extend(bytes),
             Action::HeapImage { ordinal, head, content } => {
                 out.extend(ordinal.to_le_bytes());
@@ -350,6 +363,7 @@ impl<'a> Action<'a> {
         matches!(
             self,
             Action::Node(_)
+                | Action::Partitions(_)
                 | Action::HeapRoot
                 | Action::HeapDirectory
                 | Action::HeapPage { .. }

@@ -7,11 +7,11 @@ use crate::Journal;
 use crate::bytes::Garbled;
 use crate::heap::{self, DirectoryMut, LargeMut, RootMut, RowsMut};
 use crate::page::{
-    KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, bad_record, is,
-    malformed, name,
+    KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_NODE, KIND_PARTITIONS, KIND_ROWS,
+    bad_record, is, malformed, name,
 };
 use crate::record::{Action, Change, Kind, Record, SystemBody, each_page};
-use crate::tree::{NodeMut, Probe};
+use crate::tree::{NodeMut, Probe, format_table};
 use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{Page, PageFault, PageMut, Pool, Stop};
@@ -141,6 +141,7 @@ fn act(page: &mut Page, owner: TableId, action: Action<'_>) -> Result<(), Garble
         Action::HeapImage { ordinal, head, content } => RowsMut::new(bytes).fill(ordinal, head, content),
         Action::LargeData { root, index, bytes: row } => LargeMut::new(bytes).format_data(root, index, row),
         Action::LargeHead(row) => LargeMut::new(bytes).put_head(row),
+        Action::Partitions(image) => format_table(bytes, image),
     }
 }
 
@@ -151,6 +152,7 @@ fn kind_of(action: Action<'_>) -> u8 {
         Action::HeapPage { .. } | Action::HeapImage { .. } => KIND_ROWS,
         Action::LargeData { .. } => KIND_LARGE_DATA,
         Action::LargeHead(_) => KIND_LARGE_ROOT,
+        Action::Partitions(_) => KIND_PARTITIONS,
         _ => KIND_NODE,
     }
 }

@@ -7,9 +7,11 @@
 use crate::Journal;
 use crate::bytes::Garbled;
 use crate::heap::{Cell, Directory, LargeView, Root, Rows};
-use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_ROOT, KIND_NODE, KIND_ROWS, corrupt, is};
+use crate::page::{
+    KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_ROOT, KIND_NODE, KIND_PARTITIONS, KIND_ROWS, corrupt, is,
+};
 use crate::record::{Action, Kind, SystemBody};
-use crate::tree::Node;
+use crate::tree::{Node, read_table};
 use base::{PageId, TableId};
 use latch::LatchPolicy;
 use pages::{PageRef, Pool, Stop};
@@ -39,6 +41,11 @@ pub fn pages_below<L: LatchPolicy>(pool: &Pool, owner: TableId, page: PageId) ->
     let page = pool.shared::<L>(page)?;
     if is(&page, KIND_NODE, owner) {
         return node(&page).map_err(|Garbled| corrupt(&page));
+    }
+    if is(&page, KIND_PARTITIONS, owner) {
+        let (next, starts) = read_table(&page).map_err(|Garbled| corrupt(&page))?;
+        let next = Some(next).filter(|next| *next != PageId(0));
+        return Ok(Below::More(starts.into_iter().map(|(_, root)| root).chain(next).collect()));
     }
     if is(&page, KIND_HEAP_ROOT, owner) {
         let root = Root::new(page.bytes());

@@ -1,6 +1,6 @@
 //! What the tests share: a pool in memory, a journal that remembers, random numbers from a seed.
 
-use crate::{Journal, PageUse, each_page, redo, undo};
+use crate::{Journal, PageUse, TreeRole, each_page, redo, undo};
 use base::{Lsn, PageId, TableId};
 use pages::{Coupled, Pool, PoolOptions, Stop};
 use std::path::Path;
@@ -52,7 +52,7 @@ impl Recorder {
         let records = self.kept[from..].to_vec();
         self.compensating = true;
         for kept in records.iter().rev().filter(|k| k.undoable) {
-            let tree = |id| root.map(|root| crate::BTree::open(pool, root, id));
+            let tree = |id| root.map(|root| (crate::BTree::open(pool, root, id), TreeRole::Primary));
             settle(pool, || undo::<Coupled>(pool, self, &tree, &kept.header, &kept.body));
         }
         self.compensating = false;

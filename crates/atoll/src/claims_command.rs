@@ -49,11 +49,7 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 
 fn origin(args: &ClaimsArgs, lab: &Lab) -> Origin {
     let size = if args.rows.quick { " --quick" } else { "" };
-    Origin {
-        machines: lab.machines(),
-        version: driver::VERSION.into(),
-        command: format!("atoll claims{size} --markdown"),
-    }
+    Origin::of(lab.all_rows().iter(), driver::VERSION, format!("atoll claims{size} --markdown"))
 }
 
 /// Those asked for, in the ledger's order.

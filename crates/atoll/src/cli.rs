@@ -258,8 +258,21 @@ fn bench_name() -> PossibleValuesParser {
 pub enum DesignArg {
     /// Latched pages and a central lock manager
     Conventional,
+    /// Each worker owns a run of the sites, runs their steps and locks them for itself; pages are latched (DORA)
+    Logical,
     /// One worker per instance: no latches, and locks only while distributed transactions exist
     Serial,
+    /// Rows in main memory, optimistic concurrency control
+    Occ,
+}
+
+/// What a transaction of `occ` does on meeting a row that another one has prepared.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OccConflictArg {
+    /// Waits for the other's decision
+    Wait,
+    /// Aborts at once, as Silo does
+    Abort,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -336,6 +349,8 @@ pub enum ChannelArg {
 pub enum OpArg {
     Read,
     Update,
+    /// One row, which fixes the home site, is updated, the others are read
+    Mixed,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -436,6 +451,9 @@ pub struct DeploymentArgs {
     /// How long a lock wait may take, in ms: how distributed deadlocks end
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub lock_timeout: u64,
+    /// With design occ: what to do on meeting a row that a distributed transaction has prepared
+    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
+    pub occ_conflict: Vec<OccConflictArg>,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -80,7 +80,7 @@ impl Demand<'_> {
                 all.push(Schedule {
                     traffic: Traffic { model, clients, retries },
                     repeat: self.args.repeat.unwrap_or(if moves { 1 } else { REPEAT }),
-                    phases: self.phases.as_ref().map(|p| p.file().into()),
+                    phases: self.phases.as_ref().map(|p| p.script()),
                     changes,
                     ..schedule.clone()
                 });

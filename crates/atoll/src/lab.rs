@@ -298,20 +298,6 @@ impl Lab {
     pub fn partial(&self) -> &[Row] {
         &self.partial
     }
-
-    /// Model and cores of the machines that rows come from.
-    pub fn machines(&self) -> Vec<String> {
-        let rows = self.outcomes.values().filter_map(|outcome| match outcome {
-            Outcome::Rows(rows) => Some(rows.iter()),
-            Outcome::None(_) => None,
-        });
-        let name = |row: &Row| {
-            let cores = row.number("machine.cores")?;
-            Some(format!("{}, {cores} cores", row.word("machine.model")?.trim()))
-        };
-        let all: std::collections::BTreeSet<String> = rows.flatten().filter_map(name).collect();
-        all.into_iter().collect()
-    }
 }
 
 /// Loading and launching a deployment, warming it up for a row and checking the data after it, a count, and an `ipc`

@@ -70,6 +70,9 @@ impl Output {
                 print(&format!(
                     "Where a transaction's time goes, in % of µs from request to reply\n{profiles}"
                 ))?;
+                if let Some(reason) = no_hardware(&self.rows) {
+                    print(&format!("No hardware counters: {reason}."))?;
+                }
             }
         }
         self.check()
@@ -125,6 +128,7 @@ const SETTINGS: &[Column] = &[
     ("tables", |r| r.settings.tables.clone()),
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
+    ("occ_conflict", |r| r.settings.occ_conflict.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("rate", |r| r.settings.rate.clone()),
     ("arrivals", |r| r.settings.arrivals.clone()),
@@ -196,13 +200,30 @@ const PROFILE: &[Column] = &[
     }),
     ("latches", |r| Some(format!("{:.1}", r.profile.as_ref()?.latches_per_txn.values().sum::<f64>()))),
     ("row locks", |r| Some(format!("{:.1}", r.profile.as_ref()?.accesses_per_txn.get("row_locks")?))),
+    ("instructions", |r| hardware(r, "instructions").map(thousands)),
+    ("IPC", |r| Some(format!("{:.2}", hardware(r, "instructions")? / hardware(r, "cycles")?))),
+    ("LLC misses", |r| hardware(r, "llc_misses").map(|n| format!("{n:.1}"))),
 ];
+
+/// What the processor counted of an event per transaction.
+fn hardware(row: &ResultRow, event: &str) -> Option<f64> {
+    row.profile.as_ref()?.hardware.as_ref()?.get(event).copied()
+}
 
 /// A component's share of the time of a transaction, in per cent.
 fn share(row: &ResultRow, component: &str) -> Option<String> {
     let profile = row.profile.as_ref()?;
     let part = profile.time_ns_per_txn.get(component)?;
     Some(format!("{:.1}", part / profile.elapsed_ns().max(1e-9) * 100.0))
+}
+
+/// Why no row has any.
+fn no_hardware(rows: &[ResultRow]) -> Option<&str> {
+    let profiles = || rows.iter().filter_map(|r| r.profile.as_ref());
+    if profiles().any(|p| p.hardware.is_some()) {
+        return None;
+    }
+    profiles().find_map(|p| p.hardware_missing.as_deref())
 }
 
 /// `None` when no row has a profile.
@@ -276,9 +297,17 @@ mod tests {
             ..driver::PerTransaction::default()
         };
         row.profile = Some(profile);
-        let text = profile_table(&[row]).unwrap().to_string();
+        let text = profile_table(std::slice::from_ref(&row)).unwrap().to_string();
         assert!(["75.0", "25.0", "2.0", "log"].iter().all(|part| text.contains(part)), "{text}");
         assert!(!text.contains("turn") && !text.contains("latching"), "{text}");
+        let profile = row.profile.as_mut().unwrap();
+        profile.hardware_missing = Some("forbidden".into());
+        assert_eq!(no_hardware(std::slice::from_ref(&row)), Some("forbidden"));
+        let profile = row.profile.as_mut().unwrap();
+        profile.hardware =
+            Some([("cycles".to_string(), 2000.0), ("instructions".to_string(), 3000.0)].into());
+        assert_eq!(no_hardware(std::slice::from_ref(&row)), None);
+        assert!(profile_table(&[row]).unwrap().to_string().contains("1.50"));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OpArg, SliArg, TablesArg};
+use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OccConflictArg, OpArg, SliArg, TablesArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
-use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, TableKind};
+use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, OccConflict, TableKind};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
@@ -79,6 +79,7 @@ impl Default for Choice {
             durability: Durability::Async,
             tables: TableKind::Heap,
             locks: LockTuning::default(),
+            occ_conflict: OccConflict::default(),
             placement: Placement::Island,
             workers: None,
             dataset: None,
@@ -106,6 +107,7 @@ struct Choice {
     durability: Durability,
     tables: TableKind,
     locks: LockTuning,
+    occ_conflict: OccConflict,
     placement: Placement,
     /// `None`: the default.
     workers: Option<u32>,
@@ -164,6 +166,7 @@ impl Planner<'_> {
         let all = times(all, &tables, |c, v| c.tables = v.into());
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
+        let all = in_occ(all, &d.occ_conflict);
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
         let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
@@ -222,10 +225,14 @@ impl Planner<'_> {
             data_use: if d.keep { DataUse::Keep } else { DataUse::Copy },
             data_name: subject.data_name(),
             data_bytes: subject.data_bytes(),
-            pool_bytes: self.pool_bytes(subject, islands, c.durability)?,
+            pool_bytes: match c.design {
+                DesignKind::Occ => self.budget(subject, islands)?,
+                _ => self.pool_bytes(subject, islands, c.durability)?,
+            },
             listen: d.listen,
             locks: c.locks,
             lock_timeout_ms: d.lock_timeout,
+            occ_conflict: c.occ_conflict,
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
             interrupt: self.interrupt.clone(),
@@ -290,6 +297,26 @@ impl Planner<'_> {
         all
     }
 
+    /// What rows in main memory may take: half of what the machine has left, for they cannot go anywhere else.
+    ///
+    /// # Errors
+    /// Data that does not fit.
+    fn budget(&self, subject: &Subject, islands: usize) -> Result<u64, Failure> {
+        let there = [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min();
+        let least = islands as u64 * deploy::MIN_INSTANCE_MEMORY;
+        let half = there.map(|there| (there / 2).max(least));
+        let budget = self.args.deployment.memory.or(half).unwrap_or(4 * subject.pool_bytes());
+        if budget < subject.data_bytes().max(least) {
+            return Err(Failure::Usage(format!(
+                "--design occ: the rows take about {} MiB, and the memory for them is {} MiB; expected a smaller --scale or \
+                 --dataset, or a larger --memory",
+                subject.data_bytes().max(least) >> 20,
+                budget >> 20
+            )));
+        }
+        Ok(budget)
+    }
+
     /// What the data needs, but no more than half of what the machine has left.
     ///
     /// # Errors
@@ -350,8 +377,23 @@ impl Planner<'_> {
 fn design_of(arg: DesignArg) -> DesignKind {
     match arg {
         DesignArg::Conventional => DesignKind::Conventional,
+        DesignArg::Logical => DesignKind::Logical,
         DesignArg::Serial => DesignKind::Serial,
+        DesignArg::Occ => DesignKind::Occ,
     }
+}
+
+/// What to do on conflicts makes a difference to one design only: the others are not run again for it.
+fn in_occ(all: Vec<Choice>, given: &[OccConflictArg]) -> Vec<Choice> {
+    let conflict = |arg: &OccConflictArg| match arg {
+        OccConflictArg::Wait => OccConflict::Wait,
+        OccConflictArg::Abort => OccConflict::Abort,
+    };
+    let each = |choice: Choice| -> Vec<Choice> {
+        let given = if choice.design == DesignKind::Occ { given } else { &given[..1.min(given.len())] };
+        given.iter().map(|arg| Choice { occ_conflict: conflict(arg), ..choice.clone() }).collect()
+    };
+    all.into_iter().flat_map(each).collect()
 }
 
 fn durability_of(arg: DurabilityArg) -> Durability {
@@ -373,6 +415,7 @@ fn op_of(arg: OpArg) -> Op {
     match arg {
         OpArg::Read => Op::Read,
         OpArg::Update => Op::Update,
+        OpArg::Mixed => Op::Mixed,
     }
 }
 

@@ -1,7 +1,7 @@
 //! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
 
 use crate::DeployError;
-use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning};
+use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning, OccConflict};
 use base::InstanceId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -129,6 +129,8 @@ pub struct Deployment {
     pub locks: LockTuning,
     /// How long a lock wait may take, in milliseconds: how distributed deadlocks end.
     pub lock_timeout_ms: u64,
+    /// What transactions of `occ` do on meeting a row that another one has prepared.
+    pub occ_conflict: OccConflict,
     /// More workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
     /// Tells this deployment's instances from any other's: they refuse strangers.
@@ -184,6 +186,12 @@ impl Deployment {
                  got {workers}"
             ));
         }
+        if self.design == DesignKind::Occ && self.durability != Durability::Memory {
+            return impossible(format!(
+                "--design occ: it keeps no log yet; expected --durability memory, got {}",
+                durability_name(self.durability)
+            ));
+        }
         if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
             return impossible(
                 "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),
@@ -220,6 +228,7 @@ impl Deployment {
                     listen: Some(self.address(i, sockets)),
                     locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
+                    occ_conflict: self.occ_conflict,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }
             })

@@ -7,7 +7,7 @@
 
 use crate::control::{Birth, Cue, Order, Reply};
 use crate::copy::{Watch, clones};
-use crate::engine::{Address, Durability};
+use crate::engine::{Address, DesignKind, Durability};
 use crate::manifest::{FORMAT, Home, Manifest, Unfinished};
 use crate::member::Member;
 use crate::scratch::Scratch;
@@ -83,8 +83,8 @@ impl Deployment {
             format: FORMAT,
             data: self.data_name.clone(),
             islands: self.islands,
-            // Every design so far keeps its data in the same pages and logs.
-            family: "disk".into(),
+            // The designs on pages keep their data in the same pages and logs.
+            family: if self.design == DesignKind::Occ { "memory" } else { "disk" }.into(),
             tables: self.tables,
             schema: schema_number(&self.spec)?,
             workload: self.spec.data_only(),

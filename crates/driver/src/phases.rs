@@ -14,6 +14,7 @@
 
 use crate::subject::Subject;
 use deploy::Change;
+use std::fmt;
 use std::time::Duration;
 use traffic::{LoadModel, Rate, parse_time};
 use workload::{Hot, WorkloadSpec};
@@ -34,6 +35,19 @@ enum What {
     Multisite(f64),
     Skew(f64),
     Mix(String),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Hot(Some(hot)) => write!(f, "hot {hot}"),
+            What::Hot(None) => write!(f, "hot off"),
+            What::Rate(rate) => write!(f, "rate {rate}"),
+            What::Multisite(percent) => write!(f, "multisite {percent}"),
+            What::Skew(skew) => write!(f, "skew {skew}"),
+            What::Mix(name) => write!(f, "mix {name}"),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -76,8 +90,10 @@ impl Phases {
         Ok(Phases { file: file.into(), lines })
     }
 
-    pub fn file(&self) -> &str {
-        &self.file
+    /// The whole script in one line, as rows have it: `10s hot 50/30, 20.5s hot off`.
+    pub fn script(&self) -> String {
+        let line = |l: &Line| format!("{}s {}", l.at.as_secs_f64(), l.what);
+        self.lines.iter().map(line).collect::<Vec<_>>().join(", ")
     }
 
     /// What happens when, for requests that begin as `subject` has them.
@@ -178,6 +194,9 @@ mod tests {
         assert_eq!((second.multisite, second.hot), (Some(5.0), Some("50/30".parse().unwrap())));
         assert_eq!(changes[1].rate, Some("5..9/1s".parse().unwrap()));
         assert!(changes[2].spec.as_ref().is_some_and(|s| s.hot.is_none() && s.multisite == Some(5.0)));
+        let script = "0s multisite 5, 10s hot 50/30, 10s rate 5..9/1s, 20.5s hot off";
+        assert_eq!(phases.script(), script);
+        assert_eq!(Phases::parse("again", &script.replace(", ", "\n")).unwrap().lines.len(), 4);
     }
 
     #[test]

@@ -175,6 +175,9 @@ pub struct Settings {
     /// Keys read, or read:written, before a table lock replaces them; `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalation: Option<String>,
+    /// What `occ` does on meeting a prepared row: `wait` or `abort`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub occ_conflict: Option<String>,
     /// Of each worker: closed-loop clients, or the most requests that are under way at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
@@ -200,7 +203,7 @@ pub struct Settings {
     /// The first pause before a retry is drawn up to this; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_us: Option<f64>,
-    /// The script by which the load changed.
+    /// The script by which the load changed: `10s hot 50/30, 20s hot off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ use crate::row::{MachineStamp, ResultRow, Settings};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
+use deploy::engine::DesignKind;
 use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
@@ -171,6 +172,7 @@ impl Session {
             tables: Some(d.tables.name().into()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
+            occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
             clients: Some(schedule.traffic.clients),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             labels: subject.labels(),

@@ -13,6 +13,8 @@ pub trait Design: Sized + Send + Sync + 'static {
     type Latch: LatchPolicy;
     /// How the lock table is protected.
     type Mutex: RawMutex + Send + Sync;
+    /// Whether each worker owns keys.
+    const OWNERS: bool = matches!(Self::LOCKING, Locking::ByOwner);
 }
 
 /// Latched pages, which readers look at without latches, and a central lock table: the transaction's own worker runs
@@ -38,20 +40,38 @@ impl Design for Serial {
     type Mutex = ThreadBound;
 }
 
+/// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own (DORA). Pages are shared, so
+/// they are latched.
+#[derive(Debug)]
+pub enum Partitioned {}
+
+impl Design for Partitioned {
+    const KIND: DesignKind = DesignKind::Logical;
+    const LOCKING: Locking = Locking::ByOwner;
+    type Latch = Optimistic;
+    type Mutex = ThreadBound;
+}
+
 /// A design by name, as configuration and result rows spell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
 pub enum DesignKind {
     Conventional,
+    Logical,
     Serial,
+    /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
+    Occ,
 }
 
 impl DesignKind {
-    pub const ALL: [DesignKind; 2] = [DesignKind::Conventional, DesignKind::Serial];
+    pub const ALL: [DesignKind; 4] =
+        [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial, DesignKind::Occ];
 
     pub fn name(self) -> &'static str {
         match self {
             DesignKind::Conventional => "conventional",
+            DesignKind::Logical => "logical",
             DesignKind::Serial => "serial",
+            DesignKind::Occ => "occ",
         }
     }
 }
@@ -66,9 +86,45 @@ impl FromStr for DesignKind {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        DesignKind::ALL
-            .into_iter()
-            .find(|d| d.name() == s)
-            .ok_or_else(|| format!("design '{s}' is unknown; expected one of conventional, serial"))
+        DesignKind::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
+            format!("design '{s}' is unknown; expected one of conventional, logical, serial, occ")
+        })
+    }
+}
+
+/// What a transaction of `occ` does on meeting a row that another one has prepared for two-phase commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OccConflict {
+    /// Waits for the other's decision.
+    #[default]
+    Wait,
+    /// Aborts, as Silo does.
+    Abort,
+}
+
+impl OccConflict {
+    pub const ALL: [OccConflict; 2] = [OccConflict::Wait, OccConflict::Abort];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            OccConflict::Wait => "wait",
+            OccConflict::Abort => "abort",
+        }
+    }
+}
+
+impl fmt::Display for OccConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OccConflict {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = OccConflict::ALL.into_iter().find(|c| c.name() == s);
+        known.ok_or_else(|| format!("what to do on a conflict, '{s}', is unknown; expected wait or abort"))
     }
 }

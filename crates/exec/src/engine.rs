@@ -9,19 +9,32 @@
 //! thread; a transaction's work is an [`Engine::Part`], which stays with the worker that made it. Whatever may have to wait
 //! for another transaction is asynchronous and done by [`Engine::certify`] at the latest: a commit or a prepare after it
 //! fails only with the engine.
+//!
+//! Where workers own keys ([`Engine::OWNERS`]) a part may have branches at other workers, which end with it:
+//!
+//! ```text
+//!   the part's worker                                          an owner
+//!   meeting, send(steps) ... ------------------------------->  receive: a Visit, with the branch
+//!   own steps                                                  runs the steps
+//!   rendezvous  <--------------------------------------------  answer: results and branch
+//!   commit: one record for all; or rollback ---------------->  (within receive) locks released; or undone
+//! ```
 
-use crate::design::DesignKind;
-use crate::executor::Executor;
+use crate::branches::{Answer, Visit};
+use crate::design::{DesignKind, OccConflict};
+use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
+use crate::owners::Territory;
 use base::Lsn;
 use locks::LockTuning;
 use probe::{LockWork, LogCounts};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{NoteId, StoreFault};
-use txn::{Abort, Access, Schema};
+use txn::{Abort, Access, Route, Schema};
 use wal::{Durability, Urge};
 
 /// What an engine is opened with.
@@ -36,8 +49,11 @@ pub struct Setup {
     pub workers: usize,
     pub locks: LockTuning,
     pub lock_timeout_ns: u64,
+    /// For `occ`.
+    pub occ_conflict: OccConflict,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
+    pub territory: Territory,
 }
 
 /// What opening found.
@@ -53,14 +69,20 @@ pub struct Recovered<T> {
 }
 
 /// Why an engine did not open, load or close.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum EngineFault {
     #[error(transparent)]
     Store(#[from] StoreFault),
+    #[error(transparent)]
+    Ranges(#[from] partition::RangeError),
     #[error(
         "design '{0}' has one worker per instance, but {1} were asked for; use as many instances as workers"
     )]
     OneWorker(DesignKind, usize),
+    #[error("the main-memory store: {0}")]
+    Memory(#[from] memstore::OpenError),
+    #[error("design 'occ' has no log yet; expected durability 'memory', got '{0:?}'")]
+    NoLog(Durability),
 }
 
 /// Whether a transaction has parts elsewhere, which may have been certified earlier and end later than this one.
@@ -68,6 +90,24 @@ pub enum EngineFault {
 pub enum Scope {
     Home,
     Distributed,
+}
+
+/// Where a transaction is certified already while a part of it waits here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// At instances with lower numbers at most: waits only go upwards, so they close no circle over instances.
+    Upwards,
+    /// Perhaps at higher ones: a wait may close a circle, so it has to be short.
+    Any,
+}
+
+/// Since when a part holds what keeps others from undoing what it has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// Since it saw it, by locks.
+    FromSteps,
+    /// Since [`Engine::certify`], by validation.
+    FromCertify,
 }
 
 /// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
@@ -90,6 +130,7 @@ pub struct EngineCounts {
 
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
+    const HOLDS: Holds;
     /// What one worker has to itself.
     type Desk: 'static;
     /// One transaction's work here. Used for one transaction after the other, so that its buffers stay.
@@ -116,19 +157,21 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// What the engine has met that keeps it from going on.
     fn fault(&self) -> Option<String>;
 
-    /// To be called on the worker's own thread, before anything else it does here.
-    fn desk(self: &Arc<Self>, worker: usize) -> Self::Desk;
+    /// To be called on the worker's own thread, before anything else it does here. `unpark` wakes it.
+    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::Desk;
 
     /// The worker is about to end; its parts have ended or were abandoned.
     fn leave(&self, desk: &Self::Desk);
 
     /// Protection for a transaction that needs only this instance as far as its arguments tell.
-    fn protection_at_home(&self) -> Protection;
+    fn protection_at_home(&self, desk: &Self::Desk) -> Protection;
 
     /// An empty part; [`Engine::begin`] starts it.
     fn part(&self, desk: &Self::Desk) -> Self::Part;
     fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
     fn protection(part: &Self::Part) -> Protection;
+    /// From here on the part waits for others as this says; [`Engine::begin`] makes it [`Order::Upwards`].
+    fn in_order(part: &mut Self::Part, order: Order);
     /// Whether anything was written.
     fn wrote(part: &Self::Part) -> bool;
 
@@ -138,6 +181,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
         executor: &'a Executor,
         part: &'a mut Self::Part,
     ) -> Self::Here<'a>;
+
+    /// Whether all that the part has seen was there at one moment: only then is an abort that the procedure decided on an
+    /// answer. The part is to be rolled back after this, whatever it says.
+    fn holds(&self, desk: &Self::Desk, part: &mut Self::Part) -> bool;
 
     /// Makes certain that the part can commit: all it has seen still holds, and will until its end.
     ///
@@ -195,6 +242,54 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Takes a transaction that restart found prepared: protects again what it changed.
     fn adopt(&self, desk: &Self::Desk, in_doubt: Self::InDoubt) -> Self::Part;
+
+    /// Whether each worker owns keys, so that steps may belong to another one.
+    const OWNERS: bool = false;
+
+    /// The worker that must run what is routed there; `None` if any may.
+    fn owner(&self, _: Route) -> Option<usize> {
+        None
+    }
+
+    /// The sites whose keys a worker owns, where that matters.
+    fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
+        None
+    }
+
+    /// Opens a meeting of steps at several workers.
+    fn meeting(&self, _: &Self::Desk) -> u32 {
+        unreachable!("an engine without owners")
+    }
+
+    /// Sends encoded steps to their owner, on behalf of `part`.
+    fn send(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32, _owner: usize, _steps: Vec<u8>) {
+        unreachable!("an engine without owners")
+    }
+
+    /// Waits until all that was sent has been answered, and ends the meeting.
+    async fn rendezvous(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
+        unreachable!("an engine without owners")
+    }
+
+    /// Reads the mail from other workers: does what it says, up to the next steps to be run here.
+    fn receive(&self, _: &Self::Desk) -> Option<Visit<Self::Part>> {
+        None
+    }
+
+    /// Sends the results of a visit back.
+    fn answer(&self, _: &Self::Desk, _: Visit<Self::Part>, _: Result<(), Abort>, _outputs: Vec<u8>) {
+        unreachable!("an engine without owners")
+    }
+
+    /// Whether there is no mail: part of the look before a sleep.
+    fn is_quiet(&self, _: &Self::Desk) -> bool {
+        true
+    }
+
+    /// Whether everything this worker had undone elsewhere is undone.
+    fn is_settled(&self, _: &Self::Desk) -> bool {
+        true
+    }
 
     /// What a part that logged nothing has to wait for.
     fn horizon(&self) -> Lsn;

@@ -12,13 +12,17 @@
 //! | delete k below n | row X + gap X on k; gap X on n |
 //! | scan | row S + gap S on every key met, gap S on the key that ends it |
 //! | scan through a secondary index | row S + gap S on every entry met, gap S on the entry that ends it, row S on each row |
-//! | scan of everything | S on the table |
+//! | scan for update | the same with U in place of S on rows |
+//! | scan of everything | S on the table (U for update) |
 //! | append to a keyless table | none more: its readers lock the table |
 //!
 //! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms cannot appear. A
 //! neighbour is found first, then locked, then the access method is told to act only if that key still is the neighbour
 //! (`Expect::Next`); it answers with the new one if not. Nothing waits for a lock while it holds a latch. A table's
 //! secondary indexes are locked alike, entry by entry (`entries`).
+//!
+//! Where workers own keys, one lock in the owner's table stands for all keys that begin alike (`owned`): row S to read any of
+//! them, row X to change, put in or take out any of them. No gap is locked, since whoever fills it has the same lock.
 
 use crate::design::Design;
 use crate::executor::Executor;
@@ -31,7 +35,7 @@ use probe::{Component, Counter};
 use std::ops::Bound;
 use std::pin::pin;
 use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
-use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
+use txn::{Abort, Access, Direction, Flow, Inserted, Range, Route, Row, RowMut};
 
 /// The rows of this instance, as one part sees them.
 pub struct Here<'a, D: Design> {
@@ -55,6 +59,46 @@ macro_rules! retry {
 }
 
 mod entries;
+mod owned;
+
+/// Why rows are scanned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Read,
+    /// They may be changed next.
+    Update,
+}
+
+impl Purpose {
+    /// On the table, if rows are to be locked beneath it.
+    fn intention(self) -> Mode {
+        self.row().above()
+    }
+
+    /// On the table, for all of it.
+    fn table(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::S,
+            Purpose::Update => Mode::U,
+        }
+    }
+
+    /// On a key that is met.
+    fn key(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::ROW_AND_GAP_S,
+            Purpose::Update => Mode::ROW_U_AND_GAP_S,
+        }
+    }
+
+    /// On the row that an index entry leads to.
+    fn row(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::ROW_S,
+            Purpose::Update => Mode::ROW_U,
+        }
+    }
+}
 
 /// One record was worked on.
 fn counted<T>(outcome: T) -> T {
@@ -109,8 +153,9 @@ impl<'a, D: Design> Here<'a, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.belongs(table, key);
         if self.locks() {
-            pin!(self.lock(table, LockName::key(table, hash64(key)), mode)).await?;
+            pin!(self.lock(table, self.name(table, key), mode)).await?;
         }
         let t = self.table(table)?;
         let seen = self.part.ahead.take(table, key);
@@ -133,16 +178,35 @@ impl<'a, D: Design> Here<'a, D> {
         Abort::Fault
     }
 
-    /// Visits everything under a lock on the whole table.
-    async fn scan_table(
+    async fn scan_with(
         &mut self,
+        purpose: Purpose,
         index: TableId,
         range: Range<'_>,
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, Mode::S).await?;
+        if D::OWNERS && self.locks() {
+            self.lock_range(purpose, table, index, range).await?;
+        }
+        if range == Range::ALL || table.def.key.is_empty() {
+            return self.scan_table(purpose, index, range, direction, f).await;
+        }
+        self.scan_keys(purpose, index, range, direction, f).await
+    }
+
+    /// Visits everything under a lock on the whole table.
+    async fn scan_table(
+        &mut self,
+        purpose: Purpose,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        self.lock_table(table.def.id, purpose.table()).await?;
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         loop {
@@ -167,21 +231,22 @@ impl<'a, D: Design> Here<'a, D> {
     /// otherwise a key could slip in between two leaves before the first key of the second is locked.
     async fn scan_keys(
         &mut self,
+        purpose: Purpose,
         index: TableId,
         range: Range<'_>,
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, Mode::IS).await?;
+        self.lock_table(table.def.id, purpose.intention()).await?;
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
         let mut cursor = Cursor::start(range, direction);
         // Often the first row is all that is wanted, and what is looked at is locked.
         let mut limit = 1;
         loop {
             let mut chunk = self.collect_some(index, &cursor, limit).await?;
-            while self.locks() {
-                self.lock_chunk(table, index, &cursor, &chunk).await?;
+            while self.ranges() {
+                self.lock_chunk(purpose, table, index, &cursor, &chunk).await?;
                 let again = self.collect_some(index, &cursor, limit).await?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
@@ -221,6 +286,7 @@ impl<'a, D: Design> Here<'a, D> {
 
     async fn lock_chunk(
         &mut self,
+        purpose: Purpose,
         table: &Table,
         index: TableId,
         cursor: &Cursor,
@@ -231,10 +297,10 @@ impl<'a, D: Design> Here<'a, D> {
             self.lock_above(id, index, cursor).await?;
         }
         for (key, _) in chunk.rows() {
-            self.lock(id, LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_S).await?;
+            self.lock(id, LockName::key(index, hash64(key)), purpose.key()).await?;
             if index != id {
                 let row = entries::row_name(table, index, key).ok_or_else(|| self.lost_row(table))?;
-                self.lock(id, row, Mode::ROW_S).await?;
+                self.lock(id, row, purpose.row()).await?;
             }
         }
         if let (Direction::Forward, ChunkEnd::Done(next)) = (cursor.direction, &chunk.end) {
@@ -280,6 +346,13 @@ impl<'a, D: Design> Here<'a, D> {
 }
 
 impl<D: Design> Access for Here<'_, D> {
+    fn enter(&mut self, route: Route) -> Result<(), Abort> {
+        match self.engine.owners.as_ref().and_then(|owners| owners.owner(route)) {
+            Some(owner) if D::OWNERS && owner != self.part.owner => Err(Abort::NotHere(owner as u16)),
+            _ => Ok(()),
+        }
+    }
+
     #[inline]
     async fn read<R>(
         &mut self,
@@ -297,12 +370,13 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.belongs(table, key);
         if self.locks() {
-            pin!(self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_X)).await?;
+            pin!(self.lock(table, self.name(table, key), Mode::ROW_X)).await?;
         }
         let t = self.table(table)?;
         let seen = self.part.ahead.take(table, key);
-        let entries = if self.locks() { Entries::HoldBack } else { Entries::Follow };
+        let entries = if self.ranges() { Entries::HoldBack } else { Entries::Follow };
         let mut f = Some(f);
         let updated = retry!(
             self,
@@ -329,14 +403,18 @@ impl<D: Design> Access for Here<'_, D> {
     fn ahead(&mut self, table: TableId, keys: &[Key]) {
         let Some(t) = self.engine.store.table(table) else { return };
         if self.locks() {
-            let name = |key: &Key| LockName::key(table, hash64(key));
-            keys.iter().for_each(|key| self.engine.locks.prefetch(name(key)));
+            let locks = self.engine.locks(self.part.owner);
+            keys.iter().for_each(|key| locks.prefetch(self.name(table, key)));
         }
         self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        if !self.locks() {
+        self.belongs(table, key);
+        if !self.ranges() {
+            if self.locks() {
+                self.lock(table, self.name(table, key), Mode::ROW_X).await?;
+            }
             let t = self.table(table)?;
             let done = retry!(
                 self,
@@ -360,7 +438,7 @@ impl<D: Design> Access for Here<'_, D> {
             let done =
                 retry!(self, self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect));
             probe::within(Component::Locking, || {
-                self.engine.locks.release_instant(&mut self.part.locker, gap)
+                self.engine.locks(self.part.owner).release_instant(&mut self.part.locker, gap)
             });
             match done {
                 InsertOutcome::Done => {
@@ -389,20 +467,22 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.belongs(table, key);
         if self.locks() {
-            self.lock(table, LockName::key(table, hash64(key)), Mode::ROW_AND_GAP_X).await?;
+            let mode = if self.ranges() { Mode::ROW_AND_GAP_X } else { Mode::ROW_X };
+            self.lock(table, self.name(table, key), mode).await?;
         }
         let t = self.table(table)?;
-        if self.locks() {
+        if self.ranges() {
             self.lock_entries_of(t, key).await?;
         }
         let mut next = None;
-        if self.locks() {
+        if self.ranges() {
             next = retry!(self, self.engine.store.successor::<D::Latch>(table, Bound::Excluded(key)));
         }
         loop {
             let mut expect = Expect::Any;
-            if self.locks() {
+            if self.ranges() {
                 self.lock(table, gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }
@@ -422,11 +502,17 @@ impl<D: Design> Access for Here<'_, D> {
         direction: Direction,
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        if range == Range::ALL || table.def.key.is_empty() {
-            return self.scan_table(index, range, direction, &mut f).await;
-        }
-        self.scan_keys(index, range, direction, &mut f).await
+        self.scan_with(Purpose::Read, index, range, direction, &mut f).await
+    }
+
+    async fn scan_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan_with(Purpose::Update, index, range, direction, &mut f).await
     }
 }
 

@@ -8,27 +8,38 @@
 //! - [`design`]: the two policies and their names.
 //! - [`engine`]: what an instance asks of an engine, whatever its design.
 //! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability.
+//! - [`memory`]: the engine of design `occ`, whose rows live in main memory.
 //! - [`local`]: whether a part takes locks.
+//! - [`owners`]: which worker owns which keys; `mail`, `branches`: what workers send each other, and a transaction's work at several;
+//!   `board`: cycles of waiting over several owners.
 //! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+mod board;
+mod branches;
 pub mod design;
 pub mod engine;
 pub mod executor;
 mod here;
 pub mod local;
+mod mail;
+pub mod memory;
+pub mod owners;
 pub mod paged;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod schema;
 
-pub use design::{Conventional, Design, DesignKind, Serial};
-pub use engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
+pub use branches::{Answer, Visit};
+pub use design::{Conventional, Design, DesignKind, OccConflict, Partitioned, Serial};
+pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
 pub use local::{Locking, Part, Protection};
+pub use memory::MemoryEngine;
+pub use owners::{Owners, Territory};
 pub use paged::{EngineOptions, PageEngine};
 pub use schema::Refused;
 pub use store::NoteId;

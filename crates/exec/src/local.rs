@@ -3,8 +3,10 @@
 //! Under `serial` a transaction that stays at home runs from its first access to its commit record without once
 //! giving up its worker, so nothing can come between: it needs no locks, as long as nobody else holds any. A
 //! transaction that waits for another instance, or for a page, does give up the worker, so it locks what it touches; while such a
-//! part exists, those that start meanwhile lock as well.
+//! part exists, those that start meanwhile lock as well. Where workers own keys (`logical`) each of them goes by the same rule: what
+//! needs only its keys runs alone while no other transaction has locks in its table.
 
+use crate::branches::Branches;
 use locks::Locker;
 use store::{Ahead, Txn};
 
@@ -14,6 +16,9 @@ pub enum Locking {
     Always,
     /// Only parts of distributed transactions, and every part that starts while one of those lives.
     WhileShared,
+    /// As [`Locking::WhileShared`], each worker in a table of its own for the keys it owns: one lock for all keys with the same
+    /// first columns.
+    ByOwner,
 }
 
 /// What protects one part from the others.
@@ -35,6 +40,15 @@ pub struct Part {
     /// Rows it is about to ask for.
     pub(crate) ahead: Ahead,
     pub(crate) protection: Protection,
+    /// The worker whose locks it takes.
+    pub(crate) owner: usize,
+    /// The transaction's name on the [`Board`](crate::board::Board); 0 where there is none.
+    pub(crate) name: u64,
+    /// It has asked for a lock, and is counted for that ([`Locking::ByOwner`]).
+    pub(crate) counted: bool,
+    /// The transaction's work at other workers.
+    pub(crate) branches: Branches,
+    pub(crate) hold: probe::Hold,
 }
 
 impl Part {
@@ -44,6 +58,6 @@ impl Part {
 
     /// Whether anything was written.
     pub fn wrote(&self) -> bool {
-        self.txn.wrote()
+        self.txn.wrote() || self.branches.wrote()
     }
 }

@@ -11,24 +11,32 @@
 //! transaction that logs nothing has to wait as well: **every reply and every vote waits until everything that
 //! was in the log when the part ended is durable.** With `memory` and `async` durability that is at once.
 
+mod adopting;
 mod face;
 mod filling;
+mod owning;
 
+use crate::board::{AGAIN_NS, Board};
+use crate::branches::{Branches, Letter};
 use crate::design::Design;
 use crate::engine::LockPoint;
 use crate::executor::Executor;
 use crate::local::{Locking, Part, Protection};
-use base::{Lsn, hash64};
-use latch::LatchPolicy;
-use locks::{Acquired, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
+use crate::mail::Mail;
+use crate::owners::Owners;
+use base::Lsn;
+use latch::{CachePadded, LatchPolicy};
+use locks::{Acquired, Cancelled, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
 use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Touched, Txn};
+use std::task::{Context, Poll};
+use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::Urge;
 
+pub use face::PageDesk;
 pub use filling::PageFilling;
 
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +51,19 @@ pub struct EngineOptions {
 /// One instance's storage and locks under design `D`, shared by its workers.
 pub struct PageEngine<D: Design> {
     pub(crate) store: Store,
-    pub(crate) locks: LockTable<D::Mutex>,
+    /// The central one, or the first owner's.
+    locks: LockTable<D::Mutex>,
+    /// The other owners', which only their threads touch.
+    others: Box<[LockTable<D::Mutex>]>,
     options: EngineOptions,
-    /// Parts under [`Protection::Locks`] now (counted under `serial` only, by its one worker).
-    locking: AtomicUsize,
+    /// Parts under [`Protection::Locks`] now, of each worker and counted by it, where designs run others alone.
+    locking: Box<[CachePadded<AtomicUsize>]>,
+    /// Who owns what; only where workers own keys.
+    pub(crate) owners: Option<Owners>,
+    mail: Mail<Letter>,
+    board: Board,
+    /// Locks that owners take before they begin, for transactions that restart found prepared.
+    wards: Mutex<Vec<adopting::Wards>>,
     /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
     checkpointing: AtomicBool,
     run: Mutex<Option<CheckpointRun>>,
@@ -61,12 +78,30 @@ fn no_page(fault: StoreFault) -> Abort {
 }
 
 impl<D: Design> PageEngine<D> {
+    /// For any number of workers that own nothing, or for one that owns everything.
     pub fn new(store: Store, options: EngineOptions) -> PageEngine<D> {
+        let all = || Owners::whole(&store.schema().unwrap_or_default());
+        let owners = D::OWNERS.then(all);
+        PageEngine::of(store, options, 1, owners)
+    }
+
+    /// For `workers` workers, each of which owns what `owners` says.
+    ///
+    /// # Panics
+    /// If there is no worker, or if workers own keys and nothing says which.
+    pub fn of(store: Store, options: EngineOptions, workers: usize, owners: Option<Owners>) -> PageEngine<D> {
+        assert!(workers > 0 && (!D::OWNERS || owners.is_some()), "owners of nothing");
+        let tables = if D::OWNERS { workers } else { 1 };
         PageEngine {
             store,
             locks: LockTable::with(options.locks),
+            others: (1..tables).map(|_| LockTable::with(options.locks)).collect(),
             options,
-            locking: AtomicUsize::new(0),
+            locking: (0..tables).map(|_| CachePadded::default()).collect(),
+            owners,
+            mail: Mail::new(tables),
+            board: Board::default(),
+            wards: Mutex::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
         }
@@ -74,7 +109,14 @@ impl<D: Design> PageEngine<D> {
 
     /// What the locks did since the start.
     pub fn lock_stats(&self) -> LockStats {
-        self.locks.stats()
+        let all = std::iter::once(&self.locks).chain(&self.others);
+        all.fold(LockStats::default(), |sum, table| sum.and(&table.stats()))
+    }
+
+    /// The lock table that a part of `owner`'s takes its locks in.
+    #[inline]
+    pub(crate) fn locks(&self, owner: usize) -> &LockTable<D::Mutex> {
+        if D::OWNERS && owner > 0 { &self.others[owner - 1] } else { &self.locks }
     }
 
     pub fn store(&self) -> &Store {
@@ -98,22 +140,37 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Protection for a transaction that needs only this instance as far as its arguments tell.
-    pub fn protection_at_home(&self) -> Protection {
+    pub fn protection_at_home(&self, worker: usize) -> Protection {
         match D::LOCKING {
             Locking::Always => Protection::Locks,
-            Locking::WhileShared if self.locking.load(Ordering::Relaxed) == 0 => Protection::Alone,
-            Locking::WhileShared => Protection::Locks,
+            _ if self.locking(worker).load(Ordering::Relaxed) == 0 => Protection::Alone,
+            _ => Protection::Locks,
         }
     }
 
-    /// An empty part; [`PageEngine::begin`] starts it.
+    /// An empty part of the first worker's; [`PageEngine::begin`] starts it.
     pub fn part(&self) -> Part {
+        self.part_of(0)
+    }
+
+    /// An empty part of a worker's.
+    pub fn part_of(&self, worker: usize) -> Part {
+        let owner = if D::OWNERS { worker } else { 0 };
         Part {
             txn: Txn::default(),
-            locker: self.locks.locker(),
+            locker: self.locks(owner).locker(),
             ahead: Ahead::default(),
             protection: Protection::Alone,
+            owner,
+            name: 0,
+            counted: false,
+            branches: Branches::default(),
+            hold: probe::Hold::default(),
         }
+    }
+
+    fn locking(&self, worker: usize) -> &AtomicUsize {
+        &self.locking[if D::OWNERS { worker } else { 0 }]
     }
 
     pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
@@ -122,26 +179,44 @@ impl<D: Design> PageEngine<D> {
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         if protection == Protection::Locks {
-            self.count_locking(1);
+            part.hold = probe::hold();
+            if !D::OWNERS {
+                self.count_locking(0, 1);
+            }
             if self.options.locks.tuning.victim == Victim::Youngest {
                 part.locker.begun_ns = world::now_ns();
             }
         }
     }
 
-    fn count_locking(&self, by: isize) {
-        if D::LOCKING == Locking::WhileShared {
+    fn count_locking(&self, owner: usize, by: isize) {
+        if D::LOCKING != Locking::Always {
             // One worker only: a plain add would do, the atomic only lets other threads hold the engine.
-            let now = self.locking.load(Ordering::Relaxed);
-            self.locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
+            let locking = self.locking(owner);
+            let now = locking.load(Ordering::Relaxed);
+            locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
         }
+    }
+
+    /// An owner's part is about to ask for its first lock: from now on others must not run alone. Before that it has touched
+    /// nothing, so a transaction that is only on its way to other owners is in nobody's way.
+    #[cold]
+    fn begin_locking(&self, part: &mut Part) {
+        part.counted = true;
+        self.count_locking(part.owner, 1);
+        self.locks(part.owner).label(&part.locker, part.name);
     }
 
     fn end(&self, part: &mut Part) {
         probe::part_ends();
         if part.protection == Protection::Locks {
-            probe::within(Component::Locking, || self.locks.release_all(&mut part.locker));
-            self.count_locking(-1);
+            if !D::OWNERS || part.counted {
+                let locks = self.locks(part.owner);
+                probe::within(Component::Locking, || locks.release_all(&mut part.locker));
+                self.count_locking(part.owner, -1);
+                part.counted = false;
+            }
+            probe::held(std::mem::take(&mut part.hold));
         }
         part.protection = Protection::Alone;
     }
@@ -185,12 +260,18 @@ impl<D: Design> PageEngine<D> {
     /// Prepares a part that wrote something: it can go either way from now on. Its read locks go only if the whole
     /// transaction holds all its locks already. The vote may be given once the returned LSN is durable.
     pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
-        let lsn = self.store.prepare(&mut part.txn, note).map_err(|fault| match fault {
+        let prepared = if part.branches.is_empty() {
+            self.store.prepare(&mut part.txn, note)
+        } else {
+            self.prepare_branches(part, note)
+        };
+        let lsn = prepared.map_err(|fault| match fault {
             StoreFault::Schema(_) => Abort::BadRequest,
             _ => Abort::Fault,
         })?;
         if lock_point == LockPoint::Reached {
-            probe::within(Component::Locking, || self.locks.release_shared(&mut part.locker));
+            let locks = self.locks(part.owner);
+            probe::within(Component::Locking, || locks.release_shared(&mut part.locker));
         }
         Ok(lsn)
     }
@@ -202,21 +283,22 @@ impl<D: Design> PageEngine<D> {
         if crate::planted::is(crate::planted::Bug::LostUndo) {
             return self.commit(part).map(drop);
         }
-        let undone = loop {
-            let stop = match self.store.rollback::<D::Latch>(&mut part.txn) {
-                Ok(()) => break Ok(()),
-                Err(stop) => stop,
-            };
-            let resumed = match stop {
-                Stop::Page(page) => self.store.load_page(page).map_err(no_page),
-                stop => self.resume_at_once(stop),
-            };
-            if let Err(abort) = resumed {
-                break Err(abort);
-            }
-        };
+        let undone = self.undo(&mut part.txn);
         self.end(part);
         undone
+    }
+
+    fn undo(&self, txn: &mut Txn) -> Result<(), Abort> {
+        loop {
+            let stop = match self.store.rollback::<D::Latch>(txn) {
+                Ok(()) => return Ok(()),
+                Err(stop) => stop,
+            };
+            match stop {
+                Stop::Page(page) => self.store.load_page(page).map_err(no_page)?,
+                stop => self.resume_at_once(stop)?,
+            }
+        }
     }
 
     /// Lets go of a part without ending its transaction: the worker stops, and the next life of the store will find it
@@ -408,31 +490,6 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// Takes a transaction that restart found prepared: locks again what it changed.
-    pub fn adopt(&self, txn: Txn, touched: &[Touched]) -> Part {
-        let mut part = Part { txn, protection: Protection::Locks, ..self.part() };
-        self.count_locking(1);
-        for Touched { table, index, key, gap } in touched {
-            self.regain(&mut part, LockName::table(*table), Mode::IX);
-            if !key.is_empty() {
-                self.regain(&mut part, LockName::key(*index, hash64(key)), Mode::ROW_AND_GAP_X);
-            }
-            if let Some(next) = gap {
-                let name =
-                    next.as_deref().map_or(LockName::end(*index), |k| LockName::key(*index, hash64(k)));
-                self.regain(&mut part, name, Mode::GAP_X);
-            }
-        }
-        part
-    }
-
-    /// # Panics
-    /// When somebody else holds the lock: prepared transactions held theirs together before the crash.
-    fn regain(&self, part: &mut Part, name: LockName, mode: Mode) {
-        let granted = self.locks.acquire(&mut part.locker, name, mode);
-        assert!(matches!(granted, Acquired::Granted), "two transactions in doubt claim {name:?}");
-    }
-
     /// Takes a lock for `part` on what lies beneath `path`, waiting for it if need be.
     #[inline]
     pub(crate) async fn lock(
@@ -446,11 +503,14 @@ impl<D: Design> PageEngine<D> {
         if part.protection != Protection::Locks {
             return Ok(());
         }
+        if D::OWNERS && !part.counted {
+            self.begin_locking(part);
+        }
         #[cfg(feature = "planted")]
         let Some(mode) = crate::planted::asked(self, part, mode) else { return Ok(()) };
         loop {
             match probe::within(Component::Locking, || {
-                self.locks.acquire_below(&mut part.locker, path, name, mode)
+                self.locks(part.owner).acquire_below(&mut part.locker, path, name, mode)
             }) {
                 Acquired::Granted => return Ok(()),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
@@ -465,8 +525,11 @@ impl<D: Design> PageEngine<D> {
         let deadline = world::now_ns() + self.options.lock_timeout_ns;
         part.locker.deadline_ns = deadline;
         let mut armed = false;
-        std::future::poll_fn(|cx| {
-            let polled = self.locks.poll_until(&mut part.locker, world::now_ns(), cx);
+        let waited = std::future::poll_fn(|cx| {
+            let polled = self.locks(part.owner).poll_until(&mut part.locker, world::now_ns(), cx);
+            if D::OWNERS && part.name != 0 && polled.is_pending() {
+                return self.wait_on_board(executor, part, cx);
+            }
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
             }
@@ -475,6 +538,29 @@ impl<D: Design> PageEngine<D> {
                 LockAbort::Timeout => Abort::LockTimeout,
             })
         })
-        .await
+        .await;
+        if D::OWNERS && part.name != 0 {
+            self.board.strike_out(part.name, part.owner);
+        }
+        waited
+    }
+
+    /// The lock is not granted yet: has a look whether a cycle over several owners is the reason, now and again.
+    fn wait_on_board(
+        &self,
+        executor: &Executor,
+        part: &mut Part,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Abort>> {
+        let (locks, mut blockers) = (self.locks(part.owner), Vec::new());
+        locks.blockers(&part.locker, |name| blockers.push(name));
+        if self.board.closes_cycle(part.name, part.owner, blockers) {
+            return Poll::Ready(match locks.cancel(&mut part.locker) {
+                Cancelled::Granted => Ok(()),
+                Cancelled::Gone => Err(Abort::Deadlock),
+            });
+        }
+        executor.timer(world::now_ns() + AGAIN_NS, cx.waker().clone());
+        probe::parks(Wait::Lock, Poll::Pending)
     }
 }

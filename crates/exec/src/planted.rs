@@ -44,14 +44,15 @@ pub(crate) fn is(bug: Bug) -> bool {
 /// What a part locks when it should lock in `mode`; `None` for nothing.
 pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, part: &mut Part, mode: Mode) -> Option<Mode> {
     if is(Bug::EarlyReadRelease) {
-        engine.locks.release_shared(&mut part.locker);
+        engine.locks(part.owner).release_shared(&mut part.locker);
     }
     if is(Bug::EarlyRelease) {
-        engine.locks.release_all(&mut part.locker);
+        engine.locks(part.owner).release_all(&mut part.locker);
     }
     match mode {
         Mode::GAP_S if is(Bug::NoGapLocks) => None,
         Mode::ROW_AND_GAP_S if is(Bug::NoGapLocks) => Some(Mode::ROW_S),
+        Mode::ROW_U_AND_GAP_S if is(Bug::NoGapLocks) => Some(Mode::ROW_U),
         Mode::ROW_S | Mode::GAP_S | Mode::ROW_AND_GAP_S | Mode::IS | Mode::S if is(Bug::DirtyRead) => None,
         mode => Some(mode),
     }

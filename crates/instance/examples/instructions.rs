@@ -26,7 +26,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|a| a == word);
     let design = DesignKind::ALL.into_iter().find(|d| has(&d.to_string())).unwrap_or(DesignKind::Serial);
-    let profiling = if has("on") { Profiling::ON } else { Profiling::Off };
+    let profiling = if has("on") { DRAWN } else { Profiling::Off };
     let transactions = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(5_000);
     let kind = arguments.iter().find(|a| KINDS.contains(&a.as_str())).map_or("tpcb", String::as_str);
     let micro = |op| MicroOptions { dataset: 20_000, op, ..MicroOptions::new(1) };
@@ -45,6 +45,9 @@ fn main() {
         }
     }
 }
+
+/// Under valgrind the clock runs on while a poll is simulated: all would count as rare, and be timed.
+const DRAWN: Profiling = Profiling::Drawn(64);
 
 const KINDS: [&str; 6] = ["read", "update", "tpcb", "payment", "neworder", "tpcc"];
 

@@ -18,6 +18,7 @@ use crate::local::Local;
 use crate::source::Due;
 use base::InstanceId;
 use exec::Engine;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -231,12 +232,23 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.counts.borrow_mut().answered(kind, latency_ns);
     }
 
-    /// Stream `stream` of this instance's: requests that its clients may send.
+    /// Stream `stream` of this instance's: requests that this worker's clients may send. They are bound to what the worker
+    /// owns, if it owns anything.
     pub(crate) fn generator(&self, stream: u64) -> W::Generator {
+        let own = self.shared.engine.sites_of(&self.desk).filter(|sites| !sites.is_empty());
+        self.generator_over(stream, own)
+    }
+
+    /// The same for terminals, which each stay at one site of the instance's.
+    pub(crate) fn generator_of_terminals(&self, stream: u64) -> W::Generator {
+        self.generator_over(stream, None)
+    }
+
+    fn generator_over(&self, stream: u64, bound: Option<Range<u32>>) -> W::Generator {
         let placement = &self.shared.config.placement;
         let workload = self.workload();
         let sites = match workload.clients() {
-            Clients::Bound => placement.sites_of(self.me()),
+            Clients::Bound => bound.unwrap_or_else(|| placement.sites_of(self.me())),
             Clients::Routed => 0..placement.sites(),
         };
         workload.generator(self.mix.get().seed.wrapping_add(stream), sites)

@@ -2,7 +2,7 @@
 
 use base::InstanceId;
 use channel::Address;
-use exec::DesignKind;
+use exec::{DesignKind, OccConflict};
 use locks::LockTuning;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -33,6 +33,9 @@ pub struct InstanceConfig {
     pub listen: Option<Address>,
     pub locks: LockTuning,
     pub lock_timeout_ms: u64,
+    /// What transactions of `occ` do on meeting a prepared row.
+    #[serde(with = "by_name")]
+    pub occ_conflict: OccConflict,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
     pub spin_us: u64,
 }
@@ -55,6 +58,7 @@ impl InstanceConfig {
             listen: None,
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
+            occ_conflict: OccConflict::default(),
             spin_us: 50,
         }
     }
@@ -65,14 +69,15 @@ impl InstanceConfig {
 }
 
 mod by_name {
-    use exec::DesignKind;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::fmt::Display;
+    use std::str::FromStr;
 
-    pub fn serialize<S: Serializer>(design: &DesignKind, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(design.name())
+    pub fn serialize<T: Display, S: Serializer>(named: &T, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(named)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DesignKind, D::Error> {
+    pub fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
         String::deserialize(d)?.parse().map_err(D::Error::custom)
     }
 }

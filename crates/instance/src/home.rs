@@ -9,10 +9,10 @@
 //! ```
 
 use crate::counts::Reach;
-use crate::local::Local;
+use crate::local::{Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
-use exec::{Engine, Protection, Scope};
+use exec::{Engine, Holds, Order, Protection, Scope};
 use probe::{Component, Wait};
 use smallvec::SmallVec;
 use std::pin::pin;
@@ -32,10 +32,10 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     probe::transaction(workload.kind(request));
     let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut protection =
-        if local.stays_home(request) { engine.protection_at_home() } else { Protection::Locks };
+        if local.stays_home(request) { engine.protection_at_home(desk) } else { Protection::Locks };
     loop {
         engine.begin(desk, part, protection);
-        let mut run = Run { local, part, gtid: None };
+        let mut run = Run { local, part, gtid: None, asked: SmallVec::new() };
         let span = probe::span(Component::Execution);
         let outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
@@ -45,7 +45,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
                 pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
             }
-            Err(abort) => Err(abort),
+            Err(abort) => Err(answer(&**engine, desk, part, abort)),
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
@@ -77,6 +77,12 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             }
         }
     }
+}
+
+/// Why a procedure or a step has ended: its own decision counts only if what it was made from was there.
+pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &mut E::Part, abort: Abort) -> Abort {
+    let is_its_own = matches!(abort, Abort::User(_) | Abort::BadRequest);
+    if is_its_own && !engine.holds(desk, part) { Abort::Conflict } else { abort }
 }
 
 /// Adds what the workload says of a request that was carried out.
@@ -141,11 +147,13 @@ async fn commit_everywhere<W: Workload, E: Engine>(
 }
 
 /// One run of a procedure.
-struct Run<'l, W: Workload, E: Engine> {
-    local: &'l Local<W, E>,
-    part: &'l mut E::Part,
+pub(crate) struct Run<'l, W: Workload, E: Engine> {
+    pub local: &'l Local<W, E>,
+    pub part: &'l mut E::Part,
     /// Set when the first step leaves home.
     gtid: Option<Gtid>,
+    /// The instances that steps were sent to.
+    asked: SmallVec<[InstanceId; 8]>,
 }
 
 /// The steps of one phase that belong to one other instance.
@@ -160,8 +168,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
-        let at_home = |i: usize| local.owner(steps.route(i)) == local.me();
-        if local.is_alone() || (0..count).all(at_home) {
+        let here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        if local.is_all_here() || (0..count).all(here) {
             return pin!(steps.run_all(&mut local.here(self.part))).await;
         }
         if E::protection(self.part) == Protection::Alone {
@@ -171,12 +179,16 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         Box::pin(self.everywhere(steps, last)).await
     }
 
-    /// A phase of which some steps are elsewhere.
+    /// A phase of which some steps are at other instances or at other workers.
     async fn everywhere<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let mut partial = steps.partial();
         let mut groups = probe::within(Component::Communication, || self.group(&steps));
+        // Who was sent steps before, and none now, is prepared after this phase.
+        let in_groups = |asked: &InstanceId| groups.iter().any(|group| group.owner == *asked);
+        let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
         let outcome = match steps.effect() {
+            _ if groups.is_empty() => self.run_home(&steps, &mut partial).await,
             StepEffect::Writes => self.in_turn(&mut groups, &steps, &mut partial, last).await,
             StepEffect::Reads => self.at_once(&mut groups, &steps, &mut partial, last).await,
         };
@@ -186,7 +198,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     /// A phase that writes visits the instances one after the other, in the order of their numbers: transactions of one
     /// such phase never wait for each other in a circle over several instances. With all requests under way at once
-    /// they do, and only a time-out ends it: on contended rows that costs far more than the round trips.
+    /// they do, and only a time-out ends it: on contended rows that costs far more than the round trips. Where parts hold
+    /// what they have seen from their certification on, the home is certified in its turn for the same reason.
     async fn in_turn<S: Steps>(
         &mut self,
         groups: &mut [Group],
@@ -199,6 +212,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         for visit in 0..groups.len() {
             if visit == home {
                 self.run_home(steps, partial).await?;
+                self.certify_ahead(last).await?;
             }
             // The last to be visited is asked at the lock point.
             let last_visit = visit + 1 == groups.len() && home <= visit;
@@ -214,7 +228,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 
     /// A phase that only reads: with one other instance the home steps run first, so that the request leaves at the lock
-    /// point and the reader is rid of its locks with its vote; with more, all requests are under way at once.
+    /// point and the reader is rid of its locks with its vote; with more, all requests are under way at once. Where the lock
+    /// point is reached by certification, the home is certified first only if its number is lower.
     async fn at_once<S: Steps>(
         &mut self,
         groups: &mut [Group],
@@ -223,9 +238,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         last: Last,
     ) -> Result<(), Abort> {
         let alone = groups.len() == 1;
-        let lock_point = if alone { LockPoint::Reached } else { LockPoint::Ahead };
+        let mut lock_point = if alone { LockPoint::Reached } else { LockPoint::Ahead };
         if alone {
             self.run_home(steps, partial).await?;
+        }
+        if alone && E::HOLDS == Holds::FromCertify {
+            match self.local.me() < groups[0].owner {
+                true => self.certify_ahead(last).await?,
+                false => lock_point = LockPoint::Ahead,
+            }
         }
         let mut outcome = groups.iter_mut().try_for_each(|group| self.send(group, last, lock_point));
         if !alone && outcome.is_ok() {
@@ -239,6 +260,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             }
         }
         outcome
+    }
+
+    /// Certifies the home part before others, once it has nothing left to do.
+    async fn certify_ahead(&mut self, last: Last) -> Result<(), Abort> {
+        if E::HOLDS == Holds::FromSteps || last != Last::Yes {
+            return Ok(());
+        }
+        let local = self.local;
+        local.shared.engine.certify(&local.desk, &local.executor, self.part, Scope::Distributed).await
     }
 
     fn group<S: Steps>(&self, steps: &S) -> SmallVec<[Group; 4]> {
@@ -265,6 +295,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
         let local = self.local;
+        if E::OWNERS {
+            return self.run_owned(steps, partial).await;
+        }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {
                 steps.run(i, &mut local.here(self.part), partial).await?;
@@ -280,9 +313,21 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let (ride, request) = match last {
             Last::No => (Ride::More, Request::Steps),
             Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
-            // The home goes on, and may take locks.
-            Last::Elsewhere => (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead)),
+            Last::Here if E::HOLDS == Holds::FromSteps => {
+                (Ride::Prepare(lock_point), Request::LastSteps(lock_point))
+            }
+            // The home goes on, and may take locks; or others are still to be prepared.
+            Last::Elsewhere | Last::Here => {
+                (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead))
+            }
         };
+        if ride != Ride::More && group.owner > local.me() {
+            // By the time the home waits for anybody, this one may be prepared.
+            E::in_order(self.part, Order::Any);
+        }
+        if !self.asked.contains(&group.owner) {
+            self.asked.push(group.owner);
+        }
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         match local.homes.borrow_mut().get_mut(&gtid) {
             Some(home) => home.machine.request(group.owner, request).map_err(|_| Abort::Participant)?,
@@ -343,6 +388,8 @@ enum Last {
     No,
     /// For every instance but this one.
     Elsewhere,
+    /// For those that it goes to; others still have to be told.
+    Here,
     Yes,
 }
 
@@ -364,7 +411,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Registers a distributed transaction where inquiries look, before its first step leaves.
     fn open_home(&self) -> Gtid {
         let gtid = self.new_gtid();
-        self.homes.borrow_mut().insert(gtid, Home::new(Coordinator::new(gtid)));
+        let holds = match E::HOLDS {
+            Holds::FromSteps => twophase::Holds::FromSteps,
+            Holds::FromCertify => twophase::Holds::FromPrepare,
+        };
+        self.homes.borrow_mut().insert(gtid, Home::new(Coordinator::new(gtid).holding(holds)));
         gtid
     }
 

@@ -12,6 +12,7 @@
 //! This room knows no workload and no other process: where instances run is `deploy`'s business.
 //!
 //! - [`config`]: what an instance is told at its start.
+//! - `owned`: steps of other workers of the instance, where each owns keys.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
@@ -31,6 +32,7 @@ mod links;
 mod load;
 mod local;
 pub mod offline;
+mod owned;
 mod participant;
 mod plan;
 mod running;
@@ -45,7 +47,7 @@ pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
-use exec::{Conventional, DesignKind, PageEngine, Serial};
+use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Partitioned, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
 use traffic::{Share, Traffic};
@@ -56,14 +58,18 @@ pub struct Instance<W: Workload>(Inner<W>);
 
 enum Inner<W: Workload> {
     Conventional(Running<W, PageEngine<Conventional>>),
+    Partitioned(Running<W, PageEngine<Partitioned>>),
     Serial(Running<W, PageEngine<Serial>>),
+    Occ(Running<W, MemoryEngine>),
 }
 
 macro_rules! each {
     ($self:expr, $running:ident => $call:expr) => {
         match $self {
             Inner::Conventional($running) => $call,
+            Inner::Partitioned($running) => $call,
             Inner::Serial($running) => $call,
+            Inner::Occ($running) => $call,
         }
     };
 }
@@ -76,7 +82,9 @@ impl<W: Workload> Instance<W> {
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         Ok(Instance(match config.design {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
+            DesignKind::Logical => Inner::Partitioned(Running::start(workload, config)?),
             DesignKind::Serial => Inner::Serial(Running::start(workload, config)?),
+            DesignKind::Occ => Inner::Occ(Running::start(workload, config)?),
         }))
     }
 

@@ -9,6 +9,7 @@ use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn};
+use exec::executor::Unpark;
 use exec::{Engine, Executor};
 use probe::Round;
 use std::cell::{Cell, RefCell};
@@ -27,6 +28,16 @@ const WORKER_BITS: u32 = 10;
 /// Workers an instance may have.
 pub(crate) const MAX_WORKERS: usize = 1 << WORKER_BITS;
 
+/// Where a step is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// By this worker.
+    Here,
+    /// By another worker of this instance.
+    Worker(usize),
+    Instance(InstanceId),
+}
+
 pub(crate) struct Local<W: Workload, E: Engine> {
     pub shared: Arc<Shared<W, E>>,
     pub worker: usize,
@@ -43,7 +54,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     unflushed: Cell<bool>,
     pub homes: RefCell<HashMap<Gtid, Home>>,
     pub sessions: RefCell<HashMap<Gtid, Session<E::Part>>>,
-    pub jobs: RefCell<VecDeque<Job>>,
+    pub jobs: RefCell<VecDeque<Job<E::Part>>>,
     pub idle: RefCell<Vec<Waker>>,
     parts: RefCell<Vec<E::Part>>,
     batches: RefCell<Vec<Batch>>,
@@ -62,8 +73,14 @@ pub(crate) struct Local<W: Workload, E: Engine> {
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
-    pub fn new(shared: Arc<Shared<W, E>>, worker: usize, executor: Executor, workload: W) -> Rc<Self> {
-        let desk = shared.engine.desk(worker);
+    pub fn new(
+        shared: Arc<Shared<W, E>>,
+        worker: usize,
+        unpark: Unpark,
+        executor: Executor,
+        workload: W,
+    ) -> Rc<Self> {
+        let desk = shared.engine.desk(worker, unpark);
         let local = Rc::new(Local {
             shared,
             desk,
@@ -131,11 +148,32 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.config.placement.instances() == 1
     }
 
-    /// Whether a request touches nothing but this instance, as far as it tells.
+    /// Who runs what is routed there.
+    #[inline]
+    pub fn place(&self, route: Route) -> Place {
+        if !self.is_alone() {
+            let owner = self.owner(route);
+            if owner != self.me() {
+                return Place::Instance(owner);
+            }
+        }
+        match self.shared.engine.owner(route) {
+            Some(worker) if E::OWNERS && worker != self.worker => Place::Worker(worker),
+            _ => Place::Here,
+        }
+    }
+
+    /// Whether every step is run by this worker.
+    #[inline]
+    pub fn is_all_here(&self) -> bool {
+        self.is_alone() && (!E::OWNERS || self.shared.config.workers() == 1)
+    }
+
+    /// Whether a request touches nothing but what is run here, as far as it tells.
     pub fn stays_home(&self, request: &W::Request) -> bool {
         let mut home = true;
-        if !self.is_alone() {
-            self.workload.borrow().routes(request, &mut |route| home &= self.owner(route) == self.me());
+        if !self.is_all_here() {
+            self.workload.borrow().routes(request, &mut |route| home &= self.place(route) == Place::Here);
         }
         home
     }
@@ -222,7 +260,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if !self.unflushed.replace(false) {
             return;
         }
-        if self.in_log.get() == self.executor.tasks() && self.links.is_empty() {
+        let unknown = self.links.is_empty() && (!E::OWNERS || self.is_all_here());
+        if self.in_log.get() == self.executor.tasks() && unknown {
             probe::round(Round::Worked);
             self.shared.engine.flush_log_here();
             probe::round(Round::Idle);

@@ -125,15 +125,16 @@ impl Looked {
     fn settle(&mut self, committed: &BTreeSet<Gtid>) {
         let Some(store) = &self.store else { return };
         let mut faults = Vec::new();
-        for InDoubt { mut txn, note, .. } in self.in_doubt.drain(..) {
+        for InDoubt { txn, mut others, note, .. } in self.in_doubt.drain(..) {
+            others.push(txn);
             let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
             if note.is_some_and(|note| committed.contains(&note.gtid)) {
-                match store.commit(&mut txn, None) {
-                    Ok(_) => store.committed::<Coupled>(&mut txn),
+                match store.commit_together(&mut others.iter_mut().collect::<Vec<_>>(), None) {
+                    Ok(_) => others.iter_mut().for_each(|txn| store.committed::<Coupled>(txn)),
                     Err(fault) => faults.push(fault),
                 }
             } else {
-                faults.extend(roll_back(store, &mut txn).err());
+                faults.extend(others.iter_mut().filter_map(|txn| roll_back(store, txn).err()));
             }
         }
         faults.iter().for_each(|fault| self.found(fault));

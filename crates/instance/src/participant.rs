@@ -10,7 +10,7 @@ use crate::links::{LinkId, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
-use exec::{Engine, Protection, Scope};
+use exec::{Engine, Order, Protection, Scope};
 use probe::{Component, Role};
 use std::rc::Rc;
 use std::task::Poll;
@@ -21,7 +21,7 @@ use wire::{Batch, BatchReader, Frame, Ride};
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and sees to it that a task takes it.
-    pub(crate) fn push_job(self: &Rc<Self>, job: Job) {
+    pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::Part>) {
         self.jobs.borrow_mut().push_back(job);
         let idle = self.idle.borrow_mut().pop();
         match idle {
@@ -166,6 +166,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         let mut part = self.take_part();
         self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
+        if self.shared.config.placement.instances() > 2 {
+            // Several may be prepared at once.
+            E::in_order(&mut part, Order::Any);
+        }
         let session = Session {
             machine: Participant::new(gtid),
             part: None,
@@ -181,13 +185,26 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
     }
 
-    async fn run_batch(&self, part: &mut E::Part, steps: &[u8], outputs: &mut Batch) -> Result<(), Abort> {
+    /// Runs the steps of a request, here or where they belong.
+    pub(crate) async fn run_batch(
+        &self,
+        part: &mut E::Part,
+        steps: &[u8],
+        outputs: &mut Batch,
+    ) -> Result<(), Abort> {
         let _span = probe::span(Component::Execution);
         let workload = self.workload();
         let mut reader = BatchReader::new(steps);
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
-            workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await?;
+            let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
+            match run {
+                Err(Abort::NotHere(owner)) if E::OWNERS => {
+                    let step = (id, args);
+                    Box::pin(self.send_on(part, owner.into(), step, outputs.buffer())).await?;
+                }
+                run => run?,
+            }
             outputs.close(body);
         }
         if reader.finished() { Ok(()) } else { Err(Abort::BadRequest) }
@@ -208,6 +225,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             outcome = Err(Abort::Participant);
         }
         if let Err(abort) = outcome {
+            let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
             self.shared.engine.rollback(&self.desk, &mut part)?;
             self.give_part(part);
             self.sessions.borrow_mut().remove(&gtid);
@@ -285,8 +303,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    async fn serve_job(&self, job: Job) {
+    async fn serve_job(&self, job: Job<E::Part>) {
         match job {
+            Job::Visit(visit) => self.serve_visit(visit).await,
             // A step request is never begun once its link has broken: its home has given it up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if !self.links.is_open(link) => {}
             Job::Steps { link, call, gtid, ride, steps } => {
@@ -300,7 +319,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Job::Prepare { link, gtid, lock_point } => {
                 let taken = self.sessions.borrow_mut().get_mut(&gtid).map(|s| s.part.take());
                 let vote = match taken {
-                    Some(Some(part)) => self.prepare(gtid, part, lock_point).await.unwrap_or(Vote::No),
+                    Some(Some(mut part)) => {
+                        // The home is certified.
+                        if self.me() < gtid.home {
+                            E::in_order(&mut part, Order::Any);
+                        }
+                        self.prepare(gtid, part, lock_point).await.unwrap_or(Vote::No)
+                    }
                     // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
                     Some(None) | None => Vote::No,
                 };

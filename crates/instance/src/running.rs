@@ -8,7 +8,7 @@ use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Engine, EngineCounts, NoteId, Recovered, Setup};
+use exec::{Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
 use probe::{Counter, LogCounts, Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use topology::Binding;
 use traffic::{Share, Traffic};
 use twophase::{CommitNote, PrepareNote};
-use txn::{Schema, Workload};
+use txn::{Schema, TableDef, Workload};
 use wal::Durability;
 
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
@@ -61,7 +61,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let workers = config.workers();
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
         let schema = workload.schema().of_kind(config.tables);
-        let (engine, recovered, binding) = open::<E>(&config, schema)?;
+        let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema)?;
         let recovery = Recovery {
             life: recovered.life,
             in_doubt: recovered.in_doubt.len(),
@@ -280,11 +280,18 @@ impl<W: Workload, E: Engine> Running<W, E> {
 }
 
 /// Opens the engine on a thread of its own whose memory comes from the instance's node: restart touches its data first.
-fn open<E: Engine>(
+fn open<W: Workload, E: Engine>(
     config: &InstanceConfig,
+    workload: &W,
     schema: Schema,
 ) -> Result<(E, Recovered<E::InDoubt>, Binding), InstanceFault> {
+    let columns = |table: &TableDef| (table.id, workload.lock_columns(table.id));
     let setup = Setup {
+        territory: Territory {
+            sites: config.placement.sites(),
+            own: config.placement.sites_of(config.id),
+            lock_columns: schema.tables.iter().map(columns).collect(),
+        },
         design: config.design,
         dir: config.dir.clone(),
         durability: config.durability,
@@ -292,6 +299,7 @@ fn open<E: Engine>(
         workers: config.workers(),
         locks: config.locks,
         lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
+        occ_conflict: config.occ_conflict,
         schema,
     };
     let body = || {

@@ -3,6 +3,7 @@
 use crate::links::LinkId;
 use base::{Gtid, Lsn};
 use exec::NoteId;
+use exec::Visit;
 use std::task::Waker;
 use twophase::{Coordinator, LockPoint, Participant};
 use wire::Ride;
@@ -44,8 +45,24 @@ pub(crate) struct Session<P> {
 }
 
 /// A request that waits for a task.
-pub(crate) enum Job {
-    Steps { link: LinkId, call: u32, gtid: Gtid, ride: Ride, steps: Vec<u8> },
-    Prepare { link: LinkId, gtid: Gtid, lock_point: LockPoint },
-    Submit { link: LinkId, call: u64, request: Vec<u8> },
+pub(crate) enum Job<P> {
+    /// From another worker of the instance.
+    Visit(Visit<P>),
+    Steps {
+        link: LinkId,
+        call: u32,
+        gtid: Gtid,
+        ride: Ride,
+        steps: Vec<u8>,
+    },
+    Prepare {
+        link: LinkId,
+        gtid: Gtid,
+        lock_point: LockPoint,
+    },
+    Submit {
+        link: LinkId,
+        call: u64,
+        request: Vec<u8>,
+    },
 }

@@ -13,6 +13,7 @@ use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
+use exec::executor::Unpark;
 use exec::{Engine, Executor, NoteId};
 use probe::{Measured, Profiling, Role, Round};
 use std::collections::VecDeque;
@@ -78,8 +79,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         if let Some(bell) = shared.engine.bell() {
             parker.watch_bell(bell)?;
         }
-        let executor = Executor::new(Arc::new(move || unparker.unpark()));
-        let local = Local::new(shared, index, executor, workload);
+        let unpark: Unpark = Arc::new(move || unparker.unpark());
+        let executor = Executor::new(Arc::clone(&unpark));
+        let local = Local::new(shared, index, unpark, executor, workload);
         let now = world::now_ns();
         let worker = Worker {
             local,
@@ -130,6 +132,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 self.next_ask_ns = now + ASK_NS;
             }
             busy |= self.receive(ask);
+            busy |= self.receive_visits();
             busy |= self.local.poll_acks();
             busy |= self.local.shared.engine.turn(&self.local.desk);
             busy |= self.take_orders();
@@ -169,7 +172,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             if self.local.executor.turn(now) == 0 {
                 return done > 0;
             }
-            if self.local.links.ring_ready() {
+            if self.local.links.ring_ready() || !self.local.shared.engine.is_quiet(&self.local.desk) {
                 break;
             }
             if self.local.executor.has_ready() {
@@ -197,8 +200,22 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let timeout = Duration::from_nanos(until.saturating_sub(now).clamp(1, TICK_NS));
         let inbox = &local.shared.inboxes[local.worker];
         let engine = &local.shared.engine;
-        self.parker
-            .park(Some(timeout), || inbox.is_empty() && !local.executor.has_ready() && !engine.ready());
+        self.parker.park(Some(timeout), || {
+            let idle = inbox.is_empty() && !local.executor.has_ready() && !engine.ready();
+            idle && engine.is_quiet(&local.desk)
+        });
+    }
+
+    /// Takes the steps that other workers' transactions have here.
+    fn receive_visits(&self) -> bool {
+        let (local, mut visits) = (&self.local, 0);
+        while visits < BUDGET
+            && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.desk))
+        {
+            local.push_job(Job::Visit(visit));
+            visits += 1;
+        }
+        visits > 0
     }
 
     fn receive(&mut self, ask: Ask) -> bool {
@@ -410,7 +427,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     (site, number - model::terminals_of(terminals, site..site + 1, sites).start)
                 };
                 let thinker = Thinker::new(think, seed);
-                let generator = local.generator(self.terminals_stream);
+                let generator = local.generator_of_terminals(self.terminals_stream);
                 let workload = local.workload();
                 let place = Box::new(place);
                 Kind::Terminals(Box::new(Terminals::new(&*workload, count, thinker, generator, place, now)))
@@ -432,7 +449,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             local.reconfigure(workload);
             local.mix.set(Mix { number: local.mix.get().number + 1, seed });
             if let Some(source) = &mut *local.source.borrow_mut() {
-                source.draw_from(local.generator(self.terminals_stream));
+                source.draw_from(local.generator_of_terminals(self.terminals_stream));
             }
         }
         if let (Some(rate), Some(source)) = (scene.rate, &mut *local.source.borrow_mut()) {
@@ -443,6 +460,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// Answers a halt once the clients are gone, and a settle once nothing distributed is left.
     fn report(&mut self) {
         let local = &self.local;
+        if !local.shared.engine.is_settled(&local.desk) {
+            return;
+        }
         if !self.halts.is_empty() && local.clients.get() == 0 {
             *local.source.borrow_mut() = None;
             self.halts.drain(..).for_each(|done| _ = done.send(()));

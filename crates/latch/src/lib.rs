@@ -3,7 +3,8 @@
 //! - [`PageLatch`] is one 64-bit word per page: version, exclusive and shared latch, and where the page is.
 //! - [`LatchPolicy`] is how a design touches pages: [`Coupled`] latches them, [`Optimistic`] lets readers read without
 //!   a latch and validate a version, [`Owned`] relies on one thread owning them all and pays no atomic
-//!   read-modify-write.
+//!   read-modify-write, [`ByPage`] does the one or the other as the page says. [`Policies`] names one for each kind of page.
+//! - [`OwnerId`] is one of several among whom pages are divided; a thread says for whom it acts ([`act_for`]).
 //! - [`SpinMutex`] protects small structures for tens of nanoseconds; [`RawMutex`] is the same choice as a type
 //!   parameter, [`SpinRaw`] or [`NoMutex`].
 //! - [`ring`] is a queue from one thread to one other.
@@ -12,6 +13,7 @@
 //! Nothing here knows what a page holds or who transacts. Waiting is spinning, then yielding, then short sleeps:
 //! a latch is held for less than a microsecond, so a queue of waiters would cost more than it saves.
 
+mod acting;
 mod backoff;
 mod construct;
 mod owner;
@@ -23,11 +25,12 @@ mod ring;
 mod spin;
 mod sync;
 
+pub use acting::{OwnerId, act_for, acting_for};
 pub use backoff::{Backoff, GaveUp};
 pub use owner::Owner;
 pub use padded::CachePadded;
 pub use page_latch::{Change, Glimpse, PageLatch, Refused, Seen};
-pub use policy::{Coupled, LatchPolicy, Optimistic, Owned};
+pub use policy::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Policies};
 pub use prefetch::{LINE, prefetch};
 pub use ring::{Consumer, Producer, ring};
 pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};

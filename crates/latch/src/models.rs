@@ -25,6 +25,20 @@ mod backoff {
         }
     }
 }
+/// Loom's threads share one of the system's, so each has its own idea of whom it acts for here.
+mod acting {
+    pub use crate::acting::OwnerId;
+    use std::cell::Cell;
+    loom::thread_local! {
+        static ACTING: Cell<u64> = Cell::new(super::page_latch::NO_OWNER);
+    }
+    pub fn act_for(n: usize) {
+        ACTING.with(|a| a.set(super::page_latch::owner_bits(OwnerId::new(n))));
+    }
+    pub fn mine() -> u64 {
+        ACTING.with(Cell::get)
+    }
+}
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "page_latch.rs"]
 mod page_latch;
@@ -234,6 +248,138 @@ fn an_optimistic_reader_takes_the_mark_off() {
             None => assert!(evicted, "nobody changed the page"),
         }
         assert!(evicted || !pair.latch.look().marked(), "the page was used, and does not look it");
+    });
+}
+
+/// All interleavings with at most two switches that no wait forces: more take minutes.
+fn bounded(check: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(check);
+}
+
+/// A change by the owner's plain stores, or by the latch where the page is nobody's; `false` when refused.
+fn write_by_page(g: &Guarded) -> bool {
+    let taken = g.latch.by_page_exclusive().is_ok();
+    if taken {
+        // SAFETY: the page is held exclusively.
+        g.value.with_mut(|v| unsafe { *v += 1 });
+        g.latch.by_page_unlock_exclusive(Change::Bytes);
+    }
+    taken
+}
+
+/// The one read-modify-write that others may do on an owned page's word is the end of a write that the owner began.
+#[test]
+fn an_owner_changes_its_page_beside_the_end_of_a_write() {
+    bounded(|| {
+        acting::act_for(0);
+        let g = resident();
+        g.latch.own().ok().unwrap();
+        assert!(write_by_page(&g));
+        assert!(g.latch.try_shared_unmarked() && g.latch.begin_write());
+        g.latch.unlock_shared();
+        let writer = spawn({
+            let g = g.clone();
+            move || {
+                assert!(!g.latch.try_shared_unmarked() && !g.latch.begin_evict(), "the page is foreign");
+                assert!(g.latch.shared().is_err() && g.latch.exclusive().is_err());
+                g.latch.end_write();
+            }
+        });
+        assert!(write_by_page(&g));
+        g.latch.by_page_shared().ok().unwrap();
+        g.latch.by_page_unlock_shared();
+        writer.join().unwrap();
+        let seen = g.latch.look();
+        assert!(seen.dirty() && !seen.writing() && !seen.exclusive() && seen.sharers() == 0);
+    });
+}
+
+/// A page goes from one owner to nobody to the next, while others latch it when they can.
+#[test]
+fn a_page_changes_hands_and_no_change_is_lost() {
+    bounded(|| {
+        let g = resident();
+        let other = spawn({
+            let g = g.clone();
+            move || {
+                acting::act_for(1);
+                let owned = g.latch.own().is_ok();
+                let wrote = write_by_page(&g);
+                assert!(wrote || !owned, "an owner is not refused its own page");
+                if owned {
+                    g.latch.disown().ok().unwrap();
+                }
+                u64::from(wrote)
+            }
+        });
+        acting::act_for(0);
+        let mut wrote = u64::from(write_by_page(&g));
+        if g.latch.own().is_ok() {
+            assert!(write_by_page(&g));
+            wrote += 1;
+            g.latch.disown().ok().unwrap();
+        }
+        wrote += other.join().unwrap();
+        assert!(g.latch.look().owner().is_none());
+        g.latch.shared().ok().unwrap();
+        // SAFETY: a shared latch is held.
+        assert_eq!(g.value.with(|v| unsafe { *v }), wrote);
+    });
+}
+
+#[test]
+fn an_owned_page_stays_until_its_owner_throws_it_out() {
+    loom::model(|| {
+        let g = resident();
+        let clock = spawn({
+            let g = g.clone();
+            move || {
+                g.latch.mark(g.latch.look());
+                let evicted = g.latch.begin_evict();
+                if evicted {
+                    g.latch.end_evict();
+                }
+                evicted
+            }
+        });
+        acting::act_for(0);
+        g.latch.own().ok().unwrap();
+        let wrote = write_by_page(&g);
+        let evicted = clock.join().unwrap();
+        assert!(wrote || evicted, "the owner was refused a page that is there");
+        assert_eq!(g.latch.look().resident(), wrote);
+        assert!(g.latch.is_mine(), "also a page that left");
+    });
+}
+
+/// A reader that began before the page was taken over believes nothing of what its owner then wrote.
+#[test]
+fn a_reader_from_before_the_owner_came_believes_no_half_change() {
+    loom::model(|| {
+        let pair = Pair::resident();
+        let owner = spawn({
+            let pair = pair.clone();
+            move || {
+                acting::act_for(0);
+                pair.latch.own().ok().unwrap();
+                pair.latch.by_page_exclusive().ok().unwrap();
+                pair.set(1);
+                pair.latch.by_page_unlock_exclusive(Change::Bytes);
+                pair.latch.disown().ok().unwrap();
+            }
+        });
+        // While the page is another's no view of it may be asked for: the way there is closed before.
+        let began = pair.latch.glimpse().ok().unwrap();
+        if !began.foreign() {
+            let read = [0, 1].map(|i: usize| pair.words[i].load(sync::Ordering::Relaxed));
+            if pair.latch.unchanged(began) {
+                assert_eq!(read[0], read[1], "half a change was believed");
+            }
+        }
+        owner.join().unwrap();
+        assert_eq!(pair.believed(), Some([1, 1]));
     });
 }
 

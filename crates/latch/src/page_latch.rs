@@ -1,8 +1,8 @@
 //! One word per page: who holds it, how often it changed, and where it is.
 //!
 //! ```text
-//!   63          24 23    21   20      19      18       17        16      15        0
-//!  | version      |  --  | writing | dirty | marked | resident | exclusive | shared |
+//!   63          31 30   21   20      19      18       17        16      15        0
+//!  | version      | owner | writing | dirty | marked | resident | exclusive | shared |
 //! ```
 //!
 //! A word of zero is a page that is not in memory, so a fresh zeroed array of words is a pool of absent pages.
@@ -21,6 +21,11 @@
 //!   *writing* in the same step and clears that when the bytes are in the file.
 //! - *marked* (second chance: evict me next time) is set by the clock and cleared by whoever latches the page.
 //! - A page is evicted only when it is unlatched, not dirty and not being written.
+//! - *owner*, where it is not zero, says whose the page is. Then **only the thread that acts for that owner
+//!   ([`act_for`](crate::act_for)) changes the word while the page is resident**, but for the one who clears *writing*: so as long
+//!   as the owner has not set that itself, plain loads and stores serve it ([`ByPage`](crate::ByPage)). Everybody else is
+//!   refused. Setting the owner takes the exclusive latch, so whoever held the page before has let go and
+//!   the version has moved; clearing it is its owner's, who holds nothing then.
 //! - *optimistic readers* hold nothing: they note the word ([`PageLatch::glimpse`]), read, and believe what they read
 //!   only if [`PageLatch::unchanged`] says that no exclusive holder came meanwhile. So **whoever changes a page's bytes
 //!   or takes its memory away holds it exclusively and leaves another version behind**: a write, an eviction and a load
@@ -30,6 +35,7 @@
 //! Against optimistic readers, taking exclusively is also followed by a Release fence, which pairs with the Acquire
 //! fence before their second look: a reader that saw one byte of a change sees the claim, or what came after it.
 
+use super::acting::{OwnerId, mine};
 use super::backoff::Backoff;
 use super::sync::{AtomicU64, Ordering, fence};
 
@@ -40,7 +46,11 @@ const RESIDENT: u64 = 1 << 17;
 const MARKED: u64 = 1 << 18;
 const DIRTY: u64 = 1 << 19;
 const WRITING: u64 = 1 << 20;
-const VERSION_SHIFT: u32 = 24;
+const OWNER_SHIFT: u32 = 21;
+const OWNER: u64 = 0x3ff << OWNER_SHIFT;
+/// What a thread has for its owner's bits that acts for nobody: no word has them.
+pub(super) const NO_OWNER: u64 = u64::MAX;
+const VERSION_SHIFT: u32 = 31;
 const VERSION_ONE: u64 = 1 << VERSION_SHIFT;
 /// The part of the word that stays the same while nobody changes the page's bytes.
 const STABLE: u64 = u64::MAX << VERSION_SHIFT | EXCLUSIVE | RESIDENT;
@@ -52,6 +62,24 @@ pub enum Refused {
     Absent,
     /// Others held it for far longer than a latch may be held: let go of everything and come back.
     Busy,
+    /// It belongs to an owner for whom the calling thread does not act.
+    Foreign,
+}
+
+/// The bits of a word that name this owner.
+pub(super) fn owner_bits(owner: Option<OwnerId>) -> u64 {
+    owner.map_or(NO_OWNER, |owner| owner.raw() << OWNER_SHIFT)
+}
+
+/// The owner that a word, or bits of one, name.
+pub(super) fn owner_in(word: u64) -> Option<OwnerId> {
+    if word == NO_OWNER { None } else { OwnerId::from_raw((word & OWNER) >> OWNER_SHIFT) }
+}
+
+/// Whether a page with this word belongs to somebody else than the calling thread.
+#[inline]
+fn is_foreign(word: u64) -> bool {
+    word & OWNER != 0 && word & OWNER != mine()
 }
 
 /// Whether the holder of an exclusive latch changed the page.
@@ -87,6 +115,14 @@ impl Seen {
     pub fn version(self) -> u64 {
         self.0 >> VERSION_SHIFT
     }
+    /// Whose the page is; `None` where it is nobody's and latches protect it.
+    pub fn owner(self) -> Option<OwnerId> {
+        owner_in(self.0 & OWNER)
+    }
+    /// Whether it belongs to somebody for whom the calling thread does not act.
+    pub fn foreign(self) -> bool {
+        is_foreign(self.0)
+    }
     fn free(self) -> bool {
         self.0 & (SHARED | EXCLUSIVE) == 0
     }
@@ -100,6 +136,10 @@ impl Glimpse {
     #[inline]
     pub fn version(self) -> u64 {
         self.0 >> VERSION_SHIFT
+    }
+    /// Whether the page was another owner's.
+    pub fn foreign(self) -> bool {
+        is_foreign(self.0)
     }
 }
 
@@ -131,7 +171,8 @@ impl PageLatch {
     #[inline]
     pub fn shared(&self) -> Result<u64, Refused> {
         let word = self.0.load(Ordering::Relaxed);
-        if word & (RESIDENT | EXCLUSIVE) == RESIDENT && self.swap(word, (word + SHARED_ONE) & !MARKED) {
+        if word & (RESIDENT | EXCLUSIVE | OWNER) == RESIDENT && self.swap(word, (word + SHARED_ONE) & !MARKED)
+        {
             return Ok(word >> VERSION_SHIFT);
         }
         self.shared_slow()
@@ -142,6 +183,9 @@ impl PageLatch {
         let mut backoff = Backoff::new();
         loop {
             let word = self.0.load(Ordering::Relaxed);
+            if is_foreign(word) {
+                return Err(Refused::Foreign);
+            }
             if word & RESIDENT == 0 {
                 return Err(Refused::Absent);
             }
@@ -184,7 +228,7 @@ impl PageLatch {
                 return Err(Refused::Absent);
             }
             if word & EXCLUSIVE == 0 {
-                if word & MARKED != 0 {
+                if word & MARKED != 0 && !is_foreign(word) {
                     self.0.fetch_and(!MARKED, Ordering::Relaxed);
                 }
                 return Ok(Glimpse(word));
@@ -197,7 +241,12 @@ impl PageLatch {
     #[inline]
     pub fn unchanged(&self, since: Glimpse) -> bool {
         fence(Ordering::Acquire);
-        (self.0.load(Ordering::Relaxed) ^ since.0) & STABLE == 0
+        let unchanged = (self.0.load(Ordering::Relaxed) ^ since.0) & STABLE == 0;
+        debug_assert!(
+            !(unchanged && is_foreign(since.0)),
+            "a page was read by a thread that does not own it"
+        );
+        unchanged
     }
 
     /// The claim is made: no byte of what follows is seen before it.
@@ -214,7 +263,8 @@ impl PageLatch {
     #[inline]
     pub fn exclusive(&self) -> Result<u64, Refused> {
         let word = self.0.load(Ordering::Relaxed);
-        if word & (RESIDENT | EXCLUSIVE | SHARED) == RESIDENT && self.swap(word, (word | EXCLUSIVE) & !MARKED)
+        if word & (RESIDENT | EXCLUSIVE | SHARED | OWNER) == RESIDENT
+            && self.swap(word, (word | EXCLUSIVE) & !MARKED)
         {
             return Ok(Self::claimed(word));
         }
@@ -226,6 +276,9 @@ impl PageLatch {
         let mut backoff = Backoff::new();
         loop {
             let word = self.0.load(Ordering::Relaxed);
+            if is_foreign(word) {
+                return Err(Refused::Foreign);
+            }
             if word & RESIDENT == 0 {
                 return Err(Refused::Absent);
             }
@@ -287,7 +340,7 @@ impl PageLatch {
 
     /// Asks the page to prove itself: it loses its place at the next visit unless someone latches it before.
     pub fn mark(&self, seen: Seen) {
-        if seen.free() {
+        if seen.free() && !seen.foreign() {
             let _ = self.0.compare_exchange(seen.0, seen.0 | MARKED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -296,6 +349,7 @@ impl PageLatch {
     pub fn begin_evict(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let taken = word & (RESIDENT | EXCLUSIVE | SHARED | DIRTY | WRITING) == RESIDENT
+            && !is_foreign(word)
             && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
         fence(Ordering::Release);
         taken
@@ -304,7 +358,7 @@ impl PageLatch {
     /// The page's memory is given back: absent and unlatched. The version grows, so no stale copy passes for new.
     pub fn end_evict(&self) {
         let word = self.0.load(Ordering::Relaxed);
-        let next = (word + VERSION_ONE) & !(EXCLUSIVE | RESIDENT | MARKED);
+        let next = word.wrapping_add(VERSION_ONE) & !(EXCLUSIVE | RESIDENT | MARKED);
         self.0.store(next, Ordering::Release);
     }
 
@@ -313,6 +367,7 @@ impl PageLatch {
         let word = self.0.load(Ordering::Relaxed);
         word & (RESIDENT | EXCLUSIVE) == RESIDENT
             && word & SHARED != SHARED
+            && !is_foreign(word)
             && self.0.compare_exchange(word, word + SHARED_ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -368,6 +423,136 @@ impl PageLatch {
     pub(super) fn owned_unlock_exclusive(&self, change: Change) {
         let dirty = if change == Change::Bytes { DIRTY } else { 0 };
         let word = self.0.load(Ordering::Relaxed);
-        self.0.store((word + VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Relaxed);
+        self.0.store(word.wrapping_add(VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Relaxed);
+    }
+
+    /// The page becomes the property of the owner for whom the calling thread acts. Waits for those who hold it; an
+    /// absent page can be owned too, and whoever reads it in leaves that as it is.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`], and [`Refused::Foreign`] when it is another owner's.
+    ///
+    /// # Panics
+    /// When the thread acts for nobody.
+    pub fn own(&self) -> Result<(), Refused> {
+        let mine = mine();
+        assert!(mine != NO_OWNER, "a thread that acts for no owner takes a page");
+        let mut backoff = Backoff::new();
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & OWNER == mine {
+                return Ok(());
+            }
+            if is_foreign(word) {
+                return Err(Refused::Foreign);
+            }
+            if word & RESIDENT == 0 {
+                // Whoever loads it, now or later, changes the word by read-modify-writes only.
+                if self.swap(word, word | mine) {
+                    return Ok(());
+                }
+            } else {
+                match self.exclusive() {
+                    Ok(_) => {
+                        self.own_held();
+                        self.unlock_exclusive(Change::Nothing);
+                        return Ok(());
+                    }
+                    Err(Refused::Absent) => {}
+                    Err(refused) => return Err(refused),
+                }
+            }
+            backoff.wait_bounded().map_err(|_| Refused::Busy)?;
+        }
+    }
+
+    /// As [`PageLatch::own`], by the holder of the exclusive latch; for a thread that acts for nobody nothing happens.
+    pub fn own_held(&self) {
+        let mine = mine();
+        if mine != NO_OWNER {
+            self.0.fetch_or(mine, Ordering::Relaxed);
+        }
+    }
+
+    /// The page is nobody's from now on: latches protect it again. Its owner holds nothing of it.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`] when the owner itself holds it, [`Refused::Foreign`] when it is another's.
+    pub fn disown(&self) -> Result<(), Refused> {
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & OWNER == 0 {
+                return Ok(());
+            }
+            if is_foreign(word) {
+                return Err(Refused::Foreign);
+            }
+            if word & RESIDENT != 0 && word & (SHARED | EXCLUSIVE) != 0 {
+                return Err(Refused::Busy);
+            }
+            // What the owner did by plain stores is seen by whoever latches next.
+            let done = self.0.compare_exchange(word, word & !OWNER, Ordering::Release, Ordering::Relaxed);
+            if done.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`PageLatch::disown`], whoever the owner was: there is no thread any more that acts for it, or it holds the page
+    /// exclusively and gives it away.
+    pub fn abandon_owner(&self) {
+        if self.0.load(Ordering::Relaxed) & OWNER != 0 {
+            self.0.fetch_and(!OWNER, Ordering::Release);
+        }
+    }
+
+    /// Whether the page is the calling thread's own.
+    #[inline]
+    pub fn is_mine(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & OWNER == mine()
+    }
+
+    /// Shared latch by plain loads and stores where the page is the thread's own, and by its latch where it is nobody's.
+    /// While the page is being written, its owner is not alone with the word and does as others do.
+    #[inline]
+    pub(super) fn by_page_shared(&self) -> Result<u64, Refused> {
+        // Acquire, as the page may have been loaded or written out by others.
+        let word = self.0.load(Ordering::Acquire);
+        if word & (OWNER | WRITING | RESIDENT | EXCLUSIVE) != mine() | RESIDENT {
+            return self.shared();
+        }
+        self.0.store((word + SHARED_ONE) & !MARKED, Ordering::Relaxed);
+        Ok(word >> VERSION_SHIFT)
+    }
+
+    #[inline]
+    pub(super) fn by_page_unlock_shared(&self) {
+        let word = self.0.load(Ordering::Relaxed);
+        if word & (OWNER | WRITING) != mine() {
+            return self.unlock_shared();
+        }
+        debug_assert!(word & SHARED != 0, "a shared latch was let go that nobody held");
+        self.0.store(word - SHARED_ONE, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn by_page_exclusive(&self) -> Result<u64, Refused> {
+        let word = self.0.load(Ordering::Acquire);
+        if word & (OWNER | WRITING | RESIDENT | EXCLUSIVE | SHARED) != mine() | RESIDENT {
+            return self.exclusive();
+        }
+        self.0.store((word | EXCLUSIVE) & !MARKED, Ordering::Relaxed);
+        Ok(Self::claimed(word))
+    }
+
+    #[inline]
+    pub(super) fn by_page_unlock_exclusive(&self, change: Change) {
+        let word = self.0.load(Ordering::Relaxed);
+        if word & (OWNER | WRITING) != mine() {
+            return self.unlock_exclusive(change);
+        }
+        debug_assert!(word & EXCLUSIVE != 0, "an exclusive latch was let go that nobody held");
+        let dirty = if change == Change::Bytes { DIRTY } else { 0 };
+        self.0.store(word.wrapping_add(VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Release);
     }
 }

@@ -35,6 +35,27 @@ pub trait LatchPolicy: Copy + Send + Sync + 'static {
     fn unlock_exclusive(latch: &PageLatch, change: Change) {
         latch.unlock_exclusive(change);
     }
+    /// Whether this page, which is held or about to be, is latched: what is counted as a latch.
+    #[inline(always)]
+    fn latches(_latch: &PageLatch) -> bool {
+        Self::LATCHED
+    }
+}
+
+/// What protects each kind of a table's pages; a policy alone protects all of them.
+pub trait Policies: Copy + Send + Sync + 'static {
+    /// The primary tree.
+    type Index: LatchPolicy;
+    /// Secondary trees.
+    type Secondary: LatchPolicy;
+    /// Rows, and the catalog.
+    type Heap: LatchPolicy;
+}
+
+impl<L: LatchPolicy> Policies for L {
+    type Index = L;
+    type Secondary = L;
+    type Heap = L;
 }
 
 /// Shared and exclusive latches, for readers too.
@@ -89,5 +110,38 @@ impl LatchPolicy for Owned {
     #[inline]
     fn unlock_exclusive(latch: &PageLatch, change: Change) {
         latch.owned_unlock_exclusive(change);
+    }
+}
+
+/// Each page says itself what protects it: as [`Optimistic`] where it is nobody's; where it is the calling thread's own
+/// ([`act_for`](crate::act_for)) it is not latched, as under [`Owned`]; another owner's is refused. So one compiled copy of the
+/// access methods serves every design that divides pages among owners, whichever pages it divides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByPage;
+
+impl LatchPolicy for ByPage {
+    const NAME: &'static str = "by-page";
+    const LATCHED: bool = true;
+    const VIEWS: bool = true;
+
+    #[inline]
+    fn shared(latch: &PageLatch, _owner: &Owner) -> Result<u64, Refused> {
+        latch.by_page_shared()
+    }
+    #[inline]
+    fn unlock_shared(latch: &PageLatch) {
+        latch.by_page_unlock_shared();
+    }
+    #[inline]
+    fn exclusive(latch: &PageLatch, _owner: &Owner) -> Result<u64, Refused> {
+        latch.by_page_exclusive()
+    }
+    #[inline]
+    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+        latch.by_page_unlock_exclusive(change);
+    }
+    #[inline(always)]
+    fn latches(latch: &PageLatch) -> bool {
+        !latch.is_mine()
     }
 }

@@ -1,6 +1,6 @@
 //! Real threads on one latch and one mutex: nothing torn, nothing lost, evictions in between.
 
-use crate::{Change, Owner, PageLatch, Refused, SpinMutex, ring};
+use crate::{Change, Owner, OwnerId, PageLatch, Refused, SpinMutex, act_for, acting_for, ring};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ fn one_turn(latch: &PageLatch, pair: &Cell2, writes: &AtomicU64, n: u64) {
             latch.unlock_shared();
         }
         Err(Refused::Absent) => std::thread::yield_now(),
-        Err(Refused::Busy) => {}
+        Err(Refused::Busy | Refused::Foreign) => {}
     }
 }
 
@@ -63,6 +63,109 @@ fn evict_and_reload(latch: &PageLatch) {
         assert!(latch.begin_load());
         latch.end_load();
     }
+}
+
+/// Threads that take a page, change it by plain stores and give it back, while others latch it when it is nobody's and
+/// a clock throws it out and brings it back.
+#[test]
+fn a_page_that_changes_hands_loses_nothing() {
+    let latch = PageLatch::new();
+    assert!(latch.begin_load());
+    latch.end_load();
+    let pair = Cell2(UnsafeCell::new([0, 0]));
+    let (latch, pair, writes) = (&latch, &pair, &AtomicU64::new(0));
+    scope(|s| {
+        for t in 0..3 {
+            s.spawn(move || {
+                act_for(OwnerId::new(t));
+                (0..ROUNDS / 4).for_each(|i| own_for_a_while(latch, pair, writes, i));
+            });
+        }
+        s.spawn(move || (0..ROUNDS / 4).for_each(|_| _ = by_page(latch, pair, writes)));
+        s.spawn(move || (0..ROUNDS / 10).for_each(|_| evict_and_reload(latch)));
+    });
+    // SAFETY: all threads are gone.
+    let [a, b] = unsafe { *pair.0.get() };
+    assert_eq!((a, b), (writes.load(Ordering::Relaxed), a), "an increment was lost");
+    assert_eq!(latch.look().owner(), None);
+}
+
+fn own_for_a_while(latch: &PageLatch, pair: &Cell2, writes: &AtomicU64, i: u64) {
+    match latch.own() {
+        Ok(()) => {}
+        Err(Refused::Foreign) => return std::thread::yield_now(),
+        Err(refused) => panic!("{refused:?}"),
+    }
+    for _ in 0..i % 8 {
+        let wrote = by_page(latch, pair, writes);
+        assert!(matches!(wrote, Ok(()) | Err(Refused::Absent)), "an owner was refused: {wrote:?}");
+    }
+    latch.disown().unwrap();
+}
+
+fn by_page(latch: &PageLatch, pair: &Cell2, writes: &AtomicU64) -> Result<(), Refused> {
+    latch.by_page_exclusive()?;
+    // SAFETY: the page is held exclusively.
+    let p = unsafe { &mut *pair.0.get() };
+    p[0] += 1;
+    p[1] += 1;
+    writes.fetch_add(1, Ordering::Relaxed);
+    latch.by_page_unlock_exclusive(Change::Nothing);
+    latch.by_page_shared()?;
+    // SAFETY: the page is held shared.
+    let p = unsafe { &*pair.0.get() };
+    assert_eq!(p[0], p[1]);
+    latch.by_page_unlock_shared();
+    Ok(())
+}
+
+#[test]
+fn what_is_anothers_is_refused() {
+    let latch = PageLatch::new();
+    act_for(OwnerId::new(1022));
+    assert!(OwnerId::new(1023).is_none() && acting_for() == OwnerId::new(1022));
+    latch.own().unwrap();
+    assert!(latch.begin_load(), "an absent page can be owned, and anybody reads it in");
+    latch.end_load();
+    assert!(latch.is_mine() && latch.by_page_shared().is_ok());
+    assert_eq!(latch.disown(), Err(Refused::Busy), "its owner holds it");
+    assert_eq!(latch.shared(), latch.by_page_shared(), "any policy serves its owner");
+    (0..3).for_each(|_| latch.by_page_unlock_shared());
+    latch.mark(latch.look());
+    for other in [OwnerId::new(0), None] {
+        act_for(other);
+        assert!(latch.look().foreign() && latch.look().owner() == OwnerId::new(1022));
+        assert_eq!(latch.by_page_shared(), Err(Refused::Foreign));
+        assert_eq!(latch.by_page_exclusive(), Err(Refused::Foreign));
+        assert_eq!(latch.exclusive(), Err(Refused::Foreign));
+        assert_eq!(latch.disown(), Err(Refused::Foreign));
+        assert!(!latch.begin_evict() && !latch.try_shared_unmarked());
+        assert!(latch.glimpse().is_ok() && latch.look().marked(), "a look leaves the mark");
+    }
+    act_for(OwnerId::new(1022));
+    assert!(latch.begin_evict());
+    latch.end_evict();
+    assert_eq!((latch.by_page_shared(), latch.is_mine()), (Err(Refused::Absent), true));
+    latch.disown().unwrap();
+    act_for(None);
+    assert!(latch.begin_load());
+    latch.end_load();
+    assert!(latch.by_page_exclusive().is_ok());
+    latch.by_page_unlock_exclusive(Change::Nothing);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "does not own")]
+fn a_look_at_anothers_page_is_caught() {
+    let latch = PageLatch::new();
+    assert!(latch.begin_load());
+    latch.end_load();
+    act_for(OwnerId::new(0));
+    latch.own().unwrap();
+    act_for(OwnerId::new(1));
+    let began = latch.glimpse().unwrap();
+    latch.unchanged(began);
 }
 
 #[test]

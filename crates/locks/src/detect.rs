@@ -85,8 +85,11 @@ impl<M: RawMutex> LockTable<M> {
 
     #[cold]
     pub(crate) fn wait(&self, locker: &mut Locker, pending: Pending) -> Acquired {
-        locker.counts.waited += 1;
         locker.pending = Some(pending);
+        if !locker.covered.is_empty() {
+            return self.wait_with_keys(locker, pending);
+        }
+        locker.counts.waited += 1;
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
         let mut wakers = Wakers::new();
         let dies = self.break_cycles(locker.id, &mut wakers);
@@ -178,6 +181,21 @@ impl<M: RawMutex> LockTable<M> {
         });
     }
 
+    /// Gives the locker's transaction a name by which [`LockTable::blockers`] tells of it. It stays until another is given.
+    #[inline]
+    pub fn label(&self, locker: &Locker, label: u64) {
+        self.slots.get(locker.id).label.store(label, Ordering::Relaxed);
+    }
+
+    /// Calls `f` with the label of each locker that this one waits for now; not at all if it does not wait. For whoever
+    /// looks for cycles over several tables: inside this one they are found before a wait begins.
+    pub fn blockers(&self, locker: &Locker, mut f: impl FnMut(u64)) {
+        let Some(Pending { name, .. }) = locker.pending else { return };
+        self.bucket(name).with(|q| {
+            q.blockers(name, locker.id, |id| f(self.slots.get(id).label.load(Ordering::Relaxed)));
+        });
+    }
+
     /// Ready once the awaited lock is held; wakes `cx` when that may be so. Ready at once if nothing is awaited,
     /// with the reason if the wait was given up.
     ///
@@ -236,7 +254,7 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     /// Ends a wait, and says how it stood: `Waits` is one that would have gone on.
-    fn withdraw(&self, locker: &mut Locker) -> Standing {
+    pub(crate) fn withdraw(&self, locker: &mut Locker) -> Standing {
         let Some(Pending { name, before, .. }) = locker.pending else { return Standing::Denied };
         let mut wakers = Wakers::new();
         let standing = self.bucket(name).with(|q| {
@@ -268,7 +286,7 @@ impl<M: RawMutex> LockTable<M> {
         self.slots.get(locker.id).wait.with(|w| w.end());
         if name.is_granule() {
             match locker.granules.iter_mut().find(|g| g.name == name && g.usage == Use::Held) {
-                Some(granule) => granule.mode = wanted,
+                Some(granule) => (granule.mode, granule.asked) = (wanted, wanted),
                 None => self.hold(locker, name, wanted, Place::Bucket),
             }
             return;

@@ -6,7 +6,8 @@
 //! escalated by waiting would wait for each other's intentions. Nor does it overtake anybody: it asks in vain while
 //! somebody waits for the table. Asking in vain looks into every locker's slot, which is why the distance doubles.
 //!
-//! Once the table is held, the keys that its mode covers are given back, and later ones not asked for.
+//! Once the table is held, the keys that its mode covers are given back, and later ones not asked for. They are remembered:
+//! who has to wait for something else goes back to them (see `reduce`).
 
 use crate::locker::{Granule, Locker};
 use crate::mode::{LockName, Mode};
@@ -49,7 +50,10 @@ impl<M: RawMutex> LockTable<M> {
             (granule.reads > granule.most_reads).then_some(Many::Reads)
         };
         match over {
-            Some(many) if self.escalate(locker, at, many) => Acquired::Granted,
+            Some(many) if self.escalate(locker, at, many) => {
+                locker.remember(at, &[], name, mode);
+                Acquired::Granted
+            }
             _ => self.acquire_key(locker, name, mode, table),
         }
     }
@@ -71,15 +75,17 @@ impl<M: RawMutex> LockTable<M> {
             return false;
         }
         self.counters.escalations.fetch_add(1, Ordering::Relaxed);
-        locker.granules[at].escalated = true;
         let (id, table) = (locker.id, locker.granules[at].name.space as u16);
+        let mut covered = Vec::new();
         locker.leave(|held| {
-            let covered = held.table == table && wanted.covers_beneath(held.mode);
-            if covered && held.mode != Mode::NONE {
+            let goes = held.table == table && wanted.covers_beneath(held.mode);
+            if goes && held.mode != Mode::NONE {
                 self.lower(id, held.name(), Mode::NONE);
+                covered.push((held.name(), held.mode));
             }
-            covered
+            goes
         });
+        covered.into_iter().for_each(|(name, mode)| locker.remember(at, &[], name, mode));
         true
     }
 

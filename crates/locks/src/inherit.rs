@@ -240,7 +240,8 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Parks a granule that lies in its bucket, or gives it back (false).
     fn park_in_bucket(&self, locker: &mut Locker, at: usize) -> bool {
-        let Granule { name, mode, place, escalated, .. } = locker.granules[at];
+        let Granule { name, mode, place, .. } = locker.granules[at];
+        let escalated = locker.granules[at].is_escalated();
         let kept = &self.slots.get(locker.id).kept;
         if place == Place::Kept && kept.with(|k| k.mark(name, false)) {
             return true;

@@ -13,7 +13,7 @@
 //!
 //! Read: what can be locked and how strongly (`mode`), the rules of one queue (`queue`, on `requests`), a transaction's list
 //! (`locker`), what others see of it (`slot`), the table (`table`), the fast path and inheritance (`inherit`), the
-//! table instead of many keys (`escalate`), waiting and cycles (`detect`).
+//! table instead of many keys and back (`escalate`, `reduce`), waiting and cycles (`detect`).
 
 mod detect;
 mod escalate;
@@ -22,6 +22,7 @@ mod inherit;
 mod locker;
 mod mode;
 mod queue;
+mod reduce;
 mod requests;
 mod slot;
 mod table;

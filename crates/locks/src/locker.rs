@@ -33,6 +33,11 @@ pub(crate) const NO_TABLE: u16 = u16::MAX;
 
 impl Held {
     #[inline]
+    pub(crate) fn new(name: LockName, mode: Mode, table: u16) -> Held {
+        Held { key: name.key, space: name.space, table, mode }
+    }
+
+    #[inline]
     pub(crate) fn name(&self) -> LockName {
         LockName { space: self.space, key: self.key }
     }
@@ -69,8 +74,18 @@ pub(crate) struct Granule {
     pub(crate) writes: u32,
     pub(crate) most_reads: u32,
     pub(crate) most_writes: u32,
-    /// Holds more than was asked for.
-    pub(crate) escalated: bool,
+    /// What was asked for: less than `mode` if it is escalated.
+    pub(crate) asked: Mode,
+    /// Escalated to the end: what it covers is not remembered.
+    pub(crate) fixed: bool,
+}
+
+impl Granule {
+    /// Whether it is held more strongly than was asked for.
+    #[inline]
+    pub(crate) fn is_escalated(&self) -> bool {
+        self.mode != self.asked
+    }
 }
 
 /// The one request a locker may be waiting for.
@@ -108,6 +123,8 @@ pub struct Locker {
     pub(crate) ids: Arc<Ids>,
     pub(crate) granules: Vec<Granule>,
     pub(crate) held: Vec<Held>,
+    /// Keys that escalated granules cover (see `reduce`).
+    pub(crate) covered: Vec<Held>,
     index: Vec<u32>,
     /// A bit for each key in `held`, while that is short: a key whose bit is not set is not there.
     filter: u64,
@@ -130,6 +147,7 @@ impl Locker {
             ids,
             granules: Vec::with_capacity(LINEAR),
             held: Vec::with_capacity(LINEAR),
+            covered: Vec::new(),
             index: Vec::new(),
             filter: 0,
             pending: None,
@@ -204,7 +222,7 @@ impl Locker {
 
     #[inline]
     pub(crate) fn push(&mut self, name: LockName, mode: Mode, table: u16) {
-        self.held.push(Held { key: name.key, space: name.space, table, mode });
+        self.held.push(Held::new(name, mode, table));
         self.filter |= bit(name);
         if self.held.len() > LINEAR {
             self.enter_in_index(name);
@@ -257,6 +275,7 @@ impl Locker {
     #[inline]
     pub(crate) fn clear_keys(&mut self) {
         self.held.clear();
+        self.covered.clear();
         self.filter = 0;
         if !self.index.is_empty() {
             if self.index.len() > KEEP {

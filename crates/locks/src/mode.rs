@@ -150,6 +150,8 @@ impl Mode {
     pub const ROW_AND_GAP_S: Mode = Mode::key(Row::S, Gap::S);
     /// Read of a row that will perhaps be written.
     pub const ROW_U: Mode = Mode::key(Row::U, Gap::None);
+    /// A key met by a scan that will perhaps write it.
+    pub const ROW_U_AND_GAP_S: Mode = Mode::key(Row::U, Gap::S);
     /// Write of a row that is there.
     pub const ROW_X: Mode = Mode::key(Row::X, Gap::None);
     /// Held on the next key while a key is put before it.

@@ -8,7 +8,7 @@
 //! - `kept` (which of the requests in buckets may be parked, and which are) is added to by its locker, holding the
 //!   bucket, and marked by it without; struck out by whoever holds the bucket of the name, or by its locker. Locked
 //!   after a bucket, or alone.
-//! - `totals` are written by the locker and read by anyone.
+//! - `totals` are written by the locker and read by anyone; so is `label`.
 
 use crate::guarded::Guarded;
 use crate::mode::{LockName, Mode};
@@ -278,6 +278,8 @@ pub(crate) struct Slot<M> {
     pub(crate) wait: Guarded<M, Wait>,
     pub(crate) kept: Guarded<M, Kept>,
     pub(crate) totals: Totals,
+    /// What the transaction is called beyond this table.
+    pub(crate) label: AtomicU64,
 }
 
 /// Numbers of lockers: handed out, given back.
@@ -339,6 +341,7 @@ impl<M: RawMutex> Slots<M> {
                 wait: Guarded::new(Wait::default()),
                 kept: Guarded::new(Kept::default()),
                 totals: Totals::default(),
+                label: AtomicU64::new(0),
             };
             (0..CHUNK).map(slot).collect()
         });

@@ -53,12 +53,34 @@ pub struct LockStats {
     pub escalations: u64,
     /// Escalations that would have had to wait and were put off.
     pub escalations_put_off: u64,
+    /// Escalated locks that went back to keys, because their holder had to wait or asked for more.
+    pub reductions: u64,
     /// Locks asked for on granules, by transactions that have ended.
     pub granule_requests: u64,
     /// Of these, left by the transaction before.
     pub inherited: u64,
     /// Times that a granule's lock was put into the table, changed there or taken out, by transactions that have ended.
     pub granule_calls: u64,
+}
+
+impl LockStats {
+    /// The sum of two tables'.
+    #[must_use]
+    pub fn and(self, other: &LockStats) -> LockStats {
+        LockStats {
+            waits: self.waits + other.waits,
+            deadlocks: self.deadlocks + other.deadlocks,
+            cancelled: self.cancelled + other.cancelled,
+            migrated: self.migrated + other.migrated,
+            invalidated: self.invalidated + other.invalidated,
+            escalations: self.escalations + other.escalations,
+            escalations_put_off: self.escalations_put_off + other.escalations_put_off,
+            reductions: self.reductions + other.reductions,
+            granule_requests: self.granule_requests + other.granule_requests,
+            inherited: self.inherited + other.inherited,
+            granule_calls: self.granule_calls + other.granule_calls,
+        }
+    }
 }
 
 /// Rare events only: each of these counters is one line for all workers.
@@ -71,6 +93,7 @@ pub(crate) struct Counters {
     pub(crate) invalidated: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) escalations_put_off: AtomicU64,
+    pub(crate) reductions: AtomicU64,
 }
 
 /// A bucket fills one cache line: the mutex and up to three requests.
@@ -185,12 +208,16 @@ impl<M: RawMutex> LockTable<M> {
             };
             let held = locker.granules[at].mode;
             if held.covers_beneath(mode) {
+                if locker.granules[at].is_escalated() {
+                    locker.remember(at, path, name, mode);
+                }
                 locker.counts.requests += 1;
                 locker.counts.repeated += 1;
                 probe::count(Counter::LockRepeats);
                 return Acquired::Granted;
             }
             if !held.covers(intention) {
+                self.reduce(locker, at);
                 match self.acquire(locker, granule, intention) {
                     Acquired::Granted => {}
                     other => return other,
@@ -273,7 +300,7 @@ impl<M: RawMutex> LockTable<M> {
         })
     }
 
-    fn acquire_granule(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
+    pub(crate) fn acquire_granule(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
         locker.counts.requests += 1;
         match locker.granule(name) {
             Some(at) if locker.granules[at].usage != Use::Held => {
@@ -287,11 +314,13 @@ impl<M: RawMutex> LockTable<M> {
             Some(at) => {
                 let before = locker.granules[at].mode;
                 if before.covers(mode) {
+                    let granule = &mut locker.granules[at];
+                    granule.asked = granule.asked.with(mode);
                     locker.counts.repeated += 1;
                     probe::count(Counter::LockRepeats);
                     return Acquired::Granted;
                 }
-                return self.raise_granule(locker, at, before.with(mode));
+                return self.raise_granule(locker, at, mode);
             }
             None => locker.counts.granule_requests += 1,
         }
@@ -326,19 +355,20 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     #[cold]
-    fn raise_granule(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
+    fn raise_granule(&self, locker: &mut Locker, at: usize, mode: Mode) -> Acquired {
         probe::count(Counter::HigherLocks);
         locker.counts.granule_calls += 1;
-        let Granule { name, mode: before, place, .. } = locker.granules[at];
+        let Granule { name, mode: before, asked, place, .. } = locker.granules[at];
+        let wanted = before.with(mode);
         if place == Place::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
-            locker.granules[at].mode = wanted;
+            (locker.granules[at].mode, locker.granules[at].asked) = (wanted, wanted);
             return Acquired::Granted;
         }
         self.settle_in_bucket(locker, at);
         self.announce(name, before, wanted);
         match self.convert(locker, name, wanted) {
             Entry::Granted => {
-                locker.granules[at].mode = wanted;
+                (locker.granules[at].mode, locker.granules[at].asked) = (wanted, asked.with(mode));
                 Acquired::Granted
             }
             Entry::Waiting => self.wait(locker, Pending { name, before, wanted, table: NO_TABLE }),
@@ -362,7 +392,8 @@ impl<M: RawMutex> LockTable<M> {
             writes: 0,
             most_reads: reads.unwrap_or(u32::MAX),
             most_writes: writes.unwrap_or(u32::MAX),
-            escalated: false,
+            asked: mode,
+            fixed: false,
         }
     }
 
@@ -463,7 +494,7 @@ impl<M: RawMutex> LockTable<M> {
             Mode::NONE => {
                 locker.granules.remove(at);
             }
-            _ => locker.granules[at].mode = mode,
+            _ => (locker.granules[at].mode, locker.granules[at].asked) = (mode, mode),
         }
     }
 
@@ -498,6 +529,7 @@ impl<M: RawMutex> LockTable<M> {
             invalidated: read(&c.invalidated),
             escalations: read(&c.escalations),
             escalations_put_off: read(&c.escalations_put_off),
+            reductions: read(&c.reductions),
             granule_requests: sum(|t| &t.granule_requests),
             inherited: sum(|t| &t.inherited),
             granule_calls: sum(|t| &t.granule_calls),

@@ -8,7 +8,7 @@
 
 use crate::arena::Arena;
 use crate::index::{Found, Index, Seen};
-use crate::node::{Node, Torn};
+use crate::node::{Node, Sought, Torn};
 use crate::version;
 use std::sync::atomic::AtomicU64;
 
@@ -19,7 +19,7 @@ pub(crate) const LANES: usize = 16;
 struct Lane<'a> {
     node: Node<'a>,
     /// Where the way here was found: the version word of the node above and what it was.
-    above: Option<(&'a AtomicU64, u64)>,
+    above: (&'a AtomicU64, u64),
 }
 
 enum Turn<'a> {
@@ -35,21 +35,36 @@ impl Index {
         keys: &[impl AsRef<[u8]>],
         mut found: impl FnMut(usize, Found),
     ) {
-        let start = Lane { node: Node::at(arena, self.top()), above: None };
+        let start = self.start(arena);
         let mut lanes = [start; LANES];
+        let sought: [Sought; LANES] =
+            std::array::from_fn(|i| Sought::new(keys.get(i).map_or(&[], AsRef::as_ref)));
         let mut under_way: u32 = (1 << keys.len()) - 1;
         while under_way != 0 {
             let mut turns = under_way;
             while turns != 0 {
                 let i = turns.trailing_zeros() as usize;
                 turns &= turns - 1;
-                match lanes[i].turn(arena, keys[i].as_ref()) {
+                match lanes[i].turn(arena, sought[i]) {
                     Ok(Turn::Down(lane)) => lanes[i] = lane,
                     Ok(Turn::Arrived(what)) => {
                         under_way &= !(1 << i);
                         found(i, what);
                     }
-                    Err(Torn) => lanes[i] = start,
+                    Err(Torn) => lanes[i] = self.start(arena),
+                }
+            }
+        }
+    }
+
+    /// At the root.
+    fn start<'a>(&self, arena: &'a Arena) -> Lane<'a> {
+        let top = Node::at(arena, self.top());
+        loop {
+            if let Ok(sight) = top.sight() {
+                let root = top.child(&sight, 0);
+                if version::check(top.version(), sight.version) {
+                    return Lane { node: Node::at(arena, root), above: (top.version(), sight.version) };
                 }
             }
         }
@@ -58,10 +73,10 @@ impl Index {
 
 impl<'a> Lane<'a> {
     #[inline]
-    fn turn(self, arena: &'a Arena, key: &[u8]) -> Result<Turn<'a>, Torn> {
+    fn turn(self, arena: &'a Arena, key: Sought<'_>) -> Result<Turn<'a>, Torn> {
         let node = self.node;
         let sight = node.sight()?;
-        if self.above.is_some_and(|(word, seen)| !version::check(word, seen)) {
+        if !version::check(self.above.0, self.above.1) {
             return Err(Torn);
         }
         let (i, same) = node.search(arena, &sight, key)?;
@@ -77,6 +92,6 @@ impl<'a> Lane<'a> {
         }
         let below = Node::at(arena, below);
         below.prefetch(sight.level - 1);
-        Ok(Turn::Down(Lane { node: below, above: Some((node.version(), sight.version)) }))
+        Ok(Turn::Down(Lane { node: below, above: (node.version(), sight.version) }))
     }
 }

@@ -5,9 +5,12 @@
 //! read it believes only after a version said so.
 //!
 //! Who may do what: anybody reads and writes words through [`Arena::block`]; slabs are taken by an addition; a [`Local`]
-//! belongs to one worker and holds its free blocks, by size class, and what it has retired but others may still read.
+//! belongs to one worker and holds its free blocks, by size class, and what it has retired but others may still read. What a
+//! worker has too many of it puts into a pool, a slab's worth at a time, from which others take before they take slabs: so
+//! what one worker deletes another can use. A block stays in its class for ever.
 
 use crate::epoch::Epochs;
+use latch::SpinMutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::Span;
@@ -64,6 +67,8 @@ pub(crate) struct Arena {
     span: Span,
     words: u64,
     used: AtomicU64,
+    /// Free blocks that are no worker's, by class.
+    pool: Box<[SpinMutex<Vec<Vec<Ref>>>]>,
 }
 
 impl Arena {
@@ -72,7 +77,8 @@ impl Arena {
         let span = Span::reserve(bytes.max(1 << 16) as usize, pages)?;
         let words = span.words().len() as u64;
         // The first line is nobody's, so that no block has the number 0.
-        Ok(Arena { span, words, used: AtomicU64::new(8) })
+        let pool = (0..CLASSES).map(|_| SpinMutex::default()).collect();
+        Ok(Arena { span, words, used: AtomicU64::new(8), pool })
     }
 
     /// Bytes handed out to workers.
@@ -127,6 +133,11 @@ impl Local {
 
     #[cold]
     fn refill(&mut self, arena: &Arena, class: usize) -> Result<Ref, Full> {
+        if let Some(mut blocks) = arena.pool[class].lock().pop() {
+            let block = blocks.pop().expect("a part of a slab's worth");
+            self.free[class] = blocks;
+            return Ok(block);
+        }
         let size = words_of(class);
         if size > SLABBED_WORDS {
             return arena.take(size as u64).map(Ref);
@@ -153,14 +164,20 @@ impl Local {
         self.retired.len()
     }
 
-    /// Makes blocks nobody reads any more available.
-    pub(crate) fn reclaim(&mut self, epochs: &Epochs) {
+    /// Makes blocks nobody reads any more available, to others too if they are many.
+    pub(crate) fn reclaim(&mut self, arena: &Arena, epochs: &Epochs) {
         let horizon = epochs.horizon();
         while let Some(&(tag, block, class)) = self.retired.front()
             && tag < horizon
         {
-            self.free[usize::from(class)].push(block);
+            let class = usize::from(class);
+            self.free[class].push(block);
             self.retired.pop_front();
+            let part = (SLAB_WORDS as usize / words_of(class)).max(1);
+            if self.free[class].len() >= 2 * part {
+                let blocks = self.free[class].drain(..part).collect();
+                arena.pool[class].lock().push(blocks);
+            }
         }
     }
 }
@@ -210,11 +227,11 @@ mod tests {
         epochs.publish(1, What::Reading, epochs.now());
         local.retire(&epochs, block, 128);
         epochs.tick();
-        local.reclaim(&epochs);
+        local.reclaim(&arena, &epochs);
         assert_eq!(local.waiting(), 1);
         epochs.withdraw(1, What::Reading, IDLE);
         epochs.publish(1, What::Reading, epochs.now());
-        local.reclaim(&epochs);
+        local.reclaim(&arena, &epochs);
         assert_eq!(local.waiting(), 0);
         assert_eq!(local.alloc(&arena, 128), Ok(block));
     }

@@ -12,14 +12,18 @@
 //! Nothing is shared but the rows written: a transaction that only read stores nothing.
 
 use crate::arena::Ref;
+use crate::guard;
+use crate::index::Seen;
+use crate::node::Node;
+use crate::planted::Bug;
 use crate::row::{self, Keep};
-use crate::store::{Cause, Conflict, Refused, RowId};
+use crate::store::{Cause, Conflict, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED, epoch};
 use crate::transaction::{Txn, Write};
 use crate::worker::{Garbage, Worker};
 use latch::Backoff;
 use std::rc::Rc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 /// A committed transaction's place in the order: ids of an epoch come before those of later ones, and a row's grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,13 +35,23 @@ impl Tid {
     }
 }
 
+/// Where else a transaction reads or writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Nowhere, or it reads only, and had read everything in all stores before the first of them was asked.
+    Local,
+    /// In other stores, each asked when it comes to it: what it has read here stays as it is until it ends, also when it
+    /// writes nothing here.
+    Distributed,
+}
+
 impl Worker {
     /// Commits. The transaction is over, unless the answer is [`Refused::Busy`]: then it comes back to be tried again.
     ///
     /// # Errors
     /// See [`Refused`]; nothing was written.
     pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Tid, (Refused, Option<Box<Txn>>)> {
-        match self.certify(&mut txn) {
+        match self.certify(&mut txn, Scope::Local) {
             Ok(()) => Ok(self.post_commit(txn)),
             Err(busy @ Refused::Busy(_)) => Err((busy, Some(txn))),
             Err(refused) => {
@@ -48,23 +62,30 @@ impl Worker {
     }
 
     /// Locks and validates: from here on the transaction can go either way, by [`Worker::post_commit`] or
-    /// [`Worker::abort`], and until then others that meet its writes abort or wait, as the store's options say.
+    /// [`Worker::abort`], and until then others that meet its writes abort or wait, as the store's options say; so do
+    /// those that would write what a [`Scope::Distributed`] one has read.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing is locked then.
-    pub fn pre_commit(&mut self, txn: &mut Txn) -> Result<Tid, Refused> {
+    /// See [`Refused`]; nothing is locked or guarded then.
+    pub fn pre_commit(&mut self, txn: &mut Txn, scope: Scope) -> Result<Tid, Refused> {
         if txn.commit.is_none() {
-            self.certify(txn)?;
+            self.certify(txn, scope)?;
             for write in &txn.writes {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
+            // From here on its locks say so themselves, over however long the decision takes.
+            self.end_turns(txn);
         }
         Ok(Tid(txn.commit.map_or(0, |(_, tid)| tid)))
     }
 
-    fn certify(&mut self, txn: &mut Txn) -> Result<(), Refused> {
+    /// As [`Worker::pre_commit`], for a transaction that ends at once: those who meet its writes wait a moment for them.
+    ///
+    /// # Errors
+    /// As [`Worker::pre_commit`].
+    pub fn certify(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if txn.writes.is_empty() {
-            self.validate(txn)?;
+            self.validate(txn, scope)?;
             // It comes after all it has read, and nothing comes after it.
             let last = txn.reads.iter().map(|(_, word)| tid::of(*word)).max();
             txn.commit = Some((None, last.unwrap_or(0)));
@@ -74,8 +95,8 @@ impl Worker {
         let since = self.own.committing.add(&self.store.epochs, self.number);
         let certified = self.lock_all(&mut txn.writes).and_then(|()| {
             let tid = self.serialise(txn);
-            let tid =
-                tid.and_then(|tid| self.validate(txn).and_then(|()| self.equip(txn, tid)).map(|()| tid));
+            let tid = tid
+                .and_then(|tid| self.validate(txn, scope).and_then(|()| self.equip(txn, tid)).map(|()| tid));
             tid.inspect_err(|_| self.unlock(&txn.writes))
         });
         match certified {
@@ -125,7 +146,12 @@ impl Worker {
 
     /// The serialisation point.
     fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
-        fence(Ordering::SeqCst);
+        guard::settle();
+        for write in &txn.writes {
+            if guard::is_held(row::readers(&self.store.arena, write.row), guard::OF_ROW) {
+                return Err(self.met_readers(write.row, Held::Readers));
+            }
+        }
         let read = txn.reads.iter().map(|(_, word)| *word);
         let above = read.chain(txn.writes.iter().map(|write| write.before)).fold(self.own.last_tid, u64::max);
         loop {
@@ -138,40 +164,66 @@ impl Worker {
         }
     }
 
-    /// Whether everything that was read is as it was read and nobody else is about to change it. [`Worker::pre_commit`] has
-    /// asked already; but a transaction of several stores needs the answer to hold in all of them at one moment, after
-    /// the last of them has locked what it writes there, or two of them may each read what the other overwrites.
-    ///
-    /// # Errors
-    /// See [`Refused`].
-    pub fn validate(&self, txn: &Txn) -> Result<(), Refused> {
-        #[cfg(test)]
-        let (unread, unseen) = {
-            let is = |bug| self.store.planted.is(bug);
-            (is(crate::planted::Bug::ReadsUnchecked), is(crate::planted::Bug::LeavesUnchecked))
-        };
-        #[cfg(not(test))]
-        let (unread, unseen) = (false, false);
-        if !unread {
-            self.validate_reads(txn)?;
+    /// Whether everything that was read is as it was read and nobody else is about to change it; of a distributed transaction,
+    /// it then stays so. The writes are locked, in order.
+    fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+        if scope == Scope::Distributed {
+            self.guard(txn);
         }
-        match unseen || txn.leaves.iter().all(|seen| seen.holds(&self.store.arena)) {
+        self.validate_all(txn).inspect_err(|_| self.unguard(txn))
+    }
+
+    fn validate_all(&self, txn: &Txn) -> Result<(), Refused> {
+        if !self.store.planted.is(Bug::ReadsUnchecked) {
+            self.validate_reads(txn).map_err(|(row, refused)| self.failed_at(row, refused))?;
+        }
+        let is_there = |seen: &Seen| seen.holds(&self.store.arena);
+        match self.store.planted.is(Bug::LeavesUnchecked) || txn.leaves.iter().all(is_there) {
             true => Ok(()),
             false => Err(Refused::Conflict(Cause::Phantom)),
         }
     }
 
-    fn validate_reads(&self, txn: &Txn) -> Result<(), Refused> {
+    /// Counts the transaction in wherever it has read without writing.
+    #[cold]
+    fn guard(&self, txn: &mut Txn) {
+        if self.store.planted.is(Bug::Unguarded) {
+            return;
+        }
+        let writes = &txn.writes;
+        let is_written = |row: &Ref| writes.binary_search_by_key(&row.0, |write| write.row.0).is_ok();
+        let (rows, leaves) = &mut txn.guarded;
+        rows.extend(txn.reads.iter().map(|(row, _)| *row).filter(|row| !is_written(row)));
+        leaves.extend(txn.leaves.iter().map(|seen| seen.leaf));
+        for list in [&mut *rows, &mut *leaves] {
+            list.sort_unstable_by_key(|at| at.0);
+            list.dedup();
+        }
+        let arena = &self.store.arena;
+        rows.iter().for_each(|row| guard::enter(row::readers(arena, *row), guard::OF_ROW));
+        leaves.iter().for_each(|leaf| guard::enter(Node::at(arena, *leaf).readers(), guard::OF_LEAF));
+    }
+
+    /// Ends what [`Worker::guard`] began, if it did.
+    #[inline]
+    pub(crate) fn unguard(&self, txn: &mut Txn) {
+        let (rows, leaves) = &mut txn.guarded;
+        let arena = &self.store.arena;
+        rows.drain(..).for_each(|row| guard::leave(row::readers(arena, row), guard::OF_ROW));
+        leaves.drain(..).for_each(|leaf| guard::leave(Node::at(arena, leaf).readers(), guard::OF_LEAF));
+    }
+
+    fn validate_reads(&self, txn: &Txn) -> Result<(), (Ref, Refused)> {
         for &(row, word) in &txn.reads {
             let now = row::tid(&self.store.arena, row).load(Ordering::Acquire);
             if now == word {
                 continue;
             }
             if now & !(LOCKED | PREPARED) != word {
-                return Err(Refused::Conflict(Cause::Changed));
+                return Err((row, Refused::Conflict(Cause::Changed)));
             }
             if txn.writes.binary_search_by_key(&row.0, |write| write.row.0).is_err() {
-                return Err(self.locked_by_another(row, now));
+                return Err((row, self.locked_by_another(row, now)));
             }
         }
         Ok(())
@@ -180,7 +232,7 @@ impl Worker {
     /// Waiting on the spot with locks held could close a cycle: only a prepared row is waited for, without them.
     fn locked_by_another(&self, row: Ref, word: u64) -> Refused {
         match self.store.conflict {
-            Conflict::Wait if word & PREPARED != 0 => Refused::Busy(RowId(row)),
+            Conflict::Wait if word & PREPARED != 0 => Refused::Busy(RowId(row, Held::Writer)),
             _ => Refused::Conflict(Cause::Locked),
         }
     }

@@ -4,7 +4,7 @@
 //! that a seed is a schedule; and on several threads.
 
 use crate::planted::Bug;
-use crate::{Conflict, Memstore, Options, Refused, Txn, Worker};
+use crate::{Conflict, Contention, Memstore, Options, Refused, Scope, Txn, Worker};
 use adya::history::{Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::TableId;
@@ -129,7 +129,8 @@ impl Client {
         }
         // Some are prepared now and decided at a later turn.
         if random.usize(..3) == 0 && !txn.is_prepared() {
-            return match w.pre_commit(&mut txn) {
+            return match w.pre_commit(&mut txn, if random.bool() { Scope::Local } else { Scope::Distributed })
+            {
                 Ok(_) | Err(Refused::Busy(_)) => self.txn = Some(txn),
                 Err(_) => self.give_up(w, txn, record),
             };
@@ -153,6 +154,11 @@ impl Client {
 
 fn operate(w: &mut Worker, txn: &mut Txn, record: &Record, random: &mut Rng) -> Result<Vec<Did>, Refused> {
     let list = record.list(random);
+    if random.usize(..4) == 0 {
+        // It and another, or another first: then what was looked up waits.
+        let (a, b) = (key(list), key(record.list(random)));
+        w.ahead(txn, T, &if random.bool() { [a, b] } else { [b, a] })?;
+    }
     match random.u32(..10) {
         0..5 => {
             let element = record.element.fetch_add(1, SeqCst);
@@ -182,9 +188,9 @@ fn operate(w: &mut Worker, txn: &mut Txn, record: &Record, random: &mut Rng) -> 
     }
 }
 
-fn open(conflict: Conflict, workers: usize) -> Arc<Memstore> {
+fn open(conflict: Conflict, contention: Contention, workers: usize) -> Arc<Memstore> {
     let pages = world::PageSize::Normal;
-    let options = Options { pages, conflict, ..Options::new(64 << 20, workers) };
+    let options = Options { pages, conflict, contention, ..Options::new(64 << 20, workers) };
     let store = Memstore::open(options).expect("a small store");
     store.create(T).unwrap();
     store
@@ -192,7 +198,8 @@ fn open(conflict: Conflict, workers: usize) -> Arc<Memstore> {
 
 fn interleaved(seed: u64, bug: Option<Bug>) -> (Valid, Vec<String>, usize) {
     let conflict = if seed.is_multiple_of(2) { Conflict::Abort } else { Conflict::Wait };
-    let store = open(conflict, 2);
+    let contention = if seed % 4 < 2 { Contention::Queues } else { Contention::Optimistic };
+    let store = open(conflict, contention, 2);
     store.planted.set(bug);
     let mut workers = [0, 1].map(|n| store.worker(n).unwrap());
     let mut clients: Vec<Client> = (0..6).map(|n| Client::new(n, 2)).collect();
@@ -228,7 +235,7 @@ fn planted_bugs_are_found() {
 #[test]
 fn histories_of_threads_are_strictly_serialisable() {
     const THREADS: usize = 4;
-    let store = open(Conflict::Abort, THREADS);
+    let store = open(Conflict::Abort, Contention::Queues, THREADS);
     let record = Record::default();
     std::thread::scope(|scope| {
         for n in 0..THREADS {
@@ -262,7 +269,7 @@ fn histories_of_threads_are_strictly_serialisable() {
 fn snapshots_and_scans_beside_writers_find_every_sum_whole() {
     const ACCOUNTS: u64 = 12;
     const MONEY: i64 = 1000;
-    let store = open(Conflict::Abort, 3);
+    let store = open(Conflict::Abort, Contention::Queues, 3);
     let mut w = store.worker(0).unwrap();
     let mut t = w.begin();
     w.insert(&mut t, T, &0u64.to_be_bytes(), &MONEY.to_le_bytes()).unwrap();

@@ -15,8 +15,9 @@
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
+use crate::guard;
 use crate::head::{common_prefix, store_key};
-use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Torn};
+use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -55,6 +56,18 @@ pub(crate) enum Insertion {
     Done(Inserted),
     /// Another row has the key.
     Exists(Ref, Seen),
+    /// A prepared transaction has seen the leaf.
+    Guarded(Ref),
+}
+
+/// How an entry left, or why not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removal {
+    Done,
+    /// Done, and the leaf was empty then.
+    Last,
+    Missing,
+    Guarded,
 }
 
 /// Where a scan goes on, which way.
@@ -102,6 +115,12 @@ fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
     if version::try_lock(node.version(), sight.version) { Ok(()) } else { Err(Torn) }
 }
 
+/// Whether a prepared transaction has seen this leaf, which the caller has locked.
+fn is_guarded(leaf: Node<'_>) -> bool {
+    guard::settle();
+    guard::is_held(leaf.readers(), guard::OF_LEAF)
+}
+
 impl Index {
     pub(crate) fn new(arena: &Arena, local: &mut Local) -> Result<Index, Full> {
         let root = new_node(arena, local, 0, Ref::NONE)?;
@@ -125,13 +144,17 @@ impl Index {
         let mut node = Node::at(arena, self.top);
         let mut sight = node.sight()?;
         while sight.level > 0 {
-            let child = pick(node, &sight)?;
+            // The top has one child, which is in the caches.
+            let is_top = node.at == self.top;
+            let child = if is_top { 0 } else { pick(node, &sight)? };
             let at = node.child(&sight, child);
             if !version::check(node.version(), sight.version) {
                 return Err(Torn);
             }
             let below = Node::at(arena, at);
-            below.prefetch(sight.level - 1);
+            if !is_top {
+                below.prefetch(sight.level - 1);
+            }
             let below_sight = below.sight()?;
             if !version::check(node.version(), sight.version) {
                 return Err(Torn);
@@ -146,7 +169,7 @@ impl Index {
     fn leaf_of<'a>(
         &self,
         arena: &'a Arena,
-        key: &[u8],
+        key: Sought<'_>,
         visit: impl FnMut(Step<'a>),
     ) -> Result<(Node<'a>, Sight), Torn> {
         self.descend(
@@ -160,14 +183,14 @@ impl Index {
     #[inline]
     pub(crate) fn find(&self, arena: &Arena, key: &[u8]) -> Found {
         loop {
-            if let Ok(found) = self.try_find(arena, key) {
+            if let Ok(found) = self.try_find(arena, Sought::new(key)) {
                 return found;
             }
         }
     }
 
     #[inline]
-    fn try_find(&self, arena: &Arena, key: &[u8]) -> Result<Found, Torn> {
+    fn try_find(&self, arena: &Arena, key: Sought<'_>) -> Result<Found, Torn> {
         let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
         let (i, same) = leaf.search(arena, &s, key)?;
         let row = same.then(|| leaf.target(&s, i));
@@ -202,7 +225,8 @@ impl Index {
     ) -> Result<Result<Insertion, Full>, Torn> {
         let mut last: [Option<Step>; 2] = [None; 2];
         let mut full: Option<(Step, Step)> = None;
-        let (leaf, s) = self.leaf_of(arena, key, |step| {
+        let sought = Sought::new(key);
+        let (leaf, s) = self.leaf_of(arena, sought, |step| {
             // The highest of the full ones right above the leaf: its parent has room for one more.
             full = match (step.sight.count == INNER_CAP, full) {
                 (false, _) => None,
@@ -211,7 +235,7 @@ impl Index {
             };
             last = [last[1], Some(step)];
         })?;
-        let (i, same) = leaf.search(arena, &s, key)?;
+        let (i, same) = leaf.search(arena, &s, sought)?;
         let before = Seen { leaf: leaf.at, version: s.version };
         if same {
             let row = leaf.target(&s, i);
@@ -220,6 +244,10 @@ impl Index {
         let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
         if s.count < LEAF_CAP {
             lock(leaf, &s)?;
+            if is_guarded(leaf) {
+                version::unlock_unchanged(leaf.version());
+                return Ok(Ok(Insertion::Guarded(leaf.at)));
+            }
             leaf.insert(arena, i, entry);
             let after = Seen { version: version::unlock(leaf.version()), ..before };
             return Ok(Ok(Insertion::Done(Inserted { before, after, split_off: None })));
@@ -233,10 +261,14 @@ impl Index {
         }
         let parent = last[1].expect("a leaf has a parent");
         let split = self.split(arena, local, parent, (leaf, s), Some((i, entry)))?;
-        Ok(split.map(|(after, off)| Insertion::Done(Inserted { before, after, split_off: Some(off) })))
+        Ok(split.map(|split| match split {
+            Some((after, off)) => Insertion::Done(Inserted { before, after, split_off: Some(off) }),
+            None => Insertion::Guarded(leaf.at),
+        }))
     }
 
-    /// Splits a full node, after entering `new` if there is one. Both halves as they are after that.
+    /// Splits a full node, after entering `new` if there is one. Both halves as they are after that; `None` for a leaf that is
+    /// guarded.
     #[allow(clippy::type_complexity)]
     fn split(
         &self,
@@ -245,18 +277,23 @@ impl Index {
         parent: Step<'_>,
         (node, sight): (Node<'_>, Sight),
         new: Option<(usize, Entry)>,
-    ) -> Result<Result<(Seen, Seen), Full>, Torn> {
+    ) -> Result<Result<Option<(Seen, Seen)>, Full>, Torn> {
         lock(parent.node, &parent.sight)?;
         if lock(node, &sight).is_err() {
             version::unlock_unchanged(parent.node.version());
             return Err(Torn);
+        }
+        if sight.level == 0 && is_guarded(node) {
+            version::unlock_unchanged(parent.node.version());
+            version::unlock_unchanged(node.version());
+            return Ok(Ok(None));
         }
         let made = self.halve(arena, local, parent, node, new);
         Ok(match made {
             Ok(right) => {
                 version::unlock(parent.node.version());
                 let left = Seen { leaf: node.at, version: version::unlock(node.version()) };
-                Ok((left, Seen { leaf: right.at, version: version::FRESH }))
+                Ok(Some((left, Seen { leaf: right.at, version: version::FRESH })))
             }
             Err(full) => {
                 version::unlock_unchanged(parent.node.version());
@@ -276,6 +313,11 @@ impl Index {
         new: Option<(usize, Entry)>,
     ) -> Result<Node<'a>, Full> {
         let level = node.held().level;
+        if let (0, Some((i, entry))) = (level, &new)
+            && node.is_whole()
+        {
+            return self.halve_whole(arena, local, parent, node, *i, entry);
+        }
         let mut entries = node.entries(arena);
         // Keys that come in order leave full leaves behind.
         let at_end = new.as_ref().is_some_and(|(i, _)| *i == entries.len());
@@ -284,36 +326,90 @@ impl Index {
             entries.insert(i, entry);
         }
         let mut upper = entries.split_off(middle);
-        let right = new_node(arena, local, level, Ref::NONE)?;
-        let is_root = parent.node.at == self.top;
-        let above = if is_root { Some(new_node(arena, local, level + 1, node.at)) } else { None };
         let separator = match level {
-            0 => separator_between(&entries[middle - 1].key, &upper[0].key),
-            _ => upper[0].key.clone(),
+            0 => Bound::New(separator_between(&entries[middle - 1].key, &upper[0].key)),
+            _ => Bound::Known(upper[0].key.clone(), upper[0].separator),
         };
-        let block = match level {
-            0 => new_separator(arena, local, &separator),
-            _ => Ok(upper[0].separator),
-        };
-        let (above, block) = match (above.transpose(), block) {
-            (Ok(above), Ok(block)) => (above, block),
-            (above, block) => {
-                local.free(right.at, NODE_WORDS);
-                if let Ok(Some(above)) = above {
-                    local.free(above.at, NODE_WORDS);
-                }
-                if let (0, Ok(block)) = (level, block) {
-                    local.free(block, 1 + separator.len().div_ceil(8));
-                }
-                return Err(Full);
-            }
-        };
+        let (right, above, entry) = self.room_for_half(arena, local, parent, node, separator)?;
         if level > 0 {
             right.set_leftmost(upper.remove(0).target);
         }
         right.fill(level, &upper);
         node.fill(level, &entries);
-        let entry = Entry { key: separator, target: right.at, separator: block };
+        self.link_half(arena, parent, above, entry);
+        Ok(right)
+    }
+
+    /// As [`Index::halve`], of a leaf whose entries go as they are.
+    fn halve_whole<'a>(
+        &self,
+        arena: &'a Arena,
+        local: &mut Local,
+        parent: Step<'_>,
+        leaf: Node<'_>,
+        i: usize,
+        new: &Entry,
+    ) -> Result<Node<'a>, Full> {
+        let s = leaf.held();
+        let middle = if i == s.count { s.count } else { s.count / 2 };
+        let key = |at: usize| {
+            if at == i {
+                return new.key.clone();
+            }
+            let mut key = Vec::with_capacity(40);
+            let copied = leaf.copy_key(arena, &s, at - usize::from(at > i), &mut key);
+            copied.expect("a locked node changes under nobody else");
+            key
+        };
+        let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
+        let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
+        leaf.move_to(right, middle - usize::from(i < middle));
+        let new = Entry { key: new.key.clone(), ..*new };
+        match i < middle {
+            true => leaf.insert(arena, i, new),
+            false => right.insert(arena, i - middle, new),
+        }
+        self.link_half(arena, parent, above, entry);
+        Ok(right)
+    }
+
+    /// The upper half of a node, empty, its entry, and the node that will have both halves if it is the root that is split.
+    #[allow(clippy::type_complexity)]
+    fn room_for_half<'a>(
+        &self,
+        arena: &'a Arena,
+        local: &mut Local,
+        parent: Step<'_>,
+        node: Node<'_>,
+        separator: Bound,
+    ) -> Result<(Node<'a>, Option<Node<'a>>, Entry), Full> {
+        let level = node.held().level;
+        let right = new_node(arena, local, level, Ref::NONE)?;
+        let is_root = parent.node.at == self.top;
+        let above = is_root.then(|| new_node(arena, local, level + 1, node.at)).transpose();
+        let (key, block, is_new) = match separator {
+            Bound::New(key) => {
+                let block = new_separator(arena, local, &key);
+                (key, block, true)
+            }
+            Bound::Known(key, block) => (key, Ok(block), false),
+        };
+        match (above, block) {
+            (Ok(above), Ok(block)) => Ok((right, above, Entry { key, target: right.at, separator: block })),
+            (above, block) => {
+                local.free(right.at, NODE_WORDS);
+                if let Ok(Some(above)) = above {
+                    local.free(above.at, NODE_WORDS);
+                }
+                if let (true, Ok(block)) = (is_new, block) {
+                    local.free(block, 1 + key.len().div_ceil(8));
+                }
+                Err(Full)
+            }
+        }
+    }
+
+    fn link_half(&self, arena: &Arena, parent: Step<'_>, above: Option<Node<'_>>, entry: Entry) {
         match above {
             Some(above) => {
                 above.insert(arena, 0, entry);
@@ -321,10 +417,10 @@ impl Index {
             }
             None => parent.node.insert(arena, parent.child, entry),
         }
-        Ok(right)
     }
 
-    /// Takes out the entry of this very row. Whether it was there.
+    /// Takes out the entry of this very row. Whether it was there; [`Removal::Guarded`] when its leaf would become empty and a
+    /// prepared transaction has seen it: its range would go to a leaf that says nothing of that.
     pub(crate) fn remove(
         &self,
         arena: &Arena,
@@ -332,29 +428,33 @@ impl Index {
         epochs: &Epochs,
         key: &[u8],
         row: Ref,
-    ) -> bool {
+    ) -> Removal {
         let removed = loop {
             if let Ok(removed) = self.try_remove(arena, key, row) {
                 break removed;
             }
         };
-        if removed == Some(0) {
+        if removed == Removal::Last {
             while self.prune(arena, local, epochs, key).is_err() {}
         }
-        removed.is_some()
+        removed
     }
 
-    /// How many entries the leaf has left; `None` when the entry was not there.
-    fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Option<usize>, Torn> {
-        let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
-        let (i, same) = leaf.search(arena, &s, key)?;
+    fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Removal, Torn> {
+        let sought = Sought::new(key);
+        let (leaf, s) = self.leaf_of(arena, sought, |_| {})?;
+        let (i, same) = leaf.search(arena, &s, sought)?;
         if !same || leaf.target(&s, i) != row {
-            return if version::check(leaf.version(), s.version) { Ok(None) } else { Err(Torn) };
+            return if version::check(leaf.version(), s.version) { Ok(Removal::Missing) } else { Err(Torn) };
         }
         lock(leaf, &s)?;
+        if s.count == 1 && is_guarded(leaf) {
+            version::unlock_unchanged(leaf.version());
+            return Ok(Removal::Guarded);
+        }
         leaf.remove(i);
         version::unlock(leaf.version());
-        Ok(Some(s.count - 1))
+        Ok(if s.count == 1 { Removal::Last } else { Removal::Done })
     }
 
     /// Takes the leaf that has the range of `key` out of the tree if it is empty and not the last one, and with it the
@@ -362,7 +462,7 @@ impl Index {
     fn prune(&self, arena: &Arena, local: &mut Local, epochs: &Epochs, key: &[u8]) -> Result<(), Torn> {
         let mut way: [Option<Step>; MAX_LEVELS] = [None; MAX_LEVELS];
         let mut keeps = None;
-        let (leaf, s) = self.leaf_of(arena, key, |step| {
+        let (leaf, s) = self.leaf_of(arena, Sought::new(key), |step| {
             way[step.sight.level] = Some(step);
             if step.sight.count > 0 {
                 keeps = Some(step);
@@ -379,6 +479,11 @@ impl Index {
                 locks().take(n).for_each(|(node, _)| version::unlock_unchanged(node.version()));
                 return Err(Torn);
             }
+        }
+        if is_guarded(leaf) {
+            // It stays, empty, until something comes and goes there again.
+            locks().for_each(|(node, _)| version::unlock_unchanged(node.version()));
+            return Ok(());
         }
         let gone = keeps.child.max(1) - 1;
         let separator = keeps.node.separator(gone);
@@ -412,15 +517,19 @@ impl Index {
         let pick = |node: Node<'_>, s: &Sight| match seek {
             Seek::Up(None) => Ok(0),
             Seek::Down(None) => Ok(s.count),
-            Seek::Up(Some(key)) => node.search(arena, s, key).map(|(i, same)| i + usize::from(same)),
-            Seek::Down(Some(key)) => node.search(arena, s, key).map(|(i, _)| i),
+            Seek::Up(Some(key)) => {
+                node.search(arena, s, Sought::new(key)).map(|(i, same)| i + usize::from(same))
+            }
+            Seek::Down(Some(key)) => node.search(arena, s, Sought::new(key)).map(|(i, _)| i),
         };
         let (leaf, s) = self.descend(arena, pick, |step| match seek {
             Seek::Up(_) if step.child < step.sight.count => turn = Some((step, step.child)),
             Seek::Down(_) if step.child > 0 => turn = Some((step, step.child - 1)),
             _ => {}
         })?;
-        let at = |key: Option<&[u8]>, or| key.map_or(Ok(or), |k| leaf.search(arena, &s, k).map(|(i, _)| i));
+        let at = |key: Option<&[u8]>, or| {
+            key.map_or(Ok(or), |k| leaf.search(arena, &s, Sought::new(k)).map(|(i, _)| i))
+        };
         let (first, last) = match seek {
             Seek::Up(from) => (at(from, 0)?, at(until, s.count)?),
             Seek::Down(from) => (at(until, 0)?, at(from, s.count)?),
@@ -447,6 +556,13 @@ impl Index {
         out.seen = Some(seen);
         if seen.holds(arena) { Ok(()) } else { Err(Torn) }
     }
+}
+
+/// What tells two halves apart.
+enum Bound {
+    New(Vec<u8>),
+    /// It moves up from the node that is split, with its block.
+    Known(Vec<u8>, Ref),
 }
 
 /// The shortest string above `low` that is not above `high`.

@@ -1,10 +1,11 @@
 //! The index against a `BTreeMap`, alone and under threads that insert, remove, look up and scan at once. Nodes are tiny
 //! here, so that every few operations split one or take one out.
 
+use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
-use crate::index::{Chunk, Index, Insertion, Seek};
+use crate::index::{Chunk, Index, Insertion, Removal, Seek};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -58,12 +59,22 @@ impl World {
                 local.free(row, words(key));
                 None
             }
+            Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
         }
     }
 
     fn remove(&self, local: &mut Local, key: &[u8], row: Ref) {
-        assert!(self.index.remove(&self.arena, local, &self.epochs, key, row), "{key:?} is gone");
+        let removal = self.index.remove(&self.arena, local, &self.epochs, key, row);
+        assert!(matches!(removal, Removal::Done | Removal::Last), "{key:?}: {removal:?}");
         local.retire(&self.epochs, row, words(key));
+    }
+
+    fn find_abreast(&self, keys: &[Vec<u8>]) -> Vec<Option<Ref>> {
+        let mut all = vec![None; keys.len()];
+        self.index.find_abreast(&self.arena, keys, |i, found| {
+            assert_eq!(all[i].replace(found.row), None, "found twice");
+        });
+        all.into_iter().map(|found| found.expect("every key gets an answer")).collect()
     }
 
     /// Everything from `seek` to `until`, and how many leaves that took.
@@ -114,10 +125,15 @@ fn it_is_an_ordered_map() {
                         model.remove(&key);
                     }
                 }
-                6..8 => assert_eq!(world.index.find(&world.arena, &key).row, model.get(&key).copied()),
+                6 => assert_eq!(world.index.find(&world.arena, &key).row, model.get(&key).copied()),
+                7 => {
+                    let keys: Vec<_> = (0..random.usize(..=LANES)).map(|_| random_key(&mut random)).collect();
+                    let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
+                    assert_eq!(world.find_abreast(&keys), expected);
+                }
                 _ => compare_scans(&world, &model, &key, &random_key(&mut random)),
             }
-            local.reclaim(&world.epochs);
+            local.reclaim(&world.arena, &world.epochs);
         }
         compare_scans(&world, &model, b"", b"");
     }
@@ -144,7 +160,7 @@ fn memory_of_removed_entries_comes_back() {
         let keys: Vec<_> = (0..500).map(|i| (round * 500 + i).to_be_bytes()).collect();
         let rows: Vec<_> = keys.iter().map(|key| world.insert(local, key).unwrap()).collect();
         keys.iter().zip(rows).for_each(|(key, row)| world.remove(local, key, row));
-        local.reclaim(&world.epochs);
+        local.reclaim(&world.arena, &world.epochs);
         if round == 5 {
             used = world.arena.used_bytes();
         }
@@ -167,6 +183,7 @@ fn a_full_arena_is_an_error_and_changes_nothing() {
             match world.index.insert(&world.arena, &mut locals[0], &key, row) {
                 Ok(Insertion::Done(_)) => rows.push((key, row)),
                 Ok(Insertion::Exists(..)) => {}
+                Ok(Insertion::Guarded(leaf)) => panic!("nobody guards {leaf:?}"),
                 Err(Full) => filler.push((key, row)),
             }
         }
@@ -241,13 +258,18 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
                 Some(row) => world.remove(local, &key, row),
                 None => assert_eq!(world.index.find(&world.arena, &key).row, None),
             },
-            15..19 => assert_eq!(world.index.find(&world.arena, &key).row, own.get(&key).copied()),
+            15..17 => assert_eq!(world.index.find(&world.arena, &key).row, own.get(&key).copied()),
+            17..19 => {
+                let keys: Vec<_> = (0..8).map(|_| key_of(random.u64(..60) * threads + me as u64)).collect();
+                let expected: Vec<_> = keys.iter().map(|key| own.get(key).copied()).collect();
+                assert_eq!(world.find_abreast(&keys), expected);
+            }
             _ => scan_as_owner(world, &own, threads, me, step % 2 == 0),
         }
         world.epochs.withdraw(me, What::Reading, IDLE);
         if step % 16 == 0 {
             world.epochs.tick();
-            local.reclaim(&world.epochs);
+            local.reclaim(&world.arena, &world.epochs);
         }
     }
     pin(world, me);
@@ -287,7 +309,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
                     world.remove(&mut churner, &key, row);
                 }
                 world.epochs.withdraw(0, What::Reading, IDLE);
-                churner.reclaim(&world.epochs);
+                churner.reclaim(&world.arena, &world.epochs);
             }
         });
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! Node versions and epochs under loom: every interleaving of a few steps, with loom's memory model. The two files are
+//! Node versions, epochs and guards under loom: every interleaving of a few steps, with loom's memory model. The files are
 //! compiled a second time here against loom's atomics, so what is explored is what runs.
 
 mod sync {
@@ -33,6 +33,9 @@ mod sync {
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "epoch.rs"]
 mod epoch;
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "guard.rs"]
+mod guard;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "version.rs"]
 mod version;
@@ -136,6 +139,33 @@ fn a_retired_node_is_never_locked_again() {
         assert!(own || retired);
         assert_eq!(version::begin(&node.version).is_none(), retired);
         assert!(!retired || !node.add());
+    });
+}
+
+/// A distributed reader that looks at the lock, and a writer that looks at the count: not both go on.
+#[test]
+fn a_guarded_reader_and_a_writer_see_each_other() {
+    explore(|| {
+        let (lock, count) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(7)));
+        let reader = spawn({
+            let (lock, count) = (lock.clone(), count.clone());
+            move || {
+                guard::enter(&count, guard::OF_ROW);
+                let reads = lock.load(Ordering::Acquire) == 0;
+                if !reads {
+                    guard::leave(&count, guard::OF_ROW);
+                }
+                reads
+            }
+        });
+        assert!(lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok());
+        guard::settle();
+        let writes = !guard::is_held(&count, guard::OF_ROW);
+        // What else is in the word changes under the lock.
+        count.fetch_add(2, Ordering::Relaxed);
+        let reads = reader.join().unwrap();
+        assert!(!(reads && writes), "what is read is written before the decision");
+        assert_eq!(count.load(Ordering::Relaxed), 9 + if reads { guard::OF_ROW } else { 0 });
     });
 }
 

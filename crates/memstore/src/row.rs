@@ -8,10 +8,12 @@
 //! Who may do what: the key and the room for a value never change. Value, its length and the older version are written by
 //! whoever has locked the TID word, and read by anybody who then finds the word unchanged. A row stays where it is for
 //! life: a value that outgrows its room moves out, and the row says where to. An older version is laid out the same
-//! way, has no key, and never changes.
+//! way, has no key, and never changes. The upper bits of the word of the older version count prepared readers ([`guard`]),
+//! who change them without the lock.
 
 use crate::arena::{Arena, Full, Local, MAX_WORDS, Ref, rounded};
 use crate::epoch::Epochs;
+use crate::guard;
 use crate::head::{load_key, store_key};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
 use crate::tid::{ABSENT, LOCKED, PREPARED, epoch};
@@ -80,6 +82,18 @@ fn store(word: &AtomicU64, to: u64) {
 #[inline]
 fn lengths(arena: &Arena, row: Ref) -> Lengths {
     Lengths(load(&arena.block(row, ROW_KEY)[ROW_LENGTHS]))
+}
+
+/// The older version that a row or version names.
+#[inline]
+fn older(word: &AtomicU64) -> Ref {
+    Ref(load(word) & (guard::OF_ROW - 1))
+}
+
+/// Where prepared readers of the row are counted.
+#[inline]
+pub(crate) fn readers(arena: &Arena, row: Ref) -> &AtomicU64 {
+    &arena.block(row, ROW_KEY)[OLDER]
 }
 
 #[inline]
@@ -305,9 +319,11 @@ fn keep(arena: &Arena, block: &[AtomicU64], len: Lengths, older: Ref) {
         store(to, load(from));
     }
     store(&copy[TID], load(&block[TID]) & !(LOCKED | PREPARED));
-    store(&copy[OLDER], load(&block[OLDER]));
+    let oldest = self::older(&block[OLDER]);
+    store(&copy[OLDER], oldest.0);
     store(&copy[ROW_LENGTHS], Lengths::new(0, words - ROW_KEY).with(len.value(), len.is_outside()).0);
-    store(&block[OLDER], older.0);
+    // An addition, which leaves the count of readers beside it as it is; readers may come and go.
+    block[OLDER].fetch_add(older.0.wrapping_sub(oldest.0), Ordering::Relaxed);
 }
 
 /// Copies the value as it was at the end of epoch `at` to `out`; `None` when there was no such row then. `Err` with the word
@@ -320,7 +336,7 @@ pub(crate) fn read_past(arena: &Arena, row: Ref, at: u64, out: &mut Vec<u8>) -> 
         if epoch(now) <= at {
             return Ok((now & ABSENT == 0).then_some(()));
         }
-        let older = Ref(load(&block[OLDER]));
+        let older = older(&block[OLDER]);
         fence(Ordering::Acquire);
         if block[TID].load(Ordering::Relaxed) == now {
             version = older;

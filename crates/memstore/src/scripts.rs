@@ -1,16 +1,18 @@
 //! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
 
-use crate::{Cause, Conflict, Memstore, Options, Refused, Txn, Worker};
+use crate::{Cause, Conflict, Contention, LookAhead, Memstore, Options, Refused, Scope, Txn, Worker};
 use base::TableId;
 use std::sync::Arc;
 use txn::{Direction, Flow, Inserted, Range};
 
 const T: TableId = TableId(1);
 
-fn open(conflict: Conflict) -> (Arc<Memstore>, Worker) {
-    let pages = world::PageSize::Normal;
-    let store =
-        Memstore::open(Options { pages, conflict, ..Options::new(4 << 20, 2) }).expect("a small store");
+fn small(conflict: Conflict) -> Options {
+    Options { pages: world::PageSize::Normal, conflict, ..Options::new(4 << 20, 2) }
+}
+
+fn open(options: Options) -> (Arc<Memstore>, Worker) {
+    let store = Memstore::open(options).expect("a small store");
     store.create(T).unwrap();
     let worker = store.worker(0).unwrap();
     (store, worker)
@@ -18,7 +20,11 @@ fn open(conflict: Conflict) -> (Arc<Memstore>, Worker) {
 
 /// Rows `a` = 1, `c` = 3, `e` = 5.
 fn with_rows(conflict: Conflict) -> (Arc<Memstore>, Worker) {
-    let (store, mut w) = open(conflict);
+    with_rows_of(small(conflict))
+}
+
+fn with_rows_of(options: Options) -> (Arc<Memstore>, Worker) {
+    let (store, mut w) = open(options);
     let mut t = w.begin();
     for (key, value) in [(b"a", 1), (b"c", 3), (b"e", 5)] {
         assert_eq!(w.insert(&mut t, T, key, &[value]), Ok(Inserted::Done));
@@ -157,7 +163,7 @@ fn an_aborted_delete_does_not_vanish_from_scans() {
     assert_eq!(w.delete(&mut t, T, b"c"), Ok(true));
     assert_eq!((keys(&mut w, &mut t, Direction::Forward), get(&mut w, &mut t, b"c")), ("ae".into(), None));
     assert_eq!(w.delete(&mut t, T, b"c"), Ok(false));
-    w.pre_commit(&mut t).unwrap();
+    w.pre_commit(&mut t, Scope::Local).unwrap();
     w.abort(t);
     store.tick();
     w.collect(100);
@@ -232,7 +238,7 @@ fn a_prepared_row_is_an_abort_or_a_wait_and_its_decision_holds() {
         let (mut t1, mut t2) = (w.begin(), other.begin());
         assert_eq!(get(&mut other, &mut t2, b"a"), Some(1));
         put(&mut w, &mut t1, b"a", 11);
-        let tid = w.pre_commit(&mut t1).unwrap();
+        let tid = w.pre_commit(&mut t1, Scope::Local).unwrap();
         put(&mut other, &mut t2, b"e", 15);
         let met = commit_or_wait(&mut other, t2);
         let read = {
@@ -289,7 +295,7 @@ fn a_snapshot_sees_its_moment_whatever_comes_later() {
     let (store, mut w) = with_rows(Conflict::Abort);
     let mut prepared = w.begin();
     put(&mut w, &mut prepared, b"e", 50);
-    w.pre_commit(&mut prepared).unwrap();
+    w.pre_commit(&mut prepared, Scope::Local).unwrap();
     let early = w.open_snapshot();
     assert!(!w.is_ready(&early), "a transaction that comes before it has not written yet");
     assert_eq!(w.read_past(&early, T, b"a", |_| ()), Err(Refused::NotReady));
@@ -323,6 +329,116 @@ fn a_snapshot_sees_its_moment_whatever_comes_later() {
     w.close_snapshot(early);
     w.collect(100);
     assert_eq!(w.own.garbage.len(), 0, "versions nobody can read were kept");
+}
+
+/// Two transactions that both read and write a row, one after the other committing, so that the second fails.
+fn clash(w: &mut Worker, key: &[u8]) {
+    let (mut t1, mut t2) = (w.begin(), w.begin());
+    put(w, &mut t1, key, 7);
+    put(w, &mut t2, key, 7);
+    commit(w, t1).unwrap();
+    assert_eq!(commit(w, t2), CHANGED);
+}
+
+#[test]
+fn a_row_that_keeps_failing_is_carried_out_in_turn() {
+    for (conflict, contention) in [
+        (Conflict::Wait, Contention::Queues),
+        (Conflict::Abort, Contention::Queues),
+        (Conflict::Wait, Contention::Optimistic),
+    ] {
+        let (store, mut w) = with_rows_of(Options { contention, ..small(conflict) });
+        let mut other = store.worker(1).unwrap();
+        (0..3).for_each(|_| clash(&mut w, b"a"));
+        let (mut t1, mut t2) = (w.begin(), other.begin());
+        put(&mut w, &mut t1, b"a", 1);
+        let met = other.update(&mut t2, T, b"a", |row| row[0] = 2);
+        if (conflict, contention) != (Conflict::Wait, Contention::Queues) {
+            // It goes on without its turn, and fails.
+            assert_eq!(met, Ok(Some(())));
+            commit(&mut w, t1).unwrap();
+            assert_eq!(commit(&mut other, t2), CHANGED);
+            continue;
+        }
+        let Err(Refused::Busy(row)) = met else { panic!("{met:?}") };
+        assert!(store.is_busy(row));
+        // Readers wait as well, and rows that are not hot are free.
+        let mut t3 = other.begin();
+        assert!(matches!(other.read(&mut t3, T, b"a", |_| ()), Err(Refused::Busy(_))));
+        assert_eq!(get(&mut other, &mut t3, b"c"), Some(3));
+        put(&mut w, &mut t1, b"c", 4);
+        commit(&mut w, t1).unwrap();
+        assert!(!store.is_busy(row));
+        put(&mut other, &mut t2, b"a", 2);
+        commit(&mut other, t2).unwrap();
+        // It has its turn now, and what it read before it waited has changed: that is known at once.
+        assert_eq!(other.read(&mut t3, T, b"a", |_| ()), Err(Refused::Conflict(Cause::Changed)));
+        other.abort(t3);
+        assert_eq!(now(&mut w, b"a"), Some(2));
+    }
+}
+
+#[test]
+fn waiting_for_turns_ends_and_cannot_close_a_cycle() {
+    let (store, mut w) = with_rows(Conflict::Wait);
+    let mut other = store.worker(1).unwrap();
+    for key in [b"a", b"c"] {
+        (0..3).for_each(|_| clash(&mut w, key));
+    }
+    let (mut t1, mut t2) = (w.begin(), other.begin());
+    put(&mut w, &mut t1, b"a", 1);
+    put(&mut other, &mut t2, b"c", 1);
+    let crossed =
+        [w.update(&mut t1, T, b"c", |row| row[0] = 3), other.update(&mut t2, T, b"a", |row| row[0] = 3)];
+    assert_eq!(crossed.iter().filter(|met| met.is_ok()).count(), 1, "{crossed:?}");
+    // Nobody moves: a few epochs later the other goes on as well.
+    (0..10).for_each(|_| _ = store.tick());
+    put(&mut w, &mut t1, b"c", 3);
+    put(&mut other, &mut t2, b"a", 3);
+    commit(&mut w, t1).unwrap();
+    assert_eq!(commit(&mut other, t2), CHANGED);
+}
+
+#[test]
+fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
+    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+        let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
+        let mut other = store.worker(1).unwrap();
+        let mut t = w.begin();
+        w.ahead(&mut t, T, &[b"a", b"b", b"c", b"d", b"e"]).unwrap();
+        assert_eq!(w.ahead(&mut t, TableId(9), &[b"a"]), Err(Refused::NoTable(TableId(9))));
+        // One that was there goes for good, one comes, one is written.
+        let mut u = other.begin();
+        assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
+        assert_eq!(other.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
+        put(&mut other, &mut u, b"e", 15);
+        commit(&mut other, u).unwrap();
+        other.collect(100);
+        assert_eq!(other.find(T, b"c"), Ok(false));
+        let read = [b"a", b"b", b"c", b"d", b"e"].map(|key| get(&mut w, &mut t, key));
+        assert_eq!(read, [Some(1), Some(2), None, None, Some(15)]);
+        commit(&mut w, t).unwrap();
+        // Nothing is left for the next transaction, nor is what was never asked for.
+        let mut t = w.begin();
+        w.ahead(&mut t, T, &[b"a", b"x"]).unwrap();
+        assert_eq!(get(&mut w, &mut t, b"b"), Some(2));
+        assert_eq!(get(&mut w, &mut t, b"a"), Some(1));
+        let mut u = other.begin();
+        assert_eq!(other.insert(&mut u, T, b"x", &[9]), Ok(Inserted::Done));
+        commit(&mut other, u).unwrap();
+        commit(&mut w, t).unwrap();
+    }
+}
+
+#[test]
+fn an_absence_looked_up_ahead_is_a_phantom_if_it_ends() {
+    let (_store, mut w) = with_rows(Conflict::Abort);
+    let (mut t, mut u) = (w.begin(), w.begin());
+    w.ahead(&mut t, T, &[b"b"]).unwrap();
+    assert_eq!(get(&mut w, &mut t, b"b"), None);
+    assert_eq!(w.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
+    commit(&mut w, u).unwrap();
+    assert_eq!(commit(&mut w, t), PHANTOM);
 }
 
 #[test]
@@ -376,6 +492,112 @@ fn what_does_not_fit_is_refused_and_the_store_lives_on() {
     }
     commit(&mut w, t).unwrap();
     assert_eq!((now(&mut w, &0u32.to_be_bytes()), now(&mut w, b"c")), (Some(8), Some(3)));
+}
+
+fn finish<R>(w: &mut Worker, t: Box<Txn>, done: Result<R, Refused>) -> Result<R, Refused> {
+    match done {
+        Ok(done) => commit(w, t).map(|()| done),
+        Err(refused) => {
+            w.abort(t);
+            Err(refused)
+        }
+    }
+}
+
+/// What fits, inserted by one worker in transactions of its own.
+fn fill_up(w: &mut Worker, first: u32) -> u32 {
+    let mut n = first;
+    loop {
+        let mut t = w.begin();
+        let inserted = w.insert(&mut t, T, &n.to_be_bytes(), &[7; 500]);
+        match finish(w, t, inserted) {
+            Ok(_) => n += 1,
+            Err(refused) => {
+                assert_eq!(refused, Refused::Full);
+                return n - first;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_worker_deletes_another_can_use() {
+    let (store, mut w) = with_rows(Conflict::Abort);
+    let mut other = store.worker(1).unwrap();
+    let fitted = fill_up(&mut w, 0);
+    assert!(fitted > 1000, "{fitted}");
+    for n in 0..fitted {
+        let mut t = other.begin();
+        assert_eq!(other.delete(&mut t, T, &n.to_be_bytes()), Ok(true));
+        commit(&mut other, t).unwrap();
+        store.tick();
+    }
+    other.collect(10_000);
+    let again = fill_up(&mut w, fitted);
+    // The other keeps a slab or two of each class.
+    assert!(again > fitted * 3 / 4, "{again} after {fitted}");
+}
+
+#[test]
+fn a_full_store_under_load_lives_on_and_gets_its_memory_back() {
+    const WORKERS: u32 = 3;
+    const SIZES: [usize; 3] = [100, 1000, 2500];
+    let (store, _) = with_rows_of(Options { workers: WORKERS as usize, ..small(Conflict::Abort) });
+    let full = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for me in 0..WORKERS {
+            let (store, full) = (&store, &full);
+            scope.spawn(move || {
+                let (mut w, mut random) =
+                    (store.worker(me as usize).unwrap(), fastrand::Rng::with_seed(u64::from(me)));
+                // Its own rows, all there and no others, whatever was refused.
+                let mut own = std::collections::BTreeMap::new();
+                for step in 0..6000u32 {
+                    let key = (random.u32(..2000) * WORKERS + me).to_be_bytes();
+                    let grows = step / 1500 % 2 == 0;
+                    let mut t = w.begin();
+                    let byte = step as u8;
+                    let done = match own.contains_key(&key) {
+                        true if grows => w.update(&mut t, T, &key, |row| row.fill(byte)).map(|_| Some(byte)),
+                        true => w.delete(&mut t, T, &key).map(|_| None),
+                        false => w
+                            .insert(&mut t, T, &key, &vec![byte; SIZES[random.usize(..3)]])
+                            .map(|_| Some(byte)),
+                    };
+                    match finish(&mut w, t, done) {
+                        Ok(Some(byte)) => drop(own.insert(key, byte)),
+                        Ok(None) => drop(own.remove(&key)),
+                        Err(Refused::Full) => {
+                            full.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        }
+                        // A leaf or an absent row that another changed.
+                        Err(Refused::Conflict(_)) => {}
+                        Err(refused) => panic!("{refused}"),
+                    }
+                    if step % 16 == 0 {
+                        store.tick();
+                        w.collect(1000);
+                    }
+                }
+                for (key, byte) in own {
+                    let mut t = w.begin();
+                    assert_eq!(w.read(&mut t, T, &key, |row| row.iter().all(|b| *b == byte)), Ok(Some(true)));
+                    assert_eq!(w.delete(&mut t, T, &key), Ok(true));
+                    commit(&mut w, t).unwrap();
+                }
+            });
+        }
+    });
+    assert!(full.into_inner() > 0, "the budget was never used up");
+    store.tick();
+    (0..WORKERS).for_each(|n| store.worker(n as usize).unwrap().collect(100_000));
+    let mut w = store.worker(0).unwrap();
+    let mut t = w.begin();
+    assert_eq!(keys(&mut w, &mut t, Direction::Forward), "ace");
+    for n in 0..200u32 {
+        assert_eq!(w.insert(&mut t, T, &n.to_be_bytes(), &vec![1; SIZES[1]]), Ok(Inserted::Done));
+    }
+    commit(&mut w, t).unwrap();
 }
 
 #[test]

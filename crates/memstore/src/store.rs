@@ -1,9 +1,14 @@
 //! The store: tables, epochs and memory that its workers share.
 
-use crate::arena::{Arena, Full, Local};
+use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
+use crate::guard;
+use crate::hot::Hot;
 use crate::index::Index;
-use crate::row::{MAX_KEY, MAX_ROW};
+use crate::node::Node;
+use crate::planted::Planted;
+use crate::row::{self, MAX_KEY, MAX_ROW};
+use crate::tid;
 use crate::worker::{Left, Worker};
 use base::TableId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +21,15 @@ pub enum Conflict {
     Abort,
     /// Say which row is in the way ([`Refused::Busy`]), so that the caller waits and repeats the call.
     Wait,
+}
+
+/// What to do about rows at which one transaction after the other fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contention {
+    /// Nothing, as Silo.
+    Optimistic,
+    /// Whoever is going to read or write such a row waits for its turn: readers for writers, writers for everybody.
+    Queues,
 }
 
 /// What [`Worker::ahead`] does.
@@ -38,19 +52,34 @@ pub struct Options {
     pub tables: u16,
     pub conflict: Conflict,
     pub look_ahead: LookAhead,
+    pub contention: Contention,
 }
 
 impl Options {
-    /// With huge pages, 256 tables, and aborts on conflicts.
+    /// With huge pages, 256 tables, queues for hot rows, and aborts at prepared rows.
     pub fn new(budget: u64, workers: usize) -> Options {
         let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Abreast);
-        Options { budget, pages, workers, tables: 256, conflict, look_ahead }
+        let contention = Contention::Queues;
+        Options { budget, pages, workers, tables: 256, conflict, look_ahead, contention }
     }
 }
 
-/// The row in the way of a transaction. Ask [`Memstore::is_busy`] while that transaction is open.
+/// The row, or range of rows, in the way of a transaction. Ask [`Memstore::is_busy`] while that transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RowId(pub(crate) crate::arena::Ref);
+pub struct RowId(pub(crate) Ref, pub(crate) Held);
+
+/// By what it is held.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Held {
+    /// The row is going to be written.
+    Writer,
+    /// The row was read.
+    Readers,
+    /// This leaf was.
+    LeafReaders,
+    /// Others are before it in this queue; its place there is in the place of the row.
+    Turn { queue: u16, until: u64 },
+}
 
 /// Why a transaction cannot be serialised any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,12 +140,13 @@ pub struct Memstore {
     tables: Box<[OnceLock<Index>]>,
     pub(crate) conflict: Conflict,
     pub(crate) look_ahead: LookAhead,
+    pub(crate) contention: Contention,
+    pub(crate) hot: Hot,
     /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
     pub(crate) snapshot: AtomicU64,
     /// What the last worker of each number has left; nothing while there is one.
     left: Box<[Mutex<Option<Left>>]>,
-    #[cfg(test)]
-    pub(crate) planted: crate::planted::Planted,
+    pub(crate) planted: Planted,
     /// For making tables, which no worker does.
     makes: Mutex<Local>,
 }
@@ -135,10 +165,11 @@ impl Memstore {
             tables: (0..options.tables).map(|_| OnceLock::new()).collect(),
             conflict: options.conflict,
             look_ahead: options.look_ahead,
+            contention: options.contention,
+            hot: Hot::new(),
             snapshot: AtomicU64::new(0),
             left: (0..options.workers).map(|_| Mutex::new(Some(Left::default()))).collect(),
-            #[cfg(test)]
-            planted: crate::planted::Planted::default(),
+            planted: Planted::default(),
             makes: Mutex::new(Local::new()),
         }))
     }
@@ -184,9 +215,14 @@ impl Memstore {
         self.epochs.tick()
     }
 
-    /// Whether the row that was in somebody's way still is.
-    pub fn is_busy(&self, row: RowId) -> bool {
-        crate::row::tid(&self.arena, row.0).load(Ordering::Acquire) & crate::tid::LOCKED != 0
+    /// Whether what was in somebody's way still is.
+    pub fn is_busy(&self, RowId(at, held): RowId) -> bool {
+        match held {
+            Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
+            Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
+            Held::Turn { queue, until } => self.hot.waits(queue, at.0, until, self.epochs.now()),
+            Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
+        }
     }
 
     /// Bytes taken from the budget so far.

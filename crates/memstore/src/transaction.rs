@@ -2,6 +2,7 @@
 
 use crate::ahead::Ahead;
 use crate::arena::Ref;
+use crate::hot::Turn;
 use crate::index::{Inserted, Seen};
 use crate::row::Prepared;
 use base::TableId;
@@ -25,6 +26,10 @@ pub struct Txn {
     pub(crate) since: u64,
     /// Once prepared: since when it commits if it writes, and its id.
     pub(crate) commit: Option<(Option<u64>, u64)>,
+    /// Its places in the queues of hot rows.
+    pub(crate) turns: Vec<Turn>,
+    /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
+    pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
 }

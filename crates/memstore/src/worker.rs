@@ -4,10 +4,13 @@
 
 use crate::arena::{Local, Ref};
 use crate::epoch::What;
-use crate::index::{Chunk, Insertion, Seek};
+use crate::guard;
+use crate::hot::For;
+use crate::index::{Chunk, Insertion, Removal, Seek};
 use crate::pins::Pins;
+use crate::planted::Bug;
 use crate::row::{self, MAX_KEY, MAX_ROW};
-use crate::store::{Cause, Conflict, Memstore, Refused, RowId};
+use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
 use crate::transaction::Txn;
 use base::TableId;
@@ -87,6 +90,8 @@ impl Worker {
     }
 
     pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
+        self.unguard(&mut txn);
+        self.end_turns(&mut txn);
         self.own.reading.remove(&self.store.epochs, self.number, txn.since);
         txn.clear();
         self.pool.push(txn);
@@ -101,9 +106,17 @@ impl Worker {
             return Ok(());
         }
         Err(match self.store.conflict {
-            Conflict::Wait if word & PREPARED != 0 => Refused::Busy(RowId(row)),
+            Conflict::Wait if word & PREPARED != 0 => Refused::Busy(RowId(row, Held::Writer)),
             _ => Refused::Conflict(Cause::Locked),
         })
+    }
+
+    /// What to do about readers whose decision is made elsewhere.
+    pub(crate) fn met_readers(&self, at: Ref, held: Held) -> Refused {
+        match self.store.conflict {
+            Conflict::Wait => Refused::Busy(RowId(at, held)),
+            Conflict::Abort => Refused::Conflict(Cause::Locked),
+        }
     }
 
     /// Copies a row's value and returns its word.
@@ -168,6 +181,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return Ok(txn.writes[own].value.map(|value| f(&txn.values[value])));
         }
+        self.take_turn(txn, table, row, For::Reading)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -190,6 +204,9 @@ impl Worker {
     ) -> Result<Option<R>, Refused> {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
         let own = txn.own(row);
+        if own.is_none() {
+            self.take_turn(txn, table, row, For::Writing)?;
+        }
         let value = txn.value();
         let mut bytes = std::mem::take(&mut txn.values[value]);
         match own.map(|own| txn.writes[own].value) {
@@ -247,6 +264,10 @@ impl Worker {
                         row::discard(&store.arena, &mut self.own.local, row);
                         other
                     }
+                    Ok(Insertion::Guarded(leaf)) => {
+                        row::discard(&store.arena, &mut self.own.local, row);
+                        return Err(self.met_readers(leaf, Held::LeafReaders));
+                    }
                     Err(full) => {
                         row::discard(&store.arena, &mut self.own.local, row);
                         return Err(full.into());
@@ -261,6 +282,7 @@ impl Worker {
     fn put(&mut self, txn: &mut Txn, table: TableId, row: Ref, bytes: &[u8]) -> Result<Inserted, Refused> {
         let own = txn.own(row);
         if own.is_none() {
+            self.take_turn(txn, table, row, For::Writing)?;
             let mut buffer = std::mem::take(&mut self.buffer);
             let word = self.look(row, &mut buffer);
             self.buffer = buffer;
@@ -304,6 +326,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return Ok(txn.writes[own].value.take().is_some());
         }
+        self.take_turn(txn, table, row, For::Writing)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -356,8 +379,7 @@ impl Worker {
         self.buffer = buffer;
         let word = word?;
         // Absent rows too: whoever makes one appear changes its word.
-        #[cfg(test)]
-        if word & ABSENT != 0 && self.store.planted.is(crate::planted::Bug::AbsentUnnoted) {
+        if word & ABSENT != 0 && self.store.planted.is(Bug::AbsentUnnoted) {
             return Ok(Flow::More);
         }
         txn.reads.push((row, word));
@@ -416,7 +438,7 @@ impl Worker {
                 Garbage::Row(table, row, word) => self.unlink(table, row, word),
             }
         }
-        self.own.local.reclaim(&store.epochs);
+        self.own.local.reclaim(&store.arena, &store.epochs);
     }
 
     /// Takes an absent row out of its index, if it is still absent under the same word.
@@ -430,14 +452,27 @@ impl Worker {
             Lock::Busy(_) => return self.own.garbage.push_back((0, Garbage::Row(table, row, word))),
             Lock::Dead => return,
         }
+        guard::settle();
+        if guard::is_held(row::readers(&store.arena, row), guard::OF_ROW) {
+            return self.put_off(table, row, word);
+        }
         self.key.clear();
         row::key(&store.arena, row, &mut self.key);
         if let Ok(index) = store.index(table) {
-            let gone = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
-            debug_assert!(gone, "an absent row that is not dead is in its index");
+            let removal = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
+            debug_assert_ne!(removal, Removal::Missing, "an absent row that is not dead is in its index");
+            if removal == Removal::Guarded {
+                return self.put_off(table, row, word);
+            }
         }
         tid.store(word | DEAD, Ordering::Release);
         row::retire(&store.arena, &mut self.own.local, &store.epochs, row);
+    }
+
+    /// Unlocks an absent row, to be taken away later.
+    fn put_off(&mut self, table: TableId, row: Ref, word: u64) {
+        row::tid(&self.store.arena, row).store(word, Ordering::Release);
+        self.own.garbage.push_back((0, Garbage::Row(table, row, word)));
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::batch::{BATCH, Batch, Leaving};
 use crate::fault::PageFault;
+use crate::offers::Offered;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
 use crate::replacement::{From, Replacement};
@@ -21,12 +22,13 @@ use std::time::Duration;
 /// Pages looked at in one go: some tens of microseconds.
 const LOOKS: usize = 512;
 /// Pages thrown out in one go: each costs a system call that gives its memory back.
-const LEAVE: usize = 32;
+pub(crate) const LEAVE: usize = 32;
 /// Frames kept free: this share of all, and no more than a thread can use up while a batch is written.
 const RESERVE_SHARE: usize = 64;
 const RESERVE_MOST: usize = 256;
 
 /// What one search for pages to throw out brought.
+#[derive(Default)]
 pub(crate) struct Found {
     pub left: usize,
     /// Pages put into a batch, to leave once it is written.
@@ -35,7 +37,7 @@ pub(crate) struct Found {
 }
 
 impl Pool {
-    fn queues(&self) -> MutexGuard<'_, Replacement> {
+    pub(crate) fn queues(&self) -> MutexGuard<'_, Replacement> {
         // The queues are whole between any two statements.
         self.replacement.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,6 +67,9 @@ impl Pool {
             }
             self.settle();
             self.writer.failed_since(failures)?;
+            if self.offers.any() {
+                self.do_asked();
+            }
             let found = self.make_room(1);
             if found.leaving > 0 && self.servers.load(Ordering::Acquire) == 0 {
                 // Otherwise it would lie there until nothing else can leave.
@@ -90,7 +95,7 @@ impl Pool {
     pub(crate) fn make_room(&self, goal: usize) -> Found {
         self.owner.check();
         self.shrink_pages();
-        let mut found = Found { left: 0, leaving: 0, looked: 0 };
+        let mut found = Found::default();
         let mut batch = None;
         let looks = LOOKS.min(self.slots.len() * 3);
         while found.left < goal && found.looked < looks {
@@ -98,36 +103,10 @@ impl Pool {
             let popped = self.queues().pop();
             let Some((slot, from)) = popped else { break };
             let Some(id) = self.slots.page(slot) else { continue };
-            let latch = self.latch(id);
-            let seen = latch.look();
-            if !seen.marked() {
-                if from == From::Main {
-                    latch.mark(seen);
-                }
-                self.queues().stays(slot);
-            } else if seen.writing() {
-                self.queues().stays(slot);
-            } else if !seen.dirty() {
-                found.left += usize::from(self.evict(slot, id, from));
-            } else {
-                if batch.is_none() {
-                    batch = self.writer.take_spare(0);
-                }
-                let Some(batch) = &mut batch else {
-                    // All batches are on their way: a clean page may be behind it.
-                    self.queues().stays(slot);
-                    continue;
-                };
-                if self.copy(id, batch) == Copied::Taken {
-                    batch.leaving.push((slot, id));
-                    found.leaving += 1;
-                } else {
-                    self.queues().stays(slot);
-                }
-                // What leaves is out of the queues for as long as it is written: not too much of a small pool.
-                if found.leaving >= BATCH.min(self.slots.len() / 4) {
-                    break;
-                }
+            self.consider((slot, id, from), &mut found, &mut batch);
+            // What leaves is out of the queues for as long as it is written: not too much of a small pool.
+            if found.leaving >= BATCH.min(self.slots.len() / 4) {
+                break;
             }
         }
         if let Some(mut batch) = batch {
@@ -135,6 +114,39 @@ impl Pool {
             self.hand_in(batch);
         }
         found
+    }
+
+    /// Has page `id` prove itself, throws it out, or copies it into `batch` to leave once it is written.
+    pub(crate) fn consider(&self, offered: Offered, found: &mut Found, batch: &mut Option<Batch>) {
+        let (slot, id, from) = offered;
+        let latch = self.latch(id);
+        let seen = latch.look();
+        if let Some(owner) = seen.owner().filter(|_| seen.foreign()) {
+            return self.offer(owner, offered);
+        }
+        if !seen.marked() {
+            if from == From::Main {
+                latch.mark(seen);
+            }
+            self.stays(slot);
+        } else if seen.writing() {
+            self.stays(slot);
+        } else if !seen.dirty() {
+            found.left += usize::from(self.evict(slot, id, from));
+        } else {
+            if batch.is_none() {
+                *batch = self.writer.take_spare(0);
+            }
+            // Where all batches are on their way, a clean page may be behind it.
+            if let Some(batch) = batch.as_mut().filter(|batch| batch.room() > 0)
+                && self.copy(id, batch) == Copied::Taken
+            {
+                batch.leaving.push((slot, id));
+                found.leaving += 1;
+            } else {
+                self.stays(slot);
+            }
+        }
     }
 
     /// A batch that has to be written anyway takes along dirty pages that are next to leave: they will be clean then.
@@ -150,7 +162,10 @@ impl Pool {
     /// Pages that were to leave once they are written, which they are: unless they have been used meanwhile.
     pub(crate) fn leave(&self, leaving: Vec<Leaving>) {
         for (slot, id) in leaving {
-            if self.latch(id).look().marked() {
+            let seen = self.latch(id).look();
+            if let Some(owner) = seen.owner().filter(|_| seen.foreign()) {
+                self.offer(owner, (slot, id, From::Young));
+            } else if seen.marked() {
                 self.evict(slot, id, From::Young);
             } else {
                 self.queues().stays(slot);

@@ -63,6 +63,9 @@ pub enum PageFault {
     /// corrupt.
     #[error("{page:?} is beyond the pool's limit of {max_pages} pages")]
     Range { page: PageId, max_pages: u32 },
+    /// The operation was brought to the wrong thread. Nothing is wrong with the data.
+    #[error("{page:?} belongs to another worker's partition: the step was routed to the wrong owner")]
+    Foreign { page: PageId },
     /// Every frame is latched or cannot be cleaned.
     #[error("no page can leave the buffer pool of {frames} frames: all are in use; give it more memory")]
     NoFrame { frames: usize },

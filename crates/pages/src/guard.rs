@@ -50,7 +50,7 @@ impl<L: LatchPolicy> Deref for PageRef<'_, L> {
 impl<L: LatchPolicy> Drop for PageRef<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        latching::<L, _>(|| L::unlock_shared(self.latch));
+        latching::<L, _>(self.latch, || L::unlock_shared(self.latch));
     }
 }
 
@@ -83,6 +83,14 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
         self.version
     }
 
+    /// The page, new to the owner for whom the calling thread acts, is that owner's if `beside` is: what an owner's page
+    /// is split into is its own.
+    pub fn own_beside(&mut self, beside: &PageMut<'_, L>) {
+        if beside.latch.is_mine() {
+            self.latch.own_held();
+        }
+    }
+
     /// The change was logged as the record at `lsn`: the page carries it from now on, and is dirty.
     #[inline]
     pub fn logged(&mut self, lsn: Lsn) {
@@ -111,6 +119,6 @@ impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
 impl<L: LatchPolicy> Drop for PageMut<'_, L> {
     #[inline]
     fn drop(&mut self) {
-        latching::<L, _>(|| L::unlock_exclusive(self.latch, self.change));
+        latching::<L, _>(self.latch, || L::unlock_exclusive(self.latch, self.change));
     }
 }

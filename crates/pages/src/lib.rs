@@ -15,7 +15,8 @@
 //! Dirty pages are offered ([`Pool::dirty_pages`], [`Pool::clean`]); who cleans is the design's choice. Writing is cut in
 //! two, because pages may have an owner: who may touch them copies them into a batch and later learns that it was
 //! written ([`Pool::tend`], [`Pool::step_write_back`]); any thread does the waiting for the device between
-//! ([`Pool::serve`], [`Pool::write_out`]).
+//! ([`Pool::serve`], [`Pool::write_out`]). Pages may also be divided among several owners ([`Pool::own`]): each does what is
+//! asked of its pages in its turn.
 //!
 //! What a restart has to repeat on a page is repeated when the page is read in, by what the layer above has given the
 //! pool for that ([`Pool::renew_by`]); [`Pool::prefetch`] has pages read that nobody waits for, [`Pool::prefetch_all`]
@@ -31,6 +32,7 @@ mod evict;
 mod fault;
 mod guard;
 mod load;
+mod offers;
 mod page;
 mod pool;
 mod region;
@@ -47,7 +49,7 @@ pub use allocator::AllocatorState;
 pub use evict::Tending;
 pub use fault::{PageFault, Stop};
 pub use guard::{PageMut, PageRef};
-pub use latch::{Coupled, LatchPolicy, Optimistic, Owned};
+pub use latch::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Policies};
 pub use load::PageWait;
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
 pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
@@ -57,6 +59,8 @@ pub use seats::{Seat, SeatWait};
 pub use view::{PageView, Racing};
 pub use write::{Progress, WriteBack};
 
+#[cfg(test)]
+mod owner_tests;
 #[cfg(test)]
 mod small_pool_tests;
 #[cfg(test)]

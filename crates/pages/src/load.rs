@@ -226,14 +226,18 @@ impl Pool {
 
     /// Takes the reads that have ended and wakes their waiters; hands over those asked for. `true` when any had ended.
     /// Costs one load when nothing is under way. Every thread may call it; when the pages have an owner, it must.
+    ///
+    /// A thread that acts for an owner of pages does here, too, what others ask of those: copies them to be written, or throws
+    /// them out.
     #[inline]
     pub fn turn(&self) -> bool {
-        self.loads.waiting() && self.take_ended()
+        let ended = self.loads.waiting() && self.take_ended();
+        (self.offers.any() && self.do_asked()) | ended
     }
 
     /// Whether [`Pool::turn`] or [`Pool::tend`] has something to do: the look before a sleep on [`Pool::bell`].
     pub fn ready(&self) -> bool {
-        self.loads.queue.ready() || self.writer.unsettled() > 0
+        self.loads.queue.ready() || self.writer.unsettled() > 0 || self.asked()
     }
 
     /// Hands over the reads asked for: to be called before a sleep.

@@ -21,6 +21,7 @@ use crate::doublewrite::Doublewrite;
 use crate::fault::{PageFault, Stop};
 use crate::guard::{PageMut, PageRef};
 use crate::load::Loads;
+use crate::offers::Offers;
 use crate::page::{PAGE_SIZE, Page};
 use crate::region::Region;
 use crate::renew::Renew;
@@ -102,6 +103,8 @@ pub struct Pool {
     pub(crate) replacement: Mutex<Replacement>,
     pub(crate) writer: Writer,
     pub(crate) seats: Seats,
+    /// What owners of pages are asked for.
+    pub(crate) offers: Offers,
     /// Threads in [`Pool::serve`].
     pub(crate) servers: AtomicUsize,
     /// Whether huge pages are still asked for.
@@ -173,6 +176,7 @@ impl Pool {
             slots: Slots::new(frames),
             replacement: Mutex::new(Replacement::new(frames)),
             seats: Seats::new(frames),
+            offers: Offers::default(),
             writer,
             servers: AtomicUsize::new(0),
             huge: AtomicBool::new(huge),
@@ -245,11 +249,11 @@ impl Pool {
     pub fn shared<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
-        match latching::<L, _>(|| L::shared(latch, &self.owner)) {
+        match latching::<L, _>(latch, || L::shared(latch, &self.owner)) {
             Ok(version) => {
                 // SAFETY: the latch was taken just now, under this policy.
                 let page = unsafe { PageRef::new(latch, self.page(id), id, version) };
-                visited::<L>(&page, id);
+                visited::<L>(latch, &page, id);
                 Ok(page)
             }
             Err(refused) => Err(stop(refused, id)),
@@ -264,11 +268,11 @@ impl Pool {
     pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
-        match latching::<L, _>(|| L::exclusive(latch, &self.owner)) {
+        match latching::<L, _>(latch, || L::exclusive(latch, &self.owner)) {
             Ok(version) => {
                 // SAFETY: the latch was taken just now, under this policy.
                 let page = unsafe { PageMut::new(latch, self.page(id), id, version) };
-                visited::<L>(&page, id);
+                visited::<L>(latch, &page, id);
                 Ok(page)
             }
             Err(refused) => Err(stop(refused, id)),
@@ -339,11 +343,14 @@ impl Pool {
     /// [`Stop::NoSpace`] when all `max_pages` are in use.
     pub fn allocate(&self) -> Result<PageId, Stop> {
         probe::enter(Section::PageSpace);
-        self.allocator.lock().take().ok_or(Stop::NoSpace)
+        let id = self.allocator.lock().take().ok_or(Stop::NoSpace)?;
+        probe::count(probe::Counter::AllocatedPages);
+        Ok(id)
     }
 
-    /// Page `id` is not in use any more.
+    /// Page `id` is not in use any more, and nobody's.
     pub fn free(&self, id: PageId) {
+        self.give_up(id);
         probe::enter(Section::PageSpace);
         self.allocator.lock().give(id);
     }
@@ -451,13 +458,13 @@ impl Pool {
 
 /// Takes or leaves a page's latch. What an owned page has instead is none.
 #[inline(always)]
-pub(crate) fn latching<L: LatchPolicy, R>(f: impl FnOnce() -> R) -> R {
-    if L::LATCHED { probe::latching(f) } else { f() }
+pub(crate) fn latching<L: LatchPolicy, R>(latch: &PageLatch, f: impl FnOnce() -> R) -> R {
+    if L::latches(latch) { probe::latching(f) } else { f() }
 }
 
 #[inline(always)]
-fn visited<L: LatchPolicy>(page: &Page, id: PageId) {
-    probe::visited(page.kind(), id.0, if L::LATCHED { Latched::Yes } else { Latched::No });
+fn visited<L: LatchPolicy>(latch: &PageLatch, page: &Page, id: PageId) {
+    probe::visited(|| page.kind(), id.0, if L::latches(latch) { Latched::Yes } else { Latched::No });
 }
 
 #[cold]
@@ -465,6 +472,7 @@ pub(crate) fn stop(refused: Refused, id: PageId) -> Stop {
     match refused {
         Refused::Absent => Stop::Page(id),
         Refused::Busy => Stop::Again,
+        Refused::Foreign => PageFault::Foreign { page: id }.into(),
     }
 }
 

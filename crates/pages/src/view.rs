@@ -206,9 +206,7 @@ impl Pool {
     #[inline]
     pub fn view<L: LatchPolicy>(&self, id: PageId) -> Result<PageView<'_>, Stop> {
         let view = self.glance::<L>(id)?;
-        if probe::on() {
-            probe::visited(view.bytes().u8_at(KIND_AT).unwrap_or_default(), id.0, Latched::No);
-        }
+        probe::visited(|| view.bytes().u8_at(KIND_AT).unwrap_or_default(), id.0, Latched::No);
         Ok(view)
     }
 

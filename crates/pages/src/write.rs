@@ -26,7 +26,7 @@ use crate::doublewrite::Doublewrite;
 use crate::fault::PageFault;
 use crate::pool::Pool;
 use base::{Lsn, PageId};
-use latch::Backoff;
+use latch::{Backoff, OwnerId};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -278,7 +278,8 @@ impl Pool {
         self.writer.failed_since(run.failures)?;
         if run.pending.is_empty() {
             if run.missed.is_empty() {
-                let done = held(&self.writer.desk).written >= run.upto;
+                let Some(upto) = self.offers.copied_upto() else { return Ok(Progress::Waiting) };
+                let done = held(&self.writer.desk).written >= run.upto.max(upto);
                 return Ok(if done { Progress::Finished } else { Progress::Waiting });
             }
             run.pending = std::mem::take(&mut run.missed);
@@ -288,8 +289,10 @@ impl Pool {
         while batch.room() > 0
             && let Some(id) = run.pending.pop()
         {
-            if self.copy(id, &mut batch) == Copied::Missed {
-                run.missed.push(id);
+            match self.copy(id, &mut batch) {
+                Copied::Missed => run.missed.push(id),
+                Copied::Foreign(owner) => self.want(owner, id),
+                Copied::Taken | Copied::Clean => {}
             }
         }
         run.written += batch.ids.len();
@@ -340,7 +343,10 @@ impl Pool {
             return Copied::Clean;
         }
         if !latch.try_shared_unmarked() {
-            return if latch.look().resident() { Copied::Missed } else { Copied::Clean };
+            return match latch.look() {
+                seen if !seen.resident() => Copied::Clean,
+                seen => seen.owner().filter(|_| seen.foreign()).map_or(Copied::Missed, Copied::Foreign),
+            };
         }
         // Only copiers begin to write a page, one at a time, so a page that is not being written stays so.
         let copied = match latch.look() {
@@ -437,4 +443,6 @@ pub(crate) enum Copied {
     Clean,
     /// It is being changed, or written as it was before.
     Missed,
+    /// It is another owner's, who is to be asked.
+    Foreign(OwnerId),
 }

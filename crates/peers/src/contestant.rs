@@ -99,6 +99,9 @@ use Engine::{Atoll as A, LoggedTree, Tree as T};
 const NAMES: &[(&str, Engine)] = &[
     ("conventional", A(DesignKind::Conventional, Durability::Memory)),
     ("serial", A(DesignKind::Serial, Durability::Memory)),
+    ("logical", A(DesignKind::Logical, Durability::Memory)),
+    ("occ", A(DesignKind::Occ, Durability::Memory)),
+    ("occ-async", A(DesignKind::Occ, Durability::Async)),
     ("conventional-async", A(DesignKind::Conventional, Durability::Async)),
     ("serial-async", A(DesignKind::Serial, Durability::Async)),
     ("btree", T),
@@ -118,9 +121,10 @@ const NAMES: &[(&str, Engine)] = &[
 ];
 
 impl Engine {
-    /// What is compared unless said otherwise: Atoll in both designs, and every peer that this build has and that can commit so.
+    /// What is compared unless said otherwise: Atoll in both of its first designs, and every peer that this build has and that can commit so.
     pub fn default_list(commits: Commits) -> Vec<Engine> {
         let fits = |e: &Engine| match (e, commits) {
+            (A(DesignKind::Logical | DesignKind::Occ, _), _) => false,
             (A(_, durability), _) => *durability != Durability::Async,
             (T | LoggedTree, Commits::Synced) => false,
             _ => true,
@@ -137,6 +141,9 @@ impl Engine {
         match self {
             A(DesignKind::Conventional, Durability::Async) => "Atoll `conventional`, log written",
             A(DesignKind::Serial, Durability::Async) => "Atoll `serial`, log written",
+            A(DesignKind::Occ, Durability::Async) => "Atoll `occ`, log written",
+            A(DesignKind::Logical, _) => "Atoll `logical`",
+            A(DesignKind::Occ, _) => "Atoll `occ`",
             A(DesignKind::Conventional, _) => "Atoll `conventional`",
             A(DesignKind::Serial, _) => "Atoll `serial`",
             T => "`BTreeMap` behind a mutex, no log, no rollback",

@@ -1,8 +1,9 @@
-//! What the rooms above call. Each hook is a load and a branch while no worker profiles.
+//! What the rooms above call. Each hook is a load and a branch while no worker profiles, and a call of `far` while one does.
 
+use crate::far;
 use crate::profile::Profile;
 use crate::table::{Component, Counter, Profiling, Section, Wait};
-use crate::worker::{Before, LINKS, Latched, MANAGE, NO_KIND, OFF, Role, Round, UNSPLIT, WORKER, Worker};
+use crate::worker::{Before, LINKS, Latched, MANAGE, NO_KIND, OFF, Role, Round, UNSPLIT, WORKER};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -30,19 +31,16 @@ pub fn window() -> Option<Profile> {
     WORKER.with(|w| w.window())
 }
 
-/// What `f` gives if this thread profiles.
+/// Whether any worker of the process profiles.
 #[inline(always)]
-fn here<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
-    if WORKERS.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    WORKER.with(|w| (w.mode.get() != OFF).then(|| f(w)))
+fn somebody() -> bool {
+    !cfg!(feature = "unprobed") && WORKERS.load(Ordering::Relaxed) != 0
 }
 
 /// Whether this thread profiles.
 #[inline(always)]
 pub fn on() -> bool {
-    here(|_| ()).is_some()
+    somebody() && far::on()
 }
 
 #[inline(always)]
@@ -52,34 +50,42 @@ pub fn count(counter: Counter) {
 
 #[inline(always)]
 pub fn add(counter: Counter, n: u64) {
-    here(|w| w.count(counter, n));
+    if somebody() {
+        far::count(counter, n);
+    }
 }
 
 /// To be called before the critical section's latch is taken: a wait for it is counted under this section.
 #[inline(always)]
 pub fn enter(section: Section) {
-    here(|w| w.enter(section));
+    if somebody() {
+        far::enter(section);
+    }
 }
 
 /// The section entered last is occupied, and has to be waited for.
 #[cold]
 pub fn contended() {
-    here(|w| w.contended());
+    if on() {
+        WORKER.with(|w| w.contended());
+    }
 }
 
-/// A page was visited: `kind` is the number in its header, which says what it holds.
+/// A page was visited: `kind` gives the number in its header, which says what it holds.
 #[inline(always)]
-pub fn visited(kind: u8, page: u32, latched: Latched) {
-    here(|w| w.visited(kind, page, latched));
+pub fn visited(kind: impl FnOnce() -> u8, page: u32, latched: Latched) {
+    if somebody() {
+        far::visited(kind(), page, latched);
+    }
 }
 
 /// Runs `f`, which takes or leaves a page latch.
 #[inline(always)]
 pub fn latching<R>(f: impl FnOnce() -> R) -> R {
-    let before = here(|w| w.latching()).unwrap_or(UNSPLIT);
+    let before = if somebody() { far::latching() } else { UNSPLIT };
     let result = f();
     if before != UNSPLIT {
-        WORKER.with(|w| w.change(before));
+        far::change(before);
     }
     result
 }
@@ -87,27 +93,51 @@ pub fn latching<R>(f: impl FnOnce() -> R) -> R {
 /// The task begins a transaction of this kind: what is counted in its polls from here on is counted under it.
 #[inline]
 pub fn transaction(kind: &'static str) {
-    here(|w| w.transaction(kind));
+    if on() {
+        WORKER.with(|w| w.transaction(kind));
+    }
 }
 
 /// A part of a transaction begins, or makes its last visit to a page.
-#[inline(always)]
+#[inline]
 pub fn part_begins() {
-    here(|w| w.part_begins());
+    if somebody() {
+        far::part_begins();
+    }
 }
 
-#[inline(always)]
+#[inline]
 pub fn part_ends() {
-    here(|w| w.part_ends());
+    if somebody() {
+        far::part_ends();
+    }
+}
+
+/// When a part of a transaction began to hold locks, if the lot fell on it: how long it does is measured where time is split.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Hold(u64);
+
+/// A part begins that will hold its locks to its end.
+#[inline]
+pub fn hold() -> Hold {
+    Hold(if somebody() { far::hold() } else { 0 })
+}
+
+/// Its locks have been given back.
+#[inline]
+pub fn held(Hold(since): Hold) {
+    if since != 0 {
+        far::held(since);
+    }
 }
 
 /// Runs `f`, whose time belongs to `component`. For code that never awaits; cheaper than [`span`].
 #[inline(always)]
 pub fn within<R>(component: Component, f: impl FnOnce() -> R) -> R {
-    let before = here(|w| w.split_off(component)).unwrap_or(UNSPLIT);
+    let before = if somebody() { far::split_off(component) } else { UNSPLIT };
     let result = f();
     if before != UNSPLIT {
-        WORKER.with(|w| w.change(before));
+        far::change(before);
     }
     result
 }
@@ -120,14 +150,14 @@ pub struct Span(u8);
 
 #[inline(always)]
 pub fn span(component: Component) -> Span {
-    Span(here(|w| w.change(component as u8)).unwrap_or(UNSPLIT))
+    Span(if somebody() { far::span(component) } else { UNSPLIT })
 }
 
 impl Drop for Span {
     #[inline(always)]
     fn drop(&mut self) {
         if self.0 != UNSPLIT {
-            WORKER.with(|w| w.change(self.0));
+            far::change(self.0);
         }
     }
 }
@@ -135,12 +165,8 @@ impl Drop for Span {
 /// Says what the task waits for if `poll` is pending. Of several on the way out the innermost counts.
 #[inline]
 pub fn parks<T>(wait: Wait, poll: Poll<T>) -> Poll<T> {
-    if poll.is_pending() {
-        here(|w| {
-            if w.wait.get() == Wait::Turn as u8 {
-                w.wait.set(wait as u8);
-            }
-        });
+    if poll.is_pending() && somebody() {
+        far::parks(wait);
     }
     poll
 }
@@ -148,8 +174,8 @@ pub fn parks<T>(wait: Wait, poll: Poll<T>) -> Poll<T> {
 /// As [`parks`], for a task that waits while its request is run, and timed, elsewhere.
 #[inline]
 pub fn parks_untimed<T>(poll: Poll<T>) -> Poll<T> {
-    if poll.is_pending() {
-        here(|w| w.wait.set(UNTIMED));
+    if poll.is_pending() && on() {
+        WORKER.with(|w| w.wait.set(UNTIMED));
     }
     poll
 }
@@ -252,5 +278,7 @@ pub fn communicating<R>(f: impl FnOnce() -> R) -> R {
 /// A round of the worker's loop is over.
 #[inline]
 pub fn round(round: Round) {
-    here(|w| w.round(round));
+    if on() {
+        WORKER.with(|w| w.round(round));
+    }
 }

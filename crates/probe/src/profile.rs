@@ -1,6 +1,7 @@
 //! A window's profile as a value: sent home by workers and instances, merged, and divided by the transactions.
 
-use crate::table::{Component, Counter, Group, Kind, Section, Wait};
+use crate::hardware::Hardware;
+use crate::table::{Component, Counter, Event, Group, Kind, Section, Wait};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,6 +27,11 @@ pub struct Profile {
     /// Polls of tasks, and those of them whose time was split among the components.
     pub polls: u64,
     pub timed_polls: u64,
+    /// Parts of transactions that held locks to their end, as far as watched, and how long in all.
+    pub holds: u64,
+    pub hold_ns: u64,
+    /// `None` in a sum of nothing.
+    pub hardware: Option<Hardware>,
 }
 
 fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
@@ -38,6 +44,8 @@ impl Profile {
         self.idle_ns += other.idle_ns;
         self.polls += other.polls;
         self.timed_polls += other.timed_polls;
+        self.holds += other.holds;
+        self.hold_ns += other.hold_ns;
         add(&mut self.busy_ns, &other.busy_ns);
         add(&mut self.own_ns, &other.own_ns);
         add(&mut self.wait_ns, &other.wait_ns);
@@ -47,6 +55,11 @@ impl Profile {
         }
         add(&mut self.entered, &other.entered);
         add(&mut self.contended, &other.contended);
+        match (&mut self.hardware, &other.hardware) {
+            (Some(sum), Some(more)) => sum.merge(more),
+            (sum @ None, more) => sum.clone_from(more),
+            (Some(_), None) => {}
+        }
     }
 
     pub fn count(&self, counter: Counter) -> u64 {
@@ -129,7 +142,17 @@ impl Profile {
             log_per_txn: group(Group::Log),
             traffic_per_txn: group(Group::Messages),
             accesses_by_kind: BTreeMap::new(),
+            lock_hold_ns: (self.holds > 0).then(|| self.hold_ns as f64 / self.holds as f64),
+            hardware: self.hardware_per(committed),
+            hardware_missing: self.hardware.as_ref().and_then(|h| h.reason.clone()),
         }
+    }
+
+    fn hardware_per(&self, committed: u64) -> Option<BTreeMap<String, f64>> {
+        let counts = &self.hardware.as_ref()?.counts;
+        let per =
+            |e: &Event| Some((e.name().to_string(), counts[*e as usize]? as f64 / committed.max(1) as f64));
+        Some(Event::ALL.iter().filter_map(per).collect::<BTreeMap<_, _>>()).filter(|all| !all.is_empty())
     }
 }
 
@@ -168,6 +191,15 @@ pub struct PerTransaction {
     /// rollbacks included; work at other instances is left out.
     #[serde(default)]
     pub accesses_by_kind: BTreeMap<String, BTreeMap<String, f64>>,
+    /// How long a part of a transaction, at one instance, held its locks: the mean of a sample; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_hold_ns: Option<f64>,
+    /// Event -> how often the processor counted it on the workers, whoever's work it was. `None` where it counts nothing.
+    #[serde(default)]
+    pub hardware: Option<BTreeMap<String, f64>>,
+    /// Then, why it does not and what would help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware_missing: Option<String>,
 }
 
 impl PerTransaction {

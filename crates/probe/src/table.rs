@@ -47,7 +47,7 @@ list! {
         Turn "turn" "its worker, which runs another transaction"
         Lock "lock" "a lock that another transaction holds"
         Log "log" "its log records to be as safe as the durability mode promises"
-        Reply "reply" "the results of steps at another instance"
+        Reply "reply" "the results of steps at another instance or another worker"
         Decision "decision" "votes and decisions of two-phase commit beyond those that rode on replies"
         Page "page" "a page that is being read"
         Retry "retry" "the next try, after an instance was down"
@@ -98,6 +98,7 @@ placed! {
         TransactionSlot "transaction_slot" Component::Management Kind::Fixed; "a transaction's state: its worker and the checkpoint"
         TransactionIds "transaction_ids" Component::Management Kind::Unbounded; "the next run of transaction numbers"
         Link "link" Component::Communication Kind::Fixed; "one end of a channel: one sender, one receiver"
+        Mailbox "mailbox" Component::Communication Kind::Fixed; "the ring from one worker of an instance to one other: a letter put in, or taken out"
     }
     component: Component, kind: Kind
 }
@@ -123,6 +124,7 @@ placed! {
         IndexPages "index_pages" Group::Accesses; "index pages visited, each visit"
         UniqueHeapPages "unique_heap_pages" Group::Accesses; "different heap pages visited by one transaction"
         UniqueIndexPages "unique_index_pages" Group::Accesses; "different index pages visited by one transaction"
+        AllocatedPages "allocated_pages" Group::Accesses; "pages taken into use"
         IndexLatches "index" Group::Latches; "pages of B+trees"
         HeapLatches "heap" Group::Latches; "pages of rows"
         CatalogLatches "catalog" Group::Latches; "pages of the catalog"
@@ -141,6 +143,20 @@ placed! {
     }
     group: Group
 }
+
+list! {
+    /// What the processor counts of the workers while they run in user mode, whoever's work it is: in the order of
+    /// [`world::Event::ALL`].
+    Event {
+        Cycles "cycles" "core cycles, which pass faster or slower as the processor's clock does"
+        Instructions "instructions" "instructions retired"
+        L1dMisses "l1d_misses" "reads that the first-level data cache could not answer"
+        LlcMisses "llc_misses" "accesses that the last-level cache could not answer"
+        BranchMisses "branch_misses" "branches that went elsewhere than was predicted"
+    }
+}
+
+const _: () = assert!(Event::COUNT == world::Event::COUNT, "the list is that of the room below");
 
 /// What a page holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +205,8 @@ pub enum Profiling {
     /// Everything is counted; one in so many polls of a task (at least 1) has its time split among the components,
     /// and every one where polls are rare.
     OneIn(u32),
+    /// As `OneIn`, wherever polls are rare too: for a simulated processor, to whose clock all of them are.
+    Drawn(u32),
 }
 
 impl Profiling {
@@ -220,6 +238,10 @@ pub fn markdown() -> String {
         ),
         table(["critical section", "counted as"], Section::ALL.iter().map(section).collect()),
         table(["counter", "counts"], Counter::ALL.iter().map(counter).collect()),
+        table(
+            ["hardware counter", "counts"],
+            Event::ALL.iter().map(|e| row(&format!("hardware.{}", e.name()), e.meaning())).collect(),
+        ),
     ]
     .join("\n")
 }

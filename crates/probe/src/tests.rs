@@ -183,11 +183,11 @@ fn pages_are_different_within_a_transaction_only() {
         charged(Role::Home, async move {
             part_begins();
             for &id in pages {
-                visited(4, id, Latched::No);
+                visited(|| 4, id, Latched::No);
                 park(Wait::Page).await;
             }
-            visited(1, 7, Latched::No);
-            visited(2, 1, Latched::No);
+            visited(|| 1, 7, Latched::No);
+            visited(|| 2, 1, Latched::No);
             part_ends();
         })
     };
@@ -205,9 +205,9 @@ fn two_transactions_at_once_do_not_mix_their_pages() {
     let transaction = |id: u32| {
         charged(Role::Home, async move {
             part_begins();
-            visited(4, id, Latched::No);
+            visited(|| 4, id, Latched::No);
             park(Wait::Lock).await;
-            visited(4, id, Latched::No);
+            visited(|| 4, id, Latched::No);
             part_ends();
         })
     };
@@ -221,7 +221,7 @@ fn sections_are_counted_by_component_and_kind() {
     enter(Section::LockBucket);
     enter(Section::LockBucket);
     latching(contended);
-    visited(1, 5, Latched::Yes);
+    visited(|| 1, 5, Latched::Yes);
     let row = window().unwrap().per_transaction(2);
     assert_eq!(row.critical_sections_per_txn["locking"]["unbounded"], 1.0);
     assert_eq!(row.critical_sections_per_txn["latching"]["unbounded"], 0.5);
@@ -262,6 +262,56 @@ fn profiles_travel_and_merge() {
     measured.merge(&Measured::default());
     measured.merge(&Measured { profile: Some(Box::new(one)), ..Measured::default() });
     assert_eq!(measured.profile.unwrap().polls, 6);
+}
+
+/// Two workers' counts add up; one that only one of them has is no figure of both; and a reason survives.
+#[test]
+fn hardware_counts_are_figures_of_all_workers_or_none() {
+    let counted = |cycles, branches| {
+        let mut hardware = Hardware::default();
+        hardware.counts[Event::Cycles as usize] = Some(cycles);
+        hardware.counts[Event::BranchMisses as usize] = branches;
+        Profile { hardware: Some(hardware), ..Profile::default() }
+    };
+    let mut sum = Profile::default();
+    [counted(900, Some(5)), counted(100, None)].iter().for_each(|p| sum.merge(p));
+    let row = sum.per_transaction(10);
+    assert_eq!(row.hardware, Some([("cycles".to_string(), 100.0)].into()));
+    assert_eq!(row.hardware_missing, None);
+    let refused = Hardware { reason: Some("forbidden".into()), ..Hardware::default() };
+    sum.merge(&Profile { hardware: Some(refused), ..Profile::default() });
+    let row = sum.per_transaction(10);
+    assert_eq!((row.hardware, row.hardware_missing.as_deref()), (None, Some("forbidden")));
+}
+
+/// On every machine: figures, or the reason why there are none.
+#[test]
+fn a_window_says_what_the_processor_counted_or_why_not() {
+    profile(Profiling::ON);
+    work(MS);
+    let row = window().unwrap().per_transaction(1);
+    profile(Profiling::Off);
+    assert_ne!(row.hardware.is_some(), row.hardware_missing.is_some(), "{row:?}");
+}
+
+/// A part that waited between its begin and its end held its locks all the while; one that began before the window did not
+/// hold them in it.
+#[test]
+fn locks_are_held_from_begin_to_release() {
+    profile(Profiling::OneIn(1));
+    let part = charged(Role::Home, async {
+        let hold = hold();
+        park(Wait::Reply).await;
+        held(hold);
+    });
+    let other = charged(Role::Home, async { work(3 * MS) });
+    run(vec![Box::pin(part), Box::pin(other)]);
+    let measured = window().unwrap();
+    assert_eq!(measured.holds, 1);
+    assert!(measured.per_transaction(5).lock_hold_ns.unwrap() >= (3 * MS - MS / 10) as f64);
+    held(Hold::default());
+    assert_eq!(window().unwrap().per_transaction(5).lock_hold_ns, None);
+    profile(Profiling::Off);
 }
 
 /// One list defines every counter, and the document says all of it.

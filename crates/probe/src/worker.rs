@@ -13,6 +13,7 @@
 //! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
 //! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
 
+use crate::hardware::Counting;
 use crate::profile::{Profile, derive};
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
@@ -86,6 +87,8 @@ pub(crate) struct Worker {
     /// The list of pages belongs to a transaction that is parked.
     list_kept: Cell<bool>,
     one_in: Cell<u32>,
+    /// Polls that begin further apart than this many ticks are all timed.
+    sparse: Cell<u64>,
     random: Cell<u64>,
     weight: Cell<u64>,
     stamp_cost: Cell<u64>,
@@ -110,6 +113,9 @@ pub(crate) struct Worker {
     contended: Cells<{ Section::COUNT }>,
     polls: Cell<u64>,
     timed: Cell<u64>,
+    /// Parts whose locks were watched to their end, and for how long they held them.
+    holds: Cell<u64>,
+    hold_ticks: Cell<u64>,
     begun: Cells<KINDS>,
     seen: Cells<KINDS>,
     different: [Cells<2>; KINDS],
@@ -119,6 +125,8 @@ thread_local! {
     pub(crate) static WORKER: Worker = const { Worker::new() };
     /// Pages of the watched transaction. Apart from the cells, because it has a destructor.
     static PAGES: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
+    /// What the processor counts of the thread, while it profiles.
+    static HARDWARE: RefCell<Option<Counting>> = const { RefCell::new(None) };
     /// Names of the kinds from 1 on.
     static NAMES: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
@@ -144,6 +152,7 @@ impl Worker {
             watched: Cell::new(NOBODY),
             list_kept: Cell::new(false),
             one_in: Cell::new(1),
+            sparse: Cell::new(0),
             random: Cell::new(0x9e37_79b9_7f4a_7c15),
             weight: Cell::new(0),
             stamp_cost: Cell::new(0),
@@ -164,6 +173,8 @@ impl Worker {
             contended: cells(),
             polls: Cell::new(0),
             timed: Cell::new(0),
+            holds: Cell::new(0),
+            hold_ticks: Cell::new(0),
             begun: cells(),
             seen: cells(),
             different: [const { cells() }; KINDS],
@@ -238,7 +249,7 @@ impl Worker {
     /// Decides whether the poll that begins is timed.
     fn draw(&self, now: u64) {
         add(&self.polls, 1);
-        let sparse = now.saturating_sub(self.last_poll.replace(now)) > SPARSE * self.stamp_cost.get();
+        let sparse = now.saturating_sub(self.last_poll.replace(now)) > self.sparse.get();
         let weight = if sparse || self.one_in.get() == 1 { 1 } else { u64::from(self.lot()) };
         self.weight.set(weight);
         if weight > 0 {
@@ -267,8 +278,7 @@ impl Worker {
     }
 
     /// The span of another component begins or ends.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     pub fn change(&self, component: u8) -> u8 {
         if self.mode.get() == TIMING {
             self.charge(ticks());
@@ -373,10 +383,29 @@ impl Worker {
         self.watched.set(self.slot() as u8);
     }
 
+    pub fn hold(&self) -> u64 {
+        if self.mode.get() == TIMING { ticks() } else { 0 }
+    }
+
+    pub fn held(&self, since: u64) {
+        if since >= self.enabled_at.get() {
+            add(&self.holds, 1);
+            add(&self.hold_ticks, ticks().saturating_sub(since));
+        }
+    }
+
     pub fn enable(&self, profiling: Profiling) {
-        let Profiling::OneIn(n) = profiling else { return self.mode.set(OFF) };
+        let n = match profiling {
+            Profiling::Off => {
+                HARDWARE.take();
+                return self.mode.set(OFF);
+            }
+            Profiling::OneIn(n) | Profiling::Drawn(n) => n,
+        };
         self.one_in.set(n.max(1));
         self.stamp_cost.set(stamp_cost());
+        let drawn = matches!(profiling, Profiling::Drawn(_));
+        self.sparse.set(if drawn { u64::MAX } else { SPARSE * self.stamp_cost.get() });
         self.mode.set(COUNTING);
         self.watched.set(NOBODY);
         self.list_kept.set(false);
@@ -386,6 +415,7 @@ impl Worker {
         self.enabled_at.set(now);
         self.take(|_| 0);
         self.open_window(now);
+        HARDWARE.set(Some(Counting::begin()));
     }
 
     fn open_window(&self, now: u64) {
@@ -404,6 +434,7 @@ impl Worker {
         let scale = window_ns as f64 / now.saturating_sub(self.window_ticks.get()).max(1) as f64;
         let mut profile = self.take(|ticks| (ticks as f64 * scale).round() as u64);
         profile.window_ns = window_ns;
+        profile.hardware = HARDWARE.with_borrow_mut(|counting| counting.as_mut().map(Counting::read));
         self.open_window(now);
         Some(profile)
     }
@@ -429,6 +460,7 @@ impl Worker {
         profile.wait_ns = std::array::from_fn(|i| ns(self.waits[i].take()));
         profile.entered = std::array::from_fn(|i| self.entered[i].take());
         profile.contended = std::array::from_fn(|i| self.contended[i].take());
+        (profile.holds, profile.hold_ns) = (self.holds.take(), ns(self.hold_ticks.take()));
         (profile.polls, profile.timed_polls) = (self.polls.take(), self.timed.take());
         for slot in 0..KINDS {
             let (counts, latched) = self.take_counts(slot);
@@ -501,4 +533,47 @@ fn stamp_cost() -> u64 {
     });
     costs.sort_unstable();
     costs[16]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a worker does, in polls timed or not, each tick of its window lies in exactly one account: sums of integers.
+    #[test]
+    fn every_tick_belongs_to_one_account() {
+        WORKER.with(|w| {
+            w.enable(Profiling::Drawn(3));
+            let (start, mut x) = (w.since.get(), 7_u64);
+            let mut step = || {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                x >> 60
+            };
+            let mut end = start;
+            for _ in 0..2000 {
+                match step() {
+                    0..6 => {
+                        let outer = w.begin(Role::Home, Component::Execution as u8, NO_KIND);
+                        let locking = w.split_off(Component::Locking);
+                        // Something served on the way, as a step at home for another instance.
+                        let inner = w.begin(Role::Served, Component::Management as u8, NO_KIND);
+                        w.leave(inner);
+                        if locking != UNSPLIT {
+                            w.change(locking);
+                        }
+                        w.leave(outer);
+                    }
+                    6..10 => _ = w.switch(LINKS),
+                    10..13 => w.round(Round::Idle),
+                    _ => w.round(Round::Worked),
+                }
+                end = w.since.get();
+            }
+            let cells = w.accounts.iter().chain(&w.rounds).chain([&w.idle]);
+            let all: u64 = cells.map(Cell::get).sum();
+            assert_eq!(all, end - start);
+            assert!(w.timed.get() > 100 && w.timed.get() < w.polls.get(), "both kinds of polls");
+            w.enable(Profiling::Off);
+        });
+    }
 }

@@ -48,6 +48,7 @@ const DEPLOYMENT: &[&str] = &[
     "durability",
     "sli",
     "escalation",
+    "occ_conflict",
     "host",
     "workers",
     "clients",

@@ -8,7 +8,7 @@ use crate::catalog::Table;
 use crate::open::Store;
 use access::{LANES, Sight};
 use base::{Rid, TableId};
-use latch::LatchPolicy;
+use latch::Policies;
 
 /// What was seen for one transaction.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Ahead {
 impl Store {
     /// Looks for the rows of `keys`, as many as there are, and has what will be read of them fetched.
     #[inline]
-    pub fn ahead<L: LatchPolicy>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Ahead) {
+    pub fn ahead<P: Policies>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Ahead) {
         if table.def.key.is_empty() {
             return;
         }
@@ -64,13 +64,14 @@ impl Store {
             let first = into.seen.len();
             keys.iter().for_each(|key| into.note(table.def.id, key.as_ref()));
             let seen = &mut into.seen[first..];
-            self.tree(table).ahead::<L>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
+            self.tree(table)
+                .ahead::<P::Index>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
             if table.is_clustered() {
                 continue;
             }
             let rids = || seen.iter().filter_map(|seen| Rid::decode(seen.sight.as_ref()?.value(&self.pool)?));
-            rids().for_each(|rid| self.heap(table).ahead::<L>(rid));
-            rids().for_each(|rid| self.heap(table).ahead_row::<L>(rid));
+            rids().for_each(|rid| self.heap(table).ahead::<P::Heap>(rid));
+            rids().for_each(|rid| self.heap(table).ahead_row::<P::Heap>(rid));
         }
     }
 }

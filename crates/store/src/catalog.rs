@@ -12,11 +12,12 @@
 
 use crate::StoreFault;
 use crate::definition::{Definition, State, Structure};
-use access::InsertPages;
+use crate::open::held;
+use access::{InsertPages, RootMap, TreeRole};
 use base::{PageId, Rid, TableId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use txn::row::Layout;
 use txn::{Columns, IndexDef, Schema, TableDef, TableKind};
 
@@ -24,8 +25,8 @@ use txn::{Columns, IndexDef, Schema, TableDef, TableKind};
 pub struct Table {
     pub def: TableDef,
     pub layout: Layout,
-    /// Root page of the primary tree; `None` for a table without a key.
-    pub(crate) tree: Option<PageId>,
+    /// The primary tree; `None` for a table without a key.
+    pub(crate) tree: Option<TreePlace>,
     pub(crate) heap: PageId,
     pub(crate) insert_pages: InsertPages,
     pub(crate) indexes: Vec<Index>,
@@ -73,9 +74,18 @@ impl AsRef<[u8]> for Reference {
     }
 }
 
+/// Where a tree begins.
+#[derive(Clone, Debug)]
+pub(crate) struct TreePlace {
+    /// Its root, or the first page of its partition table.
+    pub root: PageId,
+    /// The sub-trees of a multi-rooted one: the same map for all who have this tree.
+    pub roots: Option<Arc<RootMap>>,
+}
+
 pub(crate) struct Index {
     pub def: IndexDef,
-    pub root: PageId,
+    pub tree: TreePlace,
     /// Those of the definition: an update of others leaves the entry as it is, since no update changes the key's.
     pub columns: Columns,
 }
@@ -119,6 +129,8 @@ pub(crate) struct Catalog {
     later: Chunks<OnceLock<Entry>>,
     /// Entries in `later`.
     changes: AtomicUsize,
+    /// The sub-trees of each multi-rooted tree in use, by the first page of its partition table.
+    pub roots: Mutex<BTreeMap<PageId, Arc<RootMap>>>,
     /// The rows of the catalog's heap, by where they lie.
     pub known: Mutex<BTreeMap<Rid, Definition>>,
     /// Where the catalog's own rows are inserted.
@@ -131,6 +143,7 @@ impl Catalog {
             meanings: chunks(),
             later: chunks(),
             changes: AtomicUsize::new(0),
+            roots: Mutex::default(),
             known: Mutex::default(),
             insert_pages: InsertPages::new(),
         }
@@ -167,11 +180,11 @@ impl Catalog {
         }
     }
 
-    /// Where the tree with this id begins.
-    pub fn root(&self, id: TableId) -> Option<PageId> {
+    /// Where the tree with this id begins, and which kind it is.
+    pub fn tree(&self, id: TableId) -> Option<(&TreePlace, TreeRole)> {
         match self.index(id)? {
-            (table, None) => table.tree,
-            (table, Some(i)) => table.indexes.get(i).map(|i| i.root),
+            (table, None) => table.tree.as_ref().map(|tree| (tree, TreeRole::Primary)),
+            (table, Some(i)) => table.indexes.get(i).map(|i| (&i.tree, TreeRole::Secondary)),
         }
     }
 
@@ -190,7 +203,7 @@ impl Catalog {
     pub fn publish(&self, known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<(), StoreFault> {
         let before: Vec<TableId> =
             self.table(id).map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
-        let table = assemble(known, id)?;
+        let table = assemble(known, &held(&self.roots), id)?;
         let now: Vec<TableId> =
             table.as_ref().map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
         for &gone in before.iter().filter(|b| !now.contains(b)) {
@@ -232,25 +245,35 @@ pub(crate) fn schema(known: &BTreeMap<Rid, Definition>) -> Schema {
     });
     let mut ids: Vec<TableId> = ids.collect();
     ids.sort_unstable();
-    let tables = ids.into_iter().filter_map(|id| assemble(known, id).ok().flatten()).map(|t| t.def);
+    let tables =
+        ids.into_iter().filter_map(|id| assemble(known, &BTreeMap::new(), id).ok().flatten()).map(|t| t.def);
     Schema { tables: tables.collect() }
 }
 
 /// The table that the used rows of `known` describe; `None` when none does.
-fn assemble(known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<Option<Table>, StoreFault> {
+fn assemble(
+    known: &BTreeMap<Rid, Definition>,
+    roots: &BTreeMap<PageId, Arc<RootMap>>,
+    id: TableId,
+) -> Result<Option<Table>, StoreFault> {
+    let place = |root: PageId| TreePlace { root, roots: roots.get(&root).cloned() };
     let mut found = None;
     let mut indexes = Vec::new();
     for row in known.values().filter(|d| d.state == State::Used && d.structure.table() == id) {
         match &row.structure {
-            Structure::Table { def, tree, heap } if found.is_none() => {
-                found = Some((def.clone(), *tree, *heap));
+            Structure::Table { def, tree, heap, .. } if found.is_none() => {
+                found = Some((def.clone(), tree.map(place), *heap));
             }
             Structure::Table { .. } => {
                 let what = format!("there are two tables with the id {id}");
                 return Err(StoreFault::Broken { table: crate::kind::CATALOG, what });
             }
             Structure::Index { def, root, .. } => {
-                indexes.push(Index { def: def.clone(), root: *root, columns: Columns::of(&def.columns) });
+                indexes.push(Index {
+                    def: def.clone(),
+                    tree: place(*root),
+                    columns: Columns::of(&def.columns),
+                });
             }
         }
     }

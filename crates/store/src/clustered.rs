@@ -24,7 +24,7 @@ use crate::rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 use crate::txn::Txn;
 use access::{Expect, MAX_ROW, TreeDelete, TreeInsert, TreeModify, TreeReplace};
 use base::Rid;
-use latch::LatchPolicy;
+use latch::Policies;
 use pages::Stop;
 use std::ops::ControlFlow;
 use txn::{Columns, Row, RowMut};
@@ -84,14 +84,14 @@ enum Look<R> {
 impl Store {
     /// As [`Store::get`].
     #[inline]
-    pub(crate) fn get_clustered<L: LatchPolicy, R>(
+    pub(crate) fn get_clustered<P: Policies, R>(
         &self,
         table: &Table,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
         let mut f = Some(f);
-        let look = self.tree(table).get::<L, _>(key, |value| match Lies::of(value) {
+        let look = self.tree(table).get::<P::Index, _>(key, |value| match Lies::of(value) {
             Some(Lies::Here(row)) if table.layout.fits(row) => {
                 f.take().map_or(Look::Bad(LAYOUT), |f| Look::Done(f(row)))
             }
@@ -102,19 +102,19 @@ impl Store {
         match look {
             None => Ok(None),
             Some(Look::Done(result)) => Ok(Some(result)),
-            Some(Look::Away(rid)) => f.map_or(Ok(None), |f| self.get_away::<L, R>(table, rid, f)),
+            Some(Look::Away(rid)) => f.map_or(Ok(None), |f| self.get_away::<P, R>(table, rid, f)),
             Some(Look::Bad(what)) => Err(self.broken(table, what)),
         }
     }
 
     #[cold]
-    pub(crate) fn get_away<L: LatchPolicy, R>(
+    pub(crate) fn get_away<P: Policies, R>(
         &self,
         table: &Table,
         rid: Rid,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        let read = self.heap(table).read::<L, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
+        let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
             Some(Some(result)) => Ok(Some(result)),
             Some(None) => Err(self.broken(table, LAYOUT)),
@@ -125,7 +125,7 @@ impl Store {
 
     /// As [`Store::update`], in `row` as the place to work.
     #[inline]
-    pub(crate) fn update_clustered<L: LatchPolicy, R>(
+    pub(crate) fn update_clustered<P: Policies, R>(
         &self,
         txn: &mut Txn,
         (table, entries): (&Table, Entries),
@@ -163,30 +163,30 @@ impl Store {
             value.push(HERE);
             ControlFlow::Continue(Look::Done(result))
         };
-        let done = tree.modify::<L, _>(&mut self.writer(&mut txn.chain), key, row, change)?;
+        let done = tree.modify::<P::Index, _>(&mut self.writer(&mut txn.chain), key, row, change)?;
         let (result, outgrown) = match done {
             TreeModify::Done(Look::Done(Some(result))) => (result, false),
             TreeModify::Outgrown(Look::Done(Some(result))) => (result, true),
             TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
             TreeModify::Left(Look::Away(rid)) => {
                 let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
-                return self.update_at::<L, R>(txn, (table, entries), rid, row, f);
+                return self.update_at::<P, R>(txn, (table, entries), rid, row, f);
             }
             TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
             // The closure runs once at most, and goes on only with a result.
             _ => return Ok(UpdateOutcome::Missing),
         };
         if outgrown {
-            self.regrow::<L>(txn, table, key, row)?;
+            self.regrow::<P>(txn, table, key, row)?;
         }
         row.pop();
-        self.reindex::<L>(txn, (table, set), row, &[])?;
+        self.reindex::<P>(txn, (table, set), row, &[])?;
         Ok(UpdateOutcome::Done(result))
     }
 
     /// Writes the value of a row that has outgrown its leaf, or leaves altogether.
     #[cold]
-    fn regrow<L: LatchPolicy>(
+    fn regrow<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -199,18 +199,19 @@ impl Store {
             value
         } else {
             let row = &value[..value.len() - 1];
-            let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
+            let rid =
+                self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
             away(&mut stub, rid);
             &stub
         };
-        match self.insist(|| tree.replace::<L>(&mut self.writer(&mut txn.chain), key, value))? {
+        match self.insist(|| tree.replace::<P::Index>(&mut self.writer(&mut txn.chain), key, value))? {
             TreeReplace::Done(_) => Ok(()),
             TreeReplace::Missing => Err(self.broken(table, "a row vanished while it was updated")),
         }
     }
 
     /// As [`Store::insert`], without the secondary trees.
-    pub(crate) fn insert_clustered<L: LatchPolicy>(
+    pub(crate) fn insert_clustered<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -224,9 +225,9 @@ impl Store {
         let mut value = std::mem::take(&mut txn.row);
         let put = if is_here {
             here(&mut value, row);
-            tree.insert::<L>(&mut self.writer(&mut txn.chain), key, &value, expect)
+            tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, &value, expect)
         } else {
-            self.insert_away::<L>(txn, table, key, row, expect, &mut value)
+            self.insert_away::<P>(txn, table, key, row, expect, &mut value)
         };
         txn.row = value;
         let outcome = match put? {
@@ -236,13 +237,13 @@ impl Store {
         };
         if !is_here {
             // Somebody was there between the look and the insertion: take the row back.
-            self.insist(|| self.undo_to::<L>(txn, mark))?;
+            self.insist(|| self.undo_to::<P>(txn, mark))?;
         }
         Ok(outcome)
     }
 
     #[cold]
-    fn insert_away<L: LatchPolicy>(
+    fn insert_away<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -252,16 +253,17 @@ impl Store {
         value: &mut Vec<u8>,
     ) -> Result<TreeInsert, Stop> {
         let tree = self.tree(table);
-        if tree.get::<L, _>(key, |_| ())?.is_some() {
+        if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
             return Ok(TreeInsert::Exists);
         }
-        let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
+        let rid =
+            self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
         away(value, rid);
-        self.insist(|| tree.insert::<L>(&mut self.writer(&mut txn.chain), key, value, expect))
+        self.insist(|| tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, value, expect))
     }
 
     /// As [`Store::delete`], without the secondary trees; the row that was is left in `txn.old_row` if the table has any.
-    pub(crate) fn delete_clustered<L: LatchPolicy>(
+    pub(crate) fn delete_clustered<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -270,7 +272,7 @@ impl Store {
     ) -> Result<DeleteOutcome, Stop> {
         let (tree, heap) = (self.tree(table), self.heap(table));
         let old = &mut txn.old_row;
-        let look = tree.get::<L, _>(key, |value| match Lies::of(value) {
+        let look = tree.get::<P::Index, _>(key, |value| match Lies::of(value) {
             Some(Lies::Here(row)) => {
                 old.clear();
                 old.extend_from_slice(row);
@@ -287,20 +289,20 @@ impl Store {
         };
         if let Some(rid) = rid.filter(|_| !table.indexes.is_empty()) {
             old.clear();
-            if heap.read::<L, _>(rid, |row| old.extend_from_slice(row))?.is_none() {
+            if heap.read::<P::Heap, _>(rid, |row| old.extend_from_slice(row))?.is_none() {
                 return Err(self.broken(table, NO_ROW));
             }
         }
         if !table.indexes.is_empty() && !table.layout.fits(old) {
             return Err(self.broken(table, LAYOUT));
         }
-        match tree.delete::<L>(&mut self.writer(&mut txn.chain), key, expect)? {
+        match tree.delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
             TreeDelete::Done(_) => {}
             TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
             TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
         }
         if let Some(rid) = rid {
-            self.insist(|| heap.delete::<L>(&mut self.writer(&mut txn.chain), rid))?;
+            self.insist(|| heap.delete::<P::Heap>(&mut self.writer(&mut txn.chain), rid))?;
             txn.ghosts.push((table.def.id, rid));
         }
         Ok(DeleteOutcome::Done)

@@ -18,18 +18,21 @@
 //! what fails half-way is taken back, so the transaction may go on after an error. All of it blocks for pages.
 
 use crate::StoreFault;
-use crate::catalog::{self, NOWHERE, Reference, Table};
-use crate::definition::{self, Definition, State, Structure};
+use crate::catalog::{self, NOWHERE, Reference, Table, TreePlace};
+use crate::definition::{self, Definition, State, Structure, TreeKind};
 use crate::kind::CATALOG;
 use crate::open::{Store, held};
 use crate::scan::ChunkEnd;
 use crate::txn::{Mark, Txn};
-use access::{BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, TreeInsert, log_freed, pages_below};
+use access::{
+    BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, RootMap, TreeInsert, log_freed, pages_below,
+};
 use base::{Key, Lsn, PageId, Rid, TableId};
-use latch::{Coupled, LatchPolicy};
+use latch::{Coupled, Policies};
 use pages::{PageFault, Stop};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use txn::{Direction, IndexDef, Row, Schema, TableDef};
 
 /// Where the catalog's heap begins, in every database.
@@ -66,7 +69,7 @@ impl Store {
     ///
     /// # Errors
     /// A definition that contradicts itself or what is there; no room; I/O. Nothing was created.
-    pub fn create_table<L: LatchPolicy>(&self, txn: &mut Txn, def: &TableDef) -> Result<(), StoreFault> {
+    pub fn create_table<P: Policies>(&self, txn: &mut Txn, def: &TableDef) -> Result<(), StoreFault> {
         let there = catalog::schema(&held(&self.catalog.known));
         match there.table(def.id) {
             Some(old) if alike(old, def) => return Ok(()),
@@ -78,19 +81,20 @@ impl Store {
             }
             None => definition::check(def, &there)?,
         }
-        self.statement::<L>(txn, |store, txn| {
+        self.statement::<P>(txn, |store, txn| {
             for index in &def.indexes {
                 let root = store.pool.allocate().map_err(no_room)?;
-                let structure = Structure::Index { table: def.id, def: index.clone(), root };
-                let rid = store.make::<L>(txn, structure)?;
-                store.set_state::<L>(txn, rid, State::Used)?;
+                let structure =
+                    Structure::Index { table: def.id, def: index.clone(), root, kind: store.trees };
+                let rid = store.make::<P>(txn, structure)?;
+                store.set_state::<P>(txn, rid, State::Used)?;
             }
             let heap = store.pool.allocate().map_err(no_room)?;
             let tree = if def.key.is_empty() { None } else { Some(store.pool.allocate()) };
             let tree = tree.transpose().inspect_err(|_| store.pool.free(heap)).map_err(no_room)?;
             let def = TableDef { indexes: Vec::new(), ..def.clone() };
-            let rid = store.make::<L>(txn, Structure::Table { def, tree, heap })?;
-            store.set_state::<L>(txn, rid, State::Used)
+            let rid = store.make::<P>(txn, Structure::Table { def, tree, heap, kind: store.trees })?;
+            store.set_state::<P>(txn, rid, State::Used)
         })
     }
 
@@ -98,13 +102,13 @@ impl Store {
     ///
     /// # Errors
     /// There is no such table; I/O. Nothing was dropped.
-    pub fn drop_table<L: LatchPolicy>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
+    pub fn drop_table<P: Policies>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
         self.table(id).ok_or_else(|| StoreFault::Schema(format!("there is no table {id} to drop")))?;
         let rows = self.used(|s| s.table() == id);
-        self.statement::<L>(txn, |store, txn| {
+        self.statement::<P>(txn, |store, txn| {
             // The table first: while it goes, it takes its indexes along in memory.
             let (indexes, table): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, owner)| *owner != id);
-            table.into_iter().chain(indexes).try_for_each(|(rid, _)| store.retire::<L>(txn, rid))
+            table.into_iter().chain(indexes).try_for_each(|(rid, _)| store.retire::<P>(txn, rid))
         })
     }
 
@@ -113,7 +117,7 @@ impl Store {
     /// # Errors
     /// There is no such table; a definition that contradicts what is there; a row whose entry is too long; no room;
     /// I/O. Nothing was created.
-    pub fn create_index<L: LatchPolicy>(
+    pub fn create_index<P: Policies>(
         &self,
         txn: &mut Txn,
         table: TableId,
@@ -124,12 +128,14 @@ impl Store {
         let mut whole = there.table(table).ok_or_else(missing)?.clone();
         whole.indexes.push(def.clone());
         definition::check(&whole, &there)?;
-        self.statement::<L>(txn, |store, txn| {
+        self.statement::<P>(txn, |store, txn| {
             let root = store.pool.allocate().map_err(no_room)?;
-            let rid = store.make::<L>(txn, Structure::Index { table, def: def.clone(), root })?;
+            let structure = Structure::Index { table, def: def.clone(), root, kind: store.trees };
+            let rid = store.make::<P>(txn, structure.clone())?;
             let rows = store.table(table).ok_or_else(missing)?;
-            store.build::<L>(rows, def, store.tree_at(root, def.id))?;
-            store.set_state::<L>(txn, rid, State::Used)
+            let place = TreePlace { root, roots: store.roots_of(&structure).map_err(no_room)? };
+            store.build::<P>(rows, def, store.tree_at(&place, def.id))?;
+            store.set_state::<P>(txn, rid, State::Used)
         })
     }
 
@@ -137,10 +143,10 @@ impl Store {
     ///
     /// # Errors
     /// There is no such index; I/O. Nothing was dropped.
-    pub fn drop_index<L: LatchPolicy>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
+    pub fn drop_index<P: Policies>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
         let row = self.used(|s| s.owner() == id && s.table() != id).into_iter().next();
         let (rid, _) = row.ok_or_else(|| StoreFault::Schema(format!("there is no index {id} to drop")))?;
-        self.statement::<L>(txn, |store, txn| store.retire::<L>(txn, rid))
+        self.statement::<P>(txn, |store, txn| store.retire::<P>(txn, rid))
     }
 
     /// The rows of used structures that `wanted` says yes to, each with its owner.
@@ -151,7 +157,7 @@ impl Store {
     }
 
     /// Runs a change of the schema so that it happens whole or not at all.
-    fn statement<L: LatchPolicy>(
+    fn statement<P: Policies>(
         &self,
         txn: &mut Txn,
         change: impl FnOnce(&Store, &mut Txn) -> Result<(), StoreFault>,
@@ -161,9 +167,9 @@ impl Store {
         let (mark, from): (Mark, usize) = (txn.mark(), txn.defined.len());
         let done = change(self, txn);
         if done.is_err() && self.fault().is_none() {
-            self.insist(|| self.undo_to::<L>(txn, mark)).map_err(no_room)?;
+            self.insist(|| self.undo_to::<P>(txn, mark)).map_err(no_room)?;
             for rid in txn.defined.split_off(from) {
-                self.take_away::<L>(rid, &[]).map_err(no_room)?;
+                self.take_away::<P>(rid, &[]).map_err(no_room)?;
             }
         }
         done
@@ -174,58 +180,61 @@ impl Store {
     }
 
     /// Makes an empty structure in its roots, which are allocated, and its row, idle.
-    fn make<L: LatchPolicy>(&self, txn: &mut Txn, structure: Structure) -> Result<Rid, StoreFault> {
+    fn make<P: Policies>(&self, txn: &mut Txn, structure: Structure) -> Result<Rid, StoreFault> {
         let roots = structure.roots();
         let plan = Definition { state: State::Planned, structure };
         let heap = self.catalog_heap();
         let planned = plan.encode().and_then(|row| {
-            self.insist(|| heap.insert::<L>(&mut self.system(Lsn(0)), &row)).map_err(no_room)
+            self.insist(|| heap.insert::<P::Heap>(&mut self.system(Lsn(0)), &row)).map_err(no_room)
         });
         let rid = planned.inspect_err(|_| roots.iter().for_each(|&root| self.pool.free(root)))?;
         held(&self.catalog.known).insert(rid, plan.clone());
-        if let Err(stop) = self.format::<L>(&plan.structure) {
-            self.take_away::<L>(rid, &roots).map_err(no_room)?;
+        if let Err(stop) = self.format::<P>(&plan.structure) {
+            self.take_away::<P>(rid, &roots).map_err(no_room)?;
             return Err(no_room(stop));
         }
         let idle = Definition { state: State::Idle, ..plan };
         let row = idle.encode()?;
-        self.insist(|| heap.update::<L>(&mut self.system(Lsn(0)), rid, &row, Moves::Forward))
+        self.insist(|| heap.update::<P::Heap>(&mut self.system(Lsn(0)), rid, &row, Moves::Forward))
             .map_err(no_room)?;
         held(&self.catalog.known).insert(rid, idle);
         txn.defined.push(rid);
         Ok(rid)
     }
 
-    fn format<L: LatchPolicy>(&self, structure: &Structure) -> Result<(), Stop> {
+    fn format<P: Policies>(&self, structure: &Structure) -> Result<(), Stop> {
         let mut journal = self.system(Lsn(0));
-        let tree = match structure {
-            Structure::Table { tree, .. } => *tree,
-            Structure::Index { root, .. } => Some(*root),
-        };
-        if let Some(root) = tree {
-            self.insist(|| BTree::create_at::<L>(&self.pool, &mut journal, structure.owner(), root))?;
+        let owner = structure.owner();
+        match structure.tree() {
+            None => {}
+            Some((root, TreeKind::BTree)) => {
+                self.insist(|| BTree::create_at::<P::Index>(&self.pool, &mut journal, owner, root))?;
+            }
+            Some((root, TreeKind::MultiRooted)) => {
+                self.insist(|| BTree::create_multi_at::<P::Index>(&self.pool, &mut journal, owner, root))?;
+            }
         }
         if let Structure::Table { def, heap, .. } = structure {
-            self.insist(|| Heap::create_at::<L>(&self.pool, &mut journal, def.id, *heap))?;
+            self.insist(|| Heap::create_at::<P::Heap>(&self.pool, &mut journal, def.id, *heap))?;
         }
         Ok(())
     }
 
-    fn retire<L: LatchPolicy>(&self, txn: &mut Txn, rid: Rid) -> Result<(), StoreFault> {
+    fn retire<P: Policies>(&self, txn: &mut Txn, rid: Rid) -> Result<(), StoreFault> {
         txn.defined.push(rid);
-        self.set_state::<L>(txn, rid, State::Idle)
+        self.set_state::<P>(txn, rid, State::Idle)
     }
 
     /// The transaction's own change of a definition: undone with it.
-    fn set_state<L: LatchPolicy>(&self, txn: &mut Txn, rid: Rid, state: State) -> Result<(), StoreFault> {
+    fn set_state<P: Policies>(&self, txn: &mut Txn, rid: Rid, state: State) -> Result<(), StoreFault> {
         let lost =
             || StoreFault::Broken { table: CATALOG, what: format!("the definition at {rid:?} is gone") };
         let old = held(&self.catalog.known).get(&rid).cloned().ok_or_else(lost)?;
         let new = Definition { state, ..old };
         let row = new.encode()?;
         let heap = self.catalog_heap();
-        let done =
-            self.insist(|| heap.update::<L>(&mut self.writer(&mut txn.chain), rid, &row, Moves::Forward));
+        let done = self
+            .insist(|| heap.update::<P::Heap>(&mut self.writer(&mut txn.chain), rid, &row, Moves::Forward));
         if done.map_err(no_room)? != HeapUpdate::Done(None) {
             return Err(lost());
         }
@@ -234,6 +243,8 @@ impl Store {
 
     /// Takes note of what a row of the catalog is by now.
     fn learn(&self, rid: Rid, row: Option<Definition>) -> Result<(), StoreFault> {
+        let loaded = row.as_ref().map_or(Ok(None), |row| self.roots_of(&row.structure));
+        loaded.map_err(no_room)?;
         let mut known = held(&self.catalog.known);
         let table = row.as_ref().map(|r| r.structure.table());
         let old = match row {
@@ -247,8 +258,8 @@ impl Store {
     }
 
     /// A change of the catalog's row at `rid` was undone: looks what it is now.
-    pub(crate) fn relearn<L: LatchPolicy>(&self, rid: Rid) -> Result<(), Stop> {
-        let row = self.insist(|| self.catalog_heap().read::<L, _>(rid, Definition::decode))?;
+    pub(crate) fn relearn<P: Policies>(&self, rid: Rid) -> Result<(), Stop> {
+        let row = self.insist(|| self.catalog_heap().read::<P::Heap, _>(rid, Definition::decode))?;
         let learnt = row.transpose().and_then(|row| self.learn(rid, row));
         learnt.map_err(|fault| {
             self.poison(fault);
@@ -257,42 +268,47 @@ impl Store {
     }
 
     /// The transaction has ended: what it was at work on and nobody uses goes.
-    pub(crate) fn clear_away<L: LatchPolicy>(&self, txn: &mut Txn) {
+    pub(crate) fn clear_away<P: Policies>(&self, txn: &mut Txn) {
         for rid in std::mem::take(&mut txn.defined) {
             // What cannot be taken away now (no frame is free) is, at the next restart.
-            let _ = self.take_away::<L>(rid, &[]);
+            let _ = self.take_away::<P>(rid, &[]);
         }
     }
 
     /// Frees the pages of a structure that is not used, and removes its row. `unformatted` are those of its roots
     /// that were allocated, whether or not they have content by now.
-    fn take_away<L: LatchPolicy>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
+    fn take_away<P: Policies>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
         let row = held(&self.catalog.known).get(&rid).cloned();
         let Some(row) = row.filter(|d| d.state != State::Used) else { return Ok(()) };
         self.active.wait_for_visitors();
-        let pages = self.pages_of::<L>(&row)?;
+        let pages = self.pages_of::<P>(&row)?;
         log_freed(&mut self.system(Lsn(0)), row.structure.owner(), &pages);
         let heap = self.catalog_heap();
-        self.insist(|| heap.delete::<L>(&mut self.system(self.log.end()), rid))?;
-        self.insist(|| heap.purge::<L>(&mut self.system(Lsn(0)), rid))?;
+        self.insist(|| heap.delete::<P::Heap>(&mut self.system(self.log.end()), rid))?;
+        self.insist(|| heap.purge::<P::Heap>(&mut self.system(Lsn(0)), rid))?;
         held(&self.catalog.known).remove(&rid);
+        row.structure.partition_table().map(|table| held(&self.catalog.roots).remove(&table));
         let never = unformatted.iter().filter(|root| !pages.contains(root));
         pages.iter().chain(never).for_each(|&page| self.pool.free(page));
         Ok(())
     }
 
     /// Every page of a structure that is not used.
-    fn pages_of<L: LatchPolicy>(&self, row: &Definition) -> Result<Vec<PageId>, Stop> {
+    fn pages_of<P: Policies>(&self, row: &Definition) -> Result<Vec<PageId>, Stop> {
         let roots = row.structure.roots();
         if row.state == State::Planned {
-            // Those that were formatted are empty; the others are nobody's.
-            return Ok(roots.into_iter().filter(|&root| self.pool.uses(root)).collect());
+            // Those that were formatted are empty; the others are nobody's. An empty tree may have two pages.
+            let formatted: Vec<PageId> = roots.into_iter().filter(|&root| self.pool.uses(root)).collect();
+            return match row.structure.partition_table().filter(|table| formatted.contains(table)) {
+                None => Ok(formatted),
+                Some(_) => self.walk::<P>(row.structure.owner(), formatted, false),
+            };
         }
-        self.walk::<L>(row.structure.owner(), roots, row.structure.has_large_rows())
+        self.walk::<P>(row.structure.owner(), roots, row.structure.has_large_rows())
     }
 
     /// The pages of the trees and heaps of `owner` that begin here.
-    fn walk<L: LatchPolicy>(
+    fn walk<P: Policies>(
         &self,
         owner: TableId,
         roots: Vec<PageId>,
@@ -303,7 +319,8 @@ impl Store {
             if !all.insert(page) {
                 continue;
             }
-            match self.insist(|| pages_below::<L>(&self.pool, owner, page))? {
+            // Trees too: all policies of a design keep out of each other's way.
+            match self.insist(|| pages_below::<P::Heap>(&self.pool, owner, page))? {
                 Below::More(below) => ahead.extend(below),
                 Below::Rows(below) if large => ahead.extend(below),
                 Below::Rows(below) | Below::Last(below) => all.extend(below),
@@ -314,14 +331,9 @@ impl Store {
     }
 
     /// Fills a new index that nobody else sees, by redo-only records.
-    fn build<L: LatchPolicy>(
-        &self,
-        table: &Table,
-        def: &IndexDef,
-        tree: BTree<'_>,
-    ) -> Result<(), StoreFault> {
+    fn build<P: Policies>(&self, table: &Table, def: &IndexDef, tree: BTree<'_>) -> Result<(), StoreFault> {
         if table.is_clustered() {
-            return self.build_by_key::<L>(table, def, tree);
+            return self.build_by_key::<P>(table, def, tree);
         }
         let heap = self.heap(table);
         let mut place = Some(HeapPlace::default());
@@ -332,18 +344,18 @@ impl Store {
                 let read = || {
                     run.truncate(from);
                     let entry = |row: &[u8]| table.def.entry_of(def, Row::new(&table.layout, row));
-                    heap.chunk::<L>(here, |rid, row| run.push((entry(row), rid)))
+                    heap.chunk::<P::Heap>(here, |rid, row| run.push((entry(row), rid)))
                 };
                 place = self.insist(read).map_err(no_room)?;
             }
             run.sort_unstable();
-            self.fill::<L>(tree, run.iter().map(|(key, rid)| (key, table.reference(*rid))))?;
+            self.fill::<P>(tree, run.iter().map(|(key, rid)| (key, table.reference(*rid))))?;
         }
         Ok(())
     }
 
     /// As [`Store::build`], of a clustered table.
-    fn build_by_key<L: LatchPolicy>(
+    fn build_by_key<P: Policies>(
         &self,
         table: &Table,
         def: &IndexDef,
@@ -357,7 +369,7 @@ impl Store {
                 let read = || {
                     run.truncate(begin);
                     let bound = here.as_ref().map(Key::as_slice);
-                    self.chunk::<L>(table.def.id, bound, None, Direction::Forward, usize::MAX, |_, row| {
+                    self.chunk::<P>(table.def.id, bound, None, Direction::Forward, usize::MAX, |_, row| {
                         run.push(table.def.entry_of(def, Row::new(&table.layout, row)));
                     })
                 };
@@ -367,12 +379,12 @@ impl Store {
                 };
             }
             run.sort_unstable();
-            self.fill::<L>(tree, run.iter().map(|key| (key, table.reference(NOWHERE))))?;
+            self.fill::<P>(tree, run.iter().map(|key| (key, table.reference(NOWHERE))))?;
         }
         Ok(())
     }
 
-    fn fill<'k, L: LatchPolicy>(
+    fn fill<'k, P: Policies>(
         &self,
         tree: BTree<'_>,
         entries: impl Iterator<Item = (&'k Key, Reference)>,
@@ -387,7 +399,8 @@ impl Store {
                     tree.max_key()
                 )));
             }
-            let put = self.insist(|| tree.insert::<L>(&mut journal, key, reference.as_slice(), Expect::Any));
+            let put = self
+                .insist(|| tree.insert::<P::Secondary>(&mut journal, key, reference.as_slice(), Expect::Any));
             if put.map_err(no_room)? != TreeInsert::Done {
                 let what = format!("two rows have the same entry in index {}", tree.id());
                 return Err(StoreFault::Broken { table: tree.id(), what });
@@ -420,6 +433,9 @@ impl Store {
             for (rid, row) in rows {
                 known.insert(rid, row?);
             }
+            for row in known.values().filter(|d| d.state == State::Used) {
+                self.roots_of(&row.structure).map_err(no_room)?;
+            }
             let tables: BTreeSet<TableId> = known.values().map(|d| d.structure.table()).collect();
             tables.into_iter().try_for_each(|table| self.catalog.publish(&known, table))?;
         }
@@ -429,6 +445,17 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// The sub-trees of a structure's tree, if it is multi-rooted: read when somebody first asks.
+    fn roots_of(&self, structure: &Structure) -> Result<Option<Arc<RootMap>>, Stop> {
+        let Some(table) = structure.partition_table() else { return Ok(None) };
+        let mut roots = held(&self.catalog.roots);
+        if let Some(known) = roots.get(&table) {
+            return Ok(Some(known.clone()));
+        }
+        let read = self.insist(|| BTree::read_roots(&self.pool, table, structure.owner()))?;
+        Ok(Some(roots.entry(table).or_insert(Arc::new(read)).clone()))
     }
 
     fn unused(&self) -> Vec<(Rid, Definition)> {

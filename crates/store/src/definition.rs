@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use txn::row::Layout;
 use txn::{IndexDef, Schema, TableDef, TableKind};
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 const FRONT: usize = 2;
 /// The longest row: it stays where it is, and is never in pages of its own.
 const LONGEST: usize = 8000;
@@ -35,6 +35,16 @@ pub(crate) enum State {
     Used = 3,
 }
 
+/// How a table's trees are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum TreeKind {
+    /// Of one root.
+    #[default]
+    BTree,
+    /// Multi-rooted: a sub-tree for each partition of the keys, which can be split and merged.
+    MultiRooted,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Structure {
     /// The definition is without its indexes, which have rows of their own. A table without a key has no tree.
@@ -42,11 +52,13 @@ pub(crate) enum Structure {
         def: TableDef,
         tree: Option<PageId>,
         heap: PageId,
+        kind: TreeKind,
     },
     Index {
         table: TableId,
         def: IndexDef,
         root: PageId,
+        kind: TreeKind,
     },
 }
 
@@ -76,6 +88,19 @@ impl Structure {
     /// Whether rows may lie in pages of their own.
     pub fn has_large_rows(&self) -> bool {
         matches!(self, Structure::Table { def, .. } if !fits_page(Layout::longest(def)))
+    }
+
+    /// The root page of its tree, if it has one, and what kind of tree that is.
+    pub fn tree(&self) -> Option<(PageId, TreeKind)> {
+        match self {
+            Structure::Table { tree, kind, .. } => tree.map(|tree| (tree, *kind)),
+            Structure::Index { root, kind, .. } => Some((*root, *kind)),
+        }
+    }
+
+    /// The first page of its partition table, if its tree is multi-rooted.
+    pub fn partition_table(&self) -> Option<PageId> {
+        self.tree().filter(|(_, kind)| *kind == TreeKind::MultiRooted).map(|(root, _)| root)
     }
 
     pub fn roots(&self) -> Vec<PageId> {
@@ -176,7 +201,8 @@ mod tests {
     #[test]
     fn a_row_reads_back_and_another_version_is_refused() {
         let def = IndexDef { id: TableId(4), name: "by".into(), columns: vec![1] };
-        let structure = Structure::Index { table: TableId(3), def, root: PageId(9) };
+        let structure =
+            Structure::Index { table: TableId(3), def, root: PageId(9), kind: TreeKind::MultiRooted };
         for state in [State::Planned, State::Idle, State::Used] {
             let definition = Definition { state, structure: structure.clone() };
             let mut row = definition.encode().unwrap();

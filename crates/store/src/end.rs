@@ -20,7 +20,7 @@ use crate::open::{Store, held};
 use crate::touched::row_of;
 use crate::txn::{Home, Mark, Savepoint, State, Txn, system_record};
 use base::{Lsn, PageId};
-use latch::LatchPolicy;
+use latch::Policies;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
 use wal::{Order, RecordHeader};
@@ -82,24 +82,24 @@ impl Store {
 
     /// Work after a commit that no other transaction needs: purges the rows it deleted, and takes away what it
     /// dropped. Blocks for absent pages.
-    pub fn committed<L: LatchPolicy>(&self, txn: &mut Txn) {
+    pub fn committed<P: Policies>(&self, txn: &mut Txn) {
         if !txn.ghosts.is_empty() {
             let slot = txn.chain.home.as_ref().map(|home| home.slot.clone());
-            slot.unwrap_or_default().visiting(|| self.purge_ghosts::<L>(txn));
+            slot.unwrap_or_default().visiting(|| self.purge_ghosts::<P>(txn));
         }
         if !txn.defined.is_empty() {
-            self.clear_away::<L>(txn);
+            self.clear_away::<P>(txn);
         }
     }
 
-    fn purge_ghosts<L: LatchPolicy>(&self, txn: &mut Txn) {
+    fn purge_ghosts<P: Policies>(&self, txn: &mut Txn) {
         while let Some((table, rid)) = txn.ghosts.pop() {
             // The locks are gone: the table may be, too.
             let Some(table) = self.table(table) else { continue };
             let heap = self.heap(table);
             // A ghost that cannot be purged now (no frame free) stays one: it costs room, not truth. A fault
             // has poisoned the store already.
-            let _ = self.insist(|| heap.purge::<L>(&mut self.system(txn.committed), rid));
+            let _ = self.insist(|| heap.purge::<P::Heap>(&mut self.system(txn.committed), rid));
         }
     }
 
@@ -129,9 +129,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop`]: part is undone; call again once the page is there.
-    pub fn rollback<L: LatchPolicy>(&self, txn: &mut Txn) -> Result<(), Stop> {
+    pub fn rollback<P: Policies>(&self, txn: &mut Txn) -> Result<(), Stop> {
         if self.fault().is_none() {
-            self.undo_to::<L>(txn, Mark::default())?;
+            self.undo_to::<P>(txn, Mark::default())?;
             if txn.wrote() {
                 txn.chain.append_last(&self.log, kind::END, RESTING, &[]);
             }
@@ -139,7 +139,7 @@ impl Store {
         txn.ghosts.clear();
         txn.finish();
         if !txn.defined.is_empty() && self.fault().is_none() {
-            self.clear_away::<L>(txn);
+            self.clear_away::<P>(txn);
         }
         txn.defined.clear();
         Ok(())
@@ -160,46 +160,46 @@ impl Store {
     ///
     /// # Panics
     /// If the savepoint belongs to another transaction, or was rolled back over.
-    pub fn rollback_to<L: LatchPolicy>(&self, txn: &mut Txn, savepoint: &Savepoint) -> Result<(), Stop> {
+    pub fn rollback_to<P: Policies>(&self, txn: &mut Txn, savepoint: &Savepoint) -> Result<(), Stop> {
         assert!(
             txn.reaches(savepoint),
             "a savepoint of another transaction, or one that was rolled back over"
         );
         debug_assert_eq!(txn.state, State::Running, "a prepared transaction is kept or undone whole");
-        self.undo_to::<L>(txn, savepoint.mark)
+        self.undo_to::<P>(txn, savepoint.mark)
     }
 
     /// Undoes down to where the transaction stood at `mark`. After an error it may be repeated.
-    pub(crate) fn undo_to<L: LatchPolicy>(&self, txn: &mut Txn, mark: Mark) -> Result<(), Stop> {
+    pub(crate) fn undo_to<P: Policies>(&self, txn: &mut Txn, mark: Mark) -> Result<(), Stop> {
         while txn.chain.undo.len() > mark.undo {
-            self.undo_last::<L>(txn)?;
+            self.undo_last::<P>(txn)?;
         }
         txn.ghosts.truncate(mark.ghosts);
         Ok(())
     }
 
     /// Undoes the youngest record that is not undone yet, if any. After an error nothing has happened.
-    pub(crate) fn undo_last<L: LatchPolicy>(&self, txn: &mut Txn) -> Result<(), Stop> {
+    pub(crate) fn undo_last<P: Policies>(&self, txn: &mut Txn) -> Result<(), Stop> {
         // The list is taken out while the chain writes; compensation records never add to it.
         let mut undo = std::mem::take(&mut txn.chain.undo);
         let undone = undo.last().map(|(entry, body)| {
             txn.chain.compensating = Some(entry.prev);
-            let trees = |id| Some(self.tree_at(self.catalog.root(id)?, id));
+            let trees = |id| self.catalog.tree(id).map(|(place, role)| (self.tree_at(place, id), role));
             let header = RecordHeader { kind: entry.kind, ..RecordHeader::default() };
-            access::undo::<L>(&self.pool, &mut self.writer(&mut txn.chain), &trees, &header, body)?;
+            access::undo::<P>(&self.pool, &mut self.writer(&mut txn.chain), &trees, &header, body)?;
             Ok::<_, Stop>(row_of(entry.kind, body).filter(|(table, _)| *table == kind::CATALOG))
         });
         txn.chain.compensating = None;
         let undone = undone.transpose().inspect(|_| undo.pop());
         txn.chain.undo = undo;
         // Undone is undone: what fails from here on is no reason to do it again.
-        undone?.flatten().map_or(Ok(()), |(_, rid)| self.relearn::<L>(rid))
+        undone?.flatten().map_or(Ok(()), |(_, rid)| self.relearn::<P>(rid))
     }
 
     /// Runs one operation of several parts so that it happens whole or not at all: what it had done when it
     /// failed is undone. On a store that meets a fault on the way back nothing more can be done here; restart
     /// undoes the transaction.
-    pub(crate) fn whole<L: LatchPolicy, R>(
+    pub(crate) fn whole<P: Policies, R>(
         &self,
         txn: &mut Txn,
         operation: impl FnOnce(&Store, &mut Txn) -> Result<R, Stop>,
@@ -207,7 +207,7 @@ impl Store {
         let mark = txn.mark();
         let done = operation(self, txn);
         if done.is_err() && self.fault().is_none() {
-            self.insist(|| self.undo_to::<L>(txn, mark))?;
+            self.insist(|| self.undo_to::<P>(txn, mark))?;
         }
         done
     }

@@ -18,6 +18,9 @@
 //! A transaction goes back part of the way with [`Store::rollback_to`], and changes the schema with
 //! [`Store::create_table`], [`Store::create_index`] and their opposites.
 //!
+//! Trees may be multi-rooted ([`TreeKind`]): their partitions are split and merged ([`Store::split_partition`],
+//! [`Store::merge_partition`]) and may have owners ([`Store::own_partition`]), beside transactions.
+//!
 //! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
 //! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
 //! survives until it is forgotten.
@@ -45,16 +48,19 @@ mod kind;
 mod load;
 mod open;
 mod redo;
+mod repartition;
 mod restart;
 mod rows;
 mod scan;
 mod touched;
 mod txn;
 
+pub use access::Moved;
 pub use ahead::Ahead;
 pub use catalog::Table;
 pub use check::{CheckReport, TableReport, Watch, scan_files};
 pub use checkpoint::CheckpointRun;
+pub use definition::TreeKind;
 pub use end::NoteId;
 pub use fault::StoreFault;
 pub use finding::{Finding, Weight};

@@ -16,9 +16,9 @@
 use crate::catalog::{NOWHERE, Reference, Table};
 use crate::clustered;
 use crate::open::Store;
-use access::{Expect, HeapFiller, TreeInsert};
+use access::{BTree, Expect, HeapFiller, Journal, TreeInsert};
 use base::{Key, Lsn, Rid, TableId};
-use latch::LatchPolicy;
+use latch::{LatchPolicy, Policies};
 use pages::{PageFault, Stop};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -76,6 +76,10 @@ impl Waiting {
     }
 }
 
+fn pairs<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> impl Iterator<Item = Pair<'_>> {
+    entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
+}
+
 /// All of these entries by their keys.
 fn sorted(parts: &[Waiting]) -> Vec<Pair<'_>> {
     let mut all: Vec<Pair<'_>> = parts.iter().flat_map(Waiting::iter).collect();
@@ -108,19 +112,14 @@ impl<'s> Loader<'s> {
     ///
     /// # Errors
     /// [`Stop::Fault`] also for a row or a key that is too long; the row was not added.
-    pub fn add<L: LatchPolicy>(
-        &mut self,
-        table: &'s Table,
-        key: Option<&[u8]>,
-        row: &[u8],
-    ) -> Result<(), Stop> {
+    pub fn add<P: Policies>(&mut self, table: &'s Table, key: Option<&[u8]>, row: &[u8]) -> Result<(), Stop> {
         debug_assert!(table.layout.fits(row), "a row of another table");
         let rid = match key.filter(|_| table.is_clustered()) {
             Some(key) => {
-                self.add_clustered::<L>(table, key, row)?;
+                self.add_clustered::<P>(table, key, row)?;
                 NOWHERE
             }
-            None => self.fill::<L>(table, row)?,
+            None => self.fill::<P>(table, row)?,
         };
         if let Some(key) = key.filter(|_| !table.is_clustered()) {
             self.loaded.entries.entry(table.def.id).or_default().push((Key::from_bytes(key), rid));
@@ -133,23 +132,18 @@ impl<'s> Loader<'s> {
     }
 
     /// Puts a row into a page of the heap.
-    fn fill<L: LatchPolicy>(&mut self, table: &'s Table, row: &[u8]) -> Result<Rid, Stop> {
+    fn fill<P: Policies>(&mut self, table: &'s Table, row: &[u8]) -> Result<Rid, Stop> {
         let store = self.store;
         let filler = self.tables.entry(table.def.id).or_insert_with(|| HeapFiller::new(store.heap(table)));
         let mut journal = store.system(Lsn(0));
-        store.insist(|| filler.push::<L>(&mut journal, row))
+        store.insist(|| filler.push::<P::Heap>(&mut journal, row))
     }
 
-    fn add_clustered<L: LatchPolicy>(
-        &mut self,
-        table: &'s Table,
-        key: &[u8],
-        row: &[u8],
-    ) -> Result<(), Stop> {
+    fn add_clustered<P: Policies>(&mut self, table: &'s Table, key: &[u8], row: &[u8]) -> Result<(), Stop> {
         let (store, mut value) = (self.store, std::mem::take(&mut self.value));
         match store.tree(table).takes(key.len(), clustered::length_here(row)) {
             true => clustered::here(&mut value, row),
-            false => clustered::away(&mut value, self.fill::<L>(table, row)?),
+            false => clustered::away(&mut value, self.fill::<P>(table, row)?),
         }
         let parts = self.loaded.rows.entry(table.def.id).or_default();
         if parts.is_empty() {
@@ -158,7 +152,7 @@ impl<'s> Loader<'s> {
         parts[0].push(key, &value);
         self.value = value;
         if parts[0].bytes.len() > self.waiting {
-            store.put_in::<L>(table, sorted(parts))?;
+            store.put_in::<P>(table, sorted(parts))?;
             parts.clear();
         }
         Ok(())
@@ -168,10 +162,10 @@ impl<'s> Loader<'s> {
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn finish<L: LatchPolicy>(mut self) -> Result<Loaded, Stop> {
+    pub fn finish<P: Policies>(mut self) -> Result<Loaded, Stop> {
         let mut journal = self.store.system(Lsn(0));
         for filler in self.tables.values_mut() {
-            self.store.insist(|| filler.finish::<L>(&mut journal))?;
+            self.store.insist(|| filler.finish::<P::Heap>(&mut journal))?;
         }
         Ok(self.loaded)
     }
@@ -192,28 +186,30 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn is_blank<L: LatchPolicy>(&self) -> Result<bool, Stop> {
+    pub fn is_blank<P: Policies>(&self) -> Result<bool, Stop> {
         let schema = self.schema().unwrap_or_default();
         for table in schema.tables.iter().filter_map(|def| self.table(def.id)) {
-            if self.insist(|| self.heap(table).pages::<L>())? > 0 {
+            if self.insist(|| self.heap(table).pages::<P::Heap>())? > 0 {
                 return Ok(false);
             }
-            if table.is_clustered() && !self.is_empty::<L>(table)? {
+            if table.is_clustered() && !self.is_empty::<P>(table)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn is_empty<L: LatchPolicy>(&self, table: &Table) -> Result<bool, Stop> {
-        self.insist(|| self.tree(table).successor::<L>(Bound::Unbounded)).map(|first| first.is_none())
+    fn is_empty<P: Policies>(&self, table: &Table) -> Result<bool, Stop> {
+        self.insist(|| self.tree(table).successor::<P::Index>(Bound::Unbounded)).map(|first| first.is_none())
     }
 
     /// Inserts entries of a clustered table, of no transaction.
-    fn put_in<L: LatchPolicy>(&self, table: &Table, entries: Vec<Pair<'_>>) -> Result<(), Stop> {
+    fn put_in<P: Policies>(&self, table: &Table, entries: Vec<Pair<'_>>) -> Result<(), Stop> {
         let (tree, mut journal) = (self.tree(table), self.system(Lsn(0)));
         for (key, value) in entries {
-            if self.insist(|| tree.insert::<L>(&mut journal, key, value, Expect::Any))? != TreeInsert::Done {
+            if self.insist(|| tree.insert::<P::Index>(&mut journal, key, value, Expect::Any))?
+                != TreeInsert::Done
+            {
                 let what = "two of its rows have the same key";
                 return Err(Stop::Fault(PageFault::Disordered { what }.into()));
             }
@@ -225,16 +221,15 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop::Fault`] for two rows with one key, or keys that are too long; that tree and those behind it are empty.
-    pub fn build_trees<L: LatchPolicy>(&self, loaded: Loaded) -> Result<(), Stop> {
+    pub fn build_trees<P: Policies>(&self, loaded: Loaded) -> Result<(), Stop> {
         let mut journal = self.system(Lsn(0));
         for (id, rows) in loaded.rows {
             let Some(table) = self.table(id) else { continue };
             let rows = sorted(&rows);
-            if self.is_empty::<L>(table)? {
-                let tree = self.tree(table);
-                self.insist(|| tree.bulk::<L, _, _>(&mut journal, rows.iter().copied(), FILL))?;
+            if self.is_empty::<P>(table)? {
+                self.pack::<P::Index, _, _>(self.tree(table), &mut journal, &rows)?;
             } else {
-                self.put_in::<L>(table, rows)?;
+                self.put_in::<P>(table, rows)?;
             }
         }
         for (id, mut entries) in loaded.entries {
@@ -244,8 +239,42 @@ impl Store {
                 true => Reference::address(rid),
                 false => table.reference(rid),
             };
-            let sorted = || entries.iter().map(|(key, rid)| (key.as_slice(), address(*rid)));
-            self.insist(|| tree.bulk::<L, _, _>(&mut journal, sorted(), FILL))?;
+            let sorted: Vec<_> = entries.iter().map(|(key, rid)| (key.as_slice(), address(*rid))).collect();
+            match id == table.def.id {
+                true => self.pack::<P::Index, _, _>(tree, &mut journal, &sorted)?,
+                false => self.pack::<P::Secondary, _, _>(tree, &mut journal, &sorted)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills an empty tree with sorted entries, a multi-rooted one as so many sub-trees of as many entries each.
+    fn pack<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        tree: BTree<'_>,
+        journal: &mut impl Journal,
+        entries: &[(K, V)],
+    ) -> Result<(), Stop> {
+        if tree.partitions().is_empty() {
+            return self.insist(|| tree.bulk::<L, _, _>(journal, pairs(entries), FILL)).map(drop);
+        }
+        let parts = self.partitions.clamp(1, entries.len().max(1));
+        for at in (1..parts).map(|part| entries.len() * part / parts) {
+            let (last, first) = (entries[at - 1].0.as_ref(), entries[at].0.as_ref());
+            let shared = last.iter().zip(first).take_while(|(a, b)| a == b).count();
+            let start = first.get(..=shared).unwrap_or(first);
+            self.insist(|| tree.split_partition::<L>(journal, start))?;
+        }
+        let mut rest = entries;
+        let starts = tree.partitions();
+        for (i, start) in starts.iter().enumerate() {
+            let until = starts
+                .get(i + 1)
+                .map_or(rest.len(), |next| rest.partition_point(|(key, _)| key.as_ref() < next.as_slice()));
+            let (part, behind) = rest.split_at(until);
+            let tree = tree.partition(start);
+            self.insist(|| tree.bulk::<L, _, _>(journal, pairs(part), FILL))?;
+            rest = behind;
         }
         Ok(())
     }

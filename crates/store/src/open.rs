@@ -3,6 +3,7 @@
 use crate::active::Active;
 use crate::catalog::{Catalog, Table};
 use crate::control::{Checkpoint, Control, Keeping};
+use crate::definition::TreeKind;
 use crate::redo::Redo;
 use crate::restart::{Recovered, restart};
 use crate::{DATA, StoreFault};
@@ -26,6 +27,10 @@ pub struct StoreOptions {
     /// Bytes of a tree's node that may be used. All of them (`usize::MAX`), but in tests that want small nodes; always
     /// the same for one database.
     pub node_bytes: usize,
+    /// What trees of tables and indexes that are created become; those that are there stay what they are.
+    pub trees: TreeKind,
+    /// Into how many parts a load divides each multi-rooted tree that it fills, by its entries.
+    pub partitions: usize,
 }
 
 impl StoreOptions {
@@ -36,6 +41,8 @@ impl StoreOptions {
             pool: PoolOptions::new(frames),
             checkpoint_bytes: 64 << 20,
             node_bytes: usize::MAX,
+            trees: TreeKind::BTree,
+            partitions: 1,
         }
     }
 }
@@ -62,6 +69,8 @@ pub struct Store {
     pub(crate) checkpointed: AtomicU64,
     pub(crate) checkpoint_bytes: u64,
     pub(crate) node_bytes: usize,
+    pub(crate) trees: TreeKind,
+    pub(crate) partitions: usize,
     fault: OnceLock<StoreFault>,
     _lock: FolderLock,
 }
@@ -108,6 +117,8 @@ impl Store {
             checkpointed: AtomicU64::new(control.checkpoint.redo_start.0),
             checkpoint_bytes: options.checkpoint_bytes,
             node_bytes: options.node_bytes,
+            trees: options.trees,
+            partitions: options.partitions,
             control: Mutex::new(control.clone()),
             fault: OnceLock::new(),
             _lock: lock,

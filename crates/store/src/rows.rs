@@ -5,12 +5,12 @@
 //! earlier parts are done. If that fails for good (no space), the parts are undone (see `whole`): the operation has
 //! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
 
-use crate::catalog::{Index, NOWHERE, Table};
+use crate::catalog::{Index, NOWHERE, Table, TreePlace};
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
 use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert};
-use base::{Key, PageId, Rid, TableId};
-use latch::LatchPolicy;
+use base::{Key, Rid, TableId};
+use latch::Policies;
 use pages::Stop;
 use std::mem;
 use std::ops::ControlFlow;
@@ -59,17 +59,21 @@ impl Store {
     /// # Panics
     /// If the table has none: the caller has the definition.
     #[inline]
-    pub(crate) fn tree(&self, table: &Table) -> BTree<'_> {
-        self.tree_at(table.tree.expect("this table has no key"), table.def.id)
+    pub(crate) fn tree<'a>(&'a self, table: &'a Table) -> BTree<'a> {
+        self.tree_at(table.tree.as_ref().expect("this table has no key"), table.def.id)
     }
 
     #[inline]
-    pub(crate) fn tree_at(&self, root: PageId, id: TableId) -> BTree<'_> {
-        BTree::open(&self.pool, root, id).with_fill_limit(self.node_bytes)
+    pub(crate) fn tree_at<'a>(&'a self, place: &'a TreePlace, id: TableId) -> BTree<'a> {
+        let tree = BTree::open(&self.pool, place.root, id).with_fill_limit(self.node_bytes);
+        match &place.roots {
+            None => tree,
+            Some(roots) => tree.with_roots(roots),
+        }
     }
 
-    pub(crate) fn secondary(&self, index: &Index) -> BTree<'_> {
-        self.tree_at(index.root, index.def.id)
+    pub(crate) fn secondary<'a>(&'a self, index: &'a Index) -> BTree<'a> {
+        self.tree_at(&index.tree, index.def.id)
     }
 
     #[inline]
@@ -83,8 +87,8 @@ impl Store {
     }
 
     #[inline]
-    fn find<L: LatchPolicy>(&self, table: &Table, key: &[u8]) -> Result<Option<Rid>, Stop> {
-        match self.tree(table).get::<L, _>(key, Rid::decode)? {
+    fn find<P: Policies>(&self, table: &Table, key: &[u8]) -> Result<Option<Rid>, Stop> {
+        match self.tree(table).get::<P::Index, _>(key, Rid::decode)? {
             None => Ok(None),
             Some(Some(rid)) => Ok(Some(rid)),
             Some(None) => Err(self.broken(table, "an index entry is no row address")),
@@ -93,14 +97,14 @@ impl Store {
 
     /// As [`Store::find`], from what was seen ahead if that still holds.
     #[inline]
-    fn locate<L: LatchPolicy>(
+    fn locate<P: Policies>(
         &self,
         table: &Table,
         key: &[u8],
         sight: Option<Sight>,
     ) -> Result<Option<Rid>, Stop> {
         let seen = sight.as_ref().and_then(|sight| Rid::decode(sight.value(&self.pool)?));
-        if seen.is_some() { Ok(seen) } else { self.find::<L>(table, key) }
+        if seen.is_some() { Ok(seen) } else { self.find::<P>(table, key) }
     }
 
     /// Index and rows disagree: nothing can be believed any more.
@@ -118,13 +122,13 @@ impl Store {
     /// # Panics
     /// If the table has no key.
     #[inline]
-    pub fn get<L: LatchPolicy, R>(
+    pub fn get<P: Policies, R>(
         &self,
         table: &Table,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        self.get_seen::<L, R>(table, key, None, f)
+        self.get_seen::<P, R>(table, key, None, f)
     }
 
     /// As [`Store::get`], with what [`Store::ahead`] saw of the key.
@@ -135,7 +139,7 @@ impl Store {
     /// # Panics
     /// As [`Store::get`].
     #[inline]
-    pub fn get_seen<L: LatchPolicy, R>(
+    pub fn get_seen<P: Policies, R>(
         &self,
         table: &Table,
         key: &[u8],
@@ -143,10 +147,10 @@ impl Store {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
         if table.is_clustered() {
-            return self.get_clustered::<L, R>(table, key, f);
+            return self.get_clustered::<P, R>(table, key, f);
         }
-        let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(None) };
-        let read = self.heap(table).read::<L, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
+        let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(None) };
+        let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
             Some(Some(result)) => Ok(Some(result)),
             Some(None) => Err(self.broken(table, "a row does not have the table's layout")),
@@ -164,14 +168,14 @@ impl Store {
     /// # Panics
     /// If the table has no key.
     #[inline]
-    pub fn update<L: LatchPolicy, R>(
+    pub fn update<P: Policies, R>(
         &self,
         txn: &mut Txn,
         table: &Table,
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Stop> {
-        match self.update_seen::<L, R>(txn, table, key, (None, Entries::Follow), f)? {
+        match self.update_seen::<P, R>(txn, table, key, (None, Entries::Follow), f)? {
             UpdateOutcome::Done(result) => Ok(Some(result)),
             UpdateOutcome::Missing | UpdateOutcome::Entries(_) => Ok(None),
         }
@@ -185,7 +189,7 @@ impl Store {
     /// # Panics
     /// As [`Store::update`].
     #[inline]
-    pub fn update_seen<L: LatchPolicy, R>(
+    pub fn update_seen<P: Policies, R>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -195,16 +199,16 @@ impl Store {
     ) -> Result<UpdateOutcome<R>, Stop> {
         if table.is_clustered() {
             let mut row = mem::take(&mut txn.row);
-            let done = self.whole::<L, _>(txn, |store, txn| {
-                store.update_clustered::<L, R>(txn, (table, entries), key, &mut row, f)
+            let done = self.whole::<P, _>(txn, |store, txn| {
+                store.update_clustered::<P, R>(txn, (table, entries), key, &mut row, f)
             });
             txn.row = row;
             return done;
         }
-        let Some(rid) = self.locate::<L>(table, key, sight)? else { return Ok(UpdateOutcome::Missing) };
+        let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(UpdateOutcome::Missing) };
         let mut row = mem::take(&mut txn.row);
-        let done = self.whole::<L, _>(txn, |store, txn| {
-            store.update_at::<L, R>(txn, (table, entries), rid, &mut row, f)
+        let done = self.whole::<P, _>(txn, |store, txn| {
+            store.update_at::<P, R>(txn, (table, entries), rid, &mut row, f)
         });
         txn.row = row;
         done
@@ -212,7 +216,7 @@ impl Store {
 
     /// Updates a row that lies in the heap.
     #[inline]
-    pub(crate) fn update_at<L: LatchPolicy, R>(
+    pub(crate) fn update_at<P: Policies, R>(
         &self,
         txn: &mut Txn,
         (table, entries): (&Table, Entries),
@@ -245,12 +249,12 @@ impl Store {
                 _ => ControlFlow::Continue(Some(result)),
             }
         };
-        let done = heap.modify::<L, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
+        let done = heap.modify::<P::Heap, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
         let result = match done {
             HeapModify::Missing => return Ok(UpdateOutcome::Missing),
             HeapModify::Left(Some(result)) => return Ok(UpdateOutcome::Entries(result)),
             HeapModify::Outgrown(Some(result)) => {
-                self.rewrite::<L>(txn, table, rid, row)?;
+                self.rewrite::<P>(txn, table, rid, row)?;
                 result
             }
             HeapModify::Done(Some(result)) => result,
@@ -258,20 +262,14 @@ impl Store {
                 return Err(self.broken(table, "a row does not have the table's layout"));
             }
         };
-        self.reindex::<L>(txn, (table, set), row, table.reference(rid).as_slice())?;
+        self.reindex::<P>(txn, (table, set), row, table.reference(rid).as_slice())?;
         Ok(UpdateOutcome::Done(result))
     }
 
     /// Writes a row that does not fit where it lies. Its address stays, so indexes need not know.
-    fn rewrite<L: LatchPolicy>(
-        &self,
-        txn: &mut Txn,
-        table: &Table,
-        rid: Rid,
-        row: &[u8],
-    ) -> Result<(), Stop> {
+    fn rewrite<P: Policies>(&self, txn: &mut Txn, table: &Table, rid: Rid, row: &[u8]) -> Result<(), Stop> {
         let heap = self.heap(table);
-        let write = || heap.update::<L>(&mut self.writer(&mut txn.chain), rid, row, Moves::Forward);
+        let write = || heap.update::<P::Heap>(&mut self.writer(&mut txn.chain), rid, row, Moves::Forward);
         match self.insist(write)? {
             HeapUpdate::Done(left) => {
                 txn.ghosts.extend(left.map(|left| (table.def.id, left)));
@@ -285,7 +283,7 @@ impl Store {
     /// Brings the secondary trees that hold one of these columns from `txn.old_row` to `row`; `reference` is what their
     /// entries say of it.
     #[inline]
-    pub(crate) fn reindex<L: LatchPolicy>(
+    pub(crate) fn reindex<P: Policies>(
         &self,
         txn: &mut Txn,
         (table, set): (&Table, Columns),
@@ -297,9 +295,16 @@ impl Store {
             let entry = |row: &[u8]| table.def.entry_of(&index.def, Row::new(&table.layout, row));
             let (old, new) = (entry(&txn.old_row), entry(row));
             if old != new {
-                self.insist(|| tree.delete::<L>(&mut self.writer(&mut txn.chain), &old, Expect::Any))?;
                 self.insist(|| {
-                    tree.insert::<L>(&mut self.writer(&mut txn.chain), &new, reference, Expect::Any)
+                    tree.delete::<P::Secondary>(&mut self.writer(&mut txn.chain), &old, Expect::Any)
+                })?;
+                self.insist(|| {
+                    tree.insert::<P::Secondary>(
+                        &mut self.writer(&mut txn.chain),
+                        &new,
+                        reference,
+                        Expect::Any,
+                    )
                 })?;
             }
         }
@@ -314,7 +319,7 @@ impl Store {
     ///
     /// # Panics
     /// If the table has no key.
-    pub fn insert<L: LatchPolicy>(
+    pub fn insert<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -322,10 +327,10 @@ impl Store {
         row: &[u8],
         expect: Expect<'_>,
     ) -> Result<InsertOutcome, Stop> {
-        self.whole::<L, _>(txn, |store, txn| store.insert_parts::<L>(txn, table, key, row, expect))
+        self.whole::<P, _>(txn, |store, txn| store.insert_parts::<P>(txn, table, key, row, expect))
     }
 
-    fn insert_parts<L: LatchPolicy>(
+    fn insert_parts<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -344,12 +349,12 @@ impl Store {
             return Ok(InsertOutcome::TooLong);
         }
         let rid = if table.is_clustered() {
-            match self.insert_clustered::<L>(txn, table, key, row, expect)? {
+            match self.insert_clustered::<P>(txn, table, key, row, expect)? {
                 InsertOutcome::Done => NOWHERE,
                 outcome => return Ok(outcome),
             }
         } else {
-            match self.insert_in_heap::<L>(txn, table, key, row, expect)? {
+            match self.insert_in_heap::<P>(txn, table, key, row, expect)? {
                 Ok(rid) => rid,
                 Err(outcome) => return Ok(outcome),
             }
@@ -358,7 +363,12 @@ impl Store {
         for (index, entry) in table.indexes.iter().zip(entries()) {
             let tree = self.secondary(index);
             let put = self.insist(|| {
-                tree.insert::<L>(&mut self.writer(&mut txn.chain), &entry, reference.as_slice(), Expect::Any)
+                tree.insert::<P::Secondary>(
+                    &mut self.writer(&mut txn.chain),
+                    &entry,
+                    reference.as_slice(),
+                    Expect::Any,
+                )
             })?;
             if put != TreeInsert::Done {
                 return Err(self.broken(table, "a secondary index has an entry for a row that was not there"));
@@ -368,7 +378,7 @@ impl Store {
     }
 
     /// Puts row and primary entry in; says why not if it did not.
-    fn insert_in_heap<L: LatchPolicy>(
+    fn insert_in_heap<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -377,20 +387,21 @@ impl Store {
         expect: Expect<'_>,
     ) -> Result<Result<Rid, InsertOutcome>, Stop> {
         let tree = self.tree(table);
-        if tree.get::<L, _>(key, |_| ())?.is_some() {
+        if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
             return Ok(Err(InsertOutcome::Exists));
         }
         let mark = txn.mark();
-        let rid = self.insist(|| self.heap(table).insert::<L>(&mut self.writer(&mut txn.chain), row))?;
-        let outcome = match self
-            .insist(|| tree.insert::<L>(&mut self.writer(&mut txn.chain), key, &rid.encode(), expect))?
-        {
+        let rid =
+            self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
+        let outcome = match self.insist(|| {
+            tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, &rid.encode(), expect)
+        })? {
             TreeInsert::Done => return Ok(Ok(rid)),
             TreeInsert::Exists => InsertOutcome::Exists,
             TreeInsert::Next(next) => InsertOutcome::Next(next),
         };
         // Somebody was there between the look and the insertion: take the row back.
-        self.insist(|| self.undo_to::<L>(txn, mark))?;
+        self.insist(|| self.undo_to::<P>(txn, mark))?;
         Ok(Err(outcome))
     }
 
@@ -398,13 +409,13 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop`]; nothing was changed.
-    pub fn append<L: LatchPolicy>(&self, txn: &mut Txn, table: &Table, row: &[u8]) -> Result<bool, Stop> {
+    pub fn append<P: Policies>(&self, txn: &mut Txn, table: &Table, row: &[u8]) -> Result<bool, Stop> {
         if row.len() > MAX_ROW {
             return Ok(false);
         }
         debug_assert!(table.layout.fits(row), "a row of another table");
-        self.whole::<L, _>(txn, |store, txn| {
-            store.heap(table).insert::<L>(&mut store.writer(&mut txn.chain), row).map(|_| true)
+        self.whole::<P, _>(txn, |store, txn| {
+            store.heap(table).insert::<P::Heap>(&mut store.writer(&mut txn.chain), row).map(|_| true)
         })
     }
 
@@ -415,17 +426,17 @@ impl Store {
     ///
     /// # Panics
     /// If the table has no key.
-    pub fn delete<L: LatchPolicy>(
+    pub fn delete<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
         key: &[u8],
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
-        self.whole::<L, _>(txn, |store, txn| store.delete_parts::<L>(txn, table, key, expect))
+        self.whole::<P, _>(txn, |store, txn| store.delete_parts::<P>(txn, table, key, expect))
     }
 
-    fn delete_parts<L: LatchPolicy>(
+    fn delete_parts<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
@@ -433,8 +444,8 @@ impl Store {
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
         let outcome = match table.is_clustered() {
-            true => self.delete_clustered::<L>(txn, table, key, expect)?,
-            false => self.delete_in_heap::<L>(txn, table, key, expect)?,
+            true => self.delete_clustered::<P>(txn, table, key, expect)?,
+            false => self.delete_in_heap::<P>(txn, table, key, expect)?,
         };
         if outcome != DeleteOutcome::Done {
             return Ok(outcome);
@@ -442,36 +453,40 @@ impl Store {
         for index in &table.indexes {
             let entry = table.def.entry_of(&index.def, Row::new(&table.layout, &txn.old_row));
             self.insist(|| {
-                self.secondary(index).delete::<L>(&mut self.writer(&mut txn.chain), &entry, Expect::Any)
+                self.secondary(index).delete::<P::Secondary>(
+                    &mut self.writer(&mut txn.chain),
+                    &entry,
+                    Expect::Any,
+                )
             })?;
         }
         Ok(DeleteOutcome::Done)
     }
 
     /// Takes primary entry and row out; the row that was is left in `txn.old_row` if the table has secondary indexes.
-    fn delete_in_heap<L: LatchPolicy>(
+    fn delete_in_heap<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
         key: &[u8],
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
-        let Some(rid) = self.find::<L>(table, key)? else { return Ok(DeleteOutcome::Missing) };
+        let Some(rid) = self.find::<P>(table, key)? else { return Ok(DeleteOutcome::Missing) };
         let heap = self.heap(table);
         if !table.indexes.is_empty() {
             let old = &mut txn.old_row;
             old.clear();
-            heap.read::<L, _>(rid, |row| old.extend_from_slice(row))?;
+            heap.read::<P::Heap, _>(rid, |row| old.extend_from_slice(row))?;
             if !table.layout.fits(old) {
                 return Err(self.broken(table, "a row does not have the table's layout"));
             }
         }
-        match self.tree(table).delete::<L>(&mut self.writer(&mut txn.chain), key, expect)? {
+        match self.tree(table).delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
             TreeDelete::Done(_) => {}
             TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
             TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
         }
-        self.insist(|| heap.delete::<L>(&mut self.writer(&mut txn.chain), rid))?;
+        self.insist(|| heap.delete::<P::Heap>(&mut self.writer(&mut txn.chain), rid))?;
         txn.ghosts.push((table.def.id, rid));
         Ok(DeleteOutcome::Done)
     }

@@ -8,7 +8,7 @@ use crate::clustered::Lies;
 use crate::open::Store;
 use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
-use latch::LatchPolicy;
+use latch::Policies;
 use pages::Stop;
 use std::ops::Bound;
 use txn::Direction;
@@ -37,7 +37,7 @@ impl Store {
         let (table, position) = self.catalog.index(index)?;
         let tree = match position {
             None => {
-                table.tree?;
+                table.tree.as_ref()?;
                 self.tree(table)
             }
             Some(i) => self.secondary(&table.indexes[i]),
@@ -49,24 +49,22 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn successor<L: LatchPolicy>(
-        &self,
-        index: TableId,
-        bound: Bound<&[u8]>,
-    ) -> Result<Option<Key>, Stop> {
-        self.tree_of(index).map_or(Ok(None), |(_, tree)| tree.successor::<L>(bound))
+    pub fn successor<P: Policies>(&self, index: TableId, bound: Bound<&[u8]>) -> Result<Option<Key>, Stop> {
+        self.tree_of(index).map_or(Ok(None), |(table, tree)| match index == table.def.id {
+            true => tree.successor::<P::Index>(bound),
+            false => tree.successor::<P::Secondary>(bound),
+        })
     }
 
     /// The last key of `index` at or before `bound`.
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn predecessor<L: LatchPolicy>(
-        &self,
-        index: TableId,
-        bound: Bound<&[u8]>,
-    ) -> Result<Option<Key>, Stop> {
-        self.tree_of(index).map_or(Ok(None), |(_, tree)| tree.predecessor::<L>(bound))
+    pub fn predecessor<P: Policies>(&self, index: TableId, bound: Bound<&[u8]>) -> Result<Option<Key>, Stop> {
+        self.tree_of(index).map_or(Ok(None), |(table, tree)| match index == table.def.id {
+            true => tree.predecessor::<P::Index>(bound),
+            false => tree.predecessor::<P::Secondary>(bound),
+        })
     }
 
     /// Calls `visit` with key and row of at most `limit` entries of one leaf, in the direction of the scan. The
@@ -76,7 +74,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Stop`]; rows may have been visited before.
-    pub fn chunk<L: LatchPolicy>(
+    pub fn chunk<P: Policies>(
         &self,
         index: TableId,
         from: Bound<&[u8]>,
@@ -86,7 +84,7 @@ impl Store {
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<ChunkEnd, Stop> {
         let Some((table, tree)) = self.tree_of(index) else {
-            let end = self.heap_chunk::<L>(index, from, |row| visit(&[], row))?;
+            let end = self.heap_chunk::<P>(index, from, |row| visit(&[], row))?;
             return Ok(end);
         };
         let way = match direction {
@@ -95,19 +93,20 @@ impl Store {
         };
         if table.is_clustered() {
             return match index == table.def.id {
-                true => self.clustered_chunk::<L>(table, from, until, way, limit, visit),
-                false => self.entries_chunk::<L>((table, tree, index), (from, until), way, limit, visit),
+                true => self.clustered_chunk::<P>(table, from, until, way, limit, visit),
+                false => self.entries_chunk::<P>((table, tree, index), (from, until), way, limit, visit),
             };
         }
         let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
         let mut cut = false;
-        let read = tree.chunk::<L>(from, until, way, |key, value| {
-            if entries.len() < limit {
-                entries.push((Key::from_bytes(key), Rid::decode(value)));
-            } else {
-                cut = true;
-            }
-        })?;
+        let met = |key: &[u8], value: &[u8]| match entries.len() < limit {
+            true => entries.push((Key::from_bytes(key), Rid::decode(value))),
+            false => cut = true,
+        };
+        let read = match index == table.def.id {
+            true => tree.chunk::<P::Index>(from, until, way, met)?,
+            false => tree.chunk::<P::Secondary>(from, until, way, met)?,
+        };
         let mut bytes = 0;
         for (i, (key, rid)) in entries.iter().enumerate() {
             if bytes > CHUNK_BYTES {
@@ -116,7 +115,7 @@ impl Store {
                 break;
             }
             let rid = rid.ok_or_else(|| self.broken(table, "an index entry is no row address"))?;
-            let fits = self.heap(table).read::<L, _>(rid, |row| {
+            let fits = self.heap(table).read::<P::Heap, _>(rid, |row| {
                 let fits = table.layout.fits(row);
                 if fits {
                     bytes += row.len();
@@ -138,7 +137,7 @@ impl Store {
     }
 
     /// Of a clustered table by its primary key: rows are visited as they are met, until one is too long to lie in its leaf.
-    fn clustered_chunk<L: LatchPolicy>(
+    fn clustered_chunk<P: Policies>(
         &self,
         table: &Table,
         from: Bound<&[u8]>,
@@ -149,7 +148,7 @@ impl Store {
     ) -> Result<ChunkEnd, Stop> {
         let (mut met, mut bytes, mut bad, mut last) = (0, 0, false, None);
         let mut away = None;
-        let read = self.tree(table).chunk::<L>(from, until, way, |key, value| {
+        let read = self.tree(table).chunk::<P::Index>(from, until, way, |key, value| {
             if away.is_some() || last.is_some() || bad {
                 return;
             }
@@ -172,7 +171,7 @@ impl Store {
         }
         if let Some((key, rid)) = away {
             // The leaf is let go of by now. A row that went meanwhile is visited empty, as in a heap.
-            if self.get_away::<L, _>(table, rid, |row| visit(&key, row))?.is_none() {
+            if self.get_away::<P, _>(table, rid, |row| visit(&key, row))?.is_none() {
                 visit(&key, &[]);
             }
             last = Some(key);
@@ -184,7 +183,7 @@ impl Store {
     }
 
     /// Of a clustered table by a secondary index: each row is looked up by the key that ends its entry.
-    fn entries_chunk<L: LatchPolicy>(
+    fn entries_chunk<P: Policies>(
         &self,
         (table, tree, index): (&Table, BTree<'_>, TableId),
         (from, until): (Bound<&[u8]>, Option<&[u8]>),
@@ -194,7 +193,7 @@ impl Store {
     ) -> Result<ChunkEnd, Stop> {
         let mut entries: Vec<Key> = Vec::new();
         let mut cut = false;
-        let read = tree.chunk::<L>(from, until, way, |entry, _| match entries.len() < limit {
+        let read = tree.chunk::<P::Secondary>(from, until, way, |entry, _| match entries.len() < limit {
             true => entries.push(Key::from_bytes(entry)),
             false => cut = true,
         })?;
@@ -208,7 +207,7 @@ impl Store {
             }
             let key = def.and_then(|def| table.def.key_in_entry(def, entry));
             let key = key.ok_or_else(|| self.broken(table, "an index entry does not end with a key"))?;
-            let seen = self.get_clustered::<L, _>(table, key, |row| {
+            let seen = self.get_clustered::<P, _>(table, key, |row| {
                 bytes += row.len();
                 visit(entry, row);
             })?;
@@ -223,7 +222,7 @@ impl Store {
     }
 
     /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.
-    fn heap_chunk<L: LatchPolicy>(
+    fn heap_chunk<P: Policies>(
         &self,
         id: TableId,
         from: Bound<&[u8]>,
@@ -235,7 +234,7 @@ impl Store {
             Bound::Unbounded => HeapPlace::default(),
         };
         let mut bad = false;
-        let next = self.heap(table).chunk::<L>(place, |_, row| match table.layout.fits(row) {
+        let next = self.heap(table).chunk::<P::Heap>(place, |_, row| match table.layout.fits(row) {
             true => visit(row),
             false => bad = true,
         })?;

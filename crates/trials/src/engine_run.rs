@@ -65,7 +65,7 @@ pub fn run<D: Design>(
     (ledger, fault.map_or_else(|| engine.map(PageEngine::into_store).ok_or_else(gone), Err))
 }
 
-async fn work<D: Design>(mut client: Client<D>, book: Arc<Mutex<Book>>, disk: Disk, mix: Mix) {
+async fn work<D: Design>(mut client: Client<PageEngine<D>>, book: Arc<Mutex<Book>>, disk: Disk, mix: Mix) {
     let mut random = Rng::with_seed(mix.seed ^ (client.number as u64) << 32);
     while held(&book).left > 0 && transact(&mut client, &book, &disk, mix, &mut random).await.is_continue() {
         exec::yield_now().await;
@@ -74,7 +74,7 @@ async fn work<D: Design>(mut client: Client<D>, book: Arc<Mutex<Book>>, disk: Di
 
 /// One transaction; breaks when the engine accepts nothing more.
 async fn transact<D: Design>(
-    client: &mut Client<D>,
+    client: &mut Client<PageEngine<D>>,
     book: &Mutex<Book>,
     disk: &Disk,
     mix: Mix,
@@ -112,13 +112,13 @@ async fn transact<D: Design>(
     ControlFlow::Continue(())
 }
 
-fn rolled_back<D: Design>(client: &mut Client<D>) -> ControlFlow<()> {
+fn rolled_back<D: Design>(client: &mut Client<PageEngine<D>>) -> ControlFlow<()> {
     if client.rollback().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// A few operations; gives what they changed.
 async fn change<D: Design>(
-    client: &mut Client<D>,
+    client: &mut Client<PageEngine<D>>,
     number: i64,
     mix: Mix,
     random: &mut Rng,

@@ -9,10 +9,14 @@ use crate::workers::{self, Client, Crew, Pace};
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
-use exec::{Conventional, Design, EngineOptions, PageEngine, Serial};
+use exec::{
+    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, MemoryEngine, OccConflict,
+    PageEngine, Partitioned, Serial, Setup, Territory,
+};
 use fastrand::Rng;
+use locks::LockTuning;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{Store, StoreFault, StoreOptions};
 use txn::{
@@ -160,6 +164,14 @@ pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
     record::<Serial>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
 }
 
+/// Records a history under `logical` as one owner sees it, and has it judged.
+///
+/// # Errors
+/// The store's fault.
+pub fn logical(plan: Plan) -> Result<Verdict, StoreFault> {
+    record::<Partitioned>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
+}
+
 fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
     let options = StoreOptions::new(plan.durability, 2048);
     let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
@@ -170,12 +182,44 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
         lock_timeout_ns: 2_000_000_000,
         waits_for_log,
     };
-    let engine = Arc::new(PageEngine::<D>::new(store, options));
+    Ok(judge(&recorded(&Arc::new(PageEngine::<D>::new(store, options)), plan)))
+}
+
+/// Records a history under `occ` and has it judged: half of the transactions are prepared, and others run before they
+/// commit.
+///
+/// # Errors
+/// The engine does not open.
+pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
+    let conflict = OccConflict::ALL[plan.seed as usize % 2];
+    let (engine, _) = MemoryEngine::open(&Setup {
+        design: DesignKind::Occ,
+        dir: "/histories".into(),
+        durability: Durability::Memory,
+        pool_pages: 1 << 14,
+        workers: plan.crew.workers,
+        locks: LockTuning::PLAIN,
+        lock_timeout_ns: 2_000_000_000,
+        occ_conflict: conflict,
+        schema: Schema { tables: vec![table(plan.kind)] },
+        territory: Territory::whole(),
+    })?;
+    let (engine, stop) = (Arc::new(engine), AtomicBool::new(false));
+    let history = std::thread::scope(|scope| {
+        scope.spawn(|| engine.clean(&stop));
+        let history = recorded(&engine, plan);
+        stop.store(true, Ordering::Release);
+        engine.stop_cleaner();
+        history
+    });
+    Ok(judge(&history))
+}
+
+fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
     let recorder = Arc::new(Recorder::default());
     let each = plan.transactions.div_ceil(plan.crew.workers * plan.crew.clients);
-    workers::run(&engine, plan.crew, |client| work(client, Arc::clone(&recorder), plan, each));
-    let recorder = Arc::into_inner(recorder).unwrap_or_default();
-    Ok(judge(&recorder.history()))
+    workers::run(engine, plan.crew, |client| work(client, Arc::clone(&recorder), plan, each));
+    Arc::into_inner(recorder).unwrap_or_default().history()
 }
 
 fn judge(history: &History) -> Verdict {
@@ -192,7 +236,7 @@ fn judge(history: &History) -> Verdict {
     }
 }
 
-async fn work<D: Design>(mut client: Client<D>, recorder: Arc<Recorder>, plan: Plan, transactions: usize) {
+async fn work<E: Engine>(mut client: Client<E>, recorder: Arc<Recorder>, plan: Plan, transactions: usize) {
     let mut random = Rng::with_seed(plan.seed ^ (client.number as u64) << 32);
     let mut events = Vec::new();
     for _ in 0..transactions {
@@ -203,7 +247,10 @@ async fn work<D: Design>(mut client: Client<D>, recorder: Arc<Recorder>, plan: P
         let gives_up = random.usize(..plan.rollback_one_in) == 0;
         let pace = if random.bool() { Pace::InOneGo } else { Pace::Interrupted };
         client.begin(pace);
-        let done = carry_out(&mut client, &asks, &mut random).await;
+        let mut done = carry_out(&mut client, &asks, &mut random).await;
+        if done.is_ok() && !gives_up {
+            done = client.certify().await.and(done);
+        }
         let (kind, seen) = match done {
             Ok(seen) if !gives_up => match client.commit().await {
                 Ok(_) => (OpType::Ok, seen),
@@ -248,8 +295,8 @@ fn unknown(ask: &Ask) -> Vec<Seen> {
     }
 }
 
-async fn carry_out<D: Design>(
-    client: &mut Client<D>,
+async fn carry_out<E: Engine>(
+    client: &mut Client<E>,
     asks: &[Ask],
     random: &mut Rng,
 ) -> Result<Vec<Seen>, Abort> {
@@ -287,7 +334,7 @@ async fn carry_out<D: Design>(
 }
 
 /// Appends to the list, which begins with this element if it is not there.
-async fn append<D: Design>(client: &mut Client<D>, id: i64, element: i64) -> Result<(), Abort> {
+async fn append<E: Engine>(client: &mut Client<E>, id: i64, element: i64) -> Result<(), Abort> {
     let add = |row: &mut txn::RowMut<'_>| {
         let text = format!("{},{element}", row.row().text(LIST));
         row.set_text(LIST, &text);

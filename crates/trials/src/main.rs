@@ -32,6 +32,8 @@ enum Failed {
     Histories(usize),
     #[error("before anything failed: {0}")]
     Early(#[from] trials::ledger::Flaw),
+    #[error(transparent)]
+    Engine(#[from] exec::EngineFault),
 }
 
 /// `--tables`, taken out of the arguments; both kinds if it is not there.
@@ -149,11 +151,13 @@ fn histories(args: &[String]) -> Result<(), Failed> {
             kind: TableKind::ALL[seed as usize / 3 % 2],
             seed,
         };
-        let (design, judged) = match seed % 3 {
-            0 => ("serial", trials::histories::serial(plan)),
-            _ => ("conventional", trials::histories::conventional(plan)),
+        let early = |fault| Failed::from(trials::ledger::Flaw::from(fault));
+        let (design, verdict) = match seed % 8 {
+            1 => ("logical", trials::histories::logical(plan).map_err(early)?),
+            0 | 3 => ("serial", trials::histories::serial(plan).map_err(early)?),
+            6 | 7 => ("occ", trials::histories::occ(plan)?),
+            _ => ("conventional", trials::histories::conventional(plan).map_err(early)?),
         };
-        let verdict = judged.map_err(trials::ledger::Flaw::from)?;
         println!(
             "{design}, {plan:?}: {} committed, {} aborted {:?} {}",
             verdict.committed, verdict.aborted, verdict.anomalies, verdict.explanation

@@ -1,7 +1,7 @@
 //! An engine with several workers, each a thread with an executor and many clients that run one transaction after the
 //! other: the smallest thing that interleaves as an instance does.
 
-use exec::{Design, Executor, Here, PageEngine, Part, Protection, yield_now};
+use exec::{Engine, Executor, Protection, Scope, yield_now};
 use locks::{Escalation, LockOptions, LockTuning};
 use std::future::Future;
 use std::rc::Rc;
@@ -24,11 +24,12 @@ pub struct Crew {
 }
 
 /// One client: runs transactions on its worker's thread.
-pub struct Client<D: Design> {
-    pub engine: Arc<PageEngine<D>>,
+pub struct Client<E: Engine> {
+    pub engine: Arc<E>,
+    desk: Rc<E::Desk>,
     executor: Rc<Executor>,
-    part: Part,
-    worker: usize,
+    part: E::Part,
+    pace: Pace,
     /// Among all clients of all workers.
     pub number: usize,
 }
@@ -42,33 +43,48 @@ pub enum Pace {
     Interrupted,
 }
 
-impl<D: Design> Client<D> {
+impl<E: Engine> Client<E> {
     pub fn begin(&mut self, pace: Pace) {
         let protection = match pace {
-            Pace::InOneGo => self.engine.protection_at_home(),
+            Pace::InOneGo => self.engine.protection_at_home(&self.desk),
             Pace::Interrupted => Protection::Locks,
         };
-        self.engine.begin(&mut self.part, self.worker, protection);
+        self.pace = pace;
+        self.engine.begin(&self.desk, &mut self.part, protection);
     }
 
     /// The rows, as this client's transaction sees them.
-    pub fn here(&mut self) -> Here<'_, D> {
-        Here { engine: &self.engine, executor: &self.executor, part: &mut self.part }
+    pub fn here(&mut self) -> E::Here<'_> {
+        self.engine.here(&self.desk, &self.executor, &mut self.part)
     }
 
     /// Lets others run, if this transaction may be interrupted.
     pub async fn pause(&self) {
-        if self.part.protection() == Protection::Locks {
+        if E::protection(&self.part) == Protection::Locks {
             yield_now().await;
         }
     }
 
-    /// Commits and waits until that is durable.
+    /// Makes certain that the transaction can commit; one that may be interrupted is then prepared, and others run before
+    /// it goes on.
+    ///
+    /// # Errors
+    /// It has to be rolled back.
+    pub async fn certify(&mut self) -> Result<(), Abort> {
+        let scope = if self.pace == Pace::InOneGo { Scope::Home } else { Scope::Distributed };
+        self.engine.certify(&self.desk, &self.executor, &mut self.part, scope).await?;
+        if self.pace == Pace::Interrupted {
+            self.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Commits what is certified, and waits until that is durable.
     ///
     /// # Errors
     /// [`Abort::Fault`]; whether it is committed is then unknown.
     pub async fn commit(&mut self) -> Result<base::Lsn, Abort> {
-        let lsn = self.engine.commit(&mut self.part)?;
+        let lsn = self.engine.commit(&self.desk, &mut self.part)?;
         self.engine.durable(lsn, self.urge()).await?;
         Ok(lsn)
     }
@@ -78,7 +94,7 @@ impl<D: Design> Client<D> {
     /// # Errors
     /// As [`Client::commit`].
     pub async fn commit_telling(&mut self, told: impl FnOnce(base::Lsn)) -> Result<(), Abort> {
-        let lsn = self.engine.commit(&mut self.part)?;
+        let lsn = self.engine.commit(&self.desk, &mut self.part)?;
         told(lsn);
         self.engine.durable(lsn, self.urge()).await
     }
@@ -91,7 +107,7 @@ impl<D: Design> Client<D> {
     /// # Errors
     /// [`Abort::Fault`]; restart will undo it.
     pub fn rollback(&mut self) -> Result<(), Abort> {
-        self.engine.rollback(&mut self.part)
+        self.engine.rollback(&self.desk, &mut self.part)
     }
 }
 
@@ -99,39 +115,37 @@ impl<D: Design> Client<D> {
 ///
 /// # Panics
 /// When a client does.
-pub fn run<D, F>(engine: &Arc<PageEngine<D>>, crew: Crew, client: impl Fn(Client<D>) -> F + Sync)
+pub fn run<E, F>(engine: &Arc<E>, crew: Crew, client: impl Fn(Client<E>) -> F + Sync)
 where
-    D: Design,
+    E: Engine,
     F: Future<Output = ()> + 'static,
 {
     std::thread::scope(|scope| {
         for worker in 0..crew.workers {
             let client = &client;
             scope.spawn(move || {
-                engine.own();
+                let desk = Rc::new(engine.desk(worker, Arc::new(|| {})));
                 let executor = Rc::new(Executor::new(Arc::new(|| {})));
                 for n in 0..crew.clients {
-                    let number = worker * crew.clients + n;
-                    let (engine, part) = (Arc::clone(engine), engine.part());
-                    let executor_of = Rc::clone(&executor);
                     let spawned = executor.spawn(client(Client {
-                        engine,
-                        executor: executor_of,
-                        part,
-                        worker,
-                        number,
+                        engine: Arc::clone(engine),
+                        desk: Rc::clone(&desk),
+                        executor: Rc::clone(&executor),
+                        part: engine.part(&desk),
+                        pace: Pace::InOneGo,
+                        number: worker * crew.clients + n,
                     }));
                     assert!(spawned, "more clients than an executor has tasks");
                 }
                 while executor.tasks() > 0 {
-                    engine.checkpoint_if_due(worker);
-                    engine.turn();
+                    engine.checkpoint_if_due(&desk);
+                    engine.turn(&desk);
                     if executor.turn(world::now_ns()) == 0 {
                         engine.flush_log_here();
                         std::thread::yield_now();
                     }
                 }
-                engine.disown();
+                engine.leave(&desk);
             });
         }
     });

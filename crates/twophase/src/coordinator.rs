@@ -131,10 +131,21 @@ struct Peer {
     standing: Standing,
 }
 
+/// Since when a peer's part holds what keeps others from undoing what it has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Holds {
+    /// Since it ran its steps: locks. The lock point is reached with the last step.
+    #[default]
+    FromSteps,
+    /// Since it was prepared: validation. The lock point is reached with the last peer to be prepared.
+    FromPrepare,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Coordinator {
     gtid: Gtid,
     phase: Phase,
+    holds: Holds,
     /// One entry per remote instance the transaction touched, in the order of first contact.
     peers: SmallVec<[Peer; 8]>,
 }
@@ -142,7 +153,13 @@ pub struct Coordinator {
 impl Coordinator {
     /// Register it where inquiries look before the first step leaves: an unknown transaction counts as aborted.
     pub fn new(gtid: Gtid) -> Coordinator {
-        Coordinator { gtid, phase: Phase::Running, peers: SmallVec::new() }
+        Coordinator { gtid, phase: Phase::Running, holds: Holds::default(), peers: SmallVec::new() }
+    }
+
+    /// The same, of an engine that protects its parts so.
+    #[must_use]
+    pub fn holding(self, holds: Holds) -> Coordinator {
+        Coordinator { holds, ..self }
     }
 
     /// From a commit note that was live at restart. Feed [`Event::Tick`] to tell the participants again.
@@ -151,6 +168,7 @@ impl Coordinator {
         Coordinator {
             gtid: note.gtid,
             phase: Phase::Telling,
+            holds: Holds::default(),
             peers: note.participants.iter().map(told).collect(),
         }
     }
@@ -239,7 +257,11 @@ impl Coordinator {
             return;
         }
         self.phase = Phase::Voting;
-        let lock_point = if self.others_still_run() { LockPoint::Ahead } else { LockPoint::Reached };
+        let unasked = self.peers.iter().filter(|p| p.standing == Standing::Working).count();
+        // Those asked now are prepared in any order: what the first holds from then on counts until the last one does.
+        let in_any_order = self.holds == Holds::FromPrepare && unasked > 1;
+        let is_ahead = in_any_order || self.others_still_run();
+        let lock_point = if is_ahead { LockPoint::Ahead } else { LockPoint::Reached };
         for peer in &mut self.peers {
             if peer.standing == Standing::Working {
                 peer.standing = Standing::Asked(lock_point);

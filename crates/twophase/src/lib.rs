@@ -32,6 +32,6 @@ mod message;
 pub mod coordinator;
 pub mod participant;
 
-pub use coordinator::Coordinator;
+pub use coordinator::{Coordinator, Holds};
 pub use message::{CommitNote, Decision, Instances, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 pub use participant::Participant;

@@ -17,9 +17,15 @@ pub enum Abort {
     Participant,
     /// An instance that this transaction needs is down or was lost before the decision.
     InstanceDown,
+    /// Another transaction has changed, or is about to change, what this one has seen: found when an optimistic engine
+    /// validates.
+    Conflict,
     /// The engine was chosen to run this transaction without locks, and it turned out to need them; it is run
     /// again at once and never seen by a client.
     NeedsLocks,
+    /// The step belongs to this worker of the instance, not to the one it came to, and gets there at once; never seen by a
+    /// client.
+    NotHere(u16),
     /// The arguments do not fit the procedure or the table (too long a row, a malformed step).
     BadRequest,
     /// No room: the data file or the buffer pool is full.
@@ -39,7 +45,9 @@ impl Abort {
             Abort::LockTimeout => "lock_timeout",
             Abort::Participant => "participant",
             Abort::InstanceDown => "instance_down",
+            Abort::Conflict => "conflict",
             Abort::NeedsLocks => "needs_locks",
+            Abort::NotHere(_) => "not_here",
             Abort::BadRequest => "bad_request",
             Abort::NoSpace => "no_space",
             Abort::Fault => "fault",
@@ -49,6 +57,7 @@ impl Abort {
 
     /// Whether running the same request again may succeed.
     pub fn is_transient(self) -> bool {
-        matches!(self, Abort::Deadlock | Abort::LockTimeout | Abort::Participant | Abort::InstanceDown)
+        use Abort::{Conflict, Deadlock, InstanceDown, LockTimeout, Participant};
+        matches!(self, Conflict | Deadlock | LockTimeout | Participant | InstanceDown)
     }
 }

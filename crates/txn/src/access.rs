@@ -4,7 +4,7 @@
 //! a lock-based design each method takes the locks that make it serialisable before it returns; under an optimistic
 //! one it records what it saw. Closures run on the bytes in place and never leave the thread.
 
-use crate::{Abort, Row, RowMut};
+use crate::{Abort, Route, Row, RowMut};
 use base::{Key, TableId};
 
 /// What an insert found.
@@ -48,6 +48,14 @@ impl<'a> Range<'a> {
 /// `key` is always the encoded primary key ([`base::Key`], the key columns in order). A table without a key takes
 /// [`Access::append`] and scans only.
 pub trait Access {
+    /// Tells where the step about to run belongs.
+    ///
+    /// # Errors
+    /// [`Abort::NotHere`] if that is another worker; nothing was done.
+    fn enter(&mut self, _route: Route) -> Result<(), Abort> {
+        Ok(())
+    }
+
     /// Runs `f` on the row with this key; `None` if there is none (and none will appear before this transaction ends).
     async fn read<R>(
         &mut self,
@@ -87,4 +95,17 @@ pub trait Access {
         direction: Direction,
         f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort>;
+
+    /// As [`Access::scan`], by one who will perhaps update or delete what it visits: a queue's head, say. Where locks isolate,
+    /// the rows are shared with readers and kept from others who scan them so, or change them; so two who take from one queue
+    /// wait for each other at the row, not for each other's read locks.
+    async fn scan_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan(index, range, direction, f).await
+    }
 }

@@ -249,6 +249,7 @@ pub async fn run_encoded<S: Step, A: Access>(
     out: &mut Vec<u8>,
 ) -> Result<(), Abort> {
     let step: S = decode(args)?;
+    access.enter(step.route())?;
     let output = Step::run(&step, access).await?;
     encode(&output, out);
     Ok(())

@@ -1,7 +1,7 @@
 //! What a workload offers to whoever deploys, loads, drives and checks it. It knows no engine.
 
 use crate::{Abort, Access, Route, Schema, StepId, Transaction};
-use base::{InstanceId, SiteId};
+use base::{InstanceId, SiteId, TableId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::ops::Range;
 
@@ -191,6 +191,13 @@ pub trait Workload: Clone + Send + Sync + 'static {
 
     /// How many pieces the data of one site is loaded in; each is one transaction.
     fn load_parts(&self, site: SiteId) -> u32;
+
+    /// How many leading columns of a table's key, all of them integers, one lock stands for where a worker owns the rows and
+    /// locks them for itself: the fewer, the fewer locks and the more transactions that meet on one.
+    fn lock_columns(&self, _table: TableId) -> u8 {
+        1
+    }
+
     /// Inserts piece `part` of `site`. Replicated tables are inserted by every instance: pieces of
     /// [`Workload::load_replicated`].
     async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort>;

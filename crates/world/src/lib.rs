@@ -1,4 +1,4 @@
-//! The only door to the operating system: files, queues of reads and writes, memory, the clock, entropy.
+//! The only door to the operating system: files, queues of reads and writes, memory, the clock, entropy, counters.
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
 //! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and
@@ -8,6 +8,7 @@
 //! What it does not know: what is in the files, who waits for them.
 
 mod clock;
+mod counters;
 mod files;
 mod memory;
 mod overlay;
@@ -19,6 +20,7 @@ mod usage;
 mod watched;
 
 pub use clock::{boot, entropy, now_ns, wall_ns};
+pub use counters::{Counters, Event, Refused};
 pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 pub use memory::memory;
 pub use overlay::overlay;

@@ -8,6 +8,7 @@
 
 use super::BTree;
 use super::Seek;
+use super::descend::Look;
 use super::node::{Node, Probe};
 use base::PageId;
 use latch::LatchPolicy;
@@ -56,16 +57,14 @@ impl<'p> BTree<'p> {
         keys: impl Iterator<Item = &'k [u8]>,
         mut seen: impl FnMut(usize, Option<Sight>),
     ) {
-        let Ok(root) = self.pool.view::<L>(self.root) else { return };
         let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
-        let lane = |key| Lane {
-            probe: Probe::new(key),
-            at: root,
-            slot: 0,
-            good: self.is_node(Node(root.bytes()), None),
-        };
-        lanes.extend(keys.take(LANES).map(lane));
-        for _ in 0..Node(root.bytes()).level().min(super::node::MAX_LEVEL) {
+        for key in keys.take(LANES) {
+            let probe = Probe::new(key);
+            let Ok(Look::Saw((root, _))) = self.top_view::<L>(Seek::Key(probe)) else { return };
+            lanes.push(Lane { probe, at: root, slot: 0, good: self.is_node(Node(root.bytes()), None) });
+        }
+        let levels = lanes.iter().map(|lane| Node(lane.at.bytes()).level()).max().unwrap_or_default();
+        for _ in 0..levels.min(super::node::MAX_LEVEL) {
             lanes.iter_mut().for_each(|lane| self.step::<L>(lane));
         }
         for lane in &lanes {

@@ -18,11 +18,11 @@ use super::entries::{Entries, prefix_of};
 use super::node::{best_prefix, entry_size};
 use super::{BTree, MAX_LEVEL};
 use crate::Journal;
-use crate::bytes::common_prefix;
-use crate::page::{disordered, new_page};
+use crate::bytes::{Garbled, common_prefix};
+use crate::page::{corrupt, disordered, new_page};
 use crate::record::{Action, SystemBody};
 use crate::redo::perform;
-use base::PageId;
+use base::{Key, PageId};
 use latch::LatchPolicy;
 use pages::Stop;
 
@@ -87,6 +87,8 @@ impl Filling {
 struct Loader<'t, 'p> {
     tree: &'t BTree<'p>,
     levels: Vec<Filling>,
+    /// The high fence of all: a sub-tree has one.
+    high: Option<Key>,
     /// Bytes of a node to be used.
     most: usize,
     /// Pages made so far, to be given back if the load fails.
@@ -106,9 +108,10 @@ impl<'p> BTree<'p> {
         entries: impl IntoIterator<Item = (K, V)>,
         fill: u8,
     ) -> Result<Loaded, Stop> {
-        self.check_empty::<L>()?;
+        let (low, high) = self.check_empty::<L>()?;
         let most = self.fill * usize::from(fill.clamp(50, 100)) / 100;
-        let mut loader = Loader { tree: self, levels: vec![Filling::default()], most, made: Vec::new() };
+        let mut loader =
+            Loader { tree: self, levels: vec![Filling::new(PageId(0), &low)], high, most, made: Vec::new() };
         let done = loader.load::<L, K, V>(journal, entries);
         if done.is_err() {
             loader.give_back(journal);
@@ -116,10 +119,15 @@ impl<'p> BTree<'p> {
         done
     }
 
-    fn check_empty<L: LatchPolicy>(&self) -> Result<(), Stop> {
+    /// The fences of the tree's only node.
+    fn check_empty<L: LatchPolicy>(&self) -> Result<(Key, Option<Key>), Stop> {
         let root = self.pool.shared::<L>(self.root)?;
         let node = self.node(&root, None)?;
-        if node.level() == 0 && node.count() == 0 { Ok(()) } else { Err(disordered("the tree is not empty")) }
+        if node.level() > 0 || node.count() > 0 {
+            return Err(disordered("the tree is not empty"));
+        }
+        let fences = || Ok((node.low_key()?, node.high_key()?));
+        fences().map_err(|Garbled| corrupt(&root))
     }
 }
 
@@ -149,6 +157,9 @@ impl Loader<'_, '_> {
         let (leaf, fence) = (&mut self.levels[0], self.tree.max_key());
         if leaf.entries.last().is_some_and(|last| last >= key) {
             return Err(disordered("its keys do not ascend"));
+        }
+        if key < &leaf.low[..] || self.high.as_ref().is_some_and(|high| key >= &high[..]) {
+            return Err(disordered("a key lies outside the partition"));
         }
         if leaf.push(key, value, self.most, fence) {
             return Ok(());
@@ -207,12 +218,13 @@ impl Loader<'_, '_> {
         loop {
             let node = std::mem::take(&mut self.levels[level]);
             if level + 1 == self.levels.len() {
-                let image = node.image(level as u8, None);
+                let image = node.image(level as u8, self.high.as_deref());
                 let mut root = self.tree.pool.exclusive::<L>(self.tree.root)?;
                 let body = SystemBody::new(self.tree.id).with(self.tree.root, Action::Node(image.as_slice()));
                 return perform(journal, self.tree.id, &body, &mut [&mut root]);
             }
-            self.close::<L>(journal, level, &node, None)?;
+            let high = self.high.clone();
+            self.close::<L>(journal, level, &node, high.as_deref())?;
             level += 1;
         }
     }

@@ -23,8 +23,8 @@ pub(super) enum Look<T> {
 enum Above<'p> {
     /// The root is below that level.
     None,
-    /// The root is at that level.
-    Root,
+    /// The root is at that level: its page, and what to ask whether it is still the root.
+    Root(PageId, u64),
     /// This is the parent, and the page of the node itself.
     Parent(PageView<'p>, PageId),
 }
@@ -50,10 +50,22 @@ impl<'p> BTree<'p> {
         }
     }
 
+    /// The root that `seek` leads to, to be looked at.
+    #[inline]
+    pub(super) fn top_view<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<Look<(PageView<'p>, u64)>, Stop> {
+        let (root, seen) = self.top(seek);
+        match self.pool.view::<L>(root) {
+            // The root first, then the question whether it was the root: so it was at that version.
+            _ if !self.is_top(seen) => Ok(Look::Changed),
+            Ok(view) => Ok(Look::Saw((view, seen))),
+            Err(stop) => Err(stop),
+        }
+    }
+
     /// The leaf that `seek` leads to, to be looked at.
     #[inline]
     pub(super) fn leaf_view<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<Look<PageView<'p>>, Stop> {
-        let mut view = self.pool.view::<L>(self.root)?;
+        let Look::Saw((mut view, _)) = self.top_view::<L>(seek)? else { return Ok(Look::Changed) };
         let mut level = None;
         loop {
             let node = Node(view.bytes());
@@ -75,7 +87,9 @@ impl<'p> BTree<'p> {
     /// Down to the parent of the node at `level` that covers `probe`.
     #[inline]
     fn above<L: LatchPolicy>(&self, probe: Probe<'_>, level: u8) -> Result<Look<Above<'p>>, Stop> {
-        let mut view = self.pool.view::<L>(self.root)?;
+        let Look::Saw((mut view, seen)) = self.top_view::<L>(Seek::Key(probe))? else {
+            return Ok(Look::Changed);
+        };
         let mut here = Node(view.bytes()).level();
         if here <= level {
             if !self.is_node(Node(view.bytes()), Some(here)) {
@@ -84,7 +98,8 @@ impl<'p> BTree<'p> {
             if L::LATCHED && !view.still() {
                 return Ok(Look::Changed);
             }
-            return Ok(Look::Saw(if here < level { Above::None } else { Above::Root }));
+            let root = Above::Root(view.page_id(), seen);
+            return Ok(Look::Saw(if here < level { Above::None } else { root }));
         }
         loop {
             let node = Node(view.bytes());
@@ -116,8 +131,11 @@ impl<'p> BTree<'p> {
         let (parent, child) = match self.above::<L>(probe, level)? {
             Look::Changed => return Ok(Look::Changed),
             Look::Saw(Above::None) => return Ok(Look::Saw(None)),
-            Look::Saw(Above::Root) => {
-                let root = self.pool.exclusive::<L>(self.root)?;
+            Look::Saw(Above::Root(root, seen)) => {
+                let root = match self.pool.exclusive::<L>(root) {
+                    _ if !self.is_top(seen) => return Ok(Look::Changed),
+                    root => root?,
+                };
                 let same = self.node(&root, None)?.level() == level;
                 return Ok(if same { Look::Saw(Some(root)) } else { Look::Changed });
             }
@@ -163,15 +181,16 @@ impl<'p> BTree<'p> {
         level: u8,
     ) -> Result<Option<PageMut<'p, L>>, Stop> {
         loop {
-            let mut page = self.pool.shared::<L>(self.root)?;
+            let mut page = self.top_shared::<L>(Seek::Key(probe))?;
             let mut here = self.node(&page, None)?.level();
             if here < level {
                 return Ok(None);
             }
             if here == level {
                 drop(page);
-                let root = self.pool.exclusive::<L>(self.root)?;
-                if self.node(&root, None)?.level() == level {
+                let (root, seen) = self.top(Seek::Key(probe));
+                let root = self.pool.exclusive::<L>(root)?;
+                if self.is_top(seen) && self.node(&root, None)?.level() == level {
                     return Ok(Some(root));
                 }
                 continue;
@@ -198,9 +217,20 @@ impl<'p> BTree<'p> {
         self.exclusive_at(probe, 0)?.ok_or(Stop::Again)
     }
 
+    /// The root that `seek` leads to, latched shared.
+    pub(super) fn top_shared<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<PageRef<'p, L>, Stop> {
+        loop {
+            let (root, seen) = self.top(seek);
+            let page = self.pool.shared::<L>(root);
+            if self.is_top(seen) {
+                return page;
+            }
+        }
+    }
+
     /// The leaf that `seek` leads to, latched shared, latches coupled on the way.
     pub(super) fn leaf<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<PageRef<'p, L>, Stop> {
-        let mut page = self.pool.shared::<L>(self.root)?;
+        let mut page = self.top_shared::<L>(seek)?;
         let mut level = None;
         loop {
             let node = self.node(&page, level)?;

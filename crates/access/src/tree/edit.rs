@@ -56,6 +56,15 @@ impl Image {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.out
     }
+
+    /// With another leftmost child, if one is given.
+    pub(crate) fn with_first(&self, first: Option<PageId>) -> Vec<u8> {
+        let mut out = self.out.clone();
+        if let Some(first) = first {
+            out[1..5].copy_from_slice(&first.0.to_le_bytes());
+        }
+        out
+    }
 }
 
 /// Which prefix a node laid out afresh gets.

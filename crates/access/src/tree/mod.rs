@@ -24,6 +24,9 @@
 //! (see `shape`) and starts again. A shape change holds a parent and at most two of its children exclusively and is
 //! one redo-only log record, so whatever happens next it is complete. Changes under different parents do not meet.
 //!
+//! **Several roots.** A tree may be several, each with a range of the keys (see `partition`): then a descent begins at the
+//! root that covers its key, and asks whether it was, as it asks a parent about a child.
+//!
 //! **Latch order.** Top to bottom, then left to right. The one descent that holds several leaves ([`write`]'s
 //! look at the next leaf) keeps its whole path shared, and goes right only.
 
@@ -33,11 +36,19 @@ mod descend;
 mod edit;
 mod entries;
 mod node;
+mod owning;
+mod partition;
 mod read;
+mod roots;
 mod shape;
+mod table;
 mod verify;
 mod write;
 
+#[cfg(test)]
+mod owning_tests;
+#[cfg(test)]
+mod partition_tests;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]
@@ -48,7 +59,10 @@ pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
 use node::entry_size;
 pub(crate) use node::{CAPACITY, Node, Probe};
+pub use partition::Moved;
 pub use read::{ChunkEnd, Direction};
+pub use roots::RootMap;
+pub(crate) use table::{format as format_table, read as read_table};
 pub use verify::{TreeFlaw, TreeReport};
 pub use write::{Expect, TreeDelete, TreeInsert, TreeModify, TreeReplace};
 
@@ -67,7 +81,10 @@ use std::ops::Deref;
 #[derive(Clone, Copy)]
 pub struct BTree<'p> {
     pool: &'p Pool,
+    /// The root, or the first page of the partition table.
     root: PageId,
+    /// The sub-trees of a multi-rooted tree.
+    roots: Option<&'p RootMap>,
     id: TableId,
     /// Bytes of a node that may be used: all of them, less in tests that want small nodes.
     fill: usize,
@@ -99,7 +116,7 @@ impl Seek<'_> {
 impl<'p> BTree<'p> {
     /// The tree whose root lies in page `root`. `id` marks its pages and its log records.
     pub fn open(pool: &'p Pool, root: PageId, id: TableId) -> BTree<'p> {
-        BTree { pool, root, id, fill: CAPACITY }
+        BTree { pool, root, roots: None, id, fill: CAPACITY }
     }
 
     /// A tree that uses only `bytes` of each node, so that tests meet splits and merges early. Every user of
@@ -137,6 +154,23 @@ impl<'p> BTree<'p> {
         let image = Image::new(0, PageId(0), &[], None, &[]);
         let body = SystemBody::new(id).with(page, Action::Node(image.as_slice()));
         perform(journal, id, &body, &mut [&mut root])
+    }
+
+    /// The root of the tree, or of the sub-tree that `seek` leads to, and what to ask [`BTree::is_top`] once it is taken.
+    #[inline]
+    fn top(&self, seek: Seek<'_>) -> (PageId, u64) {
+        match (self.roots, seek) {
+            (None, _) => (self.root, 0),
+            (Some(roots), Seek::Key(probe)) => roots.covering(probe),
+            (Some(roots), Seek::Below(probe)) => roots.below(probe),
+            (Some(roots), Seek::Last) => roots.last(),
+        }
+    }
+
+    /// Whether what [`BTree::top`] gave was the root when it was taken.
+    #[inline]
+    fn is_top(&self, seen: u64) -> bool {
+        self.roots.is_none_or(|roots| roots.unchanged(seen))
     }
 
     pub fn root(&self) -> PageId {

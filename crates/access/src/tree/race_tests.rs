@@ -63,7 +63,7 @@ fn threads_in_a_pool_too_small_for_the_tree() {
 }
 
 /// One thread's work: keys of its own, and keys all threads fight over.
-fn disturb<L: LatchPolicy>(tree: &BTree<'_>, thread: u8, steps: usize) -> Model {
+pub(super) fn disturb<L: LatchPolicy>(tree: &BTree<'_>, thread: u8, steps: usize) -> Model {
     let mut journal = Forgetful::new(tree.pool, thread.into());
     let mut random = Random(u64::from(thread));
     let mut own = Model::new();

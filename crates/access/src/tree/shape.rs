@@ -11,7 +11,7 @@
 use super::edit::Image;
 use super::entries::{Entries, prefix_of, size_behind};
 use super::node::{Node, entry_size};
-use super::{BTree, MAX_LEVEL, Probe};
+use super::{BTree, MAX_LEVEL, Probe, Seek};
 use crate::Journal;
 use crate::bytes::{Bytes, Garbled, common_prefix};
 use crate::page::{corrupt, new_page};
@@ -25,18 +25,18 @@ use pages::{PageMut, Stop};
 const ORDERLY: usize = 8;
 
 /// The content of one node, or of two neighbours taken together, to be dealt out anew.
-struct Parts<'a> {
-    level: u8,
-    first: PageId,
-    low: &'a [u8],
-    high: Option<&'a [u8]>,
-    entries: Vec<(&'a [u8], &'a [u8])>,
+pub(super) struct Parts<'a> {
+    pub level: u8,
+    pub first: PageId,
+    pub low: &'a [u8],
+    pub high: Option<&'a [u8]>,
+    pub entries: Vec<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> Parts<'a> {
     /// Refuses a node that is not in order or miscounts its space: dealing it out would spread the damage, and
     /// might go on for ever. `entries` are the node's own.
-    fn of(node: Node<&'a Bytes>, entries: &'a Entries) -> Result<Parts<'a>, Garbled> {
+    pub(super) fn of(node: Node<&'a Bytes>, entries: &'a Entries) -> Result<Parts<'a>, Garbled> {
         let entries: Vec<_> = entries.iter().collect();
         let (low, high) = (node.low()?, node.high()?);
         let inside = entries.first().is_none_or(|(key, _)| low <= *key)
@@ -50,7 +50,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Two neighbours; `between` is the value for the right one's first child, if these are inner nodes.
-    fn of_both(left: Parts<'a>, right: Parts<'a>, between: &'a [u8]) -> Parts<'a> {
+    pub(super) fn of_both(left: Parts<'a>, right: Parts<'a>, between: &'a [u8]) -> Parts<'a> {
         let mut parts = left;
         if parts.level > 0 {
             parts.entries.push((right.low, between));
@@ -61,11 +61,11 @@ impl<'a> Parts<'a> {
     }
 
     /// Bytes of a node with these fences and entries, when it is laid out afresh.
-    fn size(low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> usize {
+    pub(super) fn size(low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> usize {
         fence_bytes(low, high) + size_behind(prefix_of(entries).len(), entries)
     }
 
-    fn whole(&self) -> Image {
+    pub(super) fn whole(&self) -> Image {
         image(self.level, self.first, self.low, self.high, &self.entries)
     }
 
@@ -150,7 +150,13 @@ fn fence_bytes(low: &[u8], high: Option<&[u8]>) -> usize {
     low.len() + high.map_or(0, <[u8]>::len)
 }
 
-fn image(level: u8, first: PageId, low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> Image {
+pub(super) fn image(
+    level: u8,
+    first: PageId,
+    low: &[u8],
+    high: Option<&[u8]>,
+    entries: &[(&[u8], &[u8])],
+) -> Image {
     let mut image = Image::new(level, first, low, high, prefix_of(entries));
     entries.iter().for_each(|(key, value)| image.push(key, value));
     image
@@ -224,6 +230,7 @@ impl<'p> BTree<'p> {
         halves: &Halves,
     ) -> Result<(), Stop> {
         let mut right = new_page::<L>(self.pool)?;
+        right.own_beside(child);
         let separator = &halves.separator;
         let body = SystemBody::new(self.id)
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
@@ -240,7 +247,11 @@ impl<'p> BTree<'p> {
         level: u8,
         need: &dyn Fn(Node<&Bytes>) -> Result<usize, Garbled>,
     ) -> Result<(), Stop> {
-        let mut root = self.pool.exclusive::<L>(self.root)?;
+        let (root, seen) = self.top(Seek::Key(probe));
+        let mut root = self.pool.exclusive::<L>(root)?;
+        if !self.is_top(seen) {
+            return Ok(());
+        }
         let node = self.node(&root, None)?;
         let need = need(node).map_err(|Garbled| corrupt(&root))?;
         if node.level() != level || node.used() + need <= self.fill {
@@ -255,13 +266,23 @@ impl<'p> BTree<'p> {
                 return Err(stop);
             }
         };
+        left.own_beside(&root);
+        right.own_beside(&root);
         let child = right.page_id().0.to_le_bytes();
-        let top = image(level + 1, left.page_id(), &[], None, &[(&halves.separator, &child)]);
+        // A sub-tree's root has its bounds.
+        let fences = || Ok((node.low()?, node.high()?));
+        let (low, high) = fences().map_err(|Garbled| corrupt(&root))?;
+        let top = image(level + 1, left.page_id(), low, high, &[(&halves.separator, &child)]);
         let body = SystemBody::new(self.id)
             .with(left.page_id(), Action::Node(halves.left.as_slice()))
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
             .with(root.page_id(), Action::Node(top.as_slice()));
         perform(journal, self.id, &body, &mut [&mut left, &mut right, &mut root])
+    }
+
+    /// Whether this node, which is held exclusively and covers the probe, is a root: while it is held it stays what it is.
+    fn is_root<L: LatchPolicy>(&self, page: &PageMut<'p, L>, probe: Probe<'_>) -> bool {
+        self.top(Seek::Key(probe)).0 == page.page_id()
     }
 
     /// A page that nobody else has seen, or that the log has freed, goes back.
@@ -283,16 +304,16 @@ impl<'p> BTree<'p> {
     }
 
     /// Merges the node at `level` that covers `key` with a neighbour, or evens them out.
-    fn fill_up<L: LatchPolicy>(
+    pub(super) fn fill_up<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
         probe: Probe<'_>,
         level: u8,
     ) -> Result<Parent, Stop> {
-        let Some(mut parent) = self.exclusive_at::<L>(probe, level + 1)? else { return Ok(Parent::Fine) };
+        let Some(mut parent) = self.exclusive_at::<L>(probe, level + 1)? else { return Ok(Parent::Root) };
         let node = self.node(&parent, None)?;
         if node.count() == 0 {
-            return self.lone_child(journal, parent);
+            return self.lone_child(journal, parent, probe);
         }
         let pair = || {
             let right = node.behind(probe)?.max(1);
@@ -322,8 +343,8 @@ impl<'p> BTree<'p> {
             drop((left, right));
         }
         let node = self.node(&parent, None)?;
-        if node.count() == 0 && parent.page_id() == self.root {
-            return self.lone_child(journal, parent);
+        if node.count() == 0 && self.is_root(&parent, probe) {
+            return self.lone_child(journal, parent, probe);
         }
         Ok(if self.is_underfull(node) { Parent::Underfull } else { Parent::Fine })
     }
@@ -373,8 +394,9 @@ impl<'p> BTree<'p> {
         &self,
         journal: &mut impl Journal,
         mut parent: PageMut<'p, L>,
+        probe: Probe<'_>,
     ) -> Result<Parent, Stop> {
-        if parent.page_id() != self.root {
+        if !self.is_root(&parent, probe) {
             return Ok(Parent::Underfull);
         }
         let node = self.node(&parent, None)?;
@@ -394,7 +416,9 @@ impl<'p> BTree<'p> {
 
 /// What became of the parent of nodes that were merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parent {
+pub(super) enum Parent {
+    /// There is none.
+    Root,
     Fine,
     Underfull,
 }

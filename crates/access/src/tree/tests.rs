@@ -417,8 +417,10 @@ fn undo_says_when_the_index_contradicts_the_record() {
     let tree = tree(&pool, &mut journal, 300);
     tree.insert::<Coupled>(&mut journal, b"a", b"1", Expect::Any).unwrap();
     let kept = journal.kept.last().unwrap().clone();
-    let undo =
-        |tree| crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &|_| tree, &kept.header, &kept.body);
+    let undo = |tree: Option<BTree<'_>>| {
+        let trees = |_| tree.map(|tree| (tree, crate::TreeRole::Primary));
+        crate::undo::<Coupled>(&pool, &mut Recorder::new(&pool), &trees, &kept.header, &kept.body)
+    };
     assert!(matches!(undo(None), Err(Stop::Fault(_))), "an unknown index");
     assert!(undo(Some(tree)).is_ok());
     assert!(matches!(undo(Some(tree)), Err(Stop::Fault(_))), "undone already");

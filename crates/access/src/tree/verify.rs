@@ -124,18 +124,58 @@ impl<'p> BTree<'p> {
     /// The first flaw met.
     pub fn verify_into<L: LatchPolicy>(&self, seen: &mut BTreeSet<PageId>) -> Result<TreeReport, TreeFlaw> {
         let mut progress = Progress::default();
-        loop {
-            let root = Place { page: self.root, parent: None, low: &[], high: None };
-            match self.walk::<L>(root, &mut progress)? {
-                Walk::Done => break,
-                Walk::Again => progress.stuck += 1,
-            }
+        while let Walk::Again = self.walk_all::<L>(&mut progress)? {
+            progress.stuck += 1;
+        }
+        if self.roots.is_some() {
+            progress.pages.extend(self.check_table::<L>()?);
         }
         if let Some(&page) = progress.pages.iter().find(|page| seen.contains(page)) {
             return Err(TreeFlaw::Twice { page });
         }
         seen.append(&mut progress.pages);
         Ok(progress.report)
+    }
+
+    /// The tree, or one sub-tree after the other as far as they are not checked.
+    fn walk_all<L: LatchPolicy>(&self, progress: &mut Progress) -> Result<Walk, TreeFlaw> {
+        let Some(roots) = self.roots else {
+            let root = Place { page: self.root, parent: None, low: &[], high: None };
+            return self.walk::<L>(root, progress);
+        };
+        let (starts, seen) = roots.starts();
+        for (i, (low, page)) in starts.iter().enumerate() {
+            let high = starts.get(i + 1).map(|(high, _)| high);
+            if high.is_some_and(|high| high <= &progress.cursor) {
+                continue;
+            }
+            let root = Place { page: *page, parent: None, low, high: high.map(Key::as_slice) };
+            match self.walk::<L>(root, progress) {
+                // Partitions were split or merged meanwhile.
+                Err(_) if !roots.unchanged(seen) && progress.stuck < PATIENCE => return Ok(Walk::Again),
+                Ok(Walk::Done) => {}
+                other => return other,
+            }
+        }
+        Ok(Walk::Done)
+    }
+
+    /// The partition table says what is in memory; gives its pages.
+    fn check_table<L: LatchPolicy>(&self) -> Result<Vec<PageId>, TreeFlaw> {
+        let mut tries = 0;
+        loop {
+            let before = self.roots.map(super::RootMap::starts);
+            match super::table::starts_of::<L>(self.pool, self.id, self.root) {
+                Err(Stop::Page(id)) => self.pool.load(id).map_err(Stop::from)?,
+                Err(Stop::Again) => {}
+                Err(stop) => return Err(stop.into()),
+                Ok((starts, pages)) if before.is_some_and(|(before, _)| before == starts) => {
+                    return Ok(pages);
+                }
+                Ok(_) if tries < PATIENCE => tries += 1,
+                Ok(_) => return Err(TreeFlaw::Foreign { page: self.root, at: pages::PAGE_HEADER }),
+            }
+        }
     }
 
     fn walk<L: LatchPolicy>(&self, place: Place<'_>, progress: &mut Progress) -> Result<Walk, TreeFlaw> {
@@ -152,7 +192,7 @@ impl<'p> BTree<'p> {
         }
         progress.count_leaf(node, place.high);
         if place.parent.is_none() {
-            progress.report.levels = 1;
+            progress.report.levels = progress.report.levels.max(1);
         }
         Ok(Walk::Done)
     }
@@ -183,7 +223,7 @@ impl<'p> BTree<'p> {
         }
         progress.report.inner_nodes += 1;
         if place.parent.is_none() {
-            progress.report.levels = node.level() + 1;
+            progress.report.levels = progress.report.levels.max(node.level() + 1);
         }
         Ok(Walk::Done)
     }

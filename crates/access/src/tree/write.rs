@@ -6,12 +6,12 @@
 //! When the next key lies in another leaf, both leaves are latched before the decision.
 
 use super::node::{Node, entry_size, stored};
-use super::{BTree, NodeMut, Probe};
+use super::{BTree, NodeMut, Probe, Seek};
 use crate::Journal;
 use crate::bytes::{Bytes, Garbled, common_prefix, common_suffix};
 use crate::page::{bytes_mut, corrupt, too_long};
 use crate::record::{Kind, entry_front};
-use base::Key;
+use base::{Key, PageId};
 use latch::LatchPolicy;
 use pages::{PageMut, PageRef, Stop};
 use std::ops::ControlFlow;
@@ -68,10 +68,18 @@ pub enum TreeModify<R> {
 /// A leaf to be changed, and what must stay latched meanwhile.
 struct Held<'p, L: LatchPolicy> {
     leaf: PageMut<'p, L>,
-    /// The first key behind this leaf; only known (and kept from changing) if `path` is not empty.
+    /// The first key behind this leaf; only known (and kept from changing) if the path is.
     next: Option<Key>,
-    /// The way down and the next leaves, shared.
-    path: Vec<PageRef<'p, L>>,
+    beyond: Beyond,
+    /// The way down and the next leaves, shared, to be held as long.
+    _path: Vec<PageRef<'p, L>>,
+}
+
+/// Whether what lies behind a leaf was looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beyond {
+    Unknown,
+    Known,
 }
 
 impl<'p> BTree<'p> {
@@ -291,7 +299,7 @@ impl<'p> BTree<'p> {
             known().map_err(|Garbled| corrupt(&leaf))?
         };
         if alone {
-            return Ok(Held { leaf, next: None, path: Vec::new() });
+            return Ok(Held { leaf, next: None, beyond: Beyond::Unknown, _path: Vec::new() });
         }
         drop(leaf);
         self.leaf_and_next(probe)
@@ -299,16 +307,20 @@ impl<'p> BTree<'p> {
 
     /// The leaf for `key` exclusively, and the first key behind that leaf, everything in between latched.
     fn leaf_and_next<L: LatchPolicy>(&self, probe: Probe<'_>) -> Result<Held<'p, L>, Stop> {
-        let mut path = vec![self.pool.shared::<L>(self.root)?];
+        let mut path = vec![self.top_shared::<L>(Seek::Key(probe))?];
+        let root = path[0].page_id();
         let mut level = self.node(&path[0], None)?.level();
         if level == 0 {
-            drop(path);
-            // A lone leaf has no high fence: nothing follows it, unless it has been split just now.
-            let leaf = self.pool.exclusive::<L>(self.root)?;
-            if !self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?.is_last() {
-                return Err(corrupt(&leaf));
+            path.clear();
+            let (root, seen) = self.top(Seek::Key(probe));
+            let leaf = self.pool.exclusive::<L>(root)?;
+            if !self.is_top(seen) {
+                return Err(Stop::Again);
             }
-            return Ok(Held { leaf, next: None, path: Vec::new() });
+            // A lone leaf: what follows it is in another sub-tree, unless it has been split just now.
+            self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?;
+            let next = self.first_of_others(&mut path, root)?;
+            return Ok(Held { leaf, next, beyond: Beyond::Known, _path: path });
         }
         let mut way = Vec::new();
         loop {
@@ -321,10 +333,43 @@ impl<'p> BTree<'p> {
             if level == 0 {
                 let leaf = self.pool.exclusive::<L>(child)?;
                 self.node(&leaf, Some(0))?;
-                let next = self.first_behind(&mut path, way)?;
-                return Ok(Held { leaf, next, path });
+                let next = match self.first_behind(&mut path, way)? {
+                    None => self.first_of_others(&mut path, root)?,
+                    next => next,
+                };
+                return Ok(Held { leaf, next, beyond: Beyond::Known, _path: path });
             }
             path.push(self.pool.shared::<L>(child)?);
+        }
+    }
+
+    /// The first key in the sub-trees to the right of the one with this root, of which something is held. An owned sub-tree is
+    /// its owner's world, and ends at its bound. What is met is latched shared and added to `path`.
+    fn first_of_others<L: LatchPolicy>(
+        &self,
+        path: &mut Vec<PageRef<'p, L>>,
+        mut root: PageId,
+    ) -> Result<Option<Key>, Stop> {
+        let Some(roots) = self.roots else { return Ok(None) };
+        loop {
+            let (Some(next), seen) = roots.behind(root) else { return Ok(None) };
+            if self.pool.owner_of(root).is_some() {
+                return Ok(None);
+            }
+            path.push(self.pool.shared::<L>(next)?);
+            if !roots.unchanged(seen) {
+                return Err(Stop::Again);
+            }
+            let level = self.node(&path[path.len() - 1], None)?.level();
+            let mut way = Vec::new();
+            let found = match self.leftmost(path, &mut way, level)? {
+                None => self.first_behind(path, way)?,
+                found => found,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+            root = next;
         }
     }
 
@@ -393,7 +438,7 @@ fn surprise<L: LatchPolicy>(
         return Ok((expected != Some(&next[..])).then_some(Some(next)));
     }
     // The leaf changed between the look that needed no next leaf and the latch that holds now.
-    if held.path.is_empty() && !node.is_last() {
+    if held.beyond == Beyond::Unknown && !node.is_last() {
         return Err(Stop::Again);
     }
     Ok((expected != held.next.as_deref()).then(|| held.next.clone()))

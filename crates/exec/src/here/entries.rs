@@ -86,7 +86,7 @@ impl<D: Design> Here<'_, D> {
 
     pub(super) fn release_gaps(&mut self, entries: &[NewEntry]) {
         for gap in entries.iter().flat_map(|e| &e.gaps) {
-            self.engine.locks.release_instant(&mut self.part.locker, *gap);
+            self.engine.locks(self.part.owner).release_instant(&mut self.part.locker, *gap);
         }
     }
 

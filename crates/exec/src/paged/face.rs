@@ -1,40 +1,67 @@
 //! The page-based engines as an instance sees them.
 
+use super::adopting::Doubt;
+use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
 use crate::design::Design;
-use crate::engine::{Engine, EngineCounts, EngineFault, LockPoint, Recovered, Scope, Setup};
-use crate::executor::Executor;
+use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::executor::{Executor, Unpark};
 use crate::here::Here;
 use crate::local::{Locking, Part, Protection};
+use crate::mail::Mailbox;
+use crate::owners::Owners;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
 use probe::{LockWork, LogCounts};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use store::{InDoubt, Loaded, NoteId, Store, StoreOptions};
-use txn::Abort;
+use store::{Loaded, NoteId, Store, StoreOptions};
+use txn::{Abort, Route};
 use wal::{Durability, Urge};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions hold rows (escalation bounds
 /// what each holds), and no more than a core's own cache takes; with 2^16 a lock costs a quarter more.
 const LOCK_BUCKETS: usize = 1 << 14;
 
-/// What one worker has of a page-based engine to itself: its number.
-#[derive(Debug)]
+/// And of one owner's: it has the locks of one worker's transactions.
+const OWNER_BUCKETS: usize = 1 << 12;
+
+/// What one worker has of a page-based engine to itself: its number, and where workers own keys what it has under way with
+/// others.
 pub struct PageDesk {
-    worker: usize,
+    pub(super) worker: usize,
+    mailbox: Option<Mailbox<Letter>>,
+    pub(super) meetings: RefCell<Meetings>,
+    /// Branches that have ended here.
+    pub(super) spare: RefCell<Vec<Box<Part>>>,
+    pub(super) wards: RefCell<HashMap<Ward, Part>>,
+    /// Transactions named so far.
+    pub(super) number: Cell<u64>,
+    /// Branches that were sent to be undone and are not yet.
+    pub(super) undoing: Cell<usize>,
+}
+
+impl PageDesk {
+    #[inline]
+    pub(super) fn mailbox(&self) -> &Mailbox<Letter> {
+        self.mailbox.as_ref().expect("only owners send and get mail")
+    }
 }
 
 impl<D: Design> Engine for PageEngine<D> {
+    const HOLDS: Holds = Holds::FromSteps;
     type Desk = PageDesk;
     type Part = Part;
     type Here<'a> = Here<'a, D>;
     type Filling<'a> = PageFilling<'a, D>;
     type Filled = Loaded;
-    type InDoubt = InDoubt;
+    type InDoubt = Doubt;
 
-    fn open(setup: &Setup) -> Result<(Self, Recovered<InDoubt>), EngineFault> {
+    fn open(setup: &Setup) -> Result<(Self, Recovered<Doubt>), EngineFault> {
         if D::LOCKING == Locking::WhileShared && setup.workers != 1 {
             return Err(EngineFault::OneWorker(setup.design, setup.workers));
         }
@@ -49,15 +76,20 @@ impl<D: Design> Engine for PageEngine<D> {
             in_doubt: Vec::new(),
             notes: found.notes,
         };
-        for mut doubt in found.in_doubt {
-            recovered.in_doubt.push((std::mem::take(&mut doubt.note), doubt));
-        }
+        let buckets = if D::OWNERS { OWNER_BUCKETS } else { LOCK_BUCKETS };
         let options = EngineOptions {
-            locks: LockOptions { buckets: LOCK_BUCKETS, tuning: setup.locks },
+            locks: LockOptions { buckets, tuning: setup.locks },
             lock_timeout_ns: setup.lock_timeout_ns,
             waits_for_log: setup.durability == Durability::Sync,
         };
-        Ok((PageEngine::new(store, options), recovered))
+        let even = || Owners::even(&setup.schema, &setup.territory, setup.workers);
+        let owners = D::OWNERS.then(even).transpose()?;
+        let mut engine = PageEngine::of(store, options, setup.workers, owners);
+        for (number, mut doubt) in found.in_doubt.into_iter().enumerate() {
+            let note = std::mem::take(&mut doubt.note);
+            recovered.in_doubt.push((note, engine.doubt(doubt, number)));
+        }
+        Ok((engine, recovered))
     }
 
     fn close(self) -> Result<(), EngineFault> {
@@ -68,31 +100,45 @@ impl<D: Design> Engine for PageEngine<D> {
         self.store.fault().map(|fault| fault.to_string())
     }
 
-    fn desk(self: &Arc<Self>, worker: usize) -> PageDesk {
+    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> PageDesk {
         self.own();
-        PageDesk { worker }
+        let desk = PageDesk {
+            worker,
+            mailbox: D::OWNERS.then(|| self.mail.take(worker, unpark)),
+            meetings: RefCell::default(),
+            spare: RefCell::default(),
+            wards: RefCell::default(),
+            number: Cell::new(0),
+            undoing: Cell::new(0),
+        };
+        self.take_wards(&desk);
+        desk
     }
 
-    fn leave(&self, _: &PageDesk) {
+    fn leave(&self, desk: &PageDesk) {
+        desk.wards.borrow_mut().drain().for_each(|(_, mut part)| self.end(&mut part));
         self.disown();
     }
 
-    fn protection_at_home(&self) -> Protection {
-        PageEngine::protection_at_home(self)
+    fn protection_at_home(&self, desk: &PageDesk) -> Protection {
+        PageEngine::protection_at_home(self, desk.worker)
     }
 
-    fn part(&self, _: &PageDesk) -> Part {
-        PageEngine::part(self)
+    fn part(&self, desk: &PageDesk) -> Part {
+        self.part_of(desk.worker)
     }
 
     #[inline]
     fn begin(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
-        PageEngine::begin(self, part, desk.worker, protection);
+        self.begin_named(desk, part, protection);
     }
 
     fn protection(part: &Part) -> Protection {
         part.protection()
     }
+
+    /// Its waits end by time-out in any case.
+    fn in_order(_: &mut Part, _: Order) {}
 
     fn wrote(part: &Part) -> bool {
         part.wrote()
@@ -103,6 +149,11 @@ impl<D: Design> Engine for PageEngine<D> {
         Here { engine: self, executor, part }
     }
 
+    #[inline]
+    fn holds(&self, _: &PageDesk, _: &mut Part) -> bool {
+        true
+    }
+
     /// Its locks hold what it has seen.
     #[inline]
     async fn certify(&self, _: &PageDesk, _: &Executor, _: &mut Part, _: Scope) -> Result<(), Abort> {
@@ -110,12 +161,23 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn commit(&self, _: &PageDesk, part: &mut Part) -> Result<Lsn, Abort> {
-        PageEngine::commit(self, part)
+    fn commit(&self, desk: &PageDesk, part: &mut Part) -> Result<Lsn, Abort> {
+        if part.branches.is_empty() {
+            return PageEngine::commit(self, part);
+        }
+        self.commit_branches(desk, part, None)
     }
 
-    fn commit_with_note(&self, _: &PageDesk, part: &mut Part, note: &[u8]) -> Result<(Lsn, NoteId), Abort> {
-        PageEngine::commit_with_note(self, part, note)
+    fn commit_with_note(
+        &self,
+        desk: &PageDesk,
+        part: &mut Part,
+        note: &[u8],
+    ) -> Result<(Lsn, NoteId), Abort> {
+        if part.branches.is_empty() {
+            return PageEngine::commit_with_note(self, part, note);
+        }
+        self.commit_branches(desk, part, Some(note)).map(|lsn| (lsn, NoteId(lsn)))
     }
 
     fn forget(&self, note: NoteId) {
@@ -132,16 +194,60 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::prepare(self, part, note, lock_point)
     }
 
-    fn rollback(&self, _: &PageDesk, part: &mut Part) -> Result<(), Abort> {
+    fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
+        if !part.branches.is_empty() {
+            self.rollback_branches(desk, part)?;
+        }
         PageEngine::rollback(self, part)
     }
 
     fn abandon(&self, _: &PageDesk, part: &mut Part) {
+        self.abandon_branches(part);
         PageEngine::abandon(self, part);
     }
 
-    fn adopt(&self, _: &PageDesk, in_doubt: InDoubt) -> Part {
-        PageEngine::adopt(self, in_doubt.txn, &in_doubt.touched)
+    fn adopt(&self, desk: &PageDesk, doubt: Doubt) -> Part {
+        self.take_up(desk, doubt)
+    }
+
+    const OWNERS: bool = D::OWNERS;
+
+    #[inline]
+    fn owner(&self, route: Route) -> Option<usize> {
+        self.owners.as_ref()?.owner(route)
+    }
+
+    fn sites_of(&self, desk: &PageDesk) -> Option<Range<u32>> {
+        Some(self.owners.as_ref()?.sites_of(desk.worker))
+    }
+
+    fn meeting(&self, desk: &PageDesk) -> u32 {
+        desk.meetings.borrow_mut().open()
+    }
+
+    fn send(&self, desk: &PageDesk, part: &mut Part, meeting: u32, owner: usize, steps: Vec<u8>) {
+        self.send_steps(desk, part, meeting, owner, steps);
+    }
+
+    async fn rendezvous(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
+        self.await_answers(desk, part, meeting).await
+    }
+
+    #[inline]
+    fn receive(&self, desk: &PageDesk) -> Option<Visit<Part>> {
+        if D::OWNERS { self.read_mail(desk) } else { None }
+    }
+
+    fn answer(&self, desk: &PageDesk, visit: Visit<Part>, outcome: Result<(), Abort>, outputs: Vec<u8>) {
+        self.answer_visit(desk, visit, outcome, outputs);
+    }
+
+    fn is_quiet(&self, desk: &PageDesk) -> bool {
+        !D::OWNERS || desk.mailbox().is_quiet()
+    }
+
+    fn is_settled(&self, desk: &PageDesk) -> bool {
+        desk.undoing.get() == 0
     }
 
     fn horizon(&self) -> Lsn {

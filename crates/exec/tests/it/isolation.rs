@@ -395,6 +395,53 @@ pub fn a_row_read_to_be_updated_is_shared_with_readers_only() {
     one.rollback();
 }
 
+/// TPC-C's Delivery takes the oldest of a queue. With read locks both would have seen it, and each waited for the other.
+#[test]
+pub fn two_that_scan_to_take_the_oldest_do_not_deadlock() {
+    let b = bench((0..10).map(|i| i * 10));
+    let oldest = |scene: &mut Scene<'_>| {
+        let (low, high, mut seen) = (key(0), key(1_000), None);
+        let first = |_: &[u8], row: txn::Row<'_>| {
+            seen = Some(row.int(0));
+            Flow::Enough
+        };
+        let range = Range::new(&low, &high);
+        match once(b.here(scene.part()).scan_for_update(b.table, range, Direction::Forward, first)) {
+            Done(()) => Done(seen),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
+    };
+    let (mut one, mut two, mut reader, mut inserter) = (b.begin(), b.begin(), b.begin(), b.begin());
+    assert_eq!(oldest(&mut one), Done(Some(0)));
+    assert_eq!(b.read(&mut reader, 0), Done(Some(0)), "readers share it");
+    reader.commit();
+    assert_eq!(b.insert(&mut inserter, -5), Waits, "the gap that was scanned is protected");
+    inserter.rollback();
+    assert_eq!(oldest(&mut two), Waits);
+    two.rollback();
+    assert_eq!(b.delete(&mut one, 0), Done(true));
+    one.commit();
+    let mut three = b.begin();
+    assert_eq!(oldest(&mut three), Done(Some(10)));
+}
+
+#[test]
+pub fn a_whole_table_scanned_for_update_is_shared_with_readers_only() {
+    let b = bench(0..10);
+    let (mut one, mut two, mut reader) = (b.begin(), b.begin(), b.begin());
+    let all = |scene: &mut Scene<'_>| {
+        once(b.here(scene.part()).scan_for_update(T, Range::ALL, Direction::Forward, |_, _| Flow::More))
+    };
+    assert_eq!(all(&mut one), Done(()));
+    assert_eq!(b.read(&mut reader, 3), Done(Some(0)));
+    reader.commit();
+    assert_eq!(all(&mut two), Waits);
+    two.rollback();
+    assert_eq!(b.write(&mut one, 3, 7), Done(Some(())));
+    one.commit();
+}
+
 /// Every script once more where nothing is inherited: the outcomes are the same.
 #[test]
 pub fn the_same_without_inheritance() {
@@ -411,6 +458,8 @@ pub fn the_same_without_inheritance() {
         two_inserts_into_one_gap_do_not_wait_for_each_other,
         a_whole_scan_and_a_writer_exclude_each_other,
         a_row_read_to_be_updated_is_shared_with_readers_only,
+        two_that_scan_to_take_the_oldest_do_not_deadlock,
+        a_whole_table_scanned_for_update_is_shared_with_readers_only,
     ] {
         script();
     }

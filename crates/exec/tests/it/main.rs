@@ -4,5 +4,6 @@
 mod clustered;
 mod histories;
 mod isolation;
+mod owners;
 mod schema;
 mod secondary;

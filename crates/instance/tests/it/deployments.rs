@@ -44,9 +44,15 @@ fn one_serial_instance() {
 }
 
 #[test]
+fn one_instance_of_two_workers_in_main_memory() {
+    run_micro(DesignKind::Occ, 1, 2, Via::Ring, Op::Update);
+    run_micro(DesignKind::Occ, 1, 2, Via::Ring, Op::Read);
+}
+
+#[test]
 fn two_instances_over_every_channel() {
     for via in [Via::Shm, Via::Uds, Via::Tcp, Via::Ring] {
-        for design in [DesignKind::Conventional, DesignKind::Serial] {
+        for design in DesignKind::ALL {
             run_micro(design, 2, 1, via, Op::Update);
             run_micro(design, 2, 1, via, Op::Read);
         }
@@ -55,12 +61,13 @@ fn two_instances_over_every_channel() {
 
 #[test]
 fn four_instances_of_two_workers() {
+    run_micro(DesignKind::Occ, 4, 2, Via::Shm, Op::Update);
     run_micro(DesignKind::Conventional, 4, 2, Via::Shm, Op::Update);
 }
 
 #[test]
 fn tpcb_over_two_instances_keeps_its_conditions() {
-    for design in [DesignKind::Conventional, DesignKind::Serial] {
+    for design in DesignKind::ALL {
         let dir = private_dir();
         let workload =
             Tpcb::new(TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) }).unwrap();
@@ -86,6 +93,8 @@ fn tpcc_over_two_instances_prepares_with_the_steps_that_are_elsewhere() {
         (Mix::NewOrder, DesignKind::Conventional),
         (Mix::Payment, DesignKind::Conventional),
         (Mix::Prime, DesignKind::Serial),
+        (Mix::NewOrder, DesignKind::Occ),
+        (Mix::Payment, DesignKind::Occ),
     ] {
         let dir = private_dir();
         let options =

@@ -3,6 +3,7 @@
 mod deployments;
 mod larger;
 mod loads;
+mod owners;
 mod profile;
 mod restarts;
 mod support;

@@ -8,6 +8,7 @@ mod inheritance;
 mod model;
 mod modes;
 mod queues;
+mod reduction;
 mod schedules;
 mod threads;
 

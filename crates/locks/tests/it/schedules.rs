@@ -3,7 +3,9 @@
 
 use base::TableId;
 use latch::RawMutex;
-use locks::{Acquired, Inheritance, LockName, LockOptions, LockTable, LockTuning, Locker, Mode, Victim};
+use locks::{
+    Acquired, Escalation, Inheritance, LockName, LockOptions, LockTable, LockTuning, Locker, Mode, Victim,
+};
 use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread;
 use std::sync::Arc;
@@ -183,6 +185,59 @@ fn one_lock_alone_is_never_a_deadlock() {
         },
         1500,
     );
+}
+
+/// Readers of many keys who then read a row that writers change before they write one of those keys: with the table
+/// escalated, and given up again before a wait, nobody ever dies, and no writer is in with a reader of its key.
+fn escalated_readers_among_writers() {
+    let tuning = LockTuning { escalation: Escalation { reads: Some(1), writes: None }, ..LockTuning::PLAIN };
+    let table = Arc::new(Table::with(LockOptions { buckets: 2, tuning }));
+    let rooms: Arc<[Room; 4]> = Arc::default();
+    let other = LockName::table(TableId(2));
+    let row = LockName::key(TableId(2), 1);
+    let key = |at: usize| LockName::key(TableId(1), at as u64);
+    let take = move |table: &Table, locker: &mut Locker, path, name, mode| loop {
+        match table.acquire_below(locker, &[path], name, mode) {
+            Acquired::Granted => return,
+            Acquired::Deadlock => panic!("a deadlock that key locks would not have made"),
+            Acquired::Waiting => loop {
+                match table.poll(locker, &mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(granted) => break granted.unwrap(),
+                    Poll::Pending => thread::yield_now(),
+                }
+            },
+        }
+    };
+    let writers: Vec<_> = (2..4)
+        .map(|at| {
+            let (table, rooms) = (Arc::clone(&table), Arc::clone(&rooms));
+            thread::spawn(move || {
+                let mut locker = table.locker();
+                take(&table, &mut locker, other, row, Mode::ROW_X);
+                take(&table, &mut locker, T, key(at), Mode::ROW_X);
+                rooms[at].visit(true);
+                table.release_all(&mut locker);
+            })
+        })
+        .collect();
+    let mut locker = table.locker();
+    for _ in 0..2 {
+        (0..3).for_each(|at| take(&table, &mut locker, T, key(at), Mode::ROW_S));
+        rooms[2].visit(false);
+        table.release_all(&mut locker);
+        (0..2).for_each(|at| take(&table, &mut locker, T, key(at), Mode::ROW_S));
+        take(&table, &mut locker, other, row, Mode::ROW_S);
+        rooms[1].visit(false);
+        table.release_all(&mut locker);
+    }
+    writers.into_iter().for_each(|w| w.join().unwrap());
+    assert_eq!(table.requests(), 0);
+}
+
+#[test]
+fn who_waits_holds_no_escalated_table() {
+    shuttle::check_random(escalated_readers_among_writers, 1500);
+    shuttle::check_pct(escalated_readers_among_writers, 500, 4);
 }
 
 #[test]

@@ -69,10 +69,19 @@ fn figure(
     Some(Figure {
         id: format!("{id}-{number}-{at}"),
         title: portion_title(&titled(what, panel), at, of),
-        caption: (*caption).into(),
+        caption: format!("{caption}{}", changes(rows, portion)),
         table: table(&lines, unit),
         chart: Chart::Lines { x: Axis::linear("time (s)"), y, lines },
     })
+}
+
+/// How the load changed on the way, where it did so in all these rows alike.
+fn changes(rows: &[Row], portion: &[usize]) -> String {
+    let script = |r: &usize| rows[*r].row.settings.phases.as_ref();
+    match portion.first().and_then(script) {
+        Some(first) if portion.iter().all(|r| script(r) == Some(first)) => format!(" Changes: {first}."),
+        _ => String::new(),
+    }
 }
 
 fn table(lines: &[Line], unit: &str) -> Table {

@@ -40,7 +40,7 @@ fn assert_loaded(store: &Store, rows: i64) {
 }
 
 #[test]
-fn what_was_loaded_is_there_at_once_and_after_a_crash() {
+pub fn what_was_loaded_is_there_at_once_and_after_a_crash() {
     let files = memory();
     let store = loaded(&files, 5000);
     assert_loaded(&store, 5000);

@@ -9,6 +9,7 @@ mod files;
 mod first_touch;
 mod large;
 mod load;
+mod multi;
 mod notes;
 mod restart;
 mod savepoints;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use store::{ChunkEnd, Recovered, Store, StoreOptions, Txn};
+use store::{ChunkEnd, Recovered, Store, StoreOptions, TreeKind, Txn};
 use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 use world::Files;
@@ -37,6 +38,8 @@ const HISTORY: TableId = TableId(10);
 thread_local! {
     /// What the keyed tables of a test that is run on this thread are.
     static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
+    /// And what their trees are.
+    static TREES: Cell<TreeKind> = const { Cell::new(TreeKind::BTree) };
 }
 
 /// A keyed table with two secondary indexes and rows of varying length, and a keyless one.
@@ -73,6 +76,8 @@ fn options(durability: Durability, frames: usize) -> StoreOptions {
         pool: PoolOptions { frames, max_pages: 1 << 14 },
         checkpoint_bytes: 1 << 20,
         node_bytes: usize::MAX,
+        trees: TREES.get(),
+        partitions: 3,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Random histories, judged; and with bugs planted, judged guilty.
 
-use trials::histories::{Plan, Verdict, conventional, serial};
+#[cfg(not(feature = "planted"))]
+use trials::histories::occ;
+use trials::histories::{Plan, Verdict, conventional, logical, serial};
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
@@ -19,7 +21,7 @@ fn plan(seed: u64) -> Plan {
 mod sound {
     use super::*;
 
-    fn innocent(design: fn(Plan) -> Result<Verdict, store::StoreFault>) {
+    fn innocent<F: std::fmt::Debug>(design: fn(Plan) -> Result<Verdict, F>) {
         for seed in 0..10 {
             let verdict = design(plan(seed)).unwrap();
             assert!(
@@ -37,6 +39,16 @@ mod sound {
     }
 
     #[test]
+    fn logical_histories_are_strictly_serialisable() {
+        innocent(logical);
+    }
+
+    #[test]
+    fn occ_histories_are_strictly_serialisable() {
+        innocent(occ);
+    }
+
+    #[test]
     fn serial_histories_are_strictly_serialisable() {
         innocent(serial);
     }
@@ -48,7 +60,8 @@ mod sound {
 fn every_planted_bug_is_found_in_every_design() {
     use exec::planted::{Bug, plant};
     type Record = fn(Plan) -> Result<Verdict, store::StoreFault>;
-    for (name, design) in [("conventional", conventional as Record), ("serial", serial as Record)] {
+    let designs = [("conventional", conventional as Record), ("logical", logical), ("serial", serial)];
+    for (name, design) in designs {
         plant(Bug::None);
         assert!(design(plan(1)).unwrap().strictly_serialisable);
         for bug in Bug::ALL {

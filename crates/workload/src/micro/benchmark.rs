@@ -34,6 +34,7 @@ impl Benchmark for Micro {
         let op = match o.op {
             Op::Read => "read",
             Op::Update => "update",
+            Op::Mixed => "mixed",
         };
         Labels {
             multisite: Some(o.multisite),
@@ -58,7 +59,11 @@ impl Benchmark for Micro {
     /// Rows updated.
     fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         let all: u64 = committed.values().sum();
-        Some(if self.options.op == Op::Read { 0 } else { all * u64::from(self.options.rows) })
+        Some(match self.options.op {
+            Op::Read => 0,
+            Op::Update => all * u64::from(self.options.rows),
+            Op::Mixed => all,
+        })
     }
 
     /// Mixes of several row counts may have run: judged as transactions that update one row each.

@@ -53,6 +53,7 @@ pub(super) fn judge(options: &MicroOptions, audits: &[MicroAudit], committed: Op
     let each = match options.op {
         Op::Read => 0,
         Op::Update => i128::from(options.rows),
+        Op::Mixed => 1,
     };
     if let Some(n) = committed {
         findings.expect("micro counters: sum", each * i128::from(n), total);

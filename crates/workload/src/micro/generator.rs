@@ -86,7 +86,7 @@ impl Generator for MicroGenerator {
         ids.push(home);
         ids.extend((1..rows).map(|_| draw(random)));
         ids.sort_unstable();
-        if op == Op::Update {
+        if op != Op::Read {
             ids.dedup();
             while ids.len() < rows as usize {
                 add_distinct(&mut ids, random, from, draw);

@@ -57,6 +57,8 @@ pub type Ids = SmallVec<[u64; 16]>;
 pub enum Op {
     Read,
     Update,
+    /// Updates the row that fixes the home site, reads the others.
+    Mixed,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -124,7 +126,7 @@ impl Micro {
         let most = match o.op {
             Op::Read => 10_000,
             // The rows of an updating transaction are distinct, and a local one has those of the smallest site.
-            Op::Update => (o.dataset / u64::from(o.sites)).min(10_000),
+            Op::Update | Op::Mixed => (o.dataset / u64::from(o.sites)).min(10_000),
         };
         in_range("rows", u64::from(o.rows), 1..=most)?;
         let edge = |site: u32| (u64::from(site) * o.dataset).div_ceil(u64::from(o.sites));
@@ -150,7 +152,8 @@ impl Micro {
     /// A request that came over a wire may hold anything; one that was drawn here passes.
     fn accepts(&self, request: &MicroRequest) -> bool {
         let ids = &request.ids;
-        ids.is_sorted() && ids.last().is_some_and(|&id| id < self.options.dataset)
+        let is_home_there = request.op != Op::Mixed || ids.binary_search(&request.home).is_ok();
+        ids.is_sorted() && ids.last().is_some_and(|&id| id < self.options.dataset) && is_home_there
     }
 
     /// Cuts ascending rows where one site ends and the next begins.
@@ -225,6 +228,13 @@ impl Workload for Micro {
         match request.op {
             Op::Read => txn.last(RowsBySite::<ReadRows>::new(self, &request.ids)).await,
             Op::Update => txn.last(RowsBySite::<UpdateRows>::new(self, &request.ids)).await,
+            Op::Mixed => {
+                let others: Ids = request.ids.iter().copied().filter(|id| *id != request.home).collect();
+                let home = UpdateRows { ids: Ids::from_slice(&[request.home]) };
+                let read = RowsBySite::<ReadRows>::new(self, &others);
+                let (read, updated) = txn.last((read, home)).await?;
+                Ok(updated.wrapping_add(read))
+            }
         }
     }
 
@@ -252,6 +262,7 @@ impl Workload for Micro {
         match request.op {
             Op::Read => "read",
             Op::Update => "update",
+            Op::Mixed => "mixed",
         }
     }
 

@@ -1,11 +1,11 @@
 //! Delivery (clause 2.7): in each district of a warehouse the oldest new order is delivered.
 
 use super::rows::{self, CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, key};
-use super::{found, route, scan_prefix};
+use super::{found, route};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use txn::step::{Route, Step, StepId};
-use txn::{Abort, Access, Direction, Flow};
+use txn::{Abort, Access, Direction, Flow, Range};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DeliveryRequest {
@@ -24,11 +24,14 @@ impl DeliverAll {
         let w = self.0.w;
         loop {
             let mut oldest = None;
-            scan_prefix(access, NEW_ORDER, &key([w, d]), Direction::Forward, |_, row| {
+            let (low, high) = (key([w, d]), key([w, d]).prefix_end());
+            let range = Range { low: Some(&low), high: high.as_deref() };
+            let first = |_: &[u8], row: txn::Row<'_>| {
                 oldest = Some(row.int(rows::new_order::NO_O_ID) as u32);
                 Flow::Enough
-            })
-            .await?;
+            };
+            // Two Deliveries that both read the oldest first would each wait for the other to delete it.
+            access.scan_for_update(NEW_ORDER, range, Direction::Forward, first).await?;
             match oldest {
                 Some(order) if !access.delete(NEW_ORDER, &key([w, d, order])).await? => {}
                 found => return Ok(found),

@@ -9,7 +9,7 @@ use base::{Key, TableId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use txn::step::{Each, Route, Step, StepId, Transaction};
+use txn::step::{Each, Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Inserted, RowBuf, RowMut};
 
 /// At most so many lines.
@@ -63,24 +63,35 @@ pub struct Taken {
     pub info: [u8; 24],
 }
 
-/// Items, customer, district and warehouse; draws the order's number.
+/// Customer and district; draws the order's number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NewOrderHome {
+pub struct OpenOrder {
     pub w: u32,
     pub d: u32,
     pub c: u32,
-    pub items: Lines<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HomeOutput {
+pub struct Opened {
     pub order: u32,
     /// Ten-thousandths.
-    pub w_tax: i64,
     pub d_tax: i64,
     pub discount: i64,
     pub last_name: SmallVec<[u8; 16]>,
     pub credit: [u8; 2],
+}
+
+/// Items and warehouse.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PriceItems {
+    pub w: u32,
+    pub items: Lines<u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Priced {
+    /// Ten-thousandths.
+    pub w_tax: i64,
     /// Price and whether "ORIGINAL", of each item.
     pub items: Lines<(i64, bool)>,
 }
@@ -134,26 +145,29 @@ pub(super) async fn run<T: Transaction>(
     let (stock, order) = by_supplier(r);
     let items = r.lines.iter().map(|line| line.item).collect();
     // What is left to do after it, the order with its lines, lies at home: those who supply prepare with the same message.
-    let (taken, home) = txn.last_elsewhere((stock, NewOrderHome { w: r.w, d: r.d, c: r.c, items })).await?;
+    // The district comes before the stock, as in StockLevel, and the warehouse, which all want, as late as can be.
+    let open = OpenOrder { w: r.w, d: r.d, c: r.c };
+    let (opened, taken, priced) = txn.last_elsewhere((open, stock, PriceItems { w: r.w, items })).await?;
     let mut lines: Lines<OrderLine> = SmallVec::new();
     let mut shown = Vec::with_capacity(r.lines.len());
     let mut of_line: Lines<Option<Taken>> = smallvec::smallvec![None; r.lines.len()];
     for (&i, taken) in order.iter().zip(taken.into_iter().flatten()) {
         of_line[i] = Some(taken);
     }
-    for ((line, taken), (price, original)) in r.lines.iter().zip(&of_line).zip(&home.items) {
+    for ((line, taken), (price, original)) in r.lines.iter().zip(&of_line).zip(&priced.items) {
         let taken = found(*taken)?;
         lines.push(OrderLine { line: *line, amount: i64::from(line.quantity) * price, info: taken.info });
         shown.push((taken.original && *original, taken.left));
     }
     let amount: i64 = lines.iter().map(|line| line.amount).sum();
-    let total = amount * (10_000 - home.discount) / 10_000 * (10_000 + home.w_tax + home.d_tax) / 10_000;
-    txn.last(InsertOrder { w: r.w, d: r.d, c: r.c, order: home.order, date: r.date, lines }).await?;
+    let total =
+        amount * (10_000 - opened.discount) / 10_000 * (10_000 + priced.w_tax + opened.d_tax) / 10_000;
+    txn.last(InsertOrder { w: r.w, d: r.d, c: r.c, order: opened.order, date: r.date, lines }).await?;
     Ok(NewOrderReply {
-        order: home.order,
+        order: opened.order,
         total,
-        last_name: home.last_name,
-        credit: home.credit,
+        last_name: opened.last_name,
+        credit: opened.credit,
         lines: shown,
     })
 }
@@ -197,24 +211,16 @@ impl Step for TakeStock {
     }
 }
 
-impl Step for NewOrderHome {
+impl Step for OpenOrder {
     const ID: StepId = 2;
-    type Output = HomeOutput;
+    type Output = Opened;
 
     fn route(&self) -> Route {
         route(self.w)
     }
 
-    async fn run<A: Access>(&self, access: &mut A) -> Result<HomeOutput, Abort> {
-        use rows::{customer::*, district::*, item::*, warehouse::*};
-        let mut items: Lines<(i64, bool)> = SmallVec::new();
-        let keys: Lines<Key> = self.items.iter().map(|&id| key([id])).collect();
-        access.ahead(ITEM, &keys);
-        for key in &keys {
-            let item =
-                access.read(ITEM, key, |row| (row.int(I_PRICE), is_original(row.bytes(I_DATA)))).await?;
-            items.push(item.ok_or(Abort::User(INVALID_ITEM))?);
-        }
+    async fn run<A: Access>(&self, access: &mut A) -> Result<Opened, Abort> {
+        use rows::{customer::*, district::*};
         let customer = |row: txn::Row<'_>| {
             let mut credit = [0; 2];
             credit.copy_from_slice(row.bytes(C_CREDIT));
@@ -228,8 +234,31 @@ impl Step for NewOrderHome {
             (row.int(D_TAX), order as u32)
         };
         let (d_tax, order) = found(access.update(DISTRICT, &key([self.w, self.d]), number).await?)?;
+        Ok(Opened { order, d_tax, discount, last_name, credit })
+    }
+}
+
+impl Step for PriceItems {
+    const ID: StepId = 10;
+    const EFFECT: Effect = Effect::Reads;
+    type Output = Priced;
+
+    fn route(&self) -> Route {
+        route(self.w)
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<Priced, Abort> {
+        use rows::{item::*, warehouse::*};
+        let mut items: Lines<(i64, bool)> = SmallVec::new();
+        let keys: Lines<Key> = self.items.iter().map(|&id| key([id])).collect();
+        access.ahead(ITEM, &keys);
+        for key in &keys {
+            let item =
+                access.read(ITEM, key, |row| (row.int(I_PRICE), is_original(row.bytes(I_DATA)))).await?;
+            items.push(item.ok_or(Abort::User(INVALID_ITEM))?);
+        }
         let w_tax = found(access.read(WAREHOUSE, &key([self.w]), |row| row.int(W_TAX)).await?)?;
-        Ok(HomeOutput { order, w_tax, d_tax, discount, last_name, credit, items })
+        Ok(Priced { w_tax, items })
     }
 }
 

@@ -1,0 +1,552 @@
+//! Multi-rooted trees: several sub-trees in one file, each with a range of the keys (thesis of Pandis, section 3.3.1).
+//!
+//! ```text
+//!   partition table:   ""  ->  root     "g" -> root     "p" -> root         entries "start key, root"
+//!                             /    \           |           /    \
+//!                          leaf    leaf       leaf      leaf    leaf        fences as in one tree: ..g, g..p, p..
+//! ```
+//!
+//! **A sub-tree's outermost nodes have its bounds as fences.** So a scan that comes to the end of one goes on at that fence, and
+//! is led into the next; and whoever finds a root in the map asks the map again once it has taken the root ([`RootMap`]), as a
+//! descent asks a parent about a child.
+//!
+//! **Splitting** cuts the path to the split key, from the root down to where the key is a separator, or to the leaf: what lies
+//! at or behind the key moves to one new node a level ([`BTree::split_partition`], Algorithm 1). **Merging** is one of
+//! three (section 4.3.5): roots of one height become one node or get a common parent; a lower sub-tree becomes a child
+//! of the outermost node of the other, one level above its own root.
+//!
+//! Each is one redo-only log record over the path, the new pages and the partition table: restart finds it whole or not at all.
+//! Latches go top to bottom, then left to right, then the table. What is split off an owned sub-tree is owned
+//! ([`pages::PageMut::own_beside`]); who merges owns both, or neither.
+
+use super::edit::Image;
+use super::entries::Entries;
+use super::roots::{RootMap, Start};
+use super::shape::{Parent, Parts};
+use super::table::{self, Rewrite};
+use super::{BTree, MAX_LEVEL, Probe, Seek};
+use crate::Journal;
+use crate::bytes::Garbled;
+use crate::page::{corrupt, disordered, malformed, new_page, too_long};
+use crate::record::{Action, SystemBody};
+use crate::redo::perform;
+use base::{Key, PageId, TableId};
+use latch::{Coupled, LatchPolicy};
+use pages::{PageMut, Pool, Stop};
+
+/// What a split or a merge of partitions did: the counts that the cost model of repartitioning speaks of (thesis, section 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// Index pages read: the paths, and the partition table.
+    pub pages_read: usize,
+    /// Index pages that became new ones, and that became free.
+    pub pages_made: usize,
+    pub pages_freed: usize,
+    /// Entries of leaves, and of inner nodes, that lie in another page than before.
+    pub leaf_entries: usize,
+    pub inner_entries: usize,
+    /// Bytes of those entries, keys and values.
+    pub bytes: usize,
+    /// Fences, children and entries of the partition table that were set in pages that stayed.
+    pub pointers: usize,
+}
+
+impl Moved {
+    fn entries(&mut self, level: u8, entries: &[(&[u8], &[u8])]) {
+        let count = if level == 0 { &mut self.leaf_entries } else { &mut self.inner_entries };
+        *count += entries.len();
+        self.bytes += entries.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    }
+}
+
+/// A right half that is to become a page: its level and content.
+struct Cut {
+    level: u8,
+    image: Image,
+}
+
+impl<'p> BTree<'p> {
+    /// Makes an empty multi-rooted tree of one sub-tree in the page that the caller has allocated, and gives the sub-tree's root.
+    ///
+    /// # Errors
+    /// What the pool says when no page is left; nothing was changed.
+    pub fn create_multi_at<L: LatchPolicy>(
+        pool: &Pool,
+        journal: &mut impl Journal,
+        id: TableId,
+        page: PageId,
+    ) -> Result<PageId, Stop> {
+        let mut first = crate::page::fresh::<L>(pool, page)?;
+        let mut root = new_page::<L>(pool)?;
+        let start = table::Part { page, starts: vec![(Key::new(), root.page_id())] };
+        let (table, leaf) = (start.image(PageId(0)), Image::new(0, PageId(0), &[], None, &[]));
+        let body = SystemBody::new(id)
+            .with(root.page_id(), Action::Node(leaf.as_slice()))
+            .with(page, Action::Partitions(&table));
+        perform(journal, id, &body, &mut [&mut root, &mut first])?;
+        Ok(root.page_id())
+    }
+
+    /// The partition table of the multi-rooted tree whose first page is `root`, to be kept in memory and given to
+    /// [`BTree::with_roots`].
+    ///
+    /// # Errors
+    /// [`Stop`]; [`Stop::Fault`] when there is no such tree.
+    pub fn read_roots(pool: &Pool, root: PageId, id: TableId) -> Result<RootMap, Stop> {
+        Ok(RootMap::new(&table::starts_of::<Coupled>(pool, id, root)?.0))
+    }
+
+    /// The tree as a multi-rooted one. Everybody at work on one tree uses the same map.
+    #[must_use]
+    pub fn with_roots(self, roots: &'p RootMap) -> BTree<'p> {
+        BTree { roots: Some(roots), ..self }
+    }
+
+    /// Where the sub-trees begin, in order; the first one with the empty key. Nothing for a tree of one root.
+    pub fn partitions(&self) -> Vec<Key> {
+        self.roots.map(|roots| roots.starts().0.into_iter().map(|(key, _)| key).collect()).unwrap_or_default()
+    }
+
+    /// The sub-tree that covers `key`, by itself: for taking it over ([`BTree::own_pages`]), loading and checking it.
+    /// It is the one as long as no partition is split or merged.
+    #[must_use]
+    pub fn partition(&self, key: &[u8]) -> BTree<'p> {
+        BTree { root: self.top(Seek::Key(Probe::new(key))).0, roots: None, ..*self }
+    }
+
+    fn root_map(&self) -> Result<&'p RootMap, Stop> {
+        self.roots.ok_or_else(|| disordered("the tree has one root and no partitions"))
+    }
+
+    /// Makes a partition begin at `key`. Where one does already nothing happens.
+    ///
+    /// # Errors
+    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`] when the tree has one
+    /// root, or the key is longer than it takes.
+    pub fn split_partition<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+    ) -> Result<Moved, Stop> {
+        let roots = self.root_map()?;
+        if key.len() > self.max_key() {
+            return Err(too_long("partition's start key", key.len(), self.max_key()));
+        }
+        let probe = Probe::new(key);
+        loop {
+            let Some(path) = self.path_to::<L>(roots, probe)? else { continue };
+            if self.node(&path[0], None)?.low().is_ok_and(|low| low == key) {
+                return Ok(Moved { pages_read: path.len(), ..Moved::default() });
+            }
+            let mut moved = Moved { pages_read: path.len(), ..Moved::default() };
+            match self.cut_path(&path, key, &mut moved)? {
+                Ok(cuts) => {
+                    let (left, lowest) = self.low_and_level(&path[path.len() - 1])?;
+                    let moved = self.split_at(journal, path, key, &cuts, moved)?;
+                    self.tidy_path::<L>(journal, Probe::new(&left), lowest);
+                    self.tidy_path::<L>(journal, probe, lowest);
+                    return Ok(moved);
+                }
+                Err(level) => {
+                    drop(path);
+                    self.make_room::<L>(journal, probe, level, &|_| Ok(key.len()))?;
+                }
+            }
+        }
+    }
+
+    /// The path to the probe, exclusively: down to the node that has it as a separator, or to the leaf. `None` when the partitions
+    /// changed on the way.
+    fn path_to<L: LatchPolicy>(
+        &self,
+        roots: &RootMap,
+        probe: Probe<'_>,
+    ) -> Result<Option<Vec<PageMut<'p, L>>>, Stop> {
+        let (root, seen) = roots.covering(probe);
+        let mut path = vec![self.pool.exclusive::<L>(root)?];
+        if !roots.unchanged(seen) {
+            return Ok(None);
+        }
+        loop {
+            let last = &path[path.len() - 1];
+            let level = path.len().checked_sub(2).map(|above| self.level_of(&path[above])).transpose()?;
+            let node = self.node(last, level.map(|level| level.saturating_sub(1)))?;
+            if node.level() == 0 {
+                return Ok(Some(path));
+            }
+            let garbled = |Garbled| corrupt(last);
+            if node.search(probe).map_err(garbled)?.is_ok() {
+                return Ok(Some(path));
+            }
+            let child = node.behind(probe).and_then(|at| node.child(at)).map_err(garbled)?;
+            path.push(self.pool.exclusive::<L>(child)?);
+        }
+    }
+
+    fn low_and_level<L: LatchPolicy>(&self, page: &PageMut<'p, L>) -> Result<(Key, u8), Stop> {
+        let node = self.node(page, None)?;
+        Ok((node.low_key().map_err(|Garbled| corrupt(page))?, node.level()))
+    }
+
+    /// Where a cut or a seam left nodes that are too empty: fills them up, from this level on, so that no number of splits and merges
+    /// makes a tree higher than its entries need. A courtesy, as after a delete.
+    fn tidy_path<L: LatchPolicy>(&self, journal: &mut impl Journal, probe: Probe<'_>, from: u8) {
+        for level in from..MAX_LEVEL {
+            match self.fill_up::<L>(journal, probe, level) {
+                Ok(Parent::Root) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn level_of<L: LatchPolicy>(&self, page: &PageMut<'p, L>) -> Result<u8, Stop> {
+        Ok(self.node(page, None)?.level())
+    }
+
+    /// What lies at or behind `key` in each node of the path, the lowest first, as far as it takes a page; or the level of a node
+    /// that has no room for the key as a fence.
+    fn cut_path<L: LatchPolicy>(
+        &self,
+        path: &[PageMut<'p, L>],
+        key: &[u8],
+        moved: &mut Moved,
+    ) -> Result<Result<Vec<Cut>, u8>, Stop> {
+        let mut cuts: Vec<Cut> = Vec::new();
+        // Nodes that would have nothing but one child, above all that have more, are not made.
+        let mut useful = 0;
+        for (up, page) in path.iter().rev().enumerate() {
+            let node = self.node(page, None)?;
+            let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
+            let parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
+            let at = parts.entries.partition_point(|(k, _)| *k < key);
+            let (left, mut right) = parts.entries.split_at(at);
+            let mut first = PageId(0);
+            if parts.level > 0 {
+                // Above the lowest node the new one begins with the new page below; its number is known when it is made.
+                let exact = right.split_first().filter(|((k, _), _)| up == 0 && *k == key);
+                if let Some(((_, child), rest)) = exact {
+                    (first, right) = (super::node::child_id(child).map_err(|Garbled| corrupt(page))?, rest);
+                }
+            }
+            let sizes = [Parts::size(parts.low, Some(key), left), Parts::size(key, parts.high, right)];
+            if sizes.iter().any(|size| *size > self.fill) {
+                return Ok(Err(parts.level));
+            }
+            if parts.level == 0 || !right.is_empty() || up == 0 {
+                useful = up + 1;
+            }
+            moved.entries(parts.level, right);
+            moved.pointers += 1;
+            let high = parts.high;
+            cuts.push(Cut {
+                level: parts.level,
+                image: super::shape::image(parts.level, first, key, high, right),
+            });
+        }
+        cuts.truncate(useful);
+        Ok(Ok(cuts))
+    }
+
+    fn split_at<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        mut path: Vec<PageMut<'p, L>>,
+        key: &[u8],
+        cuts: &[Cut],
+        mut moved: Moved,
+    ) -> Result<Moved, Stop> {
+        let mut made: Vec<PageMut<'p, L>> = Vec::new();
+        let done = self.log_split(journal, &mut path, key, cuts, &mut made, &mut moved);
+        if done.is_err() {
+            made.iter().for_each(|page| self.pool.free(page.page_id()));
+        }
+        done.map(|()| moved)
+    }
+
+    fn log_split<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        path: &mut [PageMut<'p, L>],
+        key: &[u8],
+        cuts: &[Cut],
+        made: &mut Vec<PageMut<'p, L>>,
+        moved: &mut Moved,
+    ) -> Result<(), Stop> {
+        for _ in cuts {
+            let mut page = new_page::<L>(self.pool)?;
+            page.own_beside(&path[0]);
+            made.push(page);
+        }
+        let top = made[made.len() - 1].page_id();
+        let (mut table, parts) = table::held::<L>(self.pool, self.id, self.root)?;
+        moved.pages_read += table.len();
+        let mut spare = None;
+        let start = (Key::from_bytes(key), top);
+        let rewrite = table::with(parts, start, self.fill, || {
+            let page = new_page::<L>(self.pool)?;
+            let id = page.page_id();
+            spare = Some(page);
+            Ok(id)
+        })?;
+        let mut body = SystemBody::new(self.id);
+        for (i, (cut, page)) in cuts.iter().zip(made.iter()).enumerate() {
+            let below = i.checked_sub(1).map(|below| made[below].page_id());
+            let image = cut.image.with_first(below.filter(|_| cut.level > 0));
+            body = body.with(page.page_id(), Action::Node(&image));
+        }
+        for page in path.iter() {
+            body = body.with(page.page_id(), Action::Cut(key));
+        }
+        moved.pages_made = made.len() + usize::from(spare.is_some());
+        moved.pointers += 1;
+        table.extend(spare);
+        let mut all: Vec<&mut PageMut<'p, L>> = made.iter_mut().chain(path.iter_mut()).collect();
+        self.log_table(journal, body, &rewrite, &mut all, &mut table)
+    }
+
+    /// Logs and does what `body` says, and the change of the partition table with it; then it holds for everybody.
+    fn log_table<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        mut body: SystemBody,
+        rewrite: &Rewrite,
+        pages: &mut Vec<&mut PageMut<'p, L>>,
+        table: &mut [PageMut<'p, L>],
+    ) -> Result<(), Stop> {
+        for (page, image) in rewrite.images() {
+            body = body.with(page, Action::Partitions(&image));
+        }
+        if let Some(page) = rewrite.freed {
+            body = body.with(page, Action::Freed);
+        }
+        let (bytes, most) = (body.as_slice().len(), self.pool.log().max_body());
+        if bytes > most {
+            return Err(too_long("a partition's change in the log", bytes, most));
+        }
+        let mut all: Vec<&mut PageMut<'p, L>> = pages.iter_mut().map(|page| &mut **page).collect();
+        all.extend(table.iter_mut());
+        perform(journal, self.id, &body, &mut all)?;
+        self.root_map()?.publish(&rewrite.starts());
+        rewrite.freed.into_iter().for_each(|page| self.pool.free(page));
+        Ok(())
+    }
+
+    /// Makes the partition that begins at `key` a part of the one before it.
+    ///
+    /// # Errors
+    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`] when no partition begins there,
+    /// or nothing lies before it.
+    pub fn merge_partition<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+    ) -> Result<Moved, Stop> {
+        let roots = self.root_map()?;
+        loop {
+            let (starts, seen) = roots.starts();
+            let at = starts.iter().position(|(start, _)| start.as_slice() == key);
+            let Some(at) = at.filter(|at| *at > 0) else {
+                return Err(disordered("no partition that has another one before it begins at this key"));
+            };
+            let (before, after) = (&starts[at - 1], &starts[at]);
+            if before.1 == after.1 {
+                return Err(malformed(self.root));
+            }
+            let left = self.pool.exclusive::<L>(before.1)?;
+            let right = self.pool.exclusive::<L>(after.1)?;
+            if !roots.unchanged(seen) {
+                continue;
+            }
+            let ends = Ends { key, before };
+            if let Some(moved) = self.merge_roots(journal, left, right, &ends)? {
+                self.tidy_path::<L>(journal, Probe::new(key), 0);
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// `None` when room had to be made first: look again.
+    fn merge_roots<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        left: PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Option<Moved>, Stop> {
+        let meet = self.node(&left, None)?.high() == Ok(Some(ends.key));
+        if !meet || self.node(&right, None)?.low() != Ok(ends.key) {
+            return Err(corrupt(&right));
+        }
+        match self.level_of(&left)?.cmp(&self.level_of(&right)?) {
+            std::cmp::Ordering::Equal => self.merge_alike(journal, left, right, ends).map(Some),
+            std::cmp::Ordering::Greater => self.hang_right(journal, left, right, ends),
+            std::cmp::Ordering::Less => self.hang_left(journal, left, right, ends),
+        }
+    }
+
+    /// Two roots of one level: their entries go into the left one, or they get a parent, in the left one's page.
+    fn merge_alike<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        mut left: PageMut<'p, L>,
+        mut right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Moved, Stop> {
+        let mut moved = Moved { pages_read: 2, pointers: 1, ..Moved::default() };
+        let (l, r) = (self.node(&left, None)?, self.node(&right, None)?);
+        let level = l.level();
+        let between = r.child(0).map_err(|Garbled| corrupt(&right))?.0.to_le_bytes();
+        let whose = || Ok((Entries::of(l)?, Entries::of(r)?));
+        let (l_own, r_own) = whose().map_err(|Garbled| corrupt(&left))?;
+        let parts = || Ok((Parts::of(l, &l_own)?, Parts::of(r, &r_own)?));
+        let (l_parts, r_parts) = parts().map_err(|Garbled| corrupt(&left))?;
+        let (low, high) = (l_parts.low.to_vec(), r_parts.high.map(<[u8]>::to_vec));
+        let content = l_parts.whole();
+        let mut counted = moved;
+        counted.entries(level, &r_parts.entries);
+        let mut lifted = moved;
+        lifted.entries(level, &l_parts.entries);
+        let both = Parts::of_both(l_parts, r_parts, &between);
+        let root = left.page_id();
+        if Parts::size(both.low, both.high, &both.entries) <= self.fill {
+            let image = both.whole();
+            let body = SystemBody::new(self.id)
+                .with(root, Action::Node(image.as_slice()))
+                .with(right.page_id(), Action::Freed);
+            moved = Moved { pages_freed: 1, ..counted };
+            self.log_merge(journal, body, ends, root, vec![&mut left], &mut moved)?;
+            self.pool.free(right.page_id());
+            return Ok(moved);
+        }
+        if level + 1 >= MAX_LEVEL {
+            return Err(Stop::NoSpace);
+        }
+        let mut below = new_page::<L>(self.pool)?;
+        below.own_beside(&left);
+        let child = right.page_id().0.to_le_bytes();
+        let entries: [(&[u8], &[u8]); 1] = [(ends.key, &child)];
+        let top = super::shape::image(level + 1, below.page_id(), &low, high.as_deref(), &entries);
+        let body = SystemBody::new(self.id)
+            .with(below.page_id(), Action::Node(content.as_slice()))
+            .with(root, Action::Node(top.as_slice()));
+        moved = Moved { pages_made: 1, pointers: 3, ..lifted };
+        let done =
+            self.log_merge(journal, body, ends, root, vec![&mut below, &mut left, &mut right], &mut moved);
+        if done.is_err() {
+            self.pool.free(below.page_id());
+        }
+        done.map(|()| moved)
+    }
+
+    /// The right sub-tree is lower: it becomes the last child of the rightmost node above its level.
+    fn hang_right<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        left: PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Option<Moved>, Stop> {
+        let node = self.node(&right, None)?;
+        let (level, high) = (node.level() + 1, node.high().map_err(|Garbled| corrupt(&right))?);
+        let (root, child) = (left.page_id(), right.page_id().0.to_le_bytes());
+        let mut path = vec![left];
+        while self.level_of(&path[path.len() - 1])? > level {
+            let page = &path[path.len() - 1];
+            let node = self.node(page, None)?;
+            let next = node.child(node.count()).map_err(|Garbled| corrupt(page))?;
+            path.push(self.pool.exclusive::<L>(next)?);
+        }
+        let mut images = Vec::new();
+        for page in &path {
+            let node = self.node(page, None)?;
+            let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
+            let mut parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
+            let low = parts.low.to_vec();
+            parts.high = high;
+            if parts.level == level {
+                parts.entries.push((ends.key, &child));
+            }
+            if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
+                let (level, more) = (parts.level, ends.key.len() + high.map_or(0, <[u8]>::len) + 64);
+                drop((path, right));
+                // What the node begins with leads to it from above.
+                self.make_room::<L>(journal, Probe::new(&low), level, &move |_| Ok(more))?;
+                return Ok(None);
+            }
+            images.push((page.page_id(), parts.whole()));
+        }
+        let mut moved = Moved { pages_read: path.len() + 1, pointers: path.len() + 1, ..Moved::default() };
+        let pages = path.iter_mut().collect();
+        self.log_merge(journal, self.body_of(&images), ends, root, pages, &mut moved)?;
+        Ok(Some(moved))
+    }
+
+    /// The left sub-tree is lower: it becomes the first child of the leftmost node above its level.
+    fn hang_left<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        left: PageMut<'p, L>,
+        right: PageMut<'p, L>,
+        ends: &Ends<'_>,
+    ) -> Result<Option<Moved>, Stop> {
+        let node = self.node(&left, None)?;
+        let (level, low) = (node.level() + 1, node.low().map_err(|Garbled| corrupt(&left))?);
+        let (root, child) = (right.page_id(), left.page_id());
+        let mut path = vec![right];
+        while self.level_of(&path[path.len() - 1])? > level {
+            let page = &path[path.len() - 1];
+            let next = self.node(page, None)?.child(0).map_err(|Garbled| corrupt(page))?;
+            path.push(self.pool.exclusive::<L>(next)?);
+        }
+        let mut images = Vec::new();
+        for page in &path {
+            let node = self.node(page, None)?;
+            let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
+            let mut parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
+            let first = parts.first.0.to_le_bytes();
+            parts.low = low;
+            if parts.level == level {
+                parts.first = child;
+                parts.entries.insert(0, (ends.key, &first));
+            }
+            if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
+                let (level, more) = (parts.level, ends.key.len() + low.len() + 64);
+                drop((path, left));
+                self.make_room::<L>(journal, Probe::new(ends.key), level, &move |_| Ok(more))?;
+                return Ok(None);
+            }
+            images.push((page.page_id(), parts.whole()));
+        }
+        let mut moved = Moved { pages_read: path.len() + 1, pointers: path.len() + 1, ..Moved::default() };
+        let pages = path.iter_mut().collect();
+        self.log_merge(journal, self.body_of(&images), ends, root, pages, &mut moved)?;
+        Ok(Some(moved))
+    }
+
+    fn body_of(&self, images: &[(PageId, Image)]) -> SystemBody {
+        let nodes = images.iter().map(|(page, image)| (*page, Action::Node(image.as_slice())));
+        nodes.fold(SystemBody::new(self.id), |body, (page, action)| body.with(page, action))
+    }
+
+    fn log_merge<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        body: SystemBody,
+        ends: &Ends<'_>,
+        root: PageId,
+        mut pages: Vec<&mut PageMut<'p, L>>,
+        moved: &mut Moved,
+    ) -> Result<(), Stop> {
+        let (mut table, parts) = table::held::<L>(self.pool, self.id, self.root)?;
+        moved.pages_read += table.len();
+        let rewrite = table::without(parts, ends.key, (&ends.before.0, root));
+        moved.pages_freed += usize::from(rewrite.freed.is_some());
+        self.log_table(journal, body, &rewrite, &mut pages, &mut table)
+    }
+}
+
+/// The partitions of a merge: where the right one begins, and the left one.
+struct Ends<'a> {
+    key: &'a [u8],
+    before: &'a Start,
+}

@@ -1,0 +1,136 @@
+//! A transaction's work at several workers of one instance.
+//!
+//! A *branch* is an ordinary [`Part`]: a chain in the log, an undo list, locks in one owner's table. It is a value that travels:
+//! it goes to its owner with the steps, comes back with their results, and goes there once more to end. So whoever holds it may
+//! touch it, nobody ever shares it, and an owner keeps no list of transactions. Its locks stay where they are: they are asked for and
+//! given back on the owner's thread only.
+//!
+//! The home has all branches in its hands when it commits, so it appends the one record that names them
+//! ([`store::Store::commit_together`]) and sends them back. An owner releases the locks when the branch is back: whoever takes
+//! them then logs behind that record.
+
+use crate::local::Part;
+use std::task::Waker;
+use store::Txn;
+use txn::Abort;
+
+/// What workers send each other.
+pub(crate) enum Letter {
+    /// Steps to run; without a branch it is the transaction's first visit.
+    Steps {
+        home: usize,
+        meeting: u32,
+        name: u64,
+        branch: Option<Box<Part>>,
+        steps: Vec<u8>,
+    },
+    Answer {
+        meeting: u32,
+        branch: Box<Part>,
+        answer: Answer,
+    },
+    /// Committed: locks may go.
+    Commit(Box<Part>),
+    /// To be undone; answered by [`Letter::Undone`].
+    Undo {
+        home: usize,
+        branch: Box<Part>,
+    },
+    Undone,
+    /// The locks that the owner keeps for a transaction found prepared may go.
+    Release(Ward),
+}
+
+/// Steps that another worker's transaction has here.
+pub struct Visit<P> {
+    /// The transaction's work here.
+    pub part: Box<P>,
+    pub steps: Vec<u8>,
+    pub(crate) home: usize,
+    pub(crate) meeting: u32,
+}
+
+/// What became of steps at another worker.
+#[derive(Debug)]
+pub struct Answer {
+    pub owner: usize,
+    pub outcome: Result<(), Abort>,
+    pub outputs: Vec<u8>,
+}
+
+/// Names the locks that owners keep for a transaction found prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Ward(pub usize);
+
+/// A part's branches at other workers.
+#[derive(Default)]
+pub(crate) struct Branches {
+    pub away: Vec<(usize, Box<Part>)>,
+    /// Chains of a transaction that restart found prepared, beside the part's own, and the owners that keep its locks.
+    pub found: Vec<Txn>,
+    pub wards: Option<(Ward, Vec<usize>)>,
+}
+
+impl Branches {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.away.is_empty() && self.found.is_empty() && self.wards.is_none()
+    }
+
+    pub fn wrote(&self) -> bool {
+        self.away.iter().any(|(_, part)| part.txn.wrote()) || self.found.iter().any(Txn::wrote)
+    }
+
+    pub fn take(&mut self, owner: usize) -> Option<Box<Part>> {
+        let at = self.away.iter().position(|(at, _)| *at == owner)?;
+        Some(self.away.swap_remove(at).1)
+    }
+
+    /// Every chain but the part's own.
+    pub fn chains(&mut self) -> impl Iterator<Item = &mut Txn> {
+        self.away.iter_mut().map(|(_, part)| &mut part.txn).chain(&mut self.found)
+    }
+}
+
+/// Steps under way to other workers, all of one phase.
+#[derive(Default)]
+pub(crate) struct Meeting {
+    pub missing: usize,
+    pub answers: Vec<(Box<Part>, Answer)>,
+    pub waker: Option<Waker>,
+}
+
+/// A worker's meetings, by number.
+#[derive(Default)]
+pub(crate) struct Meetings {
+    all: Vec<Meeting>,
+    free: Vec<u32>,
+}
+
+impl Meetings {
+    pub fn open(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.all.push(Meeting::default());
+            (self.all.len() - 1) as u32
+        })
+    }
+
+    pub fn get(&mut self, meeting: u32) -> &mut Meeting {
+        &mut self.all[meeting as usize]
+    }
+
+    /// Brings an answer; wakes who waits if it was the last.
+    pub fn answer(&mut self, meeting: u32, branch: Box<Part>, answer: Answer) {
+        let meeting = self.get(meeting);
+        meeting.answers.push((branch, answer));
+        meeting.missing -= 1;
+        if let (0, Some(waker)) = (meeting.missing, meeting.waker.take()) {
+            waker.wake();
+        }
+    }
+
+    pub fn close(&mut self, meeting: u32) -> Vec<(Box<Part>, Answer)> {
+        self.free.push(meeting);
+        std::mem::take(&mut self.get(meeting).answers)
+    }
+}

@@ -1,0 +1,224 @@
+//! What workers of one instance send each other: a ring for each pair, so that no queue has more than one writer.
+//!
+//! ```text
+//!   worker 0 --ring--> worker 1        each worker has one [`Mailbox`]: the near ends of all its rings
+//!   worker 0 <--ring-- worker 1
+//! ```
+//!
+//! Who may do what: a mailbox belongs to its worker's thread. Sending wakes the receiver if it sleeps ([`Bells`]): the ring is
+//! filled before the bell is looked at, and a worker looks into its rings once more after it has announced its sleep, so
+//! no letter is left lying. When a ring is full, letters wait at the sender, in order, and [`Mailbox::push_on`] brings them in
+//! when there is room; a worker with such letters does not sleep.
+//!
+//! Letters of one worker to one other arrive in the order they were sent: what undoes a transaction is there before the
+//! next one's steps.
+
+use crate::executor::Unpark;
+use latch::{Consumer, Producer};
+use probe::Section;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Letters that a ring holds: a worker has a few dozen transactions under way, each with one letter to an owner at a time.
+const LETTERS: usize = if cfg!(test) { 2 } else { 256 };
+
+/// How to wake each worker.
+type Bells = Arc<[OnceLock<Unpark>]>;
+
+/// The mailboxes of an instance's workers before they are taken.
+pub(crate) struct Mail<T> {
+    boxes: Mutex<Vec<Option<Ends<T>>>>,
+    bells: Bells,
+}
+
+/// The near ends of one worker's rings; none to itself.
+struct Ends<T> {
+    to: Vec<Option<Producer<T>>>,
+    from: Vec<Option<Consumer<T>>>,
+}
+
+impl<T: Send> Mail<T> {
+    pub fn new(workers: usize) -> Mail<T> {
+        let none =
+            || Ends { to: (0..workers).map(|_| None).collect(), from: (0..workers).map(|_| None).collect() };
+        let mut all: Vec<Ends<T>> = (0..workers).map(|_| none()).collect();
+        for from in 0..workers {
+            for to in (0..workers).filter(|to| *to != from) {
+                let (producer, consumer) = latch::ring(LETTERS);
+                all[from].to[to] = Some(producer);
+                all[to].from[from] = Some(consumer);
+            }
+        }
+        Mail {
+            boxes: Mutex::new(all.into_iter().map(Some).collect()),
+            bells: (0..workers).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// The mailbox of `worker`, which `unpark` wakes.
+    ///
+    /// # Panics
+    /// If it was taken before.
+    pub fn take(&self, worker: usize, unpark: Unpark) -> Mailbox<T> {
+        let ends = self.boxes.lock().unwrap_or_else(PoisonError::into_inner)[worker].take();
+        let Ends { to, from } = ends.expect("a mailbox has one owner");
+        assert!(self.bells[worker].set(unpark).is_ok(), "a mailbox has one owner");
+        let lanes = to.into_iter().map(|ring| ring.map(|ring| Lane { ring, late: VecDeque::new() }));
+        Mailbox {
+            lanes: RefCell::new(lanes.collect()),
+            from: RefCell::new(from.into_iter().flatten().collect()),
+            next: Cell::new(0),
+            late: Cell::new(0),
+            bells: Arc::clone(&self.bells),
+        }
+    }
+}
+
+struct Lane<T> {
+    ring: Producer<T>,
+    /// What found the ring full, oldest first.
+    late: VecDeque<T>,
+}
+
+/// One worker's.
+pub(crate) struct Mailbox<T> {
+    lanes: RefCell<Vec<Option<Lane<T>>>>,
+    from: RefCell<Vec<Consumer<T>>>,
+    /// The ring that is looked into first.
+    next: Cell<usize>,
+    /// Letters that wait for room.
+    late: Cell<usize>,
+    bells: Bells,
+}
+
+impl<T> Mailbox<T> {
+    /// # Panics
+    /// If `to` is this worker, or none.
+    #[inline]
+    pub fn send(&self, to: usize, letter: T) {
+        probe::enter(Section::Mailbox);
+        let mut lanes = self.lanes.borrow_mut();
+        let lane = lanes[to].as_mut().expect("nobody writes to himself");
+        let kept = if lane.late.is_empty() { lane.ring.push(letter).err() } else { Some(letter) };
+        if let Some(letter) = kept {
+            lane.late.push_back(letter);
+            self.late.set(self.late.get() + 1);
+        }
+        // A worker that has not started yet looks before it first sleeps.
+        if let Some(unpark) = self.bells[to].get() {
+            unpark();
+        }
+    }
+
+    /// The next letter, from each worker in turn.
+    #[inline]
+    pub fn take(&self) -> Option<T> {
+        let mut from = self.from.borrow_mut();
+        let rings = from.len();
+        for i in 0..rings {
+            let at = (self.next.get() + i) % rings;
+            if let Some(letter) = from[at].pop() {
+                probe::enter(Section::Mailbox);
+                self.next.set(at + 1);
+                return Some(letter);
+            }
+        }
+        None
+    }
+
+    /// Sends what waited for room.
+    pub fn push_on(&self) {
+        if self.late.get() == 0 {
+            return;
+        }
+        let mut late = 0;
+        for (to, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
+            let Some(Lane { ring, late: letters }) = lane else { continue };
+            let waited = letters.len();
+            while let Some(letter) = letters.pop_front() {
+                if let Err(letter) = ring.push(letter) {
+                    letters.push_front(letter);
+                    break;
+                }
+            }
+            if let (true, Some(unpark)) = (letters.len() < waited, self.bells[to].get()) {
+                unpark();
+            }
+            late += letters.len();
+        }
+        self.late.set(late);
+    }
+
+    /// Whether nothing has come and nothing waits to be sent: the look that follows the announcement of a sleep.
+    pub fn is_quiet(&self) -> bool {
+        self.late.get() == 0 && self.from.borrow_mut().iter_mut().all(Consumer::is_empty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn boxes(workers: usize) -> (Vec<Mailbox<u64>>, Vec<Arc<AtomicUsize>>) {
+        let mail = Mail::new(workers);
+        let rung: Vec<Arc<AtomicUsize>> = (0..workers).map(|_| Arc::default()).collect();
+        let taken = rung.iter().enumerate().map(|(worker, rung)| {
+            let rung = Arc::clone(rung);
+            mail.take(worker, Arc::new(move || _ = rung.fetch_add(1, Ordering::SeqCst)))
+        });
+        (taken.collect(), rung)
+    }
+
+    #[test]
+    fn letters_of_one_pair_keep_their_order_when_the_ring_is_full() {
+        let (boxes, rung) = boxes(3);
+        (0..10).for_each(|i| boxes[0].send(1, i));
+        boxes[2].send(1, 100);
+        assert!(!boxes[0].is_quiet() && rung[1].load(Ordering::SeqCst) == 11);
+        let mut seen = Vec::new();
+        while !(boxes[0].is_quiet() && boxes[1].is_quiet()) {
+            seen.extend(boxes[1].take());
+            boxes[0].push_on();
+        }
+        assert_eq!(seen.iter().position(|n| *n == 100), Some(1), "each worker has its turn: {seen:?}");
+        seen.retain(|n| *n != 100);
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+        assert_eq!((rung[0].load(Ordering::SeqCst), boxes[2].take()), (0, None));
+    }
+
+    /// The receiver sleeps whenever it finds nothing, and is woken by bells only.
+    #[test]
+    fn nobody_sleeps_over_a_letter() {
+        const EACH: u64 = 20_000;
+        let (mut boxes, _) = boxes(1);
+        assert_eq!(boxes.pop().unwrap().take(), None);
+        let mail = Mail::new(3);
+        let receiver = std::thread::current();
+        let receiving = mail.take(0, Arc::new(move || receiver.unpark()));
+        std::thread::scope(|scope| {
+            for worker in 1..3 {
+                let mailbox = mail.take(worker, Arc::new(|| {}));
+                scope.spawn(move || {
+                    for i in 0..EACH {
+                        mailbox.send(0, i);
+                    }
+                    while !mailbox.is_quiet() {
+                        mailbox.push_on();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let mut taken = 0;
+            while taken < 2 * EACH {
+                match receiving.take() {
+                    Some(_) => taken += 1,
+                    None if receiving.is_quiet() => std::thread::park(),
+                    None => {}
+                }
+            }
+        });
+        assert!(receiving.is_quiet());
+    }
+}

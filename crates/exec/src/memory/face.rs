@@ -1,0 +1,296 @@
+//! The main-memory engine as an instance sees it.
+
+use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::executor::{Executor, Unpark};
+use crate::local::Protection;
+use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
+use base::Lsn;
+use memstore::{Refused, Txn};
+use probe::Component;
+use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use store::NoteId;
+use txn::{Abort, Direction, Flow, Range};
+use wal::{Durability, Urge};
+
+/// An epoch of a store that is at work, in ms: memory is used again an epoch after it was given up.
+const EPOCH_MS: u64 = 10;
+/// The longest look-away of the ticker from a store where nothing happens, in ms.
+const IDLE_MS: u64 = 160;
+
+/// There are no transactions in doubt without a log.
+#[derive(Debug)]
+pub enum InDoubt {}
+
+impl Engine for MemoryEngine {
+    const HOLDS: Holds = Holds::FromCertify;
+    type Desk = MemoryDesk;
+    type Part = MemoryPart;
+    type Here<'a> = MemoryHere<'a>;
+    type Filling<'a> = MemoryFilling<'a>;
+    type Filled = ();
+    type InDoubt = InDoubt;
+
+    fn open(setup: &Setup) -> Result<(Self, Recovered<InDoubt>), EngineFault> {
+        if setup.durability != Durability::Memory {
+            return Err(EngineFault::NoLog(setup.durability));
+        }
+        let budget = setup.pool_pages as u64 * 8192;
+        let engine = MemoryEngine::make(
+            budget,
+            setup.workers,
+            setup.occ_conflict,
+            setup.lock_timeout_ns,
+            &setup.schema,
+        )?;
+        Ok((engine, Recovered { life: 1, log_bytes: 0, in_doubt: Vec::new(), notes: Vec::new() }))
+    }
+
+    fn close(self) -> Result<(), EngineFault> {
+        Ok(())
+    }
+
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// # Panics
+    /// If there is no such worker, or another thread has its number.
+    fn desk(self: &Arc<Self>, worker: usize, _: Unpark) -> MemoryDesk {
+        let worker = self.store.worker(worker).expect("an instance numbers its workers");
+        MemoryDesk { worker: RefCell::new(worker) }
+    }
+
+    fn leave(&self, _: &MemoryDesk) {}
+
+    fn protection_at_home(&self, _: &MemoryDesk) -> Protection {
+        Protection::Locks
+    }
+
+    fn part(&self, _: &MemoryDesk) -> MemoryPart {
+        MemoryPart::new()
+    }
+
+    #[inline]
+    fn begin(&self, desk: &MemoryDesk, part: &mut MemoryPart, protection: Protection) {
+        probe::part_begins();
+        part.protection = protection;
+        part.rows = 0;
+        part.prepared = false;
+        part.order = Order::Upwards;
+        part.txn = Some(desk.worker.borrow_mut().begin());
+    }
+
+    fn protection(part: &MemoryPart) -> Protection {
+        part.protection
+    }
+
+    fn in_order(part: &mut MemoryPart, order: Order) {
+        part.order = order;
+    }
+
+    fn wrote(part: &MemoryPart) -> bool {
+        part.txn.as_ref().is_some_and(|txn| !txn.is_read_only())
+    }
+
+    #[inline]
+    fn here<'a>(
+        &'a self,
+        desk: &'a MemoryDesk,
+        executor: &'a Executor,
+        part: &'a mut MemoryPart,
+    ) -> MemoryHere<'a> {
+        MemoryHere { engine: self, desk, executor, part }
+    }
+
+    fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {
+        let mut worker = desk.worker.borrow_mut();
+        let mut certify = |txn: &mut Txn| worker.certify(txn, memstore::Scope::Local).is_ok();
+        part.txn.as_mut().is_none_or(|txn| txn.is_prepared() || certify(txn))
+    }
+
+    #[inline]
+    async fn certify(
+        &self,
+        desk: &MemoryDesk,
+        executor: &Executor,
+        part: &mut MemoryPart,
+        scope: Scope,
+    ) -> Result<(), Abort> {
+        loop {
+            let certified = probe::within(Component::Locking, || {
+                let mut worker = desk.worker.borrow_mut();
+                match scope {
+                    Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
+                    Scope::Distributed => {
+                        part.prepared = true;
+                        worker.pre_commit(part.txn(), memstore::Scope::Distributed).map(drop)
+                    }
+                }
+            });
+            match certified {
+                Ok(()) => return Ok(()),
+                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, part.order, row)).await?,
+                Err(refused) => return Err(abort_of(refused)),
+            }
+        }
+    }
+
+    #[inline]
+    fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
+        let Some(txn) = part.txn.take() else { return Ok(Lsn(0)) };
+        probe::part_ends();
+        if !txn.is_prepared() {
+            return self.commit_now(&mut desk.worker.borrow_mut(), txn).map(|()| Lsn(0));
+        }
+        self.stir();
+        desk.worker.borrow_mut().post_commit(txn);
+        self.ended(part);
+        Ok(Lsn(0))
+    }
+
+    fn commit_with_note(
+        &self,
+        desk: &MemoryDesk,
+        part: &mut MemoryPart,
+        _: &[u8],
+    ) -> Result<(Lsn, NoteId), Abort> {
+        self.commit(desk, part).map(|lsn| (lsn, NoteId(lsn)))
+    }
+
+    fn forget(&self, _: NoteId) {}
+
+    fn prepare(&self, _: &MemoryDesk, _: &mut MemoryPart, _: &[u8], _: LockPoint) -> Result<Lsn, Abort> {
+        Ok(Lsn(0))
+    }
+
+    fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
+        if let Some(txn) = part.txn.take() {
+            probe::part_ends();
+            desk.worker.borrow_mut().abort(txn);
+            self.ended(part);
+        }
+        Ok(())
+    }
+
+    /// What is prepared stays locked: its transaction may have been committed.
+    fn abandon(&self, desk: &MemoryDesk, part: &mut MemoryPart) {
+        if let Some(txn) = part.txn.take() {
+            probe::part_ends();
+            if !txn.is_prepared() {
+                desk.worker.borrow_mut().abort(txn);
+            }
+        }
+    }
+
+    fn adopt(&self, _: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
+        match in_doubt {}
+    }
+
+    fn horizon(&self) -> Lsn {
+        Lsn(0)
+    }
+
+    #[inline]
+    fn durable_now(&self, _: Lsn) -> Option<Result<(), Abort>> {
+        Some(Ok(()))
+    }
+
+    async fn durable(&self, _: Lsn, _: Urge) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    fn is_durable(&self, _: Lsn) -> bool {
+        true
+    }
+
+    fn flush_log(&self) {}
+
+    fn flush_log_here(&self) {}
+
+    #[inline]
+    fn turn(self: &Arc<Self>, _: &MemoryDesk) -> bool {
+        false
+    }
+
+    fn ready(&self) -> bool {
+        false
+    }
+
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Begins epochs: one after the other while transactions commit, seldom else.
+    fn clean(&self, stop: &AtomicBool) {
+        let mut pause = EPOCH_MS;
+        while !stop.load(Ordering::Acquire) {
+            let stopped = self.ticker.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited =
+                self.ticker
+                    .bell
+                    .wait_timeout_while(stopped, Duration::from_millis(pause), |stopped| !*stopped);
+            drop(waited);
+            pause = (pause * 2).min(IDLE_MS);
+            if self.stirred.swap(false, Ordering::Relaxed) {
+                pause = EPOCH_MS;
+                self.store.tick();
+            }
+        }
+    }
+
+    fn stop_cleaner(&self) {
+        *self.ticker.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ticker.bell.notify_all();
+    }
+
+    fn checkpoint_if_due(self: &Arc<Self>, _: &MemoryDesk) {}
+
+    fn checkpoint(&self) -> Result<(), EngineFault> {
+        Ok(())
+    }
+
+    fn counts(&self) -> EngineCounts {
+        EngineCounts { pages: self.store.used_bytes() / 8192, ..EngineCounts::default() }
+    }
+
+    fn has_schema(&self) -> bool {
+        true
+    }
+
+    /// Looks for a row, as a worker that the instance does not have.
+    fn is_blank(&self) -> bool {
+        let Ok(mut worker) = self.store.worker(self.spare) else { return false };
+        let mut txn = worker.begin();
+        let is_empty = |table: &super::Place| match table {
+            super::Place::Table(table) => {
+                let mut any = false;
+                let found = |_: &[u8], _: &[u8]| {
+                    any = true;
+                    Flow::Enough
+                };
+                let seen = worker.scan(&mut txn, table.def.id, Range::ALL, Direction::Forward, found);
+                seen.is_ok() && !any
+            }
+            _ => true,
+        };
+        let blank = self.places.iter().all(is_empty);
+        worker.abort(txn);
+        blank
+    }
+
+    fn filling<'a>(&'a self, desk: &'a MemoryDesk) -> MemoryFilling<'a> {
+        MemoryFilling::new(self, desk)
+    }
+
+    fn filled(&self, filling: MemoryFilling<'_>) -> Result<(), String> {
+        filling.finish().map_err(|abort| abort.name().to_owned())
+    }
+
+    fn assemble(&self, _: Vec<()>) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! New rows on their way into an empty store: small transactions, by all workers at once.
+
+use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, abort_of};
+use base::TableId;
+use memstore::{Refused, Worker};
+use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
+
+/// Takes new rows only, as the filling of every engine does.
+pub struct MemoryFilling<'a> {
+    engine: &'a MemoryEngine,
+    desk: &'a MemoryDesk,
+    part: MemoryPart,
+}
+
+impl<'a> MemoryFilling<'a> {
+    pub(super) fn new(engine: &'a MemoryEngine, desk: &'a MemoryDesk) -> Self {
+        let mut part = MemoryPart::new();
+        part.txn = Some(desk.worker.borrow_mut().begin());
+        MemoryFilling { engine, desk, part }
+    }
+
+    /// Commits what is left.
+    pub(super) fn finish(mut self) -> Result<(), Abort> {
+        let mut worker = self.desk.worker.borrow_mut();
+        self.engine.cut(&mut worker, &mut self.part)
+    }
+
+    fn add(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort> {
+        let t = self.engine.table(table)?;
+        let mut worker = self.desk.worker.borrow_mut();
+        let mut put = |part: &mut MemoryPart, table, key: Option<&[u8]>, row: &[u8]| {
+            put(&mut worker, part, table, key, row).map_err(abort_of)
+        };
+        if put(&mut self.part, table, key, row)? == Inserted::Exists {
+            return Ok(Inserted::Exists);
+        }
+        for index in &t.def.indexes {
+            let entry = t.def.entry_of(index, Row::new(&t.layout, row));
+            put(&mut self.part, index.id, Some(&entry), &[])?;
+        }
+        self.part.rows += 1;
+        if self.part.rows >= CUT {
+            self.engine.cut(&mut worker, &mut self.part)?;
+        }
+        Ok(Inserted::Done)
+    }
+}
+
+impl Drop for MemoryFilling<'_> {
+    /// One that is given up has no effect beyond what it has committed.
+    fn drop(&mut self) {
+        if let Some(txn) = self.part.txn.take() {
+            self.desk.worker.borrow_mut().abort(txn);
+        }
+    }
+}
+
+fn put(
+    worker: &mut Worker,
+    part: &mut MemoryPart,
+    table: TableId,
+    key: Option<&[u8]>,
+    row: &[u8],
+) -> Result<Inserted, Refused> {
+    match key {
+        Some(key) => worker.insert(part.txn(), table, key, row),
+        None => worker.append(part.txn(), table, row).map(|()| Inserted::Done),
+    }
+}
+
+impl Access for MemoryFilling<'_> {
+    async fn read<R>(
+        &mut self,
+        _: TableId,
+        _: &[u8],
+        _: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    async fn update<R>(
+        &mut self,
+        _: TableId,
+        _: &[u8],
+        _: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        self.add(table, Some(key), row)
+    }
+
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        self.add(table, None, row).map(drop)
+    }
+
+    async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    async fn scan(
+        &mut self,
+        _: TableId,
+        _: Range<'_>,
+        _: Direction,
+        _: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        Err(Abort::BadRequest)
+    }
+}

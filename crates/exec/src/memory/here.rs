@@ -1,0 +1,377 @@
+//! Record operations of one transaction on a main-memory instance.
+//!
+//! The store works on bytes and never waits; what is added here are columns, secondary indexes, and the waits for rows
+//! that other transactions have prepared: an operation that met one changed nothing and is repeated.
+
+use crate::engine::Order;
+use crate::executor::Executor;
+use crate::local::Protection;
+use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, Table, abort_of};
+use base::{Key, TableId};
+use memstore::{Refused, RowId, Txn, Worker};
+use probe::{Counter, Wait};
+use std::task::Poll;
+use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
+
+/// The rows of this instance, as one part sees them.
+pub struct MemoryHere<'a> {
+    pub(super) engine: &'a MemoryEngine,
+    pub(super) desk: &'a MemoryDesk,
+    pub(super) executor: &'a Executor,
+    pub(super) part: &'a mut MemoryPart,
+}
+
+/// Repeats an operation of the store until no prepared row is in its way.
+macro_rules! retry {
+    ($here:expr, $op:expr) => {
+        loop {
+            match $op {
+                Ok(value) => break value,
+                // Boxed, as it hardly ever happens: the future of every operation holds one.
+                Err(Refused::Busy(row)) => {
+                    Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
+                }
+                Err(refused) => return Err(abort_of(refused)),
+            }
+        }
+    };
+}
+
+/// Whoever waits is woken when a prepared transaction ends; it looks by itself too, for a turn at a hot row ends with any
+/// transaction: soon at first, then less often, in ns.
+const FIRST_LOOK_NS: u64 = 4_000;
+const LAST_LOOK_NS: u64 = 256_000;
+/// A wait that may close a circle over instances: longer than most decisions take, in ns.
+const SHORT_NS: u64 = 1_000_000;
+
+/// A change of a secondary index.
+enum Change {
+    Gone(Key),
+    Come(Key),
+}
+
+impl MemoryEngine {
+    /// Waits until the transaction that has prepared the row has ended.
+    #[cold]
+    pub(super) async fn wait(&self, executor: &Executor, order: Order, row: RowId) -> Result<(), Abort> {
+        self.stir();
+        let most = if order == Order::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
+        let deadline = world::now_ns() + most;
+        let (mut pause, mut next) = (FIRST_LOOK_NS, 0);
+        std::future::poll_fn(|cx| {
+            let mut polled = self.waiting.poll(&self.store, row, cx).map(Ok);
+            let now = world::now_ns();
+            if polled.is_pending() && now >= deadline {
+                polled = Poll::Ready(Err(Abort::LockTimeout));
+            } else if polled.is_pending() && now >= next {
+                next = (now + pause).min(deadline);
+                pause = (pause * 2).min(LAST_LOOK_NS);
+                executor.timer(next, cx.waker().clone());
+            }
+            probe::parks(Wait::Lock, polled)
+        })
+        .await
+    }
+}
+
+impl<'a> MemoryHere<'a> {
+    #[inline]
+    fn with<R>(
+        &mut self,
+        op: impl FnOnce(&mut Worker, &mut Txn) -> Result<R, Refused>,
+    ) -> Result<R, Refused> {
+        op(&mut self.desk.worker.borrow_mut(), self.part.txn())
+    }
+
+    /// A part that nobody is in the way of forgets now and then what it has seen.
+    #[inline]
+    fn quietly(&mut self) -> Result<(), Abort> {
+        if self.part.protection != Protection::Quiet {
+            return Ok(());
+        }
+        self.part.rows += 1;
+        if self.part.rows < CUT {
+            return Ok(());
+        }
+        self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)
+    }
+
+    /// Brings the indexes of `table` in line with a change of one of its rows.
+    #[cold]
+    async fn change_entries(&mut self, changes: Vec<(TableId, Change)>) -> Result<(), Abort> {
+        for (index, change) in changes {
+            let done = match &change {
+                Change::Gone(key) => retry!(self, self.with(|w, txn| w.delete(txn, index, key))),
+                Change::Come(key) => {
+                    retry!(self, self.with(|w, txn| w.insert(txn, index, key, &[]))) == Inserted::Done
+                }
+            };
+            // Row and entries were not seen at one moment.
+            if !done {
+                return Err(Abort::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the rows of a table.
+    async fn scan_rows(
+        &mut self,
+        table: &Table,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let [mut at, mut next] = std::mem::take(&mut self.part.keys);
+        at.clear();
+        loop {
+            let rest = if at.is_empty() { range } else { behind(range, direction, &at) };
+            let mut room = if self.part.protection == Protection::Quiet { CUT } else { u32::MAX };
+            let mut over = false;
+            next.clear();
+            let scanned = self.with(|worker, txn| {
+                worker.scan(txn, table.def.id, rest, direction, |key, row| {
+                    probe::count(Counter::Records);
+                    over = f(key, Row::new(&table.layout, row)) == Flow::Enough;
+                    next.clear();
+                    next.extend_from_slice(key);
+                    room -= 1;
+                    if over || room == 0 { Flow::Enough } else { Flow::More }
+                })
+            });
+            match scanned {
+                Ok(()) if over || room > 0 => break,
+                Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
+                Err(Refused::Busy(row)) => {
+                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
+                }
+                Err(refused) => return Err(abort_of(refused)),
+            }
+            if !next.is_empty() {
+                std::mem::swap(&mut at, &mut next);
+                from_behind(direction, &mut at);
+            }
+        }
+        self.part.keys = [at, next];
+        Ok(())
+    }
+
+    /// Visits the rows of a table in the order of one of its indexes: some entries, then their rows, then more entries.
+    async fn scan_entries(
+        &mut self,
+        table: &Table,
+        at: usize,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let index = &table.def.indexes[at];
+        let mut entries = Entries::default();
+        let mut last = Vec::new();
+        // Often the first row is all that is wanted, and what is looked at can conflict.
+        let mut limit = 1;
+        loop {
+            let rest = if last.is_empty() { range } else { behind(range, direction, &last) };
+            retry!(self, {
+                entries.clear();
+                self.with(|worker, txn| {
+                    worker.scan(txn, index.id, rest, direction, |entry, _| {
+                        entries.push(entry);
+                        if entries.ends.len() == limit { Flow::Enough } else { Flow::More }
+                    })
+                })
+            });
+            for entry in entries.iter() {
+                let key = table.def.key_in_entry(index, entry).ok_or(Abort::Conflict)?;
+                let visited = retry!(
+                    self,
+                    self.with(|worker, txn| {
+                        worker.read(txn, table.def.id, key, |row| f(entry, Row::new(&table.layout, row)))
+                    })
+                );
+                probe::count(Counter::Records);
+                // Entry and row were not seen at one moment.
+                if visited.ok_or(Abort::Conflict)? == Flow::Enough {
+                    return Ok(());
+                }
+            }
+            let Some(end) = entries.iter().last().filter(|_| entries.ends.len() == limit) else {
+                return Ok(());
+            };
+            last.clear();
+            last.extend_from_slice(end);
+            from_behind(direction, &mut last);
+            limit = (limit * 4).min(256);
+            if self.part.protection == Protection::Quiet {
+                self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?;
+            }
+        }
+    }
+}
+
+/// What of a range is left: from `bound` on upwards, or what is below it.
+fn behind<'r>(range: Range<'r>, direction: Direction, bound: &'r [u8]) -> Range<'r> {
+    match direction {
+        Direction::Forward => Range { low: Some(bound), ..range },
+        Direction::Backward => Range { high: Some(bound), ..range },
+    }
+}
+
+/// Makes the last key of a scan the bound that the rest of it begins at.
+fn from_behind(direction: Direction, last: &mut Vec<u8>) {
+    if direction == Direction::Forward {
+        last.push(0);
+    }
+}
+
+/// Entries copied out of an index.
+#[derive(Default)]
+struct Entries {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, entry: &[u8]) {
+        self.bytes.extend_from_slice(entry);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut start, end)..end])
+    }
+}
+
+/// What an update changes in the indexes of its table.
+fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, Change)> {
+    let (old, new) = (Row::new(&table.layout, old), Row::new(&table.layout, new));
+    let mut changes = Vec::new();
+    for index in &table.def.indexes {
+        let (gone, come) = (table.def.entry_of(index, old), table.def.entry_of(index, new));
+        if gone != come {
+            changes.push((index.id, Change::Gone(gone)));
+            changes.push((index.id, Change::Come(come)));
+        }
+    }
+    changes
+}
+
+impl Access for MemoryHere<'_> {
+    #[inline]
+    async fn read<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        self.quietly()?;
+        let t = self.engine.table(table)?;
+        let mut f = Some(f);
+        let read = retry!(
+            self,
+            self.with(|worker, txn| {
+                worker.read(txn, table, key, |bytes| f.take().map(|f| f(Row::new(&t.layout, bytes))))
+            })
+        );
+        probe::add(Counter::Records, u64::from(read.is_some()));
+        Ok(read.flatten())
+    }
+
+    #[inline]
+    async fn update<R>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        self.quietly()?;
+        let t = self.engine.table(table)?;
+        let mut f = Some(f);
+        let mut moved = Vec::new();
+        let updated = retry!(
+            self,
+            self.with(|worker, txn| {
+                worker.update(txn, table, key, |bytes| {
+                    let old = if t.def.indexes.is_empty() { Vec::new() } else { bytes.clone() };
+                    let mut row = RowMut::new(&t.layout, bytes);
+                    let result = f.take().map(|f| f(&mut row));
+                    if row.columns_set().meets(t.indexed) {
+                        moved = changes(t, &old, bytes);
+                    }
+                    result
+                })
+            })
+        );
+        probe::add(Counter::Records, u64::from(updated.is_some()));
+        if !moved.is_empty() {
+            Box::pin(self.change_entries(moved)).await?;
+        }
+        Ok(updated.flatten())
+    }
+
+    #[inline]
+    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+        // A table that is not there is found out by the operation itself.
+        let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
+    }
+
+    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        self.quietly()?;
+        let t = self.engine.table(table)?;
+        let done = retry!(self, self.with(|worker, txn| worker.insert(txn, table, key, row)));
+        if done == Inserted::Exists {
+            return Ok(done);
+        }
+        probe::count(Counter::Records);
+        if !t.def.indexes.is_empty() {
+            let entry = |index: &txn::IndexDef| Change::Come(t.def.entry_of(index, Row::new(&t.layout, row)));
+            let come = t.def.indexes.iter().map(|index| (index.id, entry(index))).collect();
+            Box::pin(self.change_entries(come)).await?;
+        }
+        Ok(done)
+    }
+
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        self.quietly()?;
+        self.engine.table(table)?;
+        retry!(self, self.with(|worker, txn| worker.append(txn, table, row)));
+        probe::count(Counter::Records);
+        Ok(())
+    }
+
+    async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.quietly()?;
+        let t = self.engine.table(table)?;
+        if !t.def.indexes.is_empty() {
+            let old = retry!(self, self.with(|worker, txn| worker.read(txn, table, key, <[u8]>::to_vec)));
+            let Some(old) = old else { return Ok(false) };
+            let entry =
+                |index: &txn::IndexDef| Change::Gone(t.def.entry_of(index, Row::new(&t.layout, &old)));
+            let gone = t.def.indexes.iter().map(|index| (index.id, entry(index))).collect();
+            Box::pin(self.change_entries(gone)).await?;
+        }
+        let done = retry!(self, self.with(|worker, txn| worker.delete(txn, table, key)));
+        probe::add(Counter::Records, u64::from(done));
+        Ok(done)
+    }
+
+    async fn scan(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let engine = self.engine;
+        match engine.index(index)? {
+            (table, None) => self.scan_rows(table, range, direction, &mut f).await,
+            (table, Some(at)) => self.scan_entries(table, at, range, direction, &mut f).await,
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Two transactions side by side on one thread, step by step: anomalies end with an abort of one of them when it is
+//! certified; what is prepared is waited for; indexes follow their rows.
+
+use super::*;
+use crate::design::DesignKind;
+use crate::engine::{Engine, Scope, Setup};
+use crate::executor::Executor;
+use crate::owners::Territory;
+use base::Key;
+use locks::LockTuning;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use txn::{Access, Column, Direction, Flow, IndexDef, Inserted, Range, Row, RowBuf, TableKind, Type};
+use wal::Durability;
+
+const T: TableId = TableId(1);
+const BY_VALUE: TableId = TableId(2);
+const LOG: TableId = TableId(3);
+
+fn table() -> TableDef {
+    TableDef {
+        id: T,
+        name: "t".into(),
+        columns: vec![Column::new("id", Type::I64), Column::new("value", Type::I64)],
+        key: vec![0],
+        indexes: vec![IndexDef { id: BY_VALUE, name: "by_value".into(), columns: vec![1] }],
+        domain: 1,
+        kind: TableKind::Heap,
+    }
+}
+
+fn schema() -> Schema {
+    let log = TableDef { id: LOG, name: "log".into(), key: vec![], indexes: vec![], ..table() };
+    Schema { tables: vec![table(), log] }
+}
+
+fn key(id: i64) -> Key {
+    Key::new().i64(id)
+}
+
+fn row(id: i64, value: i64) -> Vec<u8> {
+    let mut buf = RowBuf::new(&table());
+    let mut row = buf.start();
+    row.set_int(0, id);
+    row.set_int(1, value);
+    buf.bytes().to_vec()
+}
+
+fn setup(conflict: OccConflict) -> Setup {
+    Setup {
+        design: DesignKind::Occ,
+        dir: "/nowhere".into(),
+        durability: Durability::Memory,
+        pool_pages: 8 << 10,
+        workers: 2,
+        locks: LockTuning::PLAIN,
+        lock_timeout_ns: 1 << 40,
+        occ_conflict: conflict,
+        schema: schema(),
+        territory: Territory::whole(),
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Tried<T> {
+    Done(T),
+    Waits,
+    Fails(Abort),
+}
+use Tried::{Done, Fails, Waits};
+
+/// Polled once: it is done, or it waits.
+fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(value)) => Done(value),
+        Poll::Ready(Err(abort)) => Fails(abort),
+        Poll::Pending => Waits,
+    }
+}
+
+struct Bench {
+    engine: Arc<MemoryEngine>,
+    desks: [MemoryDesk; 2],
+    executor: Executor,
+}
+
+struct Scene<'b> {
+    bench: &'b Bench,
+    desk: &'b MemoryDesk,
+    part: MemoryPart,
+}
+
+impl Bench {
+    /// Rows 1 and 2 with the values 10 and 20, and row 100.
+    fn new(conflict: OccConflict) -> Bench {
+        let (engine, _) = MemoryEngine::open(&setup(conflict)).unwrap();
+        let engine = Arc::new(engine);
+        let desks = [engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {}))];
+        let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+        let mut loader = bench.begin(0);
+        for (id, value) in [(1, 10), (2, 20), (100, 0)] {
+            assert_eq!(loader.insert(id, value), Done(Inserted::Done));
+        }
+        assert_eq!(loader.commit(), Done(()));
+        bench
+    }
+
+    fn begin(&self, worker: usize) -> Scene<'_> {
+        let desk = &self.desks[worker];
+        let mut part = self.engine.part(desk);
+        self.engine.begin(desk, &mut part, Protection::Locks);
+        Scene { bench: self, desk, part }
+    }
+
+    /// Values of rows 1 and 2, seen by a transaction of its own.
+    fn rows(&self) -> (Option<i64>, Option<i64>) {
+        let mut scene = self.begin(0);
+        let mut read = |id| match scene.read(id) {
+            Done(value) => value,
+            other => panic!("row {id}: {other:?}"),
+        };
+        (read(1), read(2))
+    }
+}
+
+impl Scene<'_> {
+    fn here(&mut self) -> MemoryHere<'_> {
+        self.bench.engine.here(self.desk, &self.bench.executor, &mut self.part)
+    }
+
+    fn read(&mut self, id: i64) -> Tried<Option<i64>> {
+        once(self.here().read(T, &key(id), |row| row.int(1)))
+    }
+
+    fn write(&mut self, id: i64, value: i64) -> Tried<Option<()>> {
+        once(self.here().update(T, &key(id), |row| row.set_int(1, value)))
+    }
+
+    fn insert(&mut self, id: i64, value: i64) -> Tried<Inserted> {
+        once(self.here().insert(T, &key(id), &row(id, value)))
+    }
+
+    fn delete(&mut self, id: i64) -> Tried<bool> {
+        once(self.here().delete(T, &key(id)))
+    }
+
+    /// Ids and values of a range of keys of the table, or of values of its index.
+    fn scan(&mut self, index: TableId, (low, high): (i64, i64), way: Direction) -> Tried<Vec<(i64, i64)>> {
+        let mut seen = Vec::new();
+        let (low, high) = (key(low), key(high));
+        let visit = |_: &[u8], row: Row<'_>| {
+            seen.push((row.int(0), row.int(1)));
+            Flow::More
+        };
+        match once(self.here().scan(index, Range::new(&low, &high), way, visit)) {
+            Done(()) => Done(seen),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
+    }
+
+    fn certify(&mut self, scope: Scope) -> Tried<()> {
+        let Bench { engine, executor, .. } = self.bench;
+        once(engine.certify(self.desk, executor, &mut self.part, scope))
+    }
+
+    fn commit(mut self) -> Tried<()> {
+        match self.certify(Scope::Home) {
+            Done(()) => {
+                self.bench.engine.commit(self.desk, &mut self.part).unwrap();
+                Done(())
+            }
+            refused => refused,
+        }
+    }
+}
+
+impl Drop for Scene<'_> {
+    fn drop(&mut self) {
+        self.bench.engine.rollback(self.desk, &mut self.part).unwrap();
+    }
+}
+
+const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
+const CONFLICT: Tried<()> = Fails(Abort::Conflict);
+
+fn bench() -> Bench {
+    Bench::new(OccConflict::Wait)
+}
+
+#[test]
+fn g0_dirty_write() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!((one.write(1, 11), two.write(1, 12)), (Done(Some(())), Done(Some(()))));
+    assert_eq!((one.write(2, 21), two.write(2, 22)), (Done(Some(())), Done(Some(()))));
+    assert_eq!((one.commit(), two.commit()), (Done(()), CONFLICT));
+    assert_eq!(b.rows(), (Some(11), Some(21)));
+}
+
+#[test]
+fn g1_what_is_not_committed_is_not_seen() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(one.write(1, 101), Done(Some(())));
+    assert_eq!(two.read(1), Done(Some(10)));
+    drop(one);
+    assert_eq!(two.commit(), Done(()));
+}
+
+#[test]
+fn g1c_circular_information_flow() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!((one.write(1, 11), two.write(2, 22)), (Done(Some(())), Done(Some(()))));
+    assert_eq!((one.read(2), two.read(1)), (Done(Some(20)), Done(Some(10))));
+    assert_eq!((one.commit(), two.commit()), (Done(()), CONFLICT));
+}
+
+#[test]
+fn p4_lost_update() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!((one.read(1), two.read(1)), (Done(Some(10)), Done(Some(10))));
+    assert_eq!((one.write(1, 11), two.write(1, 11)), (Done(Some(())), Done(Some(()))));
+    assert_eq!((two.commit(), one.commit()), (Done(()), CONFLICT));
+}
+
+#[test]
+fn g_single_read_skew() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(one.read(1), Done(Some(10)));
+    assert_eq!((two.write(1, 12), two.write(2, 18)), (Done(Some(())), Done(Some(()))));
+    assert_eq!(two.commit(), Done(()));
+    assert_eq!(one.read(2), Done(Some(18)), "seen, but it cannot commit");
+    assert_eq!(one.commit(), CONFLICT);
+}
+
+#[test]
+fn g2_item_write_skew() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    for scene in [&mut one, &mut two] {
+        assert_eq!((scene.read(1), scene.read(2)), (Done(Some(10)), Done(Some(20))));
+    }
+    assert_eq!((one.write(1, 11), two.write(2, 21)), (Done(Some(())), Done(Some(()))));
+    assert_eq!((one.commit(), two.commit()), (Done(()), CONFLICT));
+}
+
+#[test]
+fn p3_phantoms_of_every_kind_through_table_and_index() {
+    type Change = fn(&mut Scene<'_>);
+    let changes: [Change; 3] = [
+        |two| assert_eq!(two.insert(3, 15), Done(Inserted::Done)),
+        |two| assert_eq!(two.delete(2), Done(true)),
+        |two| assert_eq!(two.write(2, 19), Done(Some(()))),
+    ];
+    for (index, range) in [(T, (0, 50)), (BY_VALUE, (5, 50))] {
+        for (way, change) in WAYS.into_iter().flat_map(|way| changes.map(|change| (way, change))) {
+            let b = bench();
+            let (mut one, mut two) = (b.begin(0), b.begin(1));
+            assert!(matches!(one.scan(index, range, way), Done(seen) if seen.len() == 2));
+            change(&mut two);
+            assert_eq!(one.write(100, 1), Done(Some(())));
+            assert_eq!((two.commit(), one.commit()), (Done(()), CONFLICT), "{index:?} {way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_decision_made_from_what_was_never_there_together_is_none() {
+    let b = bench();
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(one.read(1), Done(Some(10)));
+    assert!(b.engine.holds(one.desk, &mut one.part));
+    drop(one);
+    let mut one = b.begin(0);
+    assert_eq!(one.read(1), Done(Some(10)));
+    assert_eq!((two.write(1, 12), two.write(2, 18)), (Done(Some(())), Done(Some(()))));
+    assert_eq!(two.commit(), Done(()));
+    assert_eq!(one.read(2), Done(Some(18)));
+    assert!(!b.engine.holds(one.desk, &mut one.part));
+}
+
+#[test]
+fn a_prepared_row_is_waited_for_until_its_decision() {
+    for commits in [true, false] {
+        let b = bench();
+        let mut one = b.begin(0);
+        assert_eq!(one.write(1, 11), Done(Some(())));
+        assert_eq!(one.certify(Scope::Distributed), Done(()));
+        let mut two = b.begin(1);
+        assert_eq!(two.read(1), Waits);
+        assert_eq!(two.read(2), Done(Some(20)));
+        if commits {
+            b.engine.commit(one.desk, &mut one.part).unwrap();
+        } else {
+            b.engine.rollback(one.desk, &mut one.part).unwrap();
+        }
+        assert_eq!(two.read(1), Done(Some(if commits { 11 } else { 10 })));
+        assert_eq!(two.commit(), Done(()));
+    }
+}
+
+#[test]
+fn a_prepared_row_is_an_abort_where_that_is_asked_for() {
+    let b = Bench::new(OccConflict::Abort);
+    let mut one = b.begin(0);
+    assert_eq!(one.write(1, 11), Done(Some(())));
+    assert_eq!(one.certify(Scope::Distributed), Done(()));
+    assert_eq!(b.begin(1).read(1), Fails(Abort::Conflict));
+    let mut two = b.begin(1);
+    assert_eq!((two.read(2), two.write(100, 1)), (Done(Some(20)), Done(Some(()))));
+    assert_eq!(two.commit(), Done(()));
+}
+
+/// Two transactions, each of which reads at one instance what the other writes there (write skew over two instances): once
+/// the first is prepared, the other cannot be.
+#[test]
+fn what_a_distributed_part_has_read_stays_until_its_decision() {
+    let b = Bench::new(OccConflict::Abort);
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!((one.read(1), two.write(1, 11)), (Done(Some(10)), Done(Some(()))));
+    assert_eq!(one.certify(Scope::Distributed), Done(()));
+    assert_eq!(two.certify(Scope::Distributed), CONFLICT);
+    drop(two);
+    b.engine.commit(one.desk, &mut one.part).unwrap();
+    let mut two = b.begin(1);
+    assert_eq!(two.write(1, 11), Done(Some(())));
+    assert_eq!(two.commit(), Done(()));
+}
+
+#[test]
+fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
+    let (engine, _) =
+        MemoryEngine::open(&Setup { lock_timeout_ns: 2_000_000, ..setup(OccConflict::Wait) }).unwrap();
+    let engine = Arc::new(engine);
+    let (desk, other) = (engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {})));
+    let executor = Executor::new(Arc::new(|| {}));
+    let mut part = engine.part(&desk);
+    engine.begin(&desk, &mut part, Protection::Locks);
+    let mut here = engine.here(&desk, &executor, &mut part);
+    assert_eq!(once(here.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
+    assert_eq!(once(engine.certify(&desk, &executor, &mut part, Scope::Distributed)), Done(()));
+    let outcome = std::rc::Rc::new(RefCell::new(None));
+    let (told, waiter) = (outcome.clone(), Arc::clone(&engine));
+    let executor = std::rc::Rc::new(executor);
+    let inner = executor.clone();
+    let spawned = executor.spawn(async move {
+        let mut part = waiter.part(&other);
+        waiter.begin(&other, &mut part, Protection::Locks);
+        let read = waiter.here(&other, &inner, &mut part).read(T, &key(1), |row| row.int(1)).await;
+        *told.borrow_mut() = Some(read);
+        waiter.rollback(&other, &mut part).unwrap();
+    });
+    assert!(spawned);
+    while outcome.borrow().is_none() {
+        executor.turn(world::now_ns());
+    }
+    assert_eq!(*outcome.borrow(), Some(Err(Abort::LockTimeout)));
+    engine.rollback(&desk, &mut part).unwrap();
+}
+
+/// Random operations of transactions that follow each other, on a map beside: rows, an index, both ways through both, and
+/// what was rolled back is gone.
+#[test]
+fn rows_and_their_index_agree_with_a_map() {
+    let b = bench();
+    let mut rows: BTreeMap<i64, i64> = [(1, 10), (2, 20), (100, 0)].into();
+    let mut seed = 1u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((seed >> 33) % below) as i64
+    };
+    for round in 0..600 {
+        let before = rows.clone();
+        let mut scene = b.begin(round % 2);
+        for _ in 0..random(6) {
+            let (id, value) = (random(40), random(12));
+            match random(4) {
+                0 => {
+                    let fresh = !rows.contains_key(&id);
+                    let want = if fresh { Inserted::Done } else { Inserted::Exists };
+                    assert_eq!(scene.insert(id, value), Done(want));
+                    rows.entry(id).or_insert(value);
+                }
+                1 => assert_eq!(scene.delete(id), Done(rows.remove(&id).is_some())),
+                2 => {
+                    let there = rows.get_mut(&id).map(|old| *old = value);
+                    assert_eq!(scene.write(id, value), Done(there));
+                }
+                _ => {
+                    let (low, high) = (id.min(value * 3), id.max(value * 3));
+                    let mut by_key: Vec<_> = rows.range(low..high).map(|(k, v)| (*k, *v)).collect();
+                    let mut by_value: Vec<_> =
+                        rows.iter().filter(|(_, v)| (low..high).contains(v)).map(|(k, v)| (*v, *k)).collect();
+                    by_value.sort_unstable();
+                    let mut by_value: Vec<_> = by_value.into_iter().map(|(v, k)| (k, v)).collect();
+                    for way in WAYS {
+                        assert_eq!(scene.scan(T, (low, high), way), Done(by_key.clone()));
+                        assert_eq!(scene.scan(BY_VALUE, (low, high), way), Done(by_value.clone()));
+                        (by_key.reverse(), by_value.reverse());
+                    }
+                }
+            }
+        }
+        if random(4) == 0 {
+            rows = before;
+        } else {
+            assert_eq!(scene.commit(), Done(()));
+        }
+    }
+}
+
+/// More rows than one cut of a quiet part, in one transaction's place.
+#[test]
+fn a_filling_and_a_quiet_scan_of_many_rows() {
+    let b = bench();
+    let many = i64::from(CUT) * 3 + 7;
+    {
+        let mut filling = b.engine.filling(&b.desks[0]);
+        for id in 1_000..1_000 + many {
+            assert_eq!(once(filling.insert(T, &key(id), &row(id, id))), Done(Inserted::Done));
+            assert_eq!(once(filling.append(LOG, &row(id, id))), Done(()));
+        }
+        b.engine.filled(filling).unwrap();
+    }
+    let mut part = b.engine.part(&b.desks[1]);
+    b.engine.begin(&b.desks[1], &mut part, Protection::Quiet);
+    for (index, want) in [(T, many + 3), (BY_VALUE, many + 3), (LOG, many)] {
+        for way in WAYS {
+            let mut count = 0;
+            let mut here = b.engine.here(&b.desks[1], &b.executor, &mut part);
+            let visit = |_: &[u8], _: Row<'_>| {
+                count += 1;
+                Flow::More
+            };
+            assert_eq!(once(here.scan(index, Range::ALL, way, visit)), Done(()));
+            assert_eq!(count, want, "{index:?} {way:?}");
+        }
+    }
+    b.engine.commit(&b.desks[1], &mut part).unwrap();
+}
+
+#[test]
+fn bad_requests_and_a_full_budget_are_aborts_that_change_nothing() {
+    let b = bench();
+    let mut scene = b.begin(0);
+    assert_eq!(once(scene.here().insert(T, &[1; 2_000], &row(1, 1))), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.here().read(TableId(9), &key(1), |_| ())), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.here().append(LOG, &vec![0; 300 << 10])), Fails(Abort::BadRequest));
+    assert_eq!(scene.commit(), Done(()));
+    let fills = |n: i64| {
+        let mut scene = b.begin(0);
+        let big = vec![7; 200 << 10];
+        match once(scene.here().insert(LOG, &key(n), &big)) {
+            Done(_) => scene.commit(),
+            Fails(abort) => Fails(abort),
+            Waits => Waits,
+        }
+    };
+    let full = (0..2_000).map(fills).find(|tried| *tried != Done(()));
+    assert_eq!(full, Some(Fails(Abort::NoSpace)), "64 MiB hold fewer than 2,000 rows of 200 KiB");
+    assert_eq!(b.rows(), (Some(10), Some(20)));
+}

@@ -1,0 +1,169 @@
+//! Parts with branches at other workers: sending steps, running visits, and one end for all.
+
+use super::{PageDesk, PageEngine};
+use crate::branches::{Answer, Letter, Visit};
+use crate::design::Design;
+use crate::local::{Part, Protection};
+use base::Lsn;
+use probe::Wait;
+use smallvec::SmallVec;
+use std::task::Poll;
+use store::{StoreFault, Txn};
+use txn::Abort;
+
+/// Bits of a transaction's name that count within its worker; the others say which worker.
+const NUMBER_BITS: u32 = 48;
+
+impl<D: Design> PageEngine<D> {
+    /// Starts a part at a worker that owns keys: gives it a name that others can wait for.
+    #[inline]
+    pub(super) fn begin_named(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
+        self.begin(part, desk.worker, protection);
+        if D::OWNERS && protection == Protection::Locks {
+            let number = desk.number.get() + 1;
+            desk.number.set(number);
+            part.name = ((desk.worker as u64) << NUMBER_BITS) | number;
+        }
+    }
+
+    pub(super) fn send_steps(
+        &self,
+        desk: &PageDesk,
+        part: &mut Part,
+        meeting: u32,
+        owner: usize,
+        steps: Vec<u8>,
+    ) {
+        desk.meetings.borrow_mut().get(meeting).missing += 1;
+        let (branch, name) = (part.branches.take(owner), part.name);
+        desk.mailbox().send(owner, Letter::Steps { home: desk.worker, meeting, name, branch, steps });
+    }
+
+    pub(super) async fn await_answers(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
+        std::future::poll_fn(|cx| {
+            let mut meetings = desk.meetings.borrow_mut();
+            let open = meetings.get(meeting);
+            if open.missing == 0 {
+                return Poll::Ready(());
+            }
+            open.waker = Some(cx.waker().clone());
+            probe::parks(Wait::Reply, Poll::Pending)
+        })
+        .await;
+        let answers = desk.meetings.borrow_mut().close(meeting);
+        let home = |(branch, answer): (Box<Part>, Answer)| {
+            part.branches.away.push((answer.owner, branch));
+            answer
+        };
+        answers.into_iter().map(home).collect()
+    }
+
+    /// Does what letters say, up to the next visit.
+    pub(super) fn read_mail(&self, desk: &PageDesk) -> Option<Visit<Part>> {
+        let mailbox = desk.mailbox();
+        mailbox.push_on();
+        while let Some(letter) = mailbox.take() {
+            match letter {
+                Letter::Steps { home, meeting, name, branch, steps } => {
+                    let part = branch.unwrap_or_else(|| self.new_branch(desk, name));
+                    return Some(Visit { part, steps, home, meeting });
+                }
+                Letter::Answer { meeting, branch, answer } => {
+                    desk.meetings.borrow_mut().answer(meeting, branch, answer);
+                }
+                Letter::Commit(mut branch) => {
+                    self.end(&mut branch);
+                    self.store.committed::<D::Latch>(&mut branch.txn);
+                    desk.spare.borrow_mut().push(branch);
+                }
+                Letter::Undo { home, mut branch } => {
+                    // A failed rollback has poisoned the store; nothing commits afterwards.
+                    let _ = self.rollback(&mut branch);
+                    desk.spare.borrow_mut().push(branch);
+                    mailbox.send(home, Letter::Undone);
+                }
+                Letter::Undone => desk.undoing.set(desk.undoing.get() - 1),
+                Letter::Release(ward) => self.release_ward(desk, ward),
+            }
+        }
+        None
+    }
+
+    fn new_branch(&self, desk: &PageDesk, name: u64) -> Box<Part> {
+        let spare = desk.spare.borrow_mut().pop();
+        let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(desk.worker)));
+        self.begin(&mut part, desk.worker, Protection::Locks);
+        part.name = name;
+        part
+    }
+
+    pub(super) fn answer_visit(
+        &self,
+        desk: &PageDesk,
+        visit: Visit<Part>,
+        outcome: Result<(), Abort>,
+        outputs: Vec<u8>,
+    ) {
+        let (owner, Visit { part, home, meeting, .. }) = (desk.worker, visit);
+        let answer = Answer { owner, outcome, outputs };
+        desk.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
+    }
+
+    /// Commits a part with branches.
+    pub(super) fn commit_branches(
+        &self,
+        desk: &PageDesk,
+        part: &mut Part,
+        note: Option<&[u8]>,
+    ) -> Result<Lsn, Abort> {
+        let logged = {
+            let mut chains = chains(part);
+            self.store.commit_together(&mut chains, note)
+        };
+        if logged.is_err() {
+            // On a store that has met a fault this only ends the branches.
+            self.undo_branches(desk, part);
+            return self.after_commit(part, logged);
+        }
+        for (owner, branch) in part.branches.away.drain(..) {
+            desk.mailbox().send(owner, Letter::Commit(branch));
+        }
+        for mut txn in part.branches.found.drain(..) {
+            self.store.committed::<D::Latch>(&mut txn);
+        }
+        self.release_wards(desk, part);
+        self.after_commit(part, logged)
+    }
+
+    pub(super) fn prepare_branches(&self, part: &mut Part, note: &[u8]) -> Result<Lsn, StoreFault> {
+        self.store.prepare_together(&mut chains(part), note)
+    }
+
+    /// Undoes what was found with the part, and has its branches undone.
+    pub(super) fn rollback_branches(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
+        self.undo_branches(desk, part);
+        let undone = part.branches.found.drain(..).try_for_each(|mut txn| self.undo(&mut txn));
+        self.release_wards(desk, part);
+        undone
+    }
+
+    /// Lets go of branches without ending the transaction. Their locks are not given back: the tables end with the engine.
+    pub(super) fn abandon_branches(&self, part: &mut Part) {
+        part.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
+        part.branches.found.clear();
+        part.branches.wards = None;
+    }
+
+    /// Has the branches undone where they belong: there before any later letter of this worker's is read.
+    pub(super) fn undo_branches(&self, desk: &PageDesk, part: &mut Part) {
+        for (owner, branch) in part.branches.away.drain(..) {
+            desk.undoing.set(desk.undoing.get() + 1);
+            desk.mailbox().send(owner, Letter::Undo { home: desk.worker, branch });
+        }
+    }
+}
+
+/// The part's own chain, and those of its branches.
+fn chains(part: &mut Part) -> SmallVec<[&mut Txn; 8]> {
+    std::iter::once(&mut part.txn).chain(part.branches.chains()).collect()
+}

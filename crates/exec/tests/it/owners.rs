@@ -1,0 +1,311 @@
+//! Two workers that own keys, driven by hand on one thread: letters, branches, waits and restarts, step by step.
+
+use base::{Key, TableId};
+use exec::{
+    Answer, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part, Partitioned, Protection,
+    Recovered, Scope, Setup, Territory, Visit,
+};
+use locks::LockTuning;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use txn::{
+    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+};
+use wal::Durability;
+
+const T: TableId = TableId(1);
+/// Keys below belong to the first of two workers, the others to the second.
+const BORDER: i64 = 50;
+
+type Owned = PageEngine<Partitioned>;
+type Desk = <Owned as Engine>::Desk;
+
+fn table() -> TableDef {
+    TableDef {
+        id: T,
+        name: "t".into(),
+        columns: vec![Column::new("id", Type::I64), Column::new("value", Type::I64)],
+        key: vec![0],
+        indexes: vec![],
+        domain: 100,
+        kind: TableKind::Heap,
+    }
+}
+
+fn key(id: i64) -> Key {
+    Key::new().i64(id)
+}
+
+fn row(id: i64, value: i64) -> Vec<u8> {
+    let mut buf = RowBuf::new(&table());
+    let mut row = buf.start();
+    row.set_int(0, id);
+    row.set_int(1, value);
+    buf.bytes().to_vec()
+}
+
+fn once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
+}
+
+struct Bench {
+    engine: Arc<Owned>,
+    desks: Vec<Desk>,
+    executor: Executor,
+}
+
+type InDoubt = Vec<(Vec<u8>, <Owned as Engine>::InDoubt)>;
+
+impl Bench {
+    fn open(dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
+        let setup = Setup {
+            design: DesignKind::Logical,
+            dir: dir.into(),
+            durability: Durability::Async,
+            pool_pages: 256,
+            workers,
+            locks: LockTuning::PLAIN,
+            lock_timeout_ns: 1 << 40,
+            occ_conflict: OccConflict::default(),
+            schema: Schema { tables: vec![table()] },
+            territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
+        };
+        let (engine, Recovered { in_doubt, .. }) = Owned::open(&setup).unwrap();
+        let engine = Arc::new(engine);
+        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+    }
+
+    /// Two owners, and rows 10 and 60 of value 0.
+    fn new(dir: &std::path::Path) -> Bench {
+        let (bench, _) = Bench::open(dir, 2);
+        for (worker, id) in [(0, 10), (1, 60)] {
+            let mut part = bench.begin(worker);
+            assert_eq!(
+                once(bench.here(worker, &mut part).insert(T, &key(id), &row(id, 0))),
+                Some(Ok(Inserted::Done))
+            );
+            Engine::commit(&*bench.engine, &bench.desks[worker], &mut part).unwrap();
+        }
+        bench
+    }
+
+    /// Has all rows read into memory, so that whoever waits from now on waits for a lock.
+    fn warm(&self) {
+        let desk = &self.desks[0];
+        let mut part = self.engine.part();
+        Engine::begin(&*self.engine, desk, &mut part, Protection::Quiet);
+        let mut here = self.here(0, &mut part);
+        let mut scan = pin!(here.scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
+        while scan.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.engine.turn();
+            std::thread::yield_now();
+        }
+        Engine::rollback(&*self.engine, desk, &mut part).unwrap();
+    }
+
+    fn begin(&self, worker: usize) -> Part {
+        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
+        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
+        part
+    }
+
+    fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
+        self.engine.here(&self.desks[worker], &self.executor, part)
+    }
+
+    /// Runs steps of a transaction at an owner: there, by `steps`, and back.
+    fn visit<R>(&self, home: usize, part: &mut Part, owner: usize, steps: impl FnOnce(&mut Part) -> R) -> R {
+        let visit = self.arrive(home, part, owner);
+        self.finish(home, part, visit, steps)
+    }
+
+    /// As far as the owner.
+    fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
+        let desk = &self.desks[home];
+        let meeting = self.engine.meeting(desk);
+        self.engine.send(desk, part, meeting, owner, vec![7]);
+        let visit = self.engine.receive(&self.desks[owner]).expect("the steps have arrived");
+        assert_eq!(visit.steps, [7]);
+        (meeting, visit)
+    }
+
+    fn finish<R>(
+        &self,
+        home: usize,
+        part: &mut Part,
+        (meeting, mut visit): (u32, Visit<Part>),
+        steps: impl FnOnce(&mut Part) -> R,
+    ) -> R {
+        let done = steps(&mut visit.part);
+        let owner = 1 - home;
+        self.engine.answer(&self.desks[owner], visit, Ok(()), vec![8]);
+        let desk = &self.desks[home];
+        assert!(self.engine.receive(desk).is_none());
+        let answers = once(self.engine.rendezvous(desk, part, meeting)).expect("all have answered");
+        let [Answer { owner: from, outcome: Ok(()), outputs }] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!((*from, &outputs[..]), (owner, &[8][..]));
+        done
+    }
+
+    /// Brings the mail of every worker.
+    fn mail(&self) {
+        for _ in 0..2 {
+            self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
+        }
+    }
+
+    fn write(
+        &self,
+        worker: usize,
+        part: &mut Part,
+        id: i64,
+        value: i64,
+    ) -> Option<Result<Option<()>, Abort>> {
+        once(self.here(worker, part).update(T, &key(id), |row| row.set_int(1, value)))
+    }
+
+    fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
+        once(self.here(worker, part).read(T, &key(id), |row| row.int(1)))
+    }
+
+    /// The value of a row, read by a transaction of its owner's; `None` if it has to wait.
+    fn value(&self, id: i64) -> Option<i64> {
+        let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
+        let mut part = self.begin(worker);
+        let seen = self.read(worker, &mut part, id);
+        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
+        Some(seen?.unwrap().unwrap())
+    }
+
+    fn commit(&self, worker: usize, part: &mut Part) {
+        once(self.engine.certify(&self.desks[worker], &self.executor, part, Scope::Home)).unwrap().unwrap();
+        Engine::commit(&*self.engine, &self.desks[worker], part).unwrap();
+    }
+}
+
+const DONE: Option<Result<Option<()>, Abort>> = Some(Ok(Some(())));
+
+#[test]
+fn a_transaction_of_two_owners_commits_at_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let mut part = b.begin(0);
+    assert_eq!(b.write(0, &mut part, 10, 1), DONE);
+    b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
+    // A second visit goes on with the same branch.
+    b.visit(0, &mut part, 1, |branch| assert_eq!(b.read(1, branch, 60), Some(Ok(Some(2)))));
+    assert_eq!((b.value(10), b.value(60)), (None, None), "both are locked");
+    b.commit(0, &mut part);
+    assert_eq!((b.value(10), b.value(60)), (Some(1), None), "the owner has not read its mail");
+    b.mail();
+    assert_eq!((b.value(10), b.value(60)), (Some(1), Some(2)));
+}
+
+#[test]
+fn a_rollback_reaches_every_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let mut part = b.begin(1);
+    b.visit(1, &mut part, 0, |branch| assert_eq!(b.write(0, branch, 10, 1), DONE));
+    assert_eq!(b.write(1, &mut part, 60, 2), DONE);
+    Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+    assert!(!b.engine.is_settled(&b.desks[1]));
+    assert_eq!((b.value(10), b.value(60)), (None, Some(0)));
+    b.mail();
+    assert!(b.engine.is_settled(&b.desks[1]));
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
+}
+
+/// Each holds what the other wants, at different owners: no lock table sees a circle.
+#[test]
+fn a_circle_over_two_owners_is_found_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(b.write(0, &mut one, 10, 1), DONE);
+    assert_eq!(b.write(1, &mut two, 60, 2), DONE);
+    let mut one_there = b.arrive(0, &mut one, 1);
+    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), None);
+    b.visit(1, &mut two, 0, |branch| {
+        assert_eq!(b.write(0, branch, 10, 2), Some(Err(Abort::Deadlock)));
+    });
+    Engine::rollback(&*b.engine, &b.desks[1], &mut two).unwrap();
+    b.finish(0, &mut one, one_there, |_| ());
+    b.mail();
+    b.commit(0, &mut one);
+    b.mail();
+    assert_eq!((b.value(10), b.value(60)), (Some(1), Some(0)));
+}
+
+#[test]
+fn a_scan_locks_what_its_worker_owns_of_the_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (mut one, mut two) = (b.begin(0), b.begin(0));
+    let (low, high) = (key(5), key(20));
+    let mut seen = Vec::new();
+    let visit = |_: &[u8], row: txn::Row<'_>| {
+        seen.push(row.int(0));
+        Flow::More
+    };
+    let mut here = b.here(0, &mut one);
+    let scan = here.scan(T, Range::new(&low, &high), Direction::Forward, visit);
+    assert_eq!(once(scan), Some(Ok(())));
+    assert_eq!(seen, [10]);
+    assert_eq!(once(b.here(0, &mut two).insert(T, &key(11), &row(11, 0))), None, "a phantom waits");
+    let mut three = b.begin(1);
+    assert_eq!(b.write(1, &mut three, 60, 5), DONE, "the other owner's table is another one");
+    for (worker, part) in [(0, &mut one), (0, &mut two), (1, &mut three)] {
+        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "which worker 1 owns: a step must touch keys of the site that it is routed to")]
+fn a_step_that_reaches_into_another_owners_keys_is_a_bug() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let mut part = b.begin(0);
+    // Dropped with its locks while this panics, which is allowed.
+    let _ = b.read(0, &mut part, 60);
+}
+
+/// Prepared at two owners, found by three, decided either way.
+#[test]
+fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
+    for commits in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let b = Bench::new(dir.path());
+        let mut part = b.begin(0);
+        assert_eq!(b.write(0, &mut part, 10, 1), DONE);
+        b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
+        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+        drop((part, b));
+        let (b, mut in_doubt) = Bench::open(dir.path(), 3);
+        let (note, doubt) = in_doubt.pop().expect("one is in doubt");
+        assert!(in_doubt.is_empty() && note == b"note");
+        assert_eq!(
+            (b.value(10), b.value(60)),
+            (None, None),
+            "locked by their owners, the first and the last"
+        );
+        let mut part = b.engine.adopt(&b.desks[1], doubt);
+        assert!(<Owned as Engine>::wrote(&part));
+        if commits {
+            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
+        } else {
+            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+        }
+        b.mail();
+        let (one, two) = if commits { (1, 2) } else { (0, 0) };
+        assert_eq!((b.value(10), b.value(60)), (Some(one), Some(two)));
+    }
+}

@@ -1,0 +1,106 @@
+//! Workers that own keys: transactions inside one instance with steps at several workers, and over several instances.
+
+use crate::support::{Deployment, Via, config, private_dir};
+use exec::DesignKind::Logical;
+use probe::Measured;
+use txn::Workload;
+use wal::Durability;
+use workload::micro::{Micro, MicroOptions, Op};
+use workload::tatp::{Index, Tatp, TatpOptions};
+use workload::tpcb::{Tpcb, TpcbOptions};
+use workload::tpcc::{Tpcc, TpccOptions};
+
+/// Runs a workload and judges what it left.
+fn run<W: Workload>(workload: W, islands: u16, workers: usize, clients: usize) -> Measured {
+    let dir = private_dir();
+    let of = |i| config(&workload, dir.path(), Logical, Durability::Memory, (i, islands), workers, Via::Ring);
+    let configs = (0..islands).map(of).collect();
+    let deployment = Deployment::start(workload, configs);
+    deployment.load();
+    let measured = deployment.run(clients, 300);
+    let committed = measured.committed_total();
+    eprintln!(
+        "{} x{islands} w{workers}: {committed} committed, {} distributed, aborted {:?}, p50 {} ns",
+        deployment.workload.name(),
+        measured.distributed,
+        measured.aborted,
+        measured.latency.quantile(0.5)
+    );
+    assert!(committed > 100, "only {committed} transactions: {measured:?}");
+    assert_eq!(measured.distributed > 0, islands > 1);
+    let verdict = deployment.workload.judge(deployment.audits(), Some(committed));
+    assert!(verdict.holds(), "{verdict:?}");
+    deployment.stop();
+    measured
+}
+
+fn micro(op: Op, dataset: u64) -> Micro {
+    Micro::new(MicroOptions { dataset, op, multisite: 50.0, ..MicroOptions::new(8) }).unwrap()
+}
+
+#[test]
+fn one_instance_of_owners() {
+    run(micro(Op::Update, 4_000), 1, 2, 4);
+    run(micro(Op::Read, 4_000), 1, 4, 4);
+    run(micro(Op::Update, 4_000), 1, 1, 4);
+}
+
+/// Phases that write visit the owners in order, so no circle closes however much they meet; a time-out would be counted.
+#[test]
+fn contended_writes_of_one_phase_never_deadlock() {
+    let measured = run(micro(Op::Update, 160), 1, 3, 8);
+    assert!(measured.aborted.is_empty(), "{:?}", measured.aborted);
+}
+
+#[test]
+fn owners_of_several_instances() {
+    run(micro(Op::Update, 4_000), 2, 2, 4);
+    run(micro(Op::Read, 4_000), 2, 2, 4);
+}
+
+#[test]
+fn tpcb_among_owners_keeps_its_conditions() {
+    for islands in [1, 2] {
+        let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) };
+        run(Tpcb::new(options).unwrap(), islands, 2, 4);
+    }
+}
+
+#[test]
+fn tpcc_among_owners_keeps_its_conditions() {
+    for islands in [1, 2] {
+        let options = TpccOptions { multisite: Some(50.0), items: 500, customers: 60, ..TpccOptions::new(4) };
+        run(Tpcc::new(options).unwrap(), islands, 2, 4);
+    }
+}
+
+/// Without an aligned index a number is looked up at one owner, and its subscriber's rows are at another.
+#[test]
+fn tatp_among_owners_keeps_its_conditions() {
+    for index in [Index::Aligned, Index::NonAligned] {
+        let options = TatpOptions { subscribers: 200, index, ..TatpOptions::new(4) };
+        run(Tatp::new(options).unwrap(), 1, 2, 4);
+    }
+}
+
+/// Owners, then no owners, then more of them: data belongs to no design.
+#[test]
+fn a_store_of_owners_is_a_store() {
+    let dir = private_dir();
+    let options = TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(4) };
+    let workload = Tpcb::new(options).unwrap();
+    let mut committed = 0;
+    let lives = [(Logical, 2), (exec::DesignKind::Conventional, 2), (Logical, 3), (Logical, 1)];
+    for (life, (design, workers)) in lives.into_iter().enumerate() {
+        let of = |i| config(&workload, dir.path(), design, Durability::Sync, (i, 2), workers, Via::Uds);
+        let deployment = Deployment::start(workload.clone(), (0..2).map(of).collect());
+        if life == 0 {
+            deployment.load();
+        }
+        committed += deployment.run_seeded(4, 100, life as u64).committed_total();
+        let verdict = workload.judge(deployment.audits(), Some(committed));
+        assert!(verdict.holds(), "{design} life {life}: {verdict:?}");
+        deployment.stop();
+    }
+    assert!(committed > 20, "only {committed} transactions");
+}

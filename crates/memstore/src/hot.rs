@@ -1,0 +1,273 @@
+//! Queues for hot rows: a row at which validation keeps failing is from then on carried out by one transaction after the other,
+//! in the order they came, instead of by all at once and again. (After mostly-optimistic concurrency control: Wang and
+//! Kimura, VLDB 2017; here a queue per row in place of a lock, and nothing that correctness rests on.)
+//!
+//! A queue is advice. Whoever reads or writes a hot row by its key first waits for its turn, and keeps it until it has ended
+//! or is prepared. Commits lock and validate as ever, so whoever goes on without its turn risks an abort and nothing else: that
+//! is how cycles of waiting end. A turn is waited for long only upwards in the order of queues, and never longer than a few
+//! epochs.
+//!
+//! Who may do what: a row's hot bit (a bit of the word that counts its readers, `guard`) is set and cleared by anybody and
+//! read with the row. A queue's line changes under its mutex; `open` says how far it goes and is what those who wait look at.
+
+use crate::arena::Ref;
+use base::TableId;
+use latch::{CachePadded, SpinMutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Rows of a table that share a queue wait for each other, which costs time and nothing else.
+const QUEUES_OF_TABLE: usize = 64;
+/// Tables have queues of their own up to this number, in their order: procedures mostly go through tables the same way, from
+/// the warehouse to the stock, say, so that waiting for queues in their order is what they would do anyway.
+const TABLES: usize = 16;
+const _: () = assert!(TABLES * QUEUES_OF_TABLE <= 1 << 16);
+/// Rows whose failures are counted together are as many as share a place here.
+const HEATS: usize = 1024;
+/// A row is hot after as many failures within [`MEMORY`] epochs: once may be bad luck.
+const FAILURES: u64 = 3;
+const MEMORY: u64 = 16;
+/// And no longer after as many turns in a row that nobody had to wait for.
+const CALM: u32 = 512;
+/// For so many epochs a turn is waited for.
+const PATIENCE: u64 = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum For {
+    /// Readers that follow each other have their turns at once.
+    Reading,
+    Writing,
+}
+
+/// A transaction's place in the queue of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Turn {
+    pub(crate) queue: usize,
+    pub(crate) row: Ref,
+    /// Growing in a queue, from 1 on.
+    pub(crate) place: u64,
+    worker: usize,
+    /// The epoch after which it goes on without its turn.
+    pub(crate) until: u64,
+    /// The transaction goes on, with its turn or without.
+    pub(crate) has_begun: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Mine,
+    /// Somebody else's; whether of the same worker, which then cannot wait on the spot.
+    Other,
+    OwnWorker,
+    /// It has been waited for long enough.
+    Over,
+}
+
+/// What a failure at a row, or a turn that has ended, means for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Now {
+    Hot,
+    Cold,
+    AsBefore,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Whoever has a place up to this has the turn.
+    open: AtomicU64,
+    /// The worker of the first.
+    worker: AtomicUsize,
+    line: SpinMutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    places: VecDeque<Place>,
+    last: u64,
+    /// Turns that ended since somebody had to wait.
+    calm: u32,
+}
+
+struct Place {
+    place: u64,
+    worker: usize,
+    access: For,
+}
+
+impl Queue {
+    /// Says whose turn it is: the first's, and if that reads, of the readers right behind it.
+    fn publish(&self, line: &Line) {
+        let Some(first) = line.places.front() else { return };
+        let with_it = line.places.iter().take_while(|place| place.access == For::Reading);
+        self.worker.store(first.worker, Ordering::Relaxed);
+        self.open.store(with_it.last().map_or(first.place, |last| last.place), Ordering::Release);
+    }
+}
+
+pub(crate) struct Hot {
+    queues: Box<[CachePadded<Queue>]>,
+    /// By row: the epoch of the latest failure, and how many.
+    heat: Box<[AtomicU64]>,
+}
+
+const COUNT_BITS: u32 = 8;
+
+fn spread(row: Ref) -> usize {
+    (row.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
+impl Hot {
+    pub(crate) fn new() -> Hot {
+        Hot {
+            queues: (0..TABLES * QUEUES_OF_TABLE).map(|_| CachePadded::new(Queue::default())).collect(),
+            heat: (0..HEATS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub(crate) fn queue_of(table: TableId, row: Ref) -> usize {
+        usize::from(table.0) % TABLES * QUEUES_OF_TABLE + spread(row) % QUEUES_OF_TABLE
+    }
+
+    /// Validation failed at a row. A count that is lost between two workers is counted another time.
+    pub(crate) fn failed(&self, row: Ref, now: u64) -> Now {
+        let heat = &self.heat[spread(row) % HEATS];
+        let before = heat.load(Ordering::Relaxed);
+        let (since, count) = (before >> COUNT_BITS, before & ((1 << COUNT_BITS) - 1));
+        let count = if now > since + MEMORY { 1 } else { (count + 1).min(FAILURES) };
+        heat.store(now << COUNT_BITS | count, Ordering::Relaxed);
+        if count >= FAILURES { Now::Hot } else { Now::AsBefore }
+    }
+
+    pub(crate) fn enter(&self, queue: usize, row: Ref, access: For, worker: usize, now: u64) -> Turn {
+        let at = &self.queues[queue];
+        let mut line = at.line.lock();
+        line.last += 1;
+        let place = line.last;
+        line.places.push_back(Place { place, worker, access });
+        at.publish(&line);
+        if place > at.open.load(Ordering::Relaxed) {
+            line.calm = 0;
+        }
+        Turn { queue, row, place, worker, until: now + PATIENCE, has_begun: false }
+    }
+
+    #[inline]
+    pub(crate) fn state(&self, turn: &Turn, now: u64) -> State {
+        let queue = &self.queues[turn.queue];
+        if turn.place <= queue.open.load(Ordering::Acquire) {
+            State::Mine
+        } else if now > turn.until {
+            State::Over
+        } else if queue.worker.load(Ordering::Relaxed) == turn.worker {
+            State::OwnWorker
+        } else {
+            State::Other
+        }
+    }
+
+    /// Whether the turn of a place is still to be waited for.
+    pub(crate) fn waits(&self, queue: u16, place: u64, until: u64, now: u64) -> bool {
+        place > self.queues[usize::from(queue)].open.load(Ordering::Acquire) && now <= until
+    }
+
+    /// Ends a turn, or gives up waiting for it.
+    pub(crate) fn leave(&self, turn: &Turn) -> Now {
+        let queue = &self.queues[turn.queue];
+        let mut line = queue.line.lock();
+        line.places.retain(|place| place.place != turn.place);
+        queue.publish(&line);
+        line.calm += 1;
+        if line.calm < CALM {
+            return Now::AsBefore;
+        }
+        line.calm = 0;
+        Now::Cold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use For::{Reading, Writing};
+    use std::sync::atomic::AtomicI32;
+
+    const ROW: Ref = Ref(8);
+
+    #[test]
+    fn a_line_is_carried_out_in_its_order_and_readers_together() {
+        let hot = Hot::new();
+        let enter = |worker, access| hot.enter(3, ROW, access, worker, 1);
+        let line =
+            [enter(0, Writing), enter(1, Reading), enter(1, Reading), enter(2, Writing), enter(0, Reading)];
+        let states = || line.map(|turn| hot.state(&turn, 1));
+        let (mine, other, own) = (State::Mine, State::Other, State::OwnWorker);
+        assert_eq!(states(), [mine, other, other, other, own]);
+        hot.leave(&line[0]);
+        assert_eq!(states()[1..], [mine, mine, other, other]);
+        // A reader that comes behind a waiting writer does not overtake it.
+        hot.leave(&line[1]);
+        assert_eq!(states()[2..], [mine, other, other]);
+        // Who gives up leaves no gap.
+        hot.leave(&line[3]);
+        assert_eq!(states()[4], mine);
+        hot.leave(&line[2]);
+        hot.leave(&line[4]);
+        assert_eq!(hot.state(&enter(0, Writing), 1), mine);
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_some_epochs() {
+        let hot = Hot::new();
+        let [first, second] = [0, 1].map(|worker| hot.enter(0, ROW, Writing, worker, 5));
+        assert_eq!(hot.state(&second, 5 + PATIENCE), State::Other);
+        assert_eq!(hot.state(&second, 6 + PATIENCE), State::Over);
+        assert_eq!(hot.state(&first, 6 + PATIENCE), State::Mine);
+    }
+
+    #[test]
+    fn rows_are_hot_after_failures_close_together_and_cold_after_turns_nobody_waited_for() {
+        let hot = Hot::new();
+        let spaced = [10, 20, 40, 60, 80].map(|now| hot.failed(ROW, now));
+        assert_eq!(spaced, [Now::AsBefore; 5]);
+        assert_eq!([80, 81].map(|now| hot.failed(ROW, now)), [Now::AsBefore, Now::Hot]);
+        let alone = |n: u32| {
+            let ends = (0..n).map(|_| hot.leave(&hot.enter(0, ROW, Writing, 0, 1)));
+            ends.filter(|end| *end == Now::Cold).count()
+        };
+        assert_eq!(alone(CALM - 1), 0);
+        let [first, second] = [0, 1].map(|worker| hot.enter(0, ROW, Writing, worker, 5));
+        assert_eq!([first, second].map(|turn| hot.leave(&turn)), [Now::AsBefore; 2]);
+        assert_eq!(alone(CALM - 2), 1);
+    }
+
+    /// Writers alone, readers without writers, nobody forgotten.
+    #[test]
+    fn threads_have_their_turns() {
+        let (hot, inside) = (Hot::new(), AtomicI32::new(0));
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let (hot, inside) = (&hot, &inside);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(worker as u64);
+                    for _ in 0..2000 {
+                        let access = if random.bool() { Reading } else { Writing };
+                        let turn = hot.enter(1, ROW, access, worker, 1);
+                        let gives_up = random.usize(..8) == 0;
+                        while hot.state(&turn, 1) != State::Mine && !gives_up {
+                            std::thread::yield_now();
+                        }
+                        if hot.state(&turn, 1) == State::Mine {
+                            let (by, alone) = if access == Writing { (-1000, 0) } else { (1, i32::MAX) };
+                            let before = inside.fetch_add(by, Ordering::SeqCst);
+                            assert!((0..=alone).contains(&before), "{access:?} beside {before}");
+                            std::thread::yield_now();
+                            inside.fetch_sub(by, Ordering::SeqCst);
+                        }
+                        hot.leave(&turn);
+                    }
+                });
+            }
+        });
+        assert!(hot.queues[1].line.lock().places.is_empty());
+    }
+}

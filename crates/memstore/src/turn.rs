@@ -1,0 +1,115 @@
+//! How a transaction comes to hot rows: waiting for its turn (`hot`).
+
+use crate::arena::Ref;
+use crate::guard::HOT;
+use crate::hot::{For, Hot, Now, State, Turn};
+use crate::row;
+use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
+use crate::tid::{LOCKED, PREPARED};
+use crate::transaction::Txn;
+use crate::worker::Worker;
+use base::TableId;
+use std::sync::atomic::Ordering;
+
+/// A turn lasts some microseconds, which one waits for on the spot.
+const SPINS: u32 = if cfg!(test) { 4 } else { 400 };
+/// Where a caller cannot be told to wait, others get the core so often before one goes on without the turn.
+const YIELDS: u32 = if cfg!(test) { 4 } else { 400 };
+
+fn id_of(turn: &Turn) -> RowId {
+    RowId(Ref(turn.place), Held::Turn { queue: turn.queue as u16, until: turn.until })
+}
+
+impl Worker {
+    /// Waits for the turn of a transaction that is about to look at a row, if the row is hot.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`] when others are before it; [`Refused::Conflict`] when what it has read has changed meanwhile.
+    #[inline]
+    pub(crate) fn take_turn(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        row: Ref,
+        access: For,
+    ) -> Result<(), Refused> {
+        if row::readers(&self.store.arena, row).load(Ordering::Relaxed) & HOT == 0 {
+            return Ok(());
+        }
+        self.queue_up(txn, table, row, access)
+    }
+
+    #[cold]
+    fn queue_up(&self, txn: &mut Txn, table: TableId, row: Ref, access: For) -> Result<(), Refused> {
+        let (hot, queue, now) = (&self.store.hot, Hot::queue_of(table, row), self.store.epochs.now());
+        // Upwards in the order of queues there is no cycle of waiting.
+        let is_upwards = txn.turns.iter().all(|turn| turn.queue <= queue);
+        let known = txn.turns.iter().position(|turn| turn.queue == queue);
+        let place = known.unwrap_or_else(|| {
+            txn.turns.push(hot.enter(queue, row, access, self.number, now));
+            txn.turns.len() - 1
+        });
+        let turn = txn.turns[place];
+        if turn.has_begun {
+            return Ok(());
+        }
+        let waits = known.is_some() || hot.state(&turn, now) != State::Mine;
+        self.await_turn(turn, is_upwards)?;
+        txn.turns[place].has_begun = true;
+        // What it read before it waited may have changed: better to know now than when it commits.
+        match !waits || txn.reads.iter().all(|(row, word)| self.is_current(*row, *word)) {
+            true => Ok(()),
+            false => Err(Refused::Conflict(Cause::Changed)),
+        }
+    }
+
+    fn await_turn(&self, turn: Turn, is_upwards: bool) -> Result<(), Refused> {
+        let mut rounds = 0;
+        loop {
+            match self.store.hot.state(&turn, self.store.epochs.now()) {
+                State::Mine | State::Over => return Ok(()),
+                State::Other if rounds < SPINS => std::hint::spin_loop(),
+                state => match (self.store.conflict, state) {
+                    _ if !is_upwards => return Ok(()),
+                    (Conflict::Wait, _) => return Err(Refused::Busy(id_of(&turn))),
+                    (Conflict::Abort, State::Other) if rounds < SPINS + YIELDS => std::thread::yield_now(),
+                    (Conflict::Abort, _) => return Ok(()),
+                },
+            }
+            rounds += 1;
+        }
+    }
+
+    fn is_current(&self, row: Ref, word: u64) -> bool {
+        row::tid(&self.store.arena, row).load(Ordering::Relaxed) & !(LOCKED | PREPARED) == word
+    }
+
+    /// Gives up the transaction's places.
+    #[inline]
+    pub(crate) fn end_turns(&self, txn: &mut Txn) {
+        if !txn.turns.is_empty() {
+            self.leave_queues(txn);
+        }
+    }
+
+    #[cold]
+    fn leave_queues(&self, txn: &mut Txn) {
+        for turn in txn.turns.drain(..) {
+            if self.store.hot.leave(&turn) == Now::Cold {
+                row::readers(&self.store.arena, turn.row).fetch_and(!HOT, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes that a transaction has failed at a row. Returns why.
+    #[cold]
+    pub(crate) fn failed_at(&self, row: Ref, refused: Refused) -> Refused {
+        if self.store.contention == Contention::Queues
+            && matches!(refused, Refused::Conflict(_))
+            && self.store.hot.failed(row, self.store.epochs.now()) == Now::Hot
+        {
+            row::readers(&self.store.arena, row).fetch_or(HOT, Ordering::Relaxed);
+        }
+        refused
+    }
+}

@@ -1,0 +1,84 @@
+//! The hooks of a process in which somebody profiles, out of line: reaching a thread's cells is two instructions inside
+//! this crate, and may be two calls wherever else a hook is inlined (without link-time optimisation).
+
+use crate::table::{Component, Counter, Section, Wait};
+use crate::worker::{Latched, OFF, UNSPLIT, WORKER, Worker};
+
+/// What `f` gives if this thread profiles, else `off`.
+#[inline(always)]
+fn here<R>(off: R, f: impl FnOnce(&Worker) -> R) -> R {
+    WORKER.with(|w| if w.mode.get() == OFF { off } else { f(w) })
+}
+
+#[inline(never)]
+pub(crate) fn on() -> bool {
+    here(false, |_| true)
+}
+
+#[inline(never)]
+pub(crate) fn count(counter: Counter, n: u64) {
+    here((), |w| w.count(counter, n));
+}
+
+#[inline(never)]
+pub(crate) fn enter(section: Section) {
+    here((), |w| w.enter(section));
+}
+
+#[inline(never)]
+pub(crate) fn visited(kind: u8, page: u32, latched: Latched) {
+    here((), |w| w.visited(kind, page, latched));
+}
+
+#[inline(never)]
+pub(crate) fn part_begins() {
+    here((), |w| w.part_begins());
+}
+
+#[inline(never)]
+pub(crate) fn part_ends() {
+    here((), |w| w.part_ends());
+}
+
+/// Now, in ticks; 0 outside of polls whose time is split.
+#[inline(never)]
+pub(crate) fn hold() -> u64 {
+    here(0, Worker::hold)
+}
+
+#[inline(never)]
+pub(crate) fn held(since: u64) {
+    here((), |w| w.held(since));
+}
+
+/// Of a poll that waits: of several on the way out the innermost counts.
+#[inline(never)]
+pub(crate) fn parks(wait: Wait) {
+    here((), |w| {
+        if w.wait.get() == Wait::Turn as u8 {
+            w.wait.set(wait as u8);
+        }
+    });
+}
+
+/// The component to go back to, or [`UNSPLIT`].
+#[inline(never)]
+pub(crate) fn latching() -> u8 {
+    here(UNSPLIT, |w| w.latching())
+}
+
+#[inline(never)]
+pub(crate) fn split_off(component: Component) -> u8 {
+    here(UNSPLIT, |w| w.split_off(component))
+}
+
+#[inline(never)]
+pub(crate) fn span(component: Component) -> u8 {
+    here(UNSPLIT, |w| w.change(component as u8))
+}
+
+/// Back to a component that one of these gave.
+#[inline(never)]
+pub(crate) fn change(component: u8) {
+    WORKER.with(|w| w.change(component));
+}
