@@ -144,7 +144,7 @@ impl Store {
                 None => return ControlFlow::Break(Look::Bad(NO_VALUE)),
             }
             value.pop();
-            let changed = change_row((table, entries), key, value, old_row, |row| f.take().map(|f| f(row)));
+            let changed = change_row((table, entries), value, old_row, |row| f.take().map(|f| f(row)));
             set = changed.set;
             if changed.held_back {
                 return ControlFlow::Break(Look::Done(changed.result));
@@ -160,7 +160,7 @@ impl Store {
             TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
             TreeModify::Left(Look::Away(rid)) => {
                 let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
-                return self.update_at::<P, R>(txn, (table, entries), (key, rid), row, f);
+                return self.update_at::<P, R>(txn, (table, entries), rid, row, f);
             }
             TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
             // The closure runs once at most, and goes on only with a result.
