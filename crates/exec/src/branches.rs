@@ -124,7 +124,9 @@ impl Meetings {
         let meeting = self.get(meeting);
         meeting.answers.push((branch, answer));
         meeting.missing -= 1;
-        if let (0, Some(waker)) = (meeting.missing, meeting.waker.take()) {
+        if meeting.missing == 0
+            && let Some(waker) = meeting.waker.take()
+        {
             waker.wake();
         }
     }

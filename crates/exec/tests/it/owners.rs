@@ -95,20 +95,6 @@ impl Bench {
         bench
     }
 
-    /// Has all rows read into memory, so that whoever waits from now on waits for a lock.
-    fn warm(&self) {
-        let desk = &self.desks[0];
-        let mut part = self.engine.part();
-        Engine::begin(&*self.engine, desk, &mut part, Protection::Quiet);
-        let mut here = self.here(0, &mut part);
-        let mut scan = pin!(here.scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
-        while scan.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            self.engine.turn();
-            std::thread::yield_now();
-        }
-        Engine::rollback(&*self.engine, desk, &mut part).unwrap();
-    }
-
     fn begin(&self, worker: usize) -> Part {
         let mut part = Engine::part(&*self.engine, &self.desks[worker]);
         Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
@@ -178,7 +164,20 @@ impl Bench {
     fn value(&self, id: i64) -> Option<i64> {
         let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
         let mut part = self.begin(worker);
-        let seen = self.read(worker, &mut part, id);
+        let seen = {
+            let (mut here, wanted) = (self.here(worker, &mut part), key(id));
+            let mut read = pin!(here.read(T, &wanted, |row| row.int(1)));
+            // A page may have to be read; a lock is not given back meanwhile.
+            let seen = (0..200).find_map(|_| {
+                self.engine.turn();
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(seen) => Some(seen),
+                    Poll::Pending => None,
+                }
+            });
+            seen
+        };
         Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
         Some(seen?.unwrap().unwrap())
     }
