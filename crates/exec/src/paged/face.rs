@@ -37,6 +37,7 @@ pub struct PageDesk {
     mailbox: Option<Mailbox<Letter>>,
     pub(super) meetings: RefCell<Meetings>,
     /// Branches that have ended here.
+    #[expect(clippy::vec_box, reason = "letters carry them boxed")]
     pub(super) spare: RefCell<Vec<Box<Part>>>,
     pub(super) wards: RefCell<HashMap<Ward, Part>>,
     /// Transactions named so far.
