@@ -86,6 +86,9 @@ impl Visitor for Life {
                  it comes from wherever its workers run"
             );
         }
+        if let Some(what) = instance.shortage() {
+            eprintln!("atoll: warning: {id:?}: {what}");
+        }
         if send(&mut self.replies, &Reply::Started(instance.address())).is_err() {
             return;
         }

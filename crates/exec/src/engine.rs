@@ -154,6 +154,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// [`EngineFault`]; the folder is as after a crash.
     fn close(self) -> Result<(), EngineFault>;
 
+    /// What whoever runs the engine should know and may mend, though it goes on: a warning with what to do.
+    fn shortage(&self) -> Option<String> {
+        None
+    }
+
     /// What the engine has met that keeps it from going on.
     fn fault(&self) -> Option<String>;
 

@@ -228,6 +228,7 @@ pub(crate) fn abort_of(refused: Refused) -> Abort {
     match refused {
         Refused::Conflict(_) | Refused::Busy(_) | Refused::NotReady => Abort::Conflict,
         Refused::Full => Abort::NoSpace,
+        Refused::LogFailed => Abort::Fault,
         Refused::KeyTooLong(_) | Refused::RowTooLong(_) | Refused::NoTable(_) => Abort::BadRequest,
     }
 }

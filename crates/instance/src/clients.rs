@@ -78,8 +78,9 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
     while !local.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
-        let run = to_its_end(&local, &request, requests.routed, &mut part, since_ns, retries);
-        let (next, now) = pin!(run).await;
+        // Made where it runs: made in a variable first, all its thousands of bytes would be moved for each request.
+        let (next, now) =
+            pin!(to_its_end(&local, &request, requests.routed, &mut part, since_ns, retries)).await;
         if next == Next::Stop {
             break;
         }
@@ -98,8 +99,8 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
         requests.follow(&local);
         let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
-        let run = to_its_end(&local, &request, requests.routed, &mut part, due.since_ns, retries);
-        let (next, now) = pin!(run).await;
+        let (next, now) =
+            pin!(to_its_end(&local, &request, requests.routed, &mut part, due.since_ns, retries)).await;
         if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }

@@ -98,6 +98,11 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.recovery())
     }
 
+    /// What the system gave less of than was asked for, and what to do; the instance runs.
+    pub fn shortage(&self) -> Option<String> {
+        each!(&self.0, r => r.shortage())
+    }
+
     /// Whether the instance's memory comes from its NUMA node, or why not.
     pub fn binding(&self) -> &topology::Binding {
         each!(&self.0, r => r.binding())

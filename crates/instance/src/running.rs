@@ -104,6 +104,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
         &self.recovery
     }
 
+    pub fn shortage(&self) -> Option<String> {
+        self.shared.engine.shortage()
+    }
+
     pub fn binding(&self) -> &Binding {
         &self.binding
     }

@@ -143,7 +143,7 @@ fn run(w: &mut Worker, request: &mut Request) -> u32 {
 fn commit(w: &mut Worker, mut t: Box<Txn>) -> Result<Tid, Refused> {
     loop {
         match w.commit(t) {
-            Ok(tid) => return Ok(tid),
+            Ok(done) => return Ok(done.tid),
             Err((Refused::Busy(row), Some(again))) => {
                 wait(w, row);
                 t = again;

@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_retired_block_waits_for_its_readers() {
         let arena = Arena::new(1 << 18, world::PageSize::Normal).unwrap();
-        let epochs = Epochs::new(2);
+        let epochs = Epochs::new(2, 1);
         let mut local = Local::new();
         let block = local.alloc(&arena, 128).unwrap();
         epochs.publish(1, What::Reading, epochs.now());

@@ -14,12 +14,14 @@
 use crate::arena::Ref;
 use crate::guard;
 use crate::index::Seen;
+use crate::log::Verdict;
 use crate::node::Node;
 use crate::planted::Bug;
+use crate::prepared::NoteId;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Txn, Write};
+use crate::transaction::{Certified, Pin, Txn, Write};
 use crate::worker::{Garbage, Worker};
 use latch::Backoff;
 use std::rc::Rc;
@@ -28,6 +30,18 @@ use std::sync::atomic::Ordering;
 /// A committed transaction's place in the order: ids of an epoch come before those of later ones, and a row's grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u64);
+
+/// Why a transaction has not committed, and the transaction if it can be tried again.
+pub type Refusal = (Refused, Option<Box<Txn>>);
+
+/// A transaction that has committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    pub tid: Tid,
+    /// Nobody may be told before this epoch is durable ([`crate::Memstore::poll_durable`]): it then survives, and so
+    /// does everything it has read.
+    pub epoch: u64,
+}
 
 impl Tid {
     pub fn epoch(self) -> u64 {
@@ -50,47 +64,84 @@ impl Worker {
     ///
     /// # Errors
     /// See [`Refused`]; nothing was written.
-    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Tid, (Refused, Option<Box<Txn>>)> {
+    #[inline]
+    pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Committed, Refusal> {
         match self.certify(&mut txn, Scope::Local) {
             Ok(()) => Ok(self.post_commit(txn)),
-            Err(busy @ Refused::Busy(_)) => Err((busy, Some(txn))),
-            Err(refused) => {
-                self.abort(txn);
-                Err((refused, None))
-            }
+            Err(refused) => Err(self.refuse(refused, txn)),
         }
+    }
+
+    /// As [`Worker::commit`], with a note that each opening hands out again until it is forgotten ([`Worker::forget`]).
+    ///
+    /// # Errors
+    /// As [`Worker::commit`].
+    pub fn commit_with_note(
+        &mut self,
+        mut txn: Box<Txn>,
+        note: &[u8],
+    ) -> Result<(Committed, NoteId), Refusal> {
+        match self.certify(&mut txn, Scope::Local) {
+            Ok(()) => Ok(self.post_commit_with_note(txn, note)),
+            Err(refused) => Err(self.refuse(refused, txn)),
+        }
+    }
+
+    fn refuse(&mut self, refused: Refused, txn: Box<Txn>) -> Refusal {
+        if let Refused::Busy(_) = refused {
+            return (refused, Some(txn));
+        }
+        self.abort(txn);
+        (refused, None)
     }
 
     /// Locks and validates: from here on the transaction can go either way, by [`Worker::post_commit`] or
     /// [`Worker::abort`], and until then others that meet its writes abort or wait, as the store's options say; so do
-    /// those that would write what a [`Scope::Distributed`] one has read.
+    /// those that would write what a [`Scope::Distributed`] one has read. Nothing is logged: see [`Worker::prepare`].
     ///
     /// # Errors
     /// See [`Refused`]; nothing is locked or guarded then.
     pub fn pre_commit(&mut self, txn: &mut Txn, scope: Scope) -> Result<Tid, Refused> {
-        if txn.commit.is_none() {
+        if txn.certified.is_none() {
             self.certify(txn, scope)?;
             for write in &txn.writes {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
+            self.hold(txn);
             // From here on its locks say so themselves, over however long the decision takes.
             self.end_turns(txn);
         }
-        Ok(Tid(txn.commit.map_or(0, |(_, tid)| tid)))
+        Ok(Tid(txn.certified.map_or(0, |certified| certified.tid)))
+    }
+
+    /// From here on what the transaction logs has a later epoch than its own, so that no epoch waits for a decision that is
+    /// made elsewhere. Snapshots do wait.
+    pub(crate) fn hold(&mut self, txn: &mut Txn) {
+        if let Some(Certified { pin, .. }) = &mut txn.certified
+            && let Pin::Committing(since) = *pin
+        {
+            *pin = Pin::Prepared(self.own.prepared.add_at(&self.store.epochs, self.number, since));
+            self.own.committing.remove(&self.store.epochs, self.number, since);
+        }
     }
 
     /// As [`Worker::pre_commit`], for a transaction that ends at once: those who meet its writes wait a moment for them.
     ///
     /// # Errors
     /// As [`Worker::pre_commit`].
+    #[inline]
     pub fn certify(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+        if txn.certified.is_some() {
+            return Ok(());
+        }
         if txn.writes.is_empty() {
             self.validate(txn, scope)?;
             // It comes after all it has read, and nothing comes after it.
             let last = txn.reads.iter().map(|(_, word)| tid::of(*word)).max();
-            txn.commit = Some((None, last.unwrap_or(0)));
+            txn.certified = Some(Certified { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
         }
+        self.may_log()?;
         txn.writes.sort_unstable_by_key(|write| write.row.0);
         let since = self.own.committing.add(&self.store.epochs, self.number);
         let certified = self.lock_all(&mut txn.writes).and_then(|()| {
@@ -102,7 +153,7 @@ impl Worker {
         match certified {
             Ok(tid) => {
                 self.own.last_tid = tid;
-                txn.commit = Some((Some(since), tid));
+                txn.certified = Some(Certified { tid, pin: Pin::Committing(since), name: None });
                 Ok(())
             }
             Err(refused) => {
@@ -126,7 +177,7 @@ impl Worker {
     }
 
     /// Waits for a lock that is held over one commit; the order of addresses keeps such waits from closing a cycle.
-    fn lock(&self, row: Ref) -> Result<u64, Refused> {
+    pub(crate) fn lock(&self, row: Ref) -> Result<u64, Refused> {
         let word = row::tid(&self.store.arena, row);
         let mut wait = Backoff::new();
         loop {
@@ -145,7 +196,7 @@ impl Worker {
     }
 
     /// The serialisation point.
-    fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
+    pub(crate) fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
         guard::settle();
         for write in &txn.writes {
             if guard::is_held(row::readers(&self.store.arena, write.row), guard::OF_ROW) {
@@ -238,7 +289,7 @@ impl Worker {
     }
 
     /// Takes the memory that the writes need, so that nothing can fail after validation.
-    fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
+    pub(crate) fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
         let store = Rc::clone(&self.store);
         let snapshot = store.snapshot.load(Ordering::Acquire);
         for i in 0..txn.writes.len() {
@@ -274,8 +325,66 @@ impl Worker {
     ///
     /// # Panics
     /// If it has not been prepared.
-    pub fn post_commit(&mut self, mut txn: Box<Txn>) -> Tid {
-        let (since, tid) = txn.commit.take().expect("only what is prepared can be committed");
+    #[inline]
+    pub fn post_commit(&mut self, txn: Box<Txn>) -> Committed {
+        self.finish(txn, |_, _| ())
+    }
+
+    /// As [`Worker::post_commit`], with a note that each opening hands out again until it is forgotten.
+    ///
+    /// # Panics
+    /// If it has not been prepared.
+    pub fn post_commit_with_note(&mut self, txn: Box<Txn>, note: &[u8]) -> (Committed, NoteId) {
+        let mut id = None;
+        let committed = self.finish(txn, |worker, epoch| id = Some(worker.log_note(epoch, note)));
+        match id {
+            Some(id) => (committed, id),
+            None => {
+                // It only read: the note is all there is to log.
+                let (epoch, id) = self.note(note);
+                (Committed { epoch, ..committed }, id)
+            }
+        }
+    }
+
+    /// Logs and writes; `more` logs what belongs to it, in an epoch that it is told.
+    #[inline]
+    fn finish(&mut self, mut txn: Box<Txn>, more: impl FnOnce(&mut Worker, u64)) -> Committed {
+        let certified = txn.certified.take().expect("only what is prepared can be committed");
+        let tid = certified.tid;
+        let epoch = match certified.pin {
+            Pin::Nothing => {
+                self.end(txn);
+                return Committed { tid: Tid(tid), epoch: self.seen(epoch(tid)) };
+            }
+            Pin::Committing(since) => {
+                self.log_commit(&txn, tid, epoch(tid));
+                more(self, epoch(tid));
+                self.overwrite(&txn, tid, epoch(tid));
+                self.own.committing.remove(&self.store.epochs, self.number, since);
+                epoch(tid)
+            }
+            Pin::Prepared(since) => {
+                let (pin, late) = self.enter_epoch();
+                match certified.name {
+                    Some(name) => self.log_decision(late, name, Verdict::Commit),
+                    None => self.log_commit(&txn, tid, late),
+                }
+                more(self, late);
+                self.be_late(late);
+                self.overwrite(&txn, tid, late);
+                self.decided(certified.name);
+                self.own.committing.remove(&self.store.epochs, self.number, pin);
+                self.own.prepared.remove(&self.store.epochs, self.number, since);
+                late
+            }
+        };
+        self.end(txn);
+        Committed { tid: Tid(tid), epoch }
+    }
+
+    #[inline]
+    fn overwrite(&mut self, txn: &Txn, tid: u64, logged: u64) {
         let store = Rc::clone(&self.store);
         for write in &txn.writes {
             let value = write.value.map(|value| &txn.values[value][..]);
@@ -283,29 +392,34 @@ impl Worker {
             let (local, epochs) = (&mut self.own.local, &store.epochs);
             let older = row::overwrite(&store.arena, local, epochs, write.row, value, write.prepared, word);
             if older != Ref::NONE {
-                self.own.garbage.push_back((epoch(tid), Garbage::Version(older)));
+                self.own.garbage.push_back((logged, Garbage::Version(older)));
             }
             if value.is_none() {
-                self.own.garbage.push_back((epoch(tid), Garbage::Row(write.table, write.row, word)));
+                self.own.garbage.push_back((logged, Garbage::Row(write.table, write.row, word)));
             }
-        }
-        self.committed(since);
-        self.end(txn);
-        Tid(tid)
-    }
-
-    fn committed(&mut self, since: Option<u64>) {
-        if let Some(since) = since {
-            self.own.committing.remove(&self.store.epochs, self.number, since);
         }
     }
 
     /// Ends a transaction without effect, prepared or not.
     pub fn abort(&mut self, mut txn: Box<Txn>) {
-        if let Some((since, _)) = txn.commit.take() {
+        if let Some(certified) = txn.certified.take() {
             self.unequip(&mut txn.writes);
+            if let Some(name) = certified.name {
+                let (pin, now) = self.enter_epoch();
+                self.log_decision(now, name, Verdict::Abort);
+                self.decided(certified.name);
+                self.own.committing.remove(&self.store.epochs, self.number, pin);
+            }
             self.unlock(&txn.writes);
-            self.committed(since);
+            match certified.pin {
+                Pin::Nothing => {}
+                Pin::Committing(since) => {
+                    self.own.committing.remove(&self.store.epochs, self.number, since);
+                }
+                Pin::Prepared(since) => {
+                    self.own.prepared.remove(&self.store.epochs, self.number, since);
+                }
+            }
         }
         // Absent rows that it entered; another transaction may meanwhile have made them be there, or be about to.
         let entered = txn.entered.drain(..);

@@ -21,21 +21,24 @@ pub(crate) const IDLE: u64 = u64::MAX;
 pub(crate) enum What {
     /// Holds references into shared structures.
     Reading,
-    /// Is between publishing this and the last of its writes: its transaction gets this epoch or a later one.
+    /// Is between publishing this and the last of its writes: its transaction gets this epoch or a later one, and so does
+    /// whatever it logs.
     Committing,
+    /// Has prepared a transaction of this epoch or a later one, which may still go either way and logs again when it does.
+    Prepared,
     /// Reads the past as it was at the end of this epoch.
     Snapshot,
 }
 
 pub(crate) struct Epochs {
     now: CachePadded<AtomicU64>,
-    words: Box<[CachePadded<[AtomicU64; 3]>]>,
+    words: Box<[CachePadded<[AtomicU64; 4]>]>,
 }
 
 impl Epochs {
-    pub(crate) fn new(workers: usize) -> Epochs {
-        let idle = |_| CachePadded::new([AtomicU64::new(IDLE), AtomicU64::new(IDLE), AtomicU64::new(IDLE)]);
-        Epochs { now: CachePadded::new(AtomicU64::new(1)), words: (0..workers).map(idle).collect() }
+    pub(crate) fn new(workers: usize, first: u64) -> Epochs {
+        let idle = |_| CachePadded::new([(); 4].map(|()| AtomicU64::new(IDLE)));
+        Epochs { now: CachePadded::new(AtomicU64::new(first)), words: (0..workers).map(idle).collect() }
     }
 
     pub(crate) fn tick(&self) -> u64 {
@@ -76,6 +79,16 @@ impl Epochs {
     pub(crate) fn oldest(&self, what: What) -> u64 {
         fence(Ordering::SeqCst);
         let words = self.words.iter().map(|words| words[what as usize].load(Ordering::Acquire));
+        words.min().unwrap_or(IDLE)
+    }
+
+    /// The oldest epoch that a transaction of which not everything is written may have. A worker says that it has prepared one
+    /// before it says that it no longer commits it, so it is found in one of the two, looked at in this order.
+    pub(crate) fn oldest_undone(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        let undone = [What::Committing, What::Prepared];
+        let word = |words: &[AtomicU64; 4], what: What| words[what as usize].load(Ordering::Acquire);
+        let words = self.words.iter().flat_map(|words| undone.map(|what| word(words, what)));
         words.min().unwrap_or(IDLE)
     }
 

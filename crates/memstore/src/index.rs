@@ -179,6 +179,50 @@ impl Index {
         )
     }
 
+    /// Keys that cut the index into pieces of about one size: `count` of them or more, where there are so many rows. A hint.
+    pub(crate) fn cuts(&self, arena: &Arena, count: usize) -> Vec<Vec<u8>> {
+        let (mut level, mut keys) = (vec![self.top], Vec::new());
+        while keys.len() < count && !level.is_empty() {
+            let mut below = Vec::new();
+            for at in level {
+                // A node that changes meanwhile is passed over.
+                let _ = self.look_into(arena, at, &mut keys, &mut below);
+            }
+            level = below;
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn look_into(
+        &self,
+        arena: &Arena,
+        at: Ref,
+        keys: &mut Vec<Vec<u8>>,
+        below: &mut Vec<Ref>,
+    ) -> Result<(), Torn> {
+        let node = Node::at(arena, at);
+        let sight = node.sight()?;
+        if sight.level == 0 {
+            return Ok(());
+        }
+        let (mut own, mut children) = (Vec::new(), Vec::new());
+        for i in 0..=sight.count {
+            children.push(node.child(&sight, i));
+            if i < sight.count {
+                let mut key = Vec::new();
+                node.copy_key(arena, &sight, i, &mut key)?;
+                own.push(key);
+            }
+        }
+        if version::check(node.version(), sight.version) {
+            keys.append(&mut own);
+            below.append(&mut children);
+        }
+        Ok(())
+    }
+
     /// The row with this key, if any, and where that was seen.
     #[inline]
     pub(crate) fn find(&self, arena: &Arena, key: &[u8]) -> Found {

@@ -21,7 +21,7 @@ fn world(bytes: u64, workers: usize) -> (World, Vec<Local>) {
     let arena = Arena::new(bytes, world::PageSize::Normal).unwrap();
     let mut locals: Vec<Local> = (0..workers).map(|_| Local::new()).collect();
     let index = Index::new(&arena, &mut locals[0]).unwrap();
-    (World { arena, epochs: Epochs::new(workers), index }, locals)
+    (World { arena, epochs: Epochs::new(workers, 1), index }, locals)
 }
 
 fn pin(world: &World, worker: usize) {

@@ -1,4 +1,4 @@
-//! Node versions, epochs and guards under loom: every interleaving of a few steps, with loom's memory model. The files are
+//! Node versions, epochs, the log's buffers and guards under loom: every interleaving of a few steps, with loom's memory model. The files are
 //! compiled a second time here against loom's atomics, so what is explored is what runs.
 
 mod sync {
@@ -19,6 +19,16 @@ mod sync {
         }
     }
 
+    pub struct SpinMutex<T>(loom::sync::Mutex<T>);
+    impl<T> SpinMutex<T> {
+        pub fn new(value: T) -> Self {
+            SpinMutex(loom::sync::Mutex::new(value))
+        }
+        pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no thread of a model panics and goes on")
+        }
+    }
+
     /// A waiter of the model yields at once: loom then runs the others until something changed.
     pub struct Backoff;
     impl Backoff {
@@ -30,6 +40,9 @@ mod sync {
         }
     }
 }
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "log/buffer.rs"]
+mod buffer;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "epoch.rs"]
 mod epoch;
@@ -175,7 +188,7 @@ const USED_AGAIN: u64 = 2;
 /// A cell that holds the number of a block, 0 or 1; a block says whether it is still what was linked.
 fn reclaimed(tick: bool) {
     explore(move || {
-        let epochs = Arc::new(epoch::Epochs::new(1));
+        let epochs = Arc::new(epoch::Epochs::new(1, 1));
         let cell = Arc::new(AtomicU64::new(0));
         let blocks = Arc::new([AtomicU64::new(LINKED), AtomicU64::new(LINKED)]);
         let reader = spawn({
@@ -208,4 +221,56 @@ fn a_block_is_not_used_again_under_a_reader() {
 #[test]
 fn a_tick_between_changes_nothing() {
     reclaimed(true);
+}
+
+/// When a worker of the model appends its record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Appends {
+    BeforeItWithdraws,
+    Afterwards,
+}
+
+/// A worker logs in an epoch while another thread flushes. Whether a record that the flush says it has was missing.
+fn flushed(appends: Appends) -> Arc<std::sync::atomic::AtomicBool> {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let missed = Arc::new(AtomicBool::new(false));
+    let told = missed.clone();
+    explore(move || {
+        let epochs = Arc::new(epoch::Epochs::new(1, 1));
+        let buffer = Arc::new(buffer::Buffer::new());
+        let worker = spawn({
+            let (epochs, buffer) = (epochs.clone(), buffer.clone());
+            move || {
+                epochs.publish(0, epoch::What::Committing, epochs.now());
+                let now = epochs.now();
+                let append = || buffer.append(|bytes| bytes.push(now as u8));
+                if appends == Appends::BeforeItWithdraws {
+                    append();
+                }
+                epochs.withdraw(0, epoch::What::Committing, epoch::IDLE);
+                if appends == Appends::Afterwards {
+                    append();
+                }
+                now
+            }
+        });
+        let ended = epochs.now();
+        epochs.end(ended);
+        let is_complete = epochs.oldest(epoch::What::Committing) > ended;
+        let mut taken = Vec::new();
+        buffer.take(&mut taken);
+        let logged = worker.join().unwrap();
+        if is_complete && logged <= ended && taken.is_empty() {
+            told.store(true, Relaxed);
+        }
+    });
+    missed
+}
+
+#[test]
+fn a_flush_that_completes_an_epoch_has_all_its_records() {
+    let missed = flushed(Appends::BeforeItWithdraws);
+    assert!(!missed.load(std::sync::atomic::Ordering::Relaxed));
+    let missed = flushed(Appends::Afterwards);
+    assert!(missed.load(std::sync::atomic::Ordering::Relaxed), "the model finds what it is there to find");
 }

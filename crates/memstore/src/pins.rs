@@ -17,7 +17,16 @@ impl Pins {
     /// One more begins now. Returns its epoch, for [`Pins::remove`].
     #[inline]
     pub(crate) fn add(&mut self, epochs: &Epochs, worker: usize) -> u64 {
-        let now = epochs.now();
+        self.add_at(epochs, worker, epochs.now())
+    }
+
+    /// One more begins, as if it had at `now`: not before the one added last.
+    #[inline]
+    pub(crate) fn add_at(&mut self, epochs: &Epochs, worker: usize, now: u64) -> u64 {
+        debug_assert!(
+            self.open.back().is_none_or(|(epoch, _)| *epoch <= now),
+            "pins are in the order of epochs"
+        );
         match self.open.back_mut() {
             Some((epoch, count)) if *epoch == now => *count += 1,
             _ => self.open.push_back((now, 1)),
@@ -44,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_published_whatever_ends_first() {
-        let epochs = Epochs::new(1);
+        let epochs = Epochs::new(1, 1);
         let mut pins = Pins::new(What::Reading);
         let first = pins.add(&epochs, 0);
         epochs.tick();

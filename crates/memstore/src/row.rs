@@ -153,6 +153,11 @@ pub(crate) fn read(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Result<u64, u6
     read_while(arena, row, out, |word| word & LOCKED == 0)
 }
 
+/// As [`read`], also of a row that is only prepared: it is still what it was.
+pub(crate) fn read_committed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Result<u64, u64> {
+    read_while(arena, row, out, |word| word & (LOCKED | PREPARED) != LOCKED)
+}
+
 /// As [`read`], of rows whose word is `stable`: nobody writes them until the word is another.
 #[inline]
 fn read_while(arena: &Arena, row: Ref, out: &mut Vec<u8>, stable: impl Fn(u64) -> bool) -> Result<u64, u64> {

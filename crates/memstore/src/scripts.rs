@@ -251,7 +251,7 @@ fn a_prepared_row_is_an_abort_or_a_wait_and_its_decision_holds() {
             Conflict::Abort => {
                 assert_eq!(read, Err(Refused::Conflict(Cause::Locked)));
                 assert!(met.is_none());
-                assert_eq!(w.post_commit(t1), tid);
+                assert_eq!(w.post_commit(t1).tid, tid);
             }
             Conflict::Wait => {
                 let Err(Refused::Busy(row)) = read else { panic!("{read:?}") };
@@ -287,7 +287,7 @@ fn the_epoch_is_taken_after_the_locks() {
     // Begun in an earlier epoch than the other, it comes after what it reads.
     assert_eq!(get(&mut w, &mut t1, b"a"), Some(11));
     let first = w.commit(t1).map_err(|(refused, _)| refused).unwrap();
-    assert!(first > second && first.epoch() >= now);
+    assert!(first.tid > second.tid && first.epoch >= now);
 }
 
 #[test]

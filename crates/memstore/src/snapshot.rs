@@ -4,7 +4,6 @@
 //! snapshot; while none was opened since, overwriting keeps nothing. It can be read as soon as the last transaction of its
 //! epoch has written: at once, unless one is in the middle of its commit.
 
-use crate::epoch::What;
 use crate::row;
 use crate::store::Refused;
 use crate::worker::Worker;
@@ -46,7 +45,12 @@ impl Worker {
 
     /// Whether the snapshot can be read: everything it comes after has been written.
     pub fn is_ready(&self, snapshot: &Snapshot) -> bool {
-        self.store.epochs.oldest(What::Committing) > snapshot.epoch
+        self.store.epochs.oldest_undone() > snapshot.epoch
+    }
+
+    /// Nobody may be told what the snapshot shows before this epoch is durable ([`crate::Memstore::poll_durable`]).
+    pub fn snapshot_rests_on(&self, snapshot: &Snapshot) -> u64 {
+        self.seen(snapshot.epoch)
     }
 
     pub fn close_snapshot(&mut self, snapshot: Snapshot) {

@@ -5,6 +5,7 @@ use crate::epoch::{Epochs, What};
 use crate::guard;
 use crate::hot::Hot;
 use crate::index::Index;
+use crate::log::{self, Log, LogFault, LogStats, Urge};
 use crate::node::Node;
 use crate::planted::Planted;
 use crate::row::{self, MAX_KEY, MAX_ROW};
@@ -13,6 +14,7 @@ use crate::worker::{Left, Worker};
 use base::TableId;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
 
 /// What to do on meeting a row that another transaction has prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +110,10 @@ pub enum Refused {
     RowTooLong(usize),
     #[error("{0} was not created in this store")]
     NoTable(TableId),
+    #[error(
+        "the store's log has failed: nothing can be committed any more; see `Memstore::log_fault` for why"
+    )]
+    LogFailed,
     #[error("the snapshot cannot be read before the transactions it comes after have ended")]
     NotReady,
 }
@@ -129,6 +135,12 @@ pub enum OpenError {
     Table(TableId),
     #[error("the memory budget is too small for another table")]
     Full,
+    #[error(transparent)]
+    Log(#[from] LogFault),
+    #[error(
+        "the memory budget of {bytes} bytes is too small for the store's rows: open it with a larger budget"
+    )]
+    TooSmall { bytes: u64 },
     #[error("worker {worker} is in use, or beyond the store's {workers} workers")]
     Worker { worker: usize, workers: usize },
 }
@@ -136,7 +148,9 @@ pub enum OpenError {
 /// A main-memory store. Shared by its workers; see the crate's documentation.
 pub struct Memstore {
     pub(crate) arena: Arena,
-    pub(crate) epochs: Epochs,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) log: Option<Log>,
+    workers: usize,
     tables: Box<[OnceLock<Index>]>,
     pub(crate) conflict: Conflict,
     pub(crate) look_ahead: LookAhead,
@@ -152,33 +166,79 @@ pub struct Memstore {
 }
 
 impl Memstore {
+    /// A store without files: what is in it goes with it. See [`Memstore::open_in`] for one that stays.
+    ///
     /// # Errors
     /// [`OpenError::Memory`] when the system does not give the addresses, [`OpenError::Nobody`] for an empty store.
     pub fn open(options: Options) -> Result<Arc<Memstore>, OpenError> {
+        Memstore::empty(options, 0, 1)
+    }
+
+    /// With `helpers` more workers than the options say, for the store's own use; its first epoch is `first`.
+    pub(crate) fn empty(options: Options, helpers: usize, first: u64) -> Result<Arc<Memstore>, OpenError> {
         if options.workers == 0 || options.tables == 0 {
             return Err(OpenError::Nobody);
         }
         let memory = |why| OpenError::Memory { bytes: options.budget, why };
+        let all = options.workers + helpers;
         Ok(Arc::new(Memstore {
             arena: Arena::new(options.budget, options.pages).map_err(memory)?,
-            epochs: Epochs::new(options.workers),
+            epochs: Arc::new(Epochs::new(all, first)),
+            log: None,
+            workers: options.workers,
             tables: (0..options.tables).map(|_| OnceLock::new()).collect(),
             conflict: options.conflict,
             look_ahead: options.look_ahead,
             contention: options.contention,
             hot: Hot::new(),
             snapshot: AtomicU64::new(0),
-            left: (0..options.workers).map(|_| Mutex::new(Some(Left::default()))).collect(),
+            left: (0..all).map(|_| Mutex::new(Some(Left::default()))).collect(),
             planted: Planted::default(),
             makes: Mutex::new(Local::new()),
         }))
     }
 
-    /// Makes an empty table, or index (a table whose rows are keys of another, say). Nothing if it is there.
+    /// Makes an empty table, or index (a table whose rows are keys of another, say). Nothing if it is there. In a store with
+    /// files it is there for good when this returns; for many tables [`Memstore::define`] is faster.
     ///
     /// # Errors
-    /// [`OpenError::Table`] for an id beyond the options', [`OpenError::Full`] when memory is used up.
+    /// [`OpenError::Table`] for an id beyond the options', [`OpenError::Full`] when memory is used up, [`OpenError::Log`].
     pub fn create(&self, table: TableId) -> Result<(), OpenError> {
+        self.make(table)?;
+        self.record(None, &[table])
+    }
+
+    /// Makes tables, and keeps `schema` for the next opening, in place of any earlier one: what it says is the caller's.
+    ///
+    /// # Errors
+    /// As [`Memstore::create`].
+    pub fn define(&self, schema: &[u8], tables: &[TableId]) -> Result<(), OpenError> {
+        tables.iter().try_for_each(|table| self.make(*table))?;
+        self.record(Some(schema), tables)
+    }
+
+    fn record(&self, schema: Option<&[u8]>, tables: &[TableId]) -> Result<(), OpenError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let is_known = {
+            let control = log::held(&log.shared.control);
+            let has_schema = schema.is_none_or(|schema| control.schema.as_deref() == Some(schema));
+            has_schema && tables.iter().all(|table| control.tables.binary_search(&table.0).is_ok())
+        };
+        if is_known {
+            return Ok(());
+        }
+        log.shared.recontrol(|control| {
+            control.tables.extend(tables.iter().map(|table| table.0));
+            control.tables.sort_unstable();
+            control.tables.dedup();
+            if let Some(schema) = schema {
+                control.schema = Some(schema.to_vec());
+            }
+        })?;
+        Ok(())
+    }
+
+    pub(crate) fn make(&self, table: TableId) -> Result<(), OpenError> {
         let place = self.tables.get(usize::from(table.0)).ok_or(OpenError::Table(table))?;
         let mut local = self.makes.lock().unwrap_or_else(PoisonError::into_inner);
         if place.get().is_none() {
@@ -193,10 +253,27 @@ impl Memstore {
     /// # Errors
     /// [`OpenError::Worker`] when there is no such worker or somebody has it.
     pub fn worker(self: &Arc<Memstore>, worker: usize) -> Result<Worker, OpenError> {
-        let error = || OpenError::Worker { worker, workers: self.left.len() };
-        let left = self.left.get(worker).ok_or_else(error)?;
+        let error = || OpenError::Worker { worker, workers: self.workers };
+        if worker >= self.workers {
+            return Err(error());
+        }
+        self.worker_of_any(worker).ok_or_else(error)
+    }
+
+    /// A worker for the store's own use.
+    pub(crate) fn helper(self: &Arc<Memstore>, helper: usize) -> Option<Worker> {
+        self.worker_of_any(self.workers + helper)
+    }
+
+    /// How many workers there are, those for its own use included.
+    pub(crate) fn everybody(&self) -> usize {
+        self.left.len()
+    }
+
+    fn worker_of_any(self: &Arc<Memstore>, worker: usize) -> Option<Worker> {
+        let left = self.left.get(worker)?;
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Worker::new(Arc::clone(self), worker, left.ok_or_else(error)?))
+        Some(Worker::new(Arc::clone(self), worker, left?))
     }
 
     pub(crate) fn release(&self, worker: usize, left: Left) {
@@ -223,6 +300,51 @@ impl Memstore {
             Held::Turn { queue, until } => self.hot.waits(queue, at.0, until, self.epochs.now()),
             Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
         }
+    }
+
+    /// All commits of epochs up to this are as safe as the log's mode promises. Without a log that is every commit.
+    pub fn durable_epoch(&self) -> u64 {
+        self.log.as_ref().map_or(u64::MAX, Log::durable)
+    }
+
+    /// Whether `epoch` is durable; if not, the task is woken when it is or never will be. No thread waits.
+    ///
+    /// # Errors
+    /// Why it never will be.
+    #[inline]
+    pub fn poll_durable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
+        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_durable(epoch, urge, cx))
+    }
+
+    /// As [`Memstore::poll_durable`], for a thread that may block.
+    ///
+    /// # Errors
+    /// Why it never will be.
+    pub fn wait_durable(&self, epoch: u64) -> Result<(), LogFault> {
+        self.log.as_ref().map_or(Ok(()), |log| log.wait_durable(epoch))
+    }
+
+    /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
+    pub fn flush(&self) {
+        if let Some(log) = &self.log {
+            log.flush();
+        }
+    }
+
+    /// The same on the calling thread if nobody else is at it: for a worker that can do nothing else meanwhile.
+    pub fn flush_here(&self) {
+        if let Some(log) = &self.log {
+            log.flush_here();
+        }
+    }
+
+    /// What has broken the log, if anything has.
+    pub fn log_fault(&self) -> Option<LogFault> {
+        self.log.as_ref().and_then(Log::fault)
+    }
+
+    pub fn log_stats(&self) -> LogStats {
+        self.log.as_ref().map(Log::stats).unwrap_or_default()
     }
 
     /// Bytes taken from the budget so far.

@@ -24,14 +24,32 @@ pub struct Txn {
     written: u64,
     /// Since when it reads, as published.
     pub(crate) since: u64,
-    /// Once prepared: since when it commits if it writes, and its id.
-    pub(crate) commit: Option<(Option<u64>, u64)>,
+    /// Once it is certain that it can commit.
+    pub(crate) certified: Option<Certified>,
     /// Its places in the queues of hot rows.
     pub(crate) turns: Vec<Turn>,
     /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
+}
+
+/// A transaction that has locked and validated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Certified {
+    pub(crate) tid: u64,
+    pub(crate) pin: Pin,
+    /// What its record calls it, when one says that it is prepared.
+    pub(crate) name: Option<u64>,
+}
+
+/// What holds the epoch of a certified transaction back, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pin {
+    /// It only read.
+    Nothing,
+    Committing(u64),
+    Prepared(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +73,7 @@ impl Txn {
         self.leaves.clear();
         self.entered.clear();
         self.ahead.clear();
-        (self.used, self.written, self.commit) = (0, 0, None);
+        (self.used, self.written, self.certified) = (0, 0, None);
     }
 
     /// Whether it has changed nothing so far.
@@ -65,7 +83,7 @@ impl Txn {
 
     /// Whether it has passed [`Worker::pre_commit`](crate::Worker::pre_commit).
     pub fn is_prepared(&self) -> bool {
-        self.commit.is_some()
+        self.certified.is_some()
     }
 
     #[inline]

@@ -33,10 +33,13 @@ pub(crate) struct Left {
     pub(crate) local: Local,
     pub(crate) reading: Pins,
     pub(crate) committing: Pins,
+    pub(crate) prepared: Pins,
     pub(crate) snapshots: Pins,
     pub(crate) garbage: VecDeque<(u64, Garbage)>,
     pub(crate) last_tid: u64,
     appended: u64,
+    /// So much waits to be written that the next commit waits as well.
+    pub(crate) is_behind: bool,
 }
 
 impl Default for Left {
@@ -45,10 +48,12 @@ impl Default for Left {
             local: Local::new(),
             reading: Pins::new(What::Reading),
             committing: Pins::new(What::Committing),
+            prepared: Pins::new(What::Prepared),
             snapshots: Pins::new(What::Snapshot),
             garbage: VecDeque::new(),
             last_tid: 0,
             appended: 0,
+            is_behind: false,
         }
     }
 }
@@ -314,7 +319,26 @@ impl Worker {
             if self.insert(txn, table, &key, bytes)? == Inserted::Done {
                 return Ok(());
             }
+            // A worker of this number has been here in an earlier life.
+            self.own.appended = self.next_appended(table)?;
         }
+    }
+
+    /// Behind the last row that a worker of this number has ever appended to a table.
+    #[cold]
+    fn next_appended(&mut self, table: TableId) -> Result<u64, Refused> {
+        let (low, next) = ((self.number as u64) << 48, self.own.appended);
+        let (low, high) = (low.to_be_bytes(), (low + (1 << 48)).to_be_bytes());
+        let mut last = None;
+        let range = Range::new(&low, &high);
+        self.leaves(table, range, Direction::Backward, |worker, chunk| {
+            let Some(&row) = chunk.rows.first() else { return Ok(Flow::More) };
+            worker.key.clear();
+            row::key(&worker.store.arena, row, &mut worker.key);
+            last = worker.key.last_chunk().map(|n| u64::from_be_bytes(*n) & 0xffff_ffff_ffff);
+            Ok(Flow::Enough)
+        })?;
+        Ok(last.map_or(next, |last| next.max(last + 1)))
     }
 
     /// Removes the row; `false` if there was none.
@@ -424,7 +448,8 @@ impl Worker {
     /// themselves as they commit; one that has nothing to do may be asked to.
     pub fn collect(&mut self, limit: usize) {
         let store = Rc::clone(&self.store);
-        let horizon = store.oldest_snapshot();
+        // Who finds no row under a key has to wait until its deletion is durable, and learns that from the row.
+        let horizon = store.oldest_snapshot().min(store.durable_epoch());
         for _ in 0..limit {
             let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };
             if epoch > horizon {

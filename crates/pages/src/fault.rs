@@ -61,7 +61,9 @@ pub enum PageFault {
     Record { kind: u8, why: &'static str },
     /// A page number beyond the pool's limit: the database was made with a larger `max_pages`, or a reference is
     /// corrupt.
-    #[error("{page:?} is beyond the pool's limit of {max_pages} pages")]
+    #[error(
+        "{page:?} is beyond the pool's limit of {max_pages} pages: if the system refuses addresses (ulimit -v), allow it more"
+    )]
     Range { page: PageId, max_pages: u32 },
     /// The operation was brought to the wrong thread. Nothing is wrong with the data.
     #[error("{page:?} belongs to another worker's partition: the step was routed to the wrong owner")]

@@ -31,6 +31,9 @@ use world::{Done, IoQueue, Means};
 /// Reads the kernel is told of at once; more wait in the queue.
 const DEPTH: u32 = 256;
 
+/// Frames of the smallest pool in which pages are read ahead: a transaction asks for sixteen at once, and some run beside it.
+const FRAMES_TO_READ_AHEAD: usize = 512;
+
 /// One page being read.
 #[derive(Default)]
 pub(crate) struct Load {
@@ -145,6 +148,15 @@ impl Pool {
     /// somebody is just throwing the page out.
     pub fn prefetch(&self, id: PageId) -> bool {
         self.check(id).is_ok() && matches!(self.begin(id, None), Begun::Resident | Begun::Reading(_))
+    }
+
+    /// As [`Pool::prefetch`], for a page among several that one operation will come for, so that they are read side by side.
+    /// Does nothing where frames are short: what one has read ahead there throws out what another has gathered.
+    #[cold]
+    pub fn prefetch_beside(&self, id: PageId) {
+        if self.slots.len() >= FRAMES_TO_READ_AHEAD && 2 * self.slots.free() > self.reserve_frames() {
+            self.prefetch(id);
+        }
     }
 
     /// Pages being read now.

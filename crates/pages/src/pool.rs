@@ -44,10 +44,24 @@ use world::{Caching, Files, Means};
 pub struct PoolOptions {
     /// Pages in memory at the same time.
     pub frames: usize,
-    /// Pages there can ever be; addresses for all of them are reserved (for fewer, where the system does not give so many),
-    /// memory is not. When there are frames for
-    /// all of them nothing is ever evicted.
+    /// Pages there can ever be; addresses for all of them are reserved (for fewer, where the system does not give so many:
+    /// [`Pool::shortage`]), memory is not. When there are frames for all of them nothing is ever evicted.
     pub max_pages: u32,
+}
+
+/// Addresses for as many pages as there are to be, or, where addresses are scarce (a limit of the process, valgrind), for a half,
+/// a quarter and so on, down to `least`.
+pub(crate) fn reserve_most<T, E>(
+    mut pages: u32,
+    least: u64,
+    reserve: impl Fn(usize) -> Result<T, E>,
+) -> Result<(T, u32), E> {
+    loop {
+        match reserve(pages as usize * PAGE_SIZE) {
+            Err(_) if u64::from(pages / 2) >= least => pages /= 2,
+            reserved => return reserved.map(|region| (region, pages)),
+        }
+    }
 }
 
 impl PoolOptions {
@@ -98,6 +112,8 @@ pub struct Pool {
     /// Memory of the pages' words, which `latch` reads.
     words: Region,
     max_pages: u32,
+    /// What `max_pages` was to be.
+    pub(crate) asked_pages: u32,
     pub(crate) owner: Owner,
     pub(crate) slots: Slots,
     pub(crate) replacement: Mutex<Replacement>,
@@ -151,16 +167,10 @@ impl Pool {
             Region::new(bytes).map_err(|e| wrong(format!("cannot reserve {bytes} bytes of addresses: {e}")))
         };
         let (writer, repaired) = open_files(&*files, path, log.durability())?;
-        let (mut max_pages, present) = (options.max_pages, writer.data.pages()?);
-        let frames = options.frames.min(max_pages as usize);
-        // Where addresses are scarce (a limit of the process, valgrind), the database cannot grow as much.
+        let present = writer.data.pages()?;
+        let frames = options.frames.min(options.max_pages as usize);
         let least = (frames as u64).max(present);
-        let region = loop {
-            match reserve(max_pages as usize * PAGE_SIZE) {
-                Err(_) if u64::from(max_pages / 2) >= least => max_pages /= 2,
-                reserved => break reserved?,
-            }
-        };
+        let (region, max_pages) = reserve_most(options.max_pages, least, reserve)?;
         // One page of a larger database would take a huge page's memory, of which the pool counts a page's.
         let huge = present <= frames as u64;
         if huge {
@@ -172,6 +182,7 @@ impl Pool {
             region,
             words: reserve(max_pages as usize * size_of::<PageLatch>())?,
             max_pages,
+            asked_pages: options.max_pages,
             owner: Owner::new(),
             slots: Slots::new(frames),
             replacement: Mutex::new(Replacement::new(frames)),
@@ -184,6 +195,20 @@ impl Pool {
             allocator: SpinMutex::new(Allocator::new(max_pages)),
             renew: OnceLock::new(),
             counts,
+        })
+    }
+
+    /// What to say when the system gave addresses for fewer pages than the pool was to have: the database cannot grow as
+    /// large.
+    pub fn shortage(&self) -> Option<String> {
+        let gib = |pages: u32| f64::from(pages) * PAGE_SIZE as f64 / (1u64 << 30) as f64;
+        (self.max_pages < self.asked_pages).then(|| {
+            format!(
+                "the system gives addresses for {:.2} GiB of pages instead of {:.2}: the database cannot grow beyond that; \
+                 raise the process' limit of virtual memory (ulimit -v), or allow overcommitted memory",
+                gib(self.max_pages),
+                gib(self.asked_pages)
+            )
         })
     }
 

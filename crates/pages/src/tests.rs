@@ -285,6 +285,48 @@ fn versions_tell_changes_and_nothing_else() {
 }
 
 #[test]
+fn a_pool_that_was_given_fewer_addresses_says_so_and_what_to_do() {
+    let mut pool = open(&memory(), Durability::Memory);
+    assert_eq!(pool.shortage(), None);
+    pool.asked_pages = 1 << 24;
+    let said = pool.shortage().unwrap();
+    assert!(said.contains("0.01 GiB of pages instead of 128.00") && said.contains("ulimit -v"), "{said}");
+    let up_to =
+        |most: usize| move |bytes: usize| if bytes <= most * PAGE_SIZE { Ok(bytes) } else { Err(bytes) };
+    let reserve =
+        |pages, least, most| crate::pool::reserve_most(pages, least, up_to(most)).map(|(_, pages)| pages);
+    assert_eq!(reserve(1000, 16, 1000), Ok(1000));
+    assert_eq!(reserve(1000, 16, 999), Ok(500));
+    assert_eq!(reserve(1000, 16, 100), Ok(62));
+    assert_eq!(reserve(1000, 200, 100), Err(250 * PAGE_SIZE), "no fewer than there must be");
+}
+
+#[test]
+fn pages_are_read_side_by_side_only_where_frames_are_to_spare() {
+    for (frames, under_way) in [(512, 16), (64, 0)] {
+        let files = memory();
+        let options = PoolOptions { frames, max_pages: 2000 };
+        let log = log(&files, Durability::Memory);
+        let pool = Pool::open(files.clone(), Path::new(DATA), options, log).unwrap();
+        for _ in 0..2 * frames {
+            let id = pool.allocate().unwrap();
+            drop(pool.fresh::<Coupled>(id).unwrap());
+        }
+        let absent = |id: &PageId| !pool.latch(*id).look().resident();
+        let absent: Vec<PageId> = (1..=frames as u32).map(PageId).filter(absent).take(16).collect();
+        assert_eq!(absent.len(), 16);
+        let ahead = || absent.iter().for_each(|id| pool.prefetch_beside(*id));
+        let free: Vec<_> = (0..frames / 2).map(|_| pool.room().unwrap()).collect();
+        ahead();
+        assert_eq!(pool.reading(), 0, "no frame is free");
+        free.into_iter().for_each(|slot| pool.slots.give(slot));
+        ahead();
+        assert_eq!(pool.reading(), under_way, "of {frames} frames");
+        absent.iter().for_each(|id| pool.load(*id).unwrap());
+    }
+}
+
+#[test]
 fn when_every_frame_is_held_nothing_can_come_in() {
     let files = memory();
     let pool = open(&files, Durability::Memory);

@@ -42,7 +42,7 @@ impl Bench for Table {
     fn intent(&self, op: Op) -> Intent {
         match op {
             Op::Read => Intent::Reads,
-            Op::Update => Intent::Writes,
+            Op::Update | Op::Mixed => Intent::Writes,
         }
     }
 }

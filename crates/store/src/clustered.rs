@@ -20,14 +20,14 @@
 
 use crate::catalog::Table;
 use crate::open::Store;
-use crate::rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
+use crate::rows::{DeleteOutcome, Entries, InsertOutcome, LAYOUT, UpdateOutcome, change_row};
 use crate::txn::Txn;
-use access::{Expect, MAX_ROW, TreeDelete, TreeInsert, TreeModify, TreeReplace};
+use access::{Expect, MAX_ROW, Sight, TreeDelete, TreeInsert, TreeModify, TreeReplace};
 use base::Rid;
 use latch::Policies;
 use pages::Stop;
 use std::ops::ControlFlow;
-use txn::{Columns, Row, RowMut};
+use txn::{Columns, RowMut};
 
 const HERE: u8 = 0;
 const AWAY: u8 = 1;
@@ -59,10 +59,10 @@ pub(crate) fn here(value: &mut Vec<u8>, row: &[u8]) {
 }
 
 /// The value for a row in the heap.
-pub(crate) fn away(value: &mut Vec<u8>, rid: Rid) {
-    value.clear();
-    value.extend_from_slice(&rid.encode());
-    value.push(AWAY);
+pub(crate) fn away(rid: Rid) -> [u8; Rid::BYTES + 1] {
+    let mut value = [AWAY; Rid::BYTES + 1];
+    value[..Rid::BYTES].copy_from_slice(&rid.encode());
+    value
 }
 
 /// Bytes of the value for a row that lies in its leaf.
@@ -71,7 +71,6 @@ pub(crate) fn length_here(row: &[u8]) -> usize {
 }
 
 const NO_VALUE: &str = "an entry is neither a row nor the address of one";
-const LAYOUT: &str = "a row does not have the table's layout";
 const NO_ROW: &str = "the address of a long row has no row";
 
 /// What a look at an entry came to.
@@ -88,10 +87,11 @@ impl Store {
         &self,
         table: &Table,
         key: &[u8],
+        sight: Option<Sight>,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
         let mut f = Some(f);
-        let look = self.tree(table).get::<P::Index, _>(key, |value| match Lies::of(value) {
+        let look = self.tree(table).get_seen::<P::Index, _>(key, sight, |value| match Lies::of(value) {
             Some(Lies::Here(row)) if table.layout.fits(row) => {
                 f.take().map_or(Look::Bad(LAYOUT), |f| Look::Done(f(row)))
             }
@@ -129,7 +129,7 @@ impl Store {
         &self,
         txn: &mut Txn,
         (table, entries): (&Table, Entries),
-        key: &[u8],
+        (key, sight): (&[u8], Option<Sight>),
         row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
@@ -144,32 +144,23 @@ impl Store {
                 None => return ControlFlow::Break(Look::Bad(NO_VALUE)),
             }
             value.pop();
-            if !table.indexes.is_empty() {
-                old_row.clear();
-                old_row.extend_from_slice(value);
-            }
-            let mut row_mut = RowMut::new(&table.layout, value);
-            let result = f.take().map(|f| f(&mut row_mut));
-            set = row_mut.columns_set();
-            debug_assert_eq!(
-                &*table.def.key_of(Row::new(&table.layout, value)),
-                key,
-                "an update changed the key"
-            );
-            if entries == Entries::HoldBack && table.indexed(set) {
-                return ControlFlow::Break(Look::Done(result));
+            let changed = change_row((table, entries), value, old_row, |row| f.take().map(|f| f(row)));
+            set = changed.set;
+            if changed.held_back {
+                return ControlFlow::Break(Look::Done(changed.result));
             }
             value.push(HERE);
-            ControlFlow::Continue(Look::Done(result))
+            ControlFlow::Continue(Look::Done(changed.result))
         };
-        let done = tree.modify::<P::Index, _>(&mut self.writer(&mut txn.chain), key, row, change)?;
+        let done =
+            tree.modify_seen::<P::Index, _>(&mut self.writer(&mut txn.chain), key, sight, row, change)?;
         let (result, outgrown) = match done {
             TreeModify::Done(Look::Done(Some(result))) => (result, false),
             TreeModify::Outgrown(Look::Done(Some(result))) => (result, true),
             TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
             TreeModify::Left(Look::Away(rid)) => {
                 let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
-                return self.update_at::<P, R>(txn, (table, entries), (key, rid), row, f);
+                return self.update_at::<P, R>(txn, (table, entries), rid, row, f);
             }
             TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
             // The closure runs once at most, and goes on only with a result.
@@ -193,14 +184,14 @@ impl Store {
         value: &[u8],
     ) -> Result<(), Stop> {
         let tree = self.tree(table);
-        let mut stub = Vec::new();
+        let stub;
         let value = if tree.takes(key.len(), value.len()) {
             value
         } else {
             let row = &value[..value.len() - 1];
             let rid =
                 self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
-            away(&mut stub, rid);
+            stub = away(rid);
             &stub
         };
         match self.insist(|| tree.replace::<P::Index>(&mut self.writer(&mut txn.chain), key, value))? {
@@ -219,46 +210,19 @@ impl Store {
         expect: Expect<'_>,
     ) -> Result<InsertOutcome, Stop> {
         let tree = self.tree(table);
-        let mark = txn.mark();
-        let is_here = tree.takes(key.len(), length_here(row)) && row.len() <= MAX_ROW;
+        if row.len() > MAX_ROW || !tree.takes(key.len(), length_here(row)) {
+            let put = self.insert_in_heap::<P, _>(txn, table, key, row, expect, away)?;
+            return Ok(put.map_or_else(|outcome| outcome, |_| InsertOutcome::Done));
+        }
         let mut value = std::mem::take(&mut txn.row);
-        let put = if is_here {
-            here(&mut value, row);
-            tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, &value, expect)
-        } else {
-            self.insert_away::<P>(txn, table, key, row, expect, &mut value)
-        };
+        here(&mut value, row);
+        let put = tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, &value, expect);
         txn.row = value;
-        let outcome = match put? {
-            TreeInsert::Done => return Ok(InsertOutcome::Done),
+        Ok(match put? {
+            TreeInsert::Done => InsertOutcome::Done,
             TreeInsert::Exists => InsertOutcome::Exists,
             TreeInsert::Next(next) => InsertOutcome::Next(next),
-        };
-        if !is_here {
-            // Somebody was there between the look and the insertion: take the row back.
-            self.insist(|| self.undo_to::<P>(txn, mark))?;
-        }
-        Ok(outcome)
-    }
-
-    #[cold]
-    fn insert_away<P: Policies>(
-        &self,
-        txn: &mut Txn,
-        table: &Table,
-        key: &[u8],
-        row: &[u8],
-        expect: Expect<'_>,
-        value: &mut Vec<u8>,
-    ) -> Result<TreeInsert, Stop> {
-        let tree = self.tree(table);
-        if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
-            return Ok(TreeInsert::Exists);
-        }
-        let rid =
-            self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
-        away(value, rid);
-        self.insist(|| tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, value, expect))
+        })
     }
 
     /// As [`Store::delete`], without the secondary trees; the row that was is left in `txn.old_row` if the table has any.

@@ -143,7 +143,10 @@ impl<'s> Loader<'s> {
         let (store, mut value) = (self.store, std::mem::take(&mut self.value));
         match store.tree(table).takes(key.len(), clustered::length_here(row)) {
             true => clustered::here(&mut value, row),
-            false => clustered::away(&mut value, self.fill::<P>(table, row)?),
+            false => {
+                value.clear();
+                value.extend_from_slice(&clustered::away(self.fill::<P>(table, row)?));
+            }
         }
         let parts = self.loaded.rows.entry(table.def.id).or_default();
         if parts.is_empty() {

@@ -16,6 +16,40 @@ use std::mem;
 use std::ops::ControlFlow;
 use txn::{Columns, Row, RowMut};
 
+pub(crate) const LAYOUT: &str = "a row does not have the table's layout";
+
+/// What an update's closure has done to a copy of a row.
+pub(crate) struct Changed<R> {
+    pub result: R,
+    pub set: Columns,
+    /// A column of an index was set, and entries are to be locked first: nothing is to be written.
+    pub held_back: bool,
+}
+
+/// Lets `f` change `row`, which fits the layout; `old_row` becomes what it was, if the table has secondary indexes.
+#[inline]
+pub(crate) fn change_row<R>(
+    (table, entries): (&Table, Entries),
+    row: &mut Vec<u8>,
+    old_row: &mut Vec<u8>,
+    f: impl FnOnce(&mut RowMut<'_>) -> R,
+) -> Changed<R> {
+    if !table.indexes.is_empty() {
+        old_row.clear();
+        old_row.extend_from_slice(row);
+    }
+    // Not held against the key that was looked for: what a damaged page has there is no fault of `f`.
+    let before = cfg!(debug_assertions).then(|| table.def.key_of(Row::new(&table.layout, row)));
+    let mut row_mut = RowMut::new(&table.layout, row);
+    let result = f(&mut row_mut);
+    let set = row_mut.columns_set();
+    debug_assert!(
+        before.is_none_or(|before| before == table.def.key_of(Row::new(&table.layout, row))),
+        "an update changed the key"
+    );
+    Changed { result, set, held_back: entries == Entries::HoldBack && table.indexed(set) }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InsertOutcome {
     Done,
@@ -147,13 +181,13 @@ impl Store {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
         if table.is_clustered() {
-            return self.get_clustered::<P, R>(table, key, f);
+            return self.get_clustered::<P, R>(table, key, sight, f);
         }
         let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(None) };
         let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
             Some(Some(result)) => Ok(Some(result)),
-            Some(None) => Err(self.broken(table, "a row does not have the table's layout")),
+            Some(None) => Err(self.broken(table, LAYOUT)),
             // Without locks the row may have gone between the two looks.
             None => Ok(None),
         }
@@ -200,7 +234,7 @@ impl Store {
         if table.is_clustered() {
             let mut row = mem::take(&mut txn.row);
             let done = self.whole::<P, _>(txn, |store, txn| {
-                store.update_clustered::<P, R>(txn, (table, entries), key, &mut row, f)
+                store.update_clustered::<P, R>(txn, (table, entries), (key, sight), &mut row, f)
             });
             txn.row = row;
             return done;
@@ -208,7 +242,7 @@ impl Store {
         let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(UpdateOutcome::Missing) };
         let mut row = mem::take(&mut txn.row);
         let done = self.whole::<P, _>(txn, |store, txn| {
-            store.update_at::<P, R>(txn, (table, entries), (key, rid), &mut row, f)
+            store.update_at::<P, R>(txn, (table, entries), rid, &mut row, f)
         });
         txn.row = row;
         done
@@ -220,7 +254,7 @@ impl Store {
         &self,
         txn: &mut Txn,
         (table, entries): (&Table, Entries),
-        (key, rid): (&[u8], Rid),
+        rid: Rid,
         row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
@@ -231,21 +265,11 @@ impl Store {
             if !table.layout.fits(row) {
                 return ControlFlow::Break(None);
             }
-            if !table.indexes.is_empty() {
-                old_row.clear();
-                old_row.extend_from_slice(row);
-            }
-            let mut row_mut = RowMut::new(&table.layout, row);
-            let result = f(&mut row_mut);
-            set = row_mut.columns_set();
-            debug_assert_eq!(
-                &*table.def.key_of(Row::new(&table.layout, row)),
-                key,
-                "an update changed the key"
-            );
-            match entries {
-                Entries::HoldBack if table.indexed(set) => ControlFlow::Break(Some(result)),
-                _ => ControlFlow::Continue(Some(result)),
+            let changed = change_row((table, entries), row, old_row, f);
+            set = changed.set;
+            match changed.held_back {
+                true => ControlFlow::Break(Some(changed.result)),
+                false => ControlFlow::Continue(Some(changed.result)),
             }
         };
         let done = heap.modify::<P::Heap, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
@@ -258,7 +282,7 @@ impl Store {
             }
             HeapModify::Done(Some(result)) => result,
             HeapModify::Left(None) | HeapModify::Outgrown(None) | HeapModify::Done(None) => {
-                return Err(self.broken(table, "a row does not have the table's layout"));
+                return Err(self.broken(table, LAYOUT));
             }
         };
         self.reindex::<P>(txn, (table, set), row, table.reference(rid).as_slice())?;
@@ -353,7 +377,7 @@ impl Store {
                 outcome => return Ok(outcome),
             }
         } else {
-            match self.insert_in_heap::<P>(txn, table, key, row, expect)? {
+            match self.insert_in_heap::<P, _>(txn, table, key, row, expect, Rid::encode)? {
                 Ok(rid) => rid,
                 Err(outcome) => return Ok(outcome),
             }
@@ -376,14 +400,16 @@ impl Store {
         Ok(InsertOutcome::Done)
     }
 
-    /// Puts row and primary entry in; says why not if it did not.
-    fn insert_in_heap<P: Policies>(
+    /// Puts a row into the heap, and its primary entry, whose value `value` makes of the row's address; says why not if it
+    /// did not.
+    pub(crate) fn insert_in_heap<P: Policies, V: AsRef<[u8]>>(
         &self,
         txn: &mut Txn,
         table: &Table,
         key: &[u8],
         row: &[u8],
         expect: Expect<'_>,
+        value: impl FnOnce(Rid) -> V,
     ) -> Result<Result<Rid, InsertOutcome>, Stop> {
         let tree = self.tree(table);
         if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
@@ -392,8 +418,9 @@ impl Store {
         let mark = txn.mark();
         let rid =
             self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
+        let value = value(rid);
         let outcome = match self.insist(|| {
-            tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, &rid.encode(), expect)
+            tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, value.as_ref(), expect)
         })? {
             TreeInsert::Done => return Ok(Ok(rid)),
             TreeInsert::Exists => InsertOutcome::Exists,
@@ -477,7 +504,7 @@ impl Store {
             old.clear();
             heap.read::<P::Heap, _>(rid, |row| old.extend_from_slice(row))?;
             if !table.layout.fits(old) {
-                return Err(self.broken(table, "a row does not have the table's layout"));
+                return Err(self.broken(table, LAYOUT));
             }
         }
         match self.tree(table).delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {

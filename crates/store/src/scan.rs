@@ -6,6 +6,7 @@
 use crate::catalog::Table;
 use crate::clustered::Lies;
 use crate::open::Store;
+use crate::rows::LAYOUT;
 use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
 use latch::Policies;
@@ -125,7 +126,7 @@ impl Store {
             })?;
             match fits {
                 Some(true) => {}
-                Some(false) => return Err(self.broken(table, "a row does not have the table's layout")),
+                Some(false) => return Err(self.broken(table, LAYOUT)),
                 None => visit(key, &[]),
             }
         }
@@ -207,7 +208,7 @@ impl Store {
             }
             let key = def.and_then(|def| table.def.key_in_entry(def, entry));
             let key = key.ok_or_else(|| self.broken(table, "an index entry does not end with a key"))?;
-            let seen = self.get_clustered::<P, _>(table, key, |row| {
+            let seen = self.get_clustered::<P, _>(table, key, None, |row| {
                 bytes += row.len();
                 visit(entry, row);
             })?;
@@ -239,7 +240,7 @@ impl Store {
             false => bad = true,
         })?;
         if bad {
-            return Err(self.broken(table, "a row does not have the table's layout"));
+            return Err(self.broken(table, LAYOUT));
         }
         Ok(match next {
             Some(HeapPlace { ordinal, slot }) => {

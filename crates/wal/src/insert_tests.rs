@@ -109,13 +109,18 @@ fn a_resting_record_stays_where_its_worker_is_and_what_it_rests_on_is_reached() 
 /// Nobody else appends any more: the flusher itself has to get to where the youngest extent ended when it was relied on.
 #[test]
 fn what_is_rested_on_becomes_durable_by_itself() {
-    let log = extents();
+    let log = Arc::new(extents());
     let mut workers = Workers::new(&log, 2);
     workers.append(&log, 0, Order::ANY);
     let other = workers.append(&log, 1, Order::ANY);
     let commit = workers.append(&log, 0, Order::Resting(Lsn(0)));
     assert!(commit.end < other.start && commit.holds > other.end);
-    log.wait_durable(commit.holds).unwrap();
+    // On a thread of its own, which keeps the log: one that never gets there fails the test and does not hang it.
+    let (tell, told) = std::sync::mpsc::channel();
+    let waits = Arc::clone(&log);
+    std::thread::spawn(move || tell.send(waits.wait_durable(commit.holds)));
+    let durable = told.recv_timeout(std::time::Duration::from_secs(20));
+    durable.expect("what the commit rests on is given back and becomes durable").unwrap();
     assert_eq!(log.fence(), commit.holds);
 }
 

@@ -183,9 +183,13 @@ impl<'p> Heap<'p> {
     /// The first of two looks ahead at the row at `rid`: asks for its slot. Holds nothing.
     #[inline]
     pub fn ahead<L: LatchPolicy>(&self, rid: Rid) {
-        if let Ok(view) = self.pool.glance::<L>(rid.page) {
-            view.prefetch(0, 1);
-            view.prefetch(slot_at(rid.slot), 1);
+        match self.pool.glance::<L>(rid.page) {
+            Ok(view) => {
+                view.prefetch(0, 1);
+                view.prefetch(slot_at(rid.slot), 1);
+            }
+            Err(Stop::Page(page)) => self.pool.prefetch_beside(page),
+            Err(_) => {}
         }
     }
 

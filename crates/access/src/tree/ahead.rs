@@ -4,7 +4,8 @@
 //! reads, the value. Several descents have nothing to wait for in each other. So they go down abreast, one step of each after the
 //! other, and every step asks for the memory that the next one reads (group prefetching, Chen, Ailamaki, Gibbons and Mowry,
 //! ICDE 2004). Nothing is held and nothing promised: what was seen is used only if the leaf is still at the same
-//! version, and a key whose way was disturbed is just not seen.
+//! version, and a key whose way was disturbed is just not seen. A page that is absent is asked for, and so are the heap pages of
+//! what was found: a transaction then waits for the disk once and not for each of its rows.
 
 use super::BTree;
 use super::Seek;
@@ -12,7 +13,7 @@ use super::descend::Look;
 use super::node::{Node, Probe};
 use base::PageId;
 use latch::LatchPolicy;
-use pages::{PAGE_SIZE, PageView, Pool};
+use pages::{PAGE_SIZE, PageView, Pool, Stop};
 use smallvec::SmallVec;
 
 /// Descents that go down abreast: about as many misses as a core has under way at once.
@@ -21,20 +22,24 @@ pub const LANES: usize = 16;
 /// The most of a value that is asked for, in bytes.
 const VALUE_AHEAD: usize = 512;
 
-/// Where a key was seen, and its value.
+/// Where a key was seen, and its value if that is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight {
-    leaf: PageId,
-    version: u64,
+    pub(super) leaf: PageId,
+    /// The leaf's, when the entry was at `slot`.
+    pub(super) version: u64,
+    pub(super) slot: u16,
+    /// Bytes of the value; `value` has them if there are at most eight.
+    len: u16,
     value: [u8; 8],
-    len: u8,
 }
 
 impl Sight {
-    /// The key's value, if the leaf is as it was.
+    /// The key's value, if the leaf is as it was and the value is of at most eight bytes.
     #[inline]
     pub fn value(&self, pool: &Pool) -> Option<&[u8]> {
-        pool.version_unchanged(self.leaf, self.version).then(|| &self.value[..usize::from(self.len)])
+        let value = self.value.get(..usize::from(self.len))?;
+        pool.version_unchanged(self.leaf, self.version).then_some(value)
     }
 }
 
@@ -50,7 +55,7 @@ struct Lane<'p, 'k> {
 }
 
 impl<'p> BTree<'p> {
-    /// Looks for up to [`LANES`] keys at once; gives a sight of each that was found and whose value has at most eight bytes.
+    /// Looks for up to [`LANES`] keys at once; gives a sight of each that was found.
     #[inline]
     pub fn ahead<'k, L: LatchPolicy>(
         &self,
@@ -98,14 +103,16 @@ impl<'p> BTree<'p> {
             return;
         }
         lane.good = false;
-        if let Ok(child) = Seek::Key(lane.probe).child(node)
-            && let Ok(next) = self.pool.view::<L>(child)
-            && lane.at.still()
-        {
-            // The header, and the first slots behind it.
-            next.prefetch(0, 2 * latch::LINE);
-            lane.at = next;
-            lane.good = true;
+        let Ok(child) = Seek::Key(lane.probe).child(node) else { return };
+        match self.pool.view::<L>(child) {
+            Ok(next) if lane.at.still() => {
+                // The header, and the first slots behind it.
+                next.prefetch(0, 2 * latch::LINE);
+                lane.at = next;
+                lane.good = true;
+            }
+            Err(Stop::Page(page)) if lane.at.still() => self.pool.prefetch_beside(page),
+            _ => {}
         }
     }
 }
@@ -120,14 +127,15 @@ impl Lane<'_, '_> {
         // A word at the end of the page begins before the value.
         let from = at.min(PAGE_SIZE - 8);
         let word = self.at.bytes().u64_at(from)? >> (8 * (at - from).min(7));
-        if len > 8 || !self.at.still() {
+        if !self.at.still() {
             return None;
         }
         Some(Sight {
             leaf: self.at.page_id(),
             version: self.at.version(),
+            slot: self.slot as u16,
+            len: len as u16,
             value: word.to_le_bytes(),
-            len: len as u8,
         })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::descend::{Look, TRIES};
 use super::node::KeyBuf;
-use super::{BTree, Node, Probe, Seek};
+use super::{BTree, Node, Probe, Seek, Sight};
 use crate::bytes::{Bytes, Garbled, Source};
 use crate::page::{corrupt, malformed};
 use base::Key;
@@ -76,6 +76,30 @@ impl<'p> BTree<'p> {
             }
         }
         f.map_or(Ok(None), |f| self.get_latched::<L, R>(probe, f))
+    }
+
+    /// As [`BTree::get`], with what [`BTree::ahead`] saw of the key: no descent if its leaf is as it was.
+    ///
+    /// # Errors
+    /// As [`BTree::get`].
+    #[inline]
+    pub fn get_seen<L: LatchPolicy, R>(
+        &self,
+        key: &[u8],
+        sight: Option<Sight>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        let mut f = Some(f);
+        if L::VIEWS
+            && let Some(sight) = sight
+            && let Ok(leaf) = self.pool.view::<L>(sight.leaf)
+            && leaf.version() == sight.version
+            && let Ok((at, len)) = Node(leaf.bytes()).value_at(sight.slot.into())
+            && let Some(result) = leaf.copied::<L, _>(at, len, |value| f.take().map(|f| f(value)))
+        {
+            return Ok(result);
+        }
+        f.map_or(Ok(None), |f| self.get::<L, R>(key, f))
     }
 
     #[inline(never)]

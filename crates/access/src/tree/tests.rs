@@ -130,6 +130,54 @@ fn every_key_in_memory_is_seen_ahead_and_no_other() {
     }
 }
 
+/// Values longer than a sight holds are read and changed where they were seen, and no longer there once anything in the leaf
+/// has moved.
+#[test]
+fn what_was_seen_ahead_is_used_until_its_leaf_changes() {
+    fn check<L: LatchPolicy>() {
+        let pool = pool(64);
+        pool.owner().claim();
+        let mut journal = Recorder::new(&pool);
+        let tree = tree(&pool, &mut journal, 2_000);
+        let key = |n: u64| n.to_be_bytes().to_vec();
+        let value = |n: u64| vec![n as u8; 60 + n as usize % 50];
+        for n in 0..200 {
+            settle(&pool, || tree.insert::<L>(&mut journal, &key(n), &value(n), Expect::Any));
+        }
+        let get = |n: u64, sight| settle(&pool, || tree.get_seen::<L, _>(&key(n), sight, <[u8]>::to_vec));
+        let keys: Vec<_> = (40..50).map(key).collect();
+        let seen = ahead::<L>(&tree, &keys);
+        assert!(seen.iter().all(Option::is_some));
+        (40..50).zip(&seen).for_each(|(n, sight)| assert_eq!(get(n, *sight), Some(value(n))));
+        // With a sight that is good the key is not even looked at.
+        let other = get(1_000, seen[3]);
+        assert_eq!(other, L::VIEWS.then(|| value(43)), "read from where it was seen");
+        let gone = settle(&pool, || tree.delete::<L>(&mut journal, &key(41), Expect::Any));
+        assert_eq!(gone, TreeDelete::Done(Key::from_bytes(&value(41))));
+        let now = |n| (n != 41).then(|| value(n));
+        (40..50).zip(&seen).for_each(|(n, sight)| assert_eq!(get(n, *sight), now(n), "another slot by now"));
+        for fresh in [false, true] {
+            let seen = if fresh { ahead::<L>(&tree, &keys) } else { seen.clone() };
+            let mut buffer = Vec::new();
+            let change = |value: &mut Vec<u8>| {
+                value[0] = 200 + u8::from(fresh);
+                ControlFlow::Continue(())
+            };
+            let done = settle(&pool, || {
+                tree.modify_seen::<L, _>(&mut journal, &key(45), seen[5], &mut buffer, change)
+            });
+            assert_eq!(done, TreeModify::Done(()));
+            let mut changed = value(45);
+            changed[0] = 200 + u8::from(fresh);
+            assert_eq!(get(45, None), Some(changed));
+        }
+        assert_eq!(get(44, None), Some(value(44)));
+    }
+    check::<Optimistic>();
+    check::<Coupled>();
+    check::<Owned>();
+}
+
 fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, op: &Op) {
     let pool = tree.pool;
     match op {
@@ -189,6 +237,8 @@ fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Mod
                 if let Some(value) = sight.as_ref().and_then(|sight| sight.value(pool)) {
                     assert_eq!(Some(value), model.get(key).map(Vec::as_slice));
                 }
+                let got = settle(pool, || tree.get_seen::<L, _>(key, *sight, <[u8]>::to_vec));
+                assert_eq!(got.as_ref(), model.get(key));
             }
         }
     }

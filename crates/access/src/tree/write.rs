@@ -6,7 +6,7 @@
 //! When the next key lies in another leaf, both leaves are latched before the decision.
 
 use super::node::{Node, entry_size, stored};
-use super::{BTree, NodeMut, Probe, Seek};
+use super::{BTree, NodeMut, Probe, Seek, Sight};
 use crate::Journal;
 use crate::bytes::{Bytes, Garbled, common_prefix, common_suffix};
 use crate::page::{bytes_mut, corrupt, too_long};
@@ -195,11 +195,33 @@ impl<'p> BTree<'p> {
         buffer: &mut Vec<u8>,
         f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
     ) -> Result<TreeModify<R>, Stop> {
-        let probe = Probe::new(key);
-        let mut leaf = self.leaf_exclusive::<L>(probe)?;
+        self.modify_seen::<L, R>(journal, key, None, buffer, f)
+    }
+
+    /// As [`BTree::modify`], with what [`BTree::ahead`] saw of the key: no descent if its leaf is as it was.
+    ///
+    /// # Errors
+    /// As [`BTree::modify`].
+    #[inline]
+    pub fn modify_seen<L: LatchPolicy, R>(
+        &self,
+        journal: &mut impl Journal,
+        key: &[u8],
+        sight: Option<Sight>,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
+    ) -> Result<TreeModify<R>, Stop> {
+        let (mut leaf, at) = match self.seen_exclusive::<L>(sight) {
+            Some(seen) => seen,
+            None => {
+                let probe = Probe::new(key);
+                let leaf = self.leaf_exclusive::<L>(probe)?;
+                let found = self.node(&leaf, Some(0))?.search(probe).map_err(|Garbled| corrupt(&leaf))?;
+                let Ok(at) = found else { return Ok(TreeModify::Missing) };
+                (leaf, at)
+            }
+        };
         let node = self.node(&leaf, Some(0))?;
-        let found = node.search(probe).map_err(|Garbled| corrupt(&leaf))?;
-        let Ok(at) = found else { return Ok(TreeModify::Missing) };
         let old = node.value(at).map_err(|Garbled| corrupt(&leaf))?;
         buffer.clear();
         buffer.extend_from_slice(old);
@@ -213,6 +235,14 @@ impl<'p> BTree<'p> {
         }
         self.overwrite(journal, &mut leaf, key, at, buffer)?;
         Ok(TreeModify::Done(result))
+    }
+
+    /// The leaf of a sight and the entry's place in it, if nothing has changed there.
+    #[inline]
+    fn seen_exclusive<L: LatchPolicy>(&self, sight: Option<Sight>) -> Option<(PageMut<'p, L>, usize)> {
+        let sight = sight.filter(|s| self.pool.version_unchanged(s.leaf, s.version))?;
+        let leaf = self.pool.exclusive::<L>(sight.leaf).ok()?;
+        (leaf.version() == sight.version).then_some((leaf, sight.slot.into()))
     }
 
     /// Logs and writes the bytes in which `value` differs from the value of the entry at `at`, which is that of `key`.

@@ -100,6 +100,10 @@ impl<D: Design> Engine for PageEngine<D> {
         Ok(self.into_store().close()?)
     }
 
+    fn shortage(&self) -> Option<String> {
+        self.store.pool().shortage()
+    }
+
     fn fault(&self) -> Option<String> {
         self.store.fault().map(|fault| fault.to_string())
     }

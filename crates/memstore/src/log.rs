@@ -1,0 +1,370 @@
+//! The value log: what transactions wrote, so that it outlives the process.
+//!
+//! ```text
+//!   worker --record--> its buffer --\
+//!   worker --record--> its buffer ---+--> a block of the stream's file --> the device --> epoch durable --> waiters
+//! ```
+//! A flush ends the running epoch, waits until nobody commits in it or before any more, and writes what all buffers of the
+//! stream hold as one block, which says up to which epoch it makes the stream complete. An epoch is durable when all
+//! streams are complete up to it and as safe as the mode promises. Flushes follow one another as long as somebody waits,
+//! so an epoch lasts as long as a flush does (Silo's last 40 ms).
+//!
+//! What a commit depends on has an epoch not later than its own, so what is left after a crash, all records of
+//! epochs up to the durable one, is whole transactions and everything they have seen (Silo, section 4.10).
+//!
+//! Read: records (`record`), where they wait (`buffer`), files (`block`, `control`), how they are written (`stream`,
+//! `flusher`), who waits (`waiters`).
+
+mod block;
+mod buffer;
+mod control;
+mod fault;
+mod flusher;
+mod options;
+mod record;
+mod stream;
+mod waiters;
+
+pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind};
+use buffer::{Buffer, NUDGE_BYTES};
+pub(crate) use control::{Checkpoint, Control, Ended, Part, Segment, Undecided};
+pub use fault::LogFault;
+pub use options::{Durability, LogOptions, LogStats, Urge};
+pub(crate) use record::{Bytes, Changes, Malformed, Open, Record, Verdict};
+pub(crate) use record::{next as next_record, put_decision, put_forget, put_named_note, put_write};
+
+use crate::epoch::Epochs;
+use crate::sync;
+use flusher::Flushers;
+use latch::CachePadded;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use stream::Stream;
+use waiters::Waiters;
+use world::{Caching, File, Files, FolderLock};
+
+/// What is behind these mutexes is whole between any two statements that hold them.
+pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Live notes and undecided transactions by name. Changed only by a worker that says that it commits, after it has
+/// appended the record that says the same; so a checkpoint that looks here has the rest from its first epoch on.
+#[derive(Default)]
+pub(crate) struct Named {
+    pub(crate) notes: BTreeMap<u64, Vec<u8>>,
+    pub(crate) undecided: BTreeMap<u64, Undecided>,
+    pub(crate) next: u64,
+}
+
+/// What the workers, the flushers and a checkpoint share.
+pub(crate) struct Shared {
+    /// The store's number, which every block has.
+    store: u64,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: LogOptions,
+    pub(crate) control: Mutex<Control>,
+    pub(crate) named: Mutex<Named>,
+    /// By the number of the worker.
+    buffers: Box<[Buffer]>,
+    streams: Box<[Stream]>,
+    /// Of all streams. Grows; stored by whoever has flushed.
+    durable: CachePadded<AtomicU64>,
+    /// The latest epoch that somebody waits for.
+    wanted: AtomicU64,
+    /// The latest epoch in which a transaction was written that got its id in an earlier one. Who only read may have seen it.
+    late: AtomicU64,
+    waiters: Waiters,
+    broken: AtomicBool,
+    fault: OnceLock<LogFault>,
+    /// Bytes of log that were there before this life.
+    inherited: u64,
+    /// Bytes appended, and those, when the last checkpoint began.
+    checkpointed: AtomicU64,
+    stopping: AtomicBool,
+}
+
+impl Shared {
+    /// The files of stream `number`'s workers.
+    fn buffers_of(&self, number: usize) -> impl Iterator<Item = &Buffer> {
+        self.buffers.iter().skip(number).step_by(self.streams.len())
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) > self.durable.load(Ordering::Acquire)
+    }
+
+    /// Takes over how far the streams are, and wakes those who waited for it.
+    fn publish(&self) {
+        let reached = self.streams.iter().map(|s| s.durable.load(Ordering::Acquire)).min().unwrap_or(0);
+        if self.durable.fetch_max(reached, Ordering::AcqRel) < reached {
+            self.waiters.wake(reached);
+        }
+    }
+
+    /// Nothing becomes durable any more, and nobody waits for it.
+    pub(crate) fn poison(&self, fault: LogFault) {
+        let _ = self.fault.set(fault);
+        self.broken.store(true, Ordering::Release);
+        self.waiters.wake(u64::MAX);
+    }
+
+    /// Replaces the control file by what `change` makes of it.
+    ///
+    /// # Errors
+    /// The file system's; what is in memory is then as before.
+    pub(crate) fn recontrol(&self, change: impl FnOnce(&mut Control)) -> Result<(), LogFault> {
+        let mut control = held(&self.control);
+        let mut next = control.clone();
+        change(&mut next);
+        next.write(&*self.files, &self.dir)?;
+        *control = next;
+        Ok(())
+    }
+
+    fn file_head(&self, segment: &Segment) -> FileHead {
+        segment_head(&held(&self.control), segment)
+    }
+}
+
+pub(crate) fn segment_head(control: &Control, segment: &Segment) -> FileHead {
+    FileHead {
+        store: control.store,
+        kind: Kind::Log,
+        part: u32::from(segment.stream),
+        number: segment.number,
+        life: segment.life,
+        streams: u32::from(control.streams),
+    }
+}
+
+/// A log file to be written, and whether past the system's cache.
+pub(crate) struct LogFile {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) caching: Caching,
+}
+
+/// Makes a log file whose bytes are all there, so that later writes neither fail for lack of room nor change what the file
+/// system knows about it. Durable but for its name. Where each write is synced, the system's cache would only be one more copy.
+pub(crate) fn make_segment(
+    files: &dyn Files,
+    dir: &Path,
+    head: &FileHead,
+    name: &str,
+    options: &LogOptions,
+) -> Result<LogFile, LogFault> {
+    const ZEROS: &[u8] = &[0; 1 << 18];
+    let (path, bytes) = (dir.join(name), options.segment_bytes.next_multiple_of(ALIGN as u64));
+    let file = files.open(&path, world::Open::Create)?;
+    file.set_len(0)?;
+    file.allocate(bytes)?;
+    for at in (0..bytes).step_by(ZEROS.len()) {
+        let n = (bytes - at).min(ZEROS.len() as u64) as usize;
+        file.write_all_at(&ZEROS[..n], at)?;
+    }
+    file.write_all_at(&head.encode(), 0)?;
+    file.sync()?;
+    if options.durability == Durability::Sync {
+        let (file, caching) = files.open_direct(&path, world::Open::ReadWrite)?;
+        return Ok(LogFile { file, caching });
+    }
+    Ok(LogFile { file, caching: Caching::System })
+}
+
+/// The log of an open store. Dropping it writes and syncs what there is.
+pub(crate) struct Log {
+    pub(crate) shared: Arc<Shared>,
+    flushers: Flushers,
+    /// Held during a checkpoint.
+    pub(crate) checkpoint: Mutex<()>,
+    _lock: FolderLock,
+}
+
+/// What a log begins from.
+pub(crate) struct Beginning {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: LogOptions,
+    pub(crate) lock: FolderLock,
+    /// Written, with the first segment of each stream.
+    pub(crate) control: Control,
+    pub(crate) first: Vec<(Segment, LogFile)>,
+    pub(crate) named: Named,
+    /// Bytes of log that the next opening would have to read as it is.
+    pub(crate) inherited: u64,
+}
+
+impl Log {
+    pub(crate) fn begin(beginning: Beginning, epochs: Arc<Epochs>, workers: usize) -> Result<Log, LogFault> {
+        let Beginning { files, dir, options, lock, control, first, named, inherited } = beginning;
+        let begun = control.begun;
+        let stream = |(number, (segment, file))| Stream::new(number, segment, file, begun);
+        let shared = Arc::new(Shared {
+            store: control.store,
+            epochs,
+            files,
+            dir,
+            options,
+            control: Mutex::new(control),
+            named: Mutex::new(named),
+            buffers: (0..workers).map(|_| Buffer::new()).collect(),
+            streams: first.into_iter().enumerate().map(stream).collect(),
+            durable: CachePadded::new(AtomicU64::new(begun)),
+            wanted: AtomicU64::new(begun),
+            late: AtomicU64::new(begun),
+            waiters: Waiters::default(),
+            broken: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            inherited,
+            checkpointed: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+        });
+        let flushers = Flushers::start(&shared)?;
+        Ok(Log { shared, flushers, checkpoint: Mutex::new(()), _lock: lock })
+    }
+
+    #[inline]
+    pub(crate) fn is_broken(&self) -> bool {
+        self.shared.broken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fault(&self) -> Option<LogFault> {
+        self.shared.fault.get().cloned()
+    }
+
+    /// Appends a worker's records. `true` when so much is there that the worker should wait before it commits more.
+    #[inline]
+    pub(crate) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let shared = &*self.shared;
+        let (before, after) = shared.buffers[worker].append(write);
+        if before / NUDGE_BYTES != after / NUDGE_BYTES {
+            self.flushers.nudge(worker % shared.streams.len());
+        }
+        after > shared.options.backlog_bytes
+    }
+
+    /// Waits until the worker's records were taken, or will never be.
+    #[cold]
+    pub(crate) fn drain(&self, worker: usize) {
+        let mut wait = latch::Backoff::new();
+        while !self.shared.buffers[worker].is_empty() && !self.is_broken() {
+            self.flushers.nudge(worker % self.shared.streams.len());
+            wait.wait();
+        }
+    }
+
+    /// To be called before the rows of a transaction that got its id in an earlier epoch are unlocked.
+    pub(crate) fn is_late(&self, epoch: u64) {
+        self.shared.late.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// What has to be durable of transactions with late epochs, for one who may have seen any.
+    #[inline]
+    pub(crate) fn late(&self) -> u64 {
+        self.shared.late.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn durable(&self) -> u64 {
+        self.shared.durable.load(Ordering::Acquire)
+    }
+
+    /// `None` when it has to be waited for.
+    #[inline]
+    fn known(&self, epoch: u64) -> Option<Result<(), LogFault>> {
+        if self.durable() >= epoch {
+            return Some(Ok(()));
+        }
+        self.fault().map(Err)
+    }
+
+    pub(crate) fn poll_durable(
+        &self,
+        epoch: u64,
+        urge: Urge,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        if let Some(known) = self.known(epoch) {
+            return Poll::Ready(known);
+        }
+        self.shared.waiters.enter(epoch, cx.waker());
+        self.shared.wanted.fetch_max(epoch, Ordering::AcqRel);
+        if let Some(known) = self.known(epoch) {
+            return Poll::Ready(known);
+        }
+        if urge == Urge::Flusher {
+            self.flush();
+        }
+        Poll::Pending
+    }
+
+    pub(crate) fn wait_durable(&self, epoch: u64) -> Result<(), LogFault> {
+        self.shared.wanted.fetch_max(epoch, Ordering::AcqRel);
+        self.flush();
+        self.shared.waiters.block_until(|| self.known(epoch).is_some());
+        self.known(epoch).unwrap_or(Ok(()))
+    }
+
+    /// Has what is waited for flushed by the flushers' threads.
+    pub(crate) fn flush(&self) {
+        (0..self.shared.streams.len()).for_each(|stream| self.flushers.nudge(stream));
+    }
+
+    /// The same on this thread, where nobody else is at it.
+    pub(crate) fn flush_here(&self) {
+        if self.shared.is_wanted() {
+            self.flushers.flush_here();
+        }
+    }
+
+    /// Bytes appended and taken so far, and those of earlier lives.
+    fn appended(&self) -> u64 {
+        let inherited = self.shared.inherited;
+        inherited + self.shared.streams.iter().map(|s| s.counts.bytes.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    pub(crate) fn checkpoint_due(&self) -> bool {
+        let since = self.appended().saturating_sub(self.shared.checkpointed.load(Ordering::Relaxed));
+        since >= self.shared.options.checkpoint_bytes
+    }
+
+    pub(crate) fn checkpoint_begins(&self) {
+        self.shared.checkpointed.store(self.appended(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self) -> LogStats {
+        let mut all = LogStats::default();
+        for stream in &self.shared.streams {
+            let counts = &stream.counts;
+            all.bytes += counts.bytes.load(Ordering::Relaxed);
+            all.written += counts.written.load(Ordering::Relaxed);
+            all.flushes += counts.flushes.load(Ordering::Relaxed);
+            all.fsyncs += counts.fsyncs.load(Ordering::Relaxed);
+        }
+        all
+    }
+
+    /// These segments are gone.
+    pub(crate) fn forget(&self, segments: &[Segment]) {
+        for segment in segments {
+            if let Some(stream) = self.shared.streams.get(usize::from(segment.stream)) {
+                stream.forget(segment.number);
+            }
+        }
+    }
+
+    /// Segments all of whose records are older than `epoch`, one of a later segment of their stream included.
+    pub(crate) fn outlived(&self, epoch: u64) -> Vec<Segment> {
+        let control = held(&self.shared.control);
+        let is_over = |segment: &Segment| {
+            segment.life < control.life
+                || self.shared.streams[usize::from(segment.stream)].is_outlived(segment.number, epoch)
+        };
+        control.segments.iter().copied().filter(is_over).collect()
+    }
+}

@@ -1,0 +1,247 @@
+//! Blocks: what is written to a file at a time, in log files and in the parts of a checkpoint.
+//!
+//! ```text
+//!  file    0 "ATOLLMEM"  8 format u32  12 crc32c u32 of bytes 16..64  16 store u64  24 kind u32  28 stream or part u32
+//!          32 number of the file u64   40 life u64   48 streams u32   ... zeros to 4096, then blocks
+//!  block   0 "BLCK"  4 crc32c u32 of bytes 8..64   8 crc32c u32 of the body   12 which of its file u32
+//!         16 bytes of the body u64
+//!          24 sequence u64   32 sealed u64   40 stable u64   48 store u64   56 number of the file u64   64 the body, zeros
+//! ```
+//! A file's number is never given twice. Blocks begin at multiples of 4096, so that no write touches a sector of an earlier
+//! block. In a stream of the log they are numbered without a gap, over all files of a life. `sealed`: the stream has all
+//! records of epochs up to this by the end of this block. `stable`: the sequence up to which (exclusively) the device had
+//! the stream when this block was made: a bad block before that is damage, one behind it is what a crash left of the end.
+
+use super::LogFault;
+use base::crc32c;
+use std::path::Path;
+use world::File;
+
+pub(crate) const ALIGN: usize = 4096;
+pub(crate) const BLOCK_HEAD: usize = 64;
+const FILE_MAGIC: &[u8; 8] = b"ATOLLMEM";
+const BLOCK_MAGIC: &[u8; 4] = b"BLCK";
+/// Of log files, checkpoints and the control file together.
+pub(crate) const FORMAT: u32 = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Log = 1,
+    Checkpoint = 2,
+}
+
+/// What a file is, as its head says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileHead {
+    pub(crate) store: u64,
+    pub(crate) kind: Kind,
+    /// Of the log: the stream. Of a checkpoint: which part.
+    pub(crate) part: u32,
+    /// Of the log: the file's number. Of a checkpoint: the checkpoint's.
+    pub(crate) number: u64,
+    pub(crate) life: u64,
+    pub(crate) streams: u32,
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn get(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+impl FileHead {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0; ALIGN];
+        block[..8].copy_from_slice(FILE_MAGIC);
+        put32(&mut block, 8, FORMAT);
+        put(&mut block, 16, self.store);
+        put32(&mut block, 24, self.kind as u32);
+        put32(&mut block, 28, self.part);
+        put(&mut block, 32, self.number);
+        put(&mut block, 40, self.life);
+        put32(&mut block, 48, self.streams);
+        let sum = crc32c(&block[16..64]);
+        put32(&mut block, 12, sum);
+        block
+    }
+
+    /// Reads a file's head and checks that it is this one.
+    pub(crate) fn expect(&self, path: &Path, file: &dyn File) -> Result<(), LogFault> {
+        let mut head = [0; 64];
+        if file.read_at(&mut head, 0)? < head.len() || &head[..8] != FILE_MAGIC {
+            let what = "expected the head of a file of a main-memory store";
+            return Err(LogFault::corrupt(path, 0, what));
+        }
+        let found = get32(&head, 8);
+        if found != FORMAT {
+            return Err(LogFault::Version { file: path.to_owned(), found, expected: FORMAT });
+        }
+        if get32(&head, 12) != crc32c(&head[16..]) {
+            return Err(LogFault::corrupt(path, 12, "the file's head fails its checksum"));
+        }
+        if get(&head, 16) != self.store {
+            return Err(LogFault::foreign(path, "its head has another store's number"));
+        }
+        if head[..52] != self.encode()[..52] {
+            let why = "its head says that it is another file of this store: was it renamed?";
+            return Err(LogFault::foreign(path, why));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockHead {
+    pub(crate) body: u64,
+    /// How many blocks lie before it in its file.
+    pub(crate) index: u32,
+    pub(crate) sequence: u64,
+    pub(crate) sealed: u64,
+    pub(crate) stable: u64,
+    pub(crate) store: u64,
+    pub(crate) number: u64,
+    sum: u32,
+}
+
+impl BlockHead {
+    /// Of a block that [`BlockHead::finish`] is going to finish.
+    pub(crate) fn new(store: u64, number: u64, sequence: u64) -> BlockHead {
+        BlockHead { body: 0, index: 0, sequence, sealed: 0, stable: 0, store, number, sum: 0 }
+    }
+
+    /// Makes a block of room for the head and a body behind it.
+    pub(crate) fn finish(&self, block: &mut Vec<u8>) {
+        let body = (block.len() - BLOCK_HEAD) as u64;
+        block[..4].copy_from_slice(BLOCK_MAGIC);
+        let sum = crc32c(&block[BLOCK_HEAD..]);
+        put32(block, 8, sum);
+        put32(block, 12, self.index);
+        put(block, 16, body);
+        put(block, 24, self.sequence);
+        put(block, 32, self.sealed);
+        put(block, 40, self.stable);
+        put(block, 48, self.store);
+        put(block, 56, self.number);
+        let sum = crc32c(&block[8..BLOCK_HEAD]);
+        put32(block, 4, sum);
+        block.resize(block.len().next_multiple_of(ALIGN), 0);
+    }
+
+    /// `None` when these bytes are no block's head.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<BlockHead> {
+        let head = bytes.get(..BLOCK_HEAD)?;
+        if &head[..4] != BLOCK_MAGIC || get32(head, 4) != crc32c(&head[8..]) {
+            return None;
+        }
+        Some(BlockHead {
+            sum: get32(head, 8),
+            index: get32(head, 12),
+            body: get(head, 16),
+            sequence: get(head, 24),
+            sealed: get(head, 32),
+            stable: get(head, 40),
+            store: get(head, 48),
+            number: get(head, 56),
+        })
+    }
+
+    /// The sequence of the first block in its file.
+    pub(crate) fn first_of_file(&self) -> u64 {
+        self.sequence.saturating_sub(u64::from(self.index))
+    }
+
+    pub(crate) fn has(&self, body: &[u8]) -> bool {
+        crc32c(body) == self.sum
+    }
+
+    /// Bytes in the file, padding included; `None` when that is no number.
+    pub(crate) fn span(&self) -> Option<u64> {
+        self.body.checked_add(BLOCK_HEAD as u64)?.checked_next_multiple_of(ALIGN as u64)
+    }
+}
+
+/// Reads a file's blocks from the front.
+pub(crate) struct Blocks<'f> {
+    file: &'f dyn File,
+    len: u64,
+    /// Where the next block begins.
+    pub(crate) at: u64,
+    /// What was read ahead, and where that begins.
+    window: Vec<u8>,
+    from: u64,
+}
+
+/// Bytes fetched at a time.
+const WINDOW: usize = 1 << 20;
+
+impl<'f> Blocks<'f> {
+    pub(crate) fn new(file: &'f dyn File) -> Result<Blocks<'f>, LogFault> {
+        let len = file.len()?;
+        Ok(Blocks { file, len, at: ALIGN as u64, window: Vec::new(), from: 0 })
+    }
+
+    /// Makes `want` bytes at `at` available; fewer where the file ends.
+    fn bytes(&mut self, at: u64, want: usize) -> Result<&[u8], LogFault> {
+        let has = (self.from..=self.from + self.window.len() as u64).contains(&at);
+        let want = (self.len.saturating_sub(at)).min(want as u64) as usize;
+        let skip = if has { (at - self.from) as usize } else { self.window.len() };
+        if self.window.len() - skip < want {
+            self.window.drain(..skip);
+            self.from = at;
+            let old = self.window.len();
+            let ahead = (self.len - at).min(want.max(WINDOW) as u64) as usize;
+            self.window.resize(ahead.max(old), 0);
+            let read = self.file.read_at(&mut self.window[old..], at + old as u64)?;
+            if old + read < self.window.len() {
+                // Taken for the end of the file, it would be taken for the end of the log.
+                let (wanted, why) = (self.window.len() - old, std::io::ErrorKind::UnexpectedEof);
+                let what = format!("a read at byte {} gave {read} of {wanted} bytes", at + old as u64);
+                return Err(std::io::Error::new(why, what).into());
+            }
+        }
+        let skip = (at - self.from) as usize;
+        let end = self.window.len().min(skip + want);
+        Ok(self.window.get(skip..end).unwrap_or_default())
+    }
+
+    /// The head of a block at `at`, if there is one.
+    pub(crate) fn head_at(&mut self, at: u64) -> Result<Option<BlockHead>, LogFault> {
+        Ok(BlockHead::decode(self.bytes(at, BLOCK_HEAD)?))
+    }
+
+    /// Whether the file goes on at `at`.
+    pub(crate) fn reaches(&self, at: u64) -> bool {
+        at < self.len
+    }
+
+    /// The next block, if it is whole and `expected` says so of its head; the reader then stands behind it.
+    pub(crate) fn next(
+        &mut self,
+        expected: impl FnOnce(&BlockHead) -> bool,
+    ) -> Result<Option<(BlockHead, &[u8])>, LogFault> {
+        let at = self.at;
+        let Some(head) = self.head_at(at)?.filter(expected) else { return Ok(None) };
+        let Some(span) = head.span().filter(|span| *span <= self.len.saturating_sub(at)) else {
+            return Ok(None);
+        };
+        let len = head.body as usize;
+        let bytes = self.bytes(at, span as usize)?;
+        if !bytes.get(BLOCK_HEAD..BLOCK_HEAD + len).is_some_and(|body| head.has(body)) {
+            return Ok(None);
+        }
+        self.at = at + span;
+        let start = (at - self.from) as usize + BLOCK_HEAD;
+        Ok(Some((head, &self.window[start..start + len])))
+    }
+}

@@ -1,0 +1,87 @@
+//! What the log promises, and how large its parts are.
+
+use super::LogFault;
+use std::time::Duration;
+
+/// When a commit counts as durable; the same promises as the disk-based store's modes of these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the device has it: survives a power cut.
+    Sync,
+    /// When it is written to the operating system: survives the death of the process, but a power cut may lose the last
+    /// second. What is there after a power cut is still whole transactions and all that they have seen.
+    Async,
+    /// At once: nothing is written anywhere.
+    Memory,
+}
+
+/// Who sees to it that what is waited for gets to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urge {
+    /// The log's thread, which is woken.
+    Flusher,
+    /// The caller, who says [`crate::Memstore::flush`] or [`crate::Memstore::flush_here`] before long.
+    Caller,
+}
+
+/// Sizes in bytes; [`LogOptions::new`] gives the defaults.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    pub durability: Durability,
+    /// Files that are written side by side, each by a thread of its own, with the workers shared out among them. More than one
+    /// pays where each lies on a device of its own; fixed when the store is made.
+    pub streams: u16,
+    /// Size of a log file, and of a part of a checkpoint.
+    pub segment_bytes: u64,
+    /// [`crate::Memstore::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint.
+    pub checkpoint_bytes: u64,
+    /// How many threads read at opening, and write a checkpoint.
+    pub threads: usize,
+    /// How much a worker may log before it has to wait until it was written.
+    pub backlog_bytes: usize,
+    /// What nobody waits for is written after this time.
+    pub leisure: Duration,
+}
+
+impl LogOptions {
+    /// Defaults: one stream; log files of 64 MiB (filled with zeros ahead of need, in the background); a checkpoint every
+    /// 512 MiB of log, which two threads replay in about a second; two threads; a backlog of 16 MiB; 5 ms of leisure.
+    pub fn new(durability: Durability) -> LogOptions {
+        LogOptions {
+            durability,
+            streams: 1,
+            segment_bytes: 64 << 20,
+            checkpoint_bytes: 512 << 20,
+            threads: 2,
+            backlog_bytes: 16 << 20,
+            leisure: Duration::from_millis(5),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LogFault> {
+        let complain = |text: String| Err(LogFault::Options(text));
+        if !(1..=64).contains(&self.streams) {
+            return complain(format!("{} log streams: expected 1 to 64", self.streams));
+        }
+        if !(1..=256).contains(&self.threads) {
+            return complain(format!("{} threads for recovery: expected 1 to 256", self.threads));
+        }
+        if self.segment_bytes < 1 << 14 {
+            return complain(format!("log files of {} bytes: expected at least 16384", self.segment_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Counts since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Bytes written to log files, heads and padding included.
+    pub written: u64,
+    /// Blocks written, each of which ended an epoch.
+    pub flushes: u64,
+    /// Times the device was waited for.
+    pub fsyncs: u64,
+}

@@ -1,0 +1,300 @@
+//! Records: what a worker says to the log.
+//!
+//! ```text
+//!   0 bytes u32, all of it | 4 kind u8 | 5 epoch u64 (a commit: its id, whose epoch it is) | 13 ...
+//!
+//!   commit       writes                            of a transaction that went through at once
+//!   late commit  id u64, writes                    of one that was pre-committed, in an earlier epoch
+//!   prepare      name u64, id u64, note, writes    may go either way
+//!   decision     name u64, 1 commit or 0 abort     of what was prepared under that name
+//!   note         name u64, note                    to be handed out at each opening,
+//!   forget       name u64                          until forgotten
+//!
+//!   note: bytes u32, bytes;   writes, to the end: table u16, key bytes u16, value bytes u32 or u32::MAX for absent, key, value
+//! ```
+//! All numbers are little-endian. A record counts when its epoch is durable. Several that have one epoch and lie in one
+//! stream count together.
+
+/// What one write leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) table: u16,
+    pub(crate) key: &'a [u8],
+    /// `None`: no such row.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Commit,
+    Abort,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Record<'a> {
+    Commit { tid: u64, writes: Changes<'a> },
+    Prepare { name: u64, tid: u64, note: &'a [u8], writes: Changes<'a> },
+    Decision { name: u64, verdict: Verdict },
+    Note { name: u64, note: &'a [u8] },
+    Forget { name: u64 },
+}
+
+const COMMIT: u8 = 1;
+const LATE_COMMIT: u8 = 2;
+const PREPARE: u8 = 3;
+const DECISION: u8 = 4;
+const NOTE: u8 = 5;
+const FORGET: u8 = 6;
+const HEAD: usize = 13;
+const ABSENT: u32 = u32::MAX;
+
+/// Begins a record; [`Open::end`] has to follow.
+#[must_use]
+pub(crate) struct Open {
+    at: usize,
+}
+
+impl Open {
+    fn new(out: &mut Vec<u8>, kind: u8, epoch: u64) -> Open {
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(kind);
+        out.extend_from_slice(&epoch.to_le_bytes());
+        Open { at }
+    }
+
+    pub(crate) fn commit(out: &mut Vec<u8>, tid: u64) -> Open {
+        Open::new(out, COMMIT, tid)
+    }
+
+    pub(crate) fn late_commit(out: &mut Vec<u8>, epoch: u64, tid: u64) -> Open {
+        let open = Open::new(out, LATE_COMMIT, epoch);
+        out.extend_from_slice(&tid.to_le_bytes());
+        open
+    }
+
+    pub(crate) fn prepare(out: &mut Vec<u8>, epoch: u64, name: u64, tid: u64, note: &[u8]) -> Open {
+        let open = Open::new(out, PREPARE, epoch);
+        out.extend_from_slice(&name.to_le_bytes());
+        out.extend_from_slice(&tid.to_le_bytes());
+        put_note(out, note);
+        open
+    }
+
+    /// Ends the record, so that it can be read.
+    #[inline]
+    pub(crate) fn end(self, out: &mut [u8]) {
+        let bytes = (out.len() - self.at) as u32;
+        out[self.at..self.at + 4].copy_from_slice(&bytes.to_le_bytes());
+    }
+}
+
+fn put_note(out: &mut Vec<u8>, note: &[u8]) {
+    out.extend_from_slice(&(note.len() as u32).to_le_bytes());
+    out.extend_from_slice(note);
+}
+
+/// One write; `key` appends the key.
+#[inline]
+pub(crate) fn put_write(out: &mut Vec<u8>, table: u16, value: Option<&[u8]>, key: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 8]);
+    key(out);
+    let key_bytes = (out.len() - at - 8) as u16;
+    let value_bytes = value.map_or(ABSENT, |value| value.len() as u32);
+    let word = u64::from(table) | u64::from(key_bytes) << 16 | u64::from(value_bytes) << 32;
+    out[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    out.extend_from_slice(value.unwrap_or_default());
+}
+
+pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: Verdict) {
+    let open = Open::new(out, DECISION, epoch);
+    out.extend_from_slice(&name.to_le_bytes());
+    out.push(u8::from(verdict == Verdict::Commit));
+    open.end(out);
+}
+
+pub(crate) fn put_named_note(out: &mut Vec<u8>, epoch: u64, name: u64, note: &[u8]) {
+    let open = Open::new(out, NOTE, epoch);
+    out.extend_from_slice(&name.to_le_bytes());
+    put_note(out, note);
+    open.end(out);
+}
+
+pub(crate) fn put_forget(out: &mut Vec<u8>, epoch: u64, name: u64) {
+    let open = Open::new(out, FORGET, epoch);
+    out.extend_from_slice(&name.to_le_bytes());
+    open.end(out);
+}
+
+/// Bytes to be read from the front.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    #[inline]
+    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.0.split_first_chunk().map(|(word, rest)| {
+            self.0 = rest;
+            u32::from_le_bytes(*word)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.0.split_first_chunk().map(|(word, rest)| {
+            self.0 = rest;
+            u64::from_le_bytes(*word)
+        })
+    }
+
+    fn note(&mut self) -> Option<&'a [u8]> {
+        let bytes = self.u32()?;
+        self.take(bytes as usize)
+    }
+}
+
+/// The writes of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Changes<'a>(Bytes<'a>);
+
+impl<'a> Changes<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Changes<'a> {
+        Changes(Bytes(bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.0.0
+    }
+
+    /// The next one; `None` at the end, [`Malformed`] when there is less than it says.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Change<'a>>, Malformed> {
+        if self.0.0.is_empty() {
+            return Ok(None);
+        }
+        self.read().map(Some).ok_or(Malformed)
+    }
+
+    #[inline]
+    fn read(&mut self) -> Option<Change<'a>> {
+        let word = self.0.u64()?;
+        let (table, key, value) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
+        let key = self.0.take(usize::from(key))?;
+        let value = if value == ABSENT { None } else { Some(self.0.take(value as usize)?) };
+        Some(Change { table, key, value })
+    }
+}
+
+/// A record that is none: the bytes passed their checksum, so whoever wrote them was wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Malformed;
+
+/// Takes the next record from the front of `bytes`; its epoch and what it says.
+#[inline]
+pub(crate) fn next<'a>(bytes: &mut Bytes<'a>) -> Result<Option<(u64, Record<'a>)>, Malformed> {
+    if bytes.0.is_empty() {
+        return Ok(None);
+    }
+    take(bytes).map(Some).ok_or(Malformed)
+}
+
+#[inline]
+fn take<'a>(bytes: &mut Bytes<'a>) -> Option<(u64, Record<'a>)> {
+    let len = Bytes(bytes.0).u32()? as usize;
+    let mut body = Bytes(bytes.take(len)?);
+    let head = body.take(HEAD)?;
+    let word = u64::from_le_bytes(head[5..HEAD].try_into().ok()?);
+    if head[4] == COMMIT {
+        return Some((crate::tid::epoch(word), Record::Commit { tid: word, writes: Changes(body) }));
+    }
+    let name = body.u64()?;
+    let record = match head[4] {
+        LATE_COMMIT => Record::Commit { tid: name, writes: Changes(body) },
+        PREPARE => {
+            let tid = body.u64()?;
+            Record::Prepare { name, tid, note: body.note()?, writes: Changes(body) }
+        }
+        DECISION => {
+            let verdict = if body.take(1)? == [1] { Verdict::Commit } else { Verdict::Abort };
+            Record::Decision { name, verdict }
+        }
+        NOTE => Record::Note { name, note: body.note()? },
+        FORGET => Record::Forget { name },
+        _ => return None,
+    };
+    Some((word, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_of_each() -> Vec<u8> {
+        let mut out = Vec::new();
+        let tid = crate::tid::next(7, 0).unwrap();
+        let open = Open::commit(&mut out, tid);
+        put_write(&mut out, 3, Some(b"value"), |out| out.extend_from_slice(b"key"));
+        put_write(&mut out, 65_535, None, |_| {});
+        open.end(&mut out);
+        let open = Open::late_commit(&mut out, 9, tid);
+        put_write(&mut out, 1, Some(b""), |out| out.push(0));
+        open.end(&mut out);
+        let open = Open::prepare(&mut out, 9, 77, tid, b"note");
+        put_write(&mut out, 1, Some(b"x"), |out| out.push(1));
+        open.end(&mut out);
+        put_decision(&mut out, 10, 77, Verdict::Commit);
+        put_decision(&mut out, 10, 78, Verdict::Abort);
+        put_named_note(&mut out, 11, 79, b"");
+        put_forget(&mut out, 12, 79);
+        out
+    }
+
+    /// Reads everything; how many records and writes there were.
+    fn read(bytes: &[u8]) -> Result<(Vec<u64>, usize), Malformed> {
+        let (mut bytes, mut epochs, mut count) = (Bytes(bytes), Vec::new(), 0);
+        while let Some((epoch, record)) = next(&mut bytes)? {
+            epochs.push(epoch);
+            if let Record::Commit { mut writes, .. } | Record::Prepare { mut writes, .. } = record {
+                while writes.next()?.is_some() {
+                    count += 1;
+                }
+            }
+        }
+        Ok((epochs, count))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let out = some_of_each();
+        assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12], 4)));
+        let Ok(Some((7, Record::Commit { mut writes, .. }))) = next(&mut Bytes(&out)) else { panic!() };
+        assert_eq!(writes.next(), Ok(Some(Change { table: 3, key: b"key", value: Some(b"value") })));
+        assert_eq!(writes.next(), Ok(Some(Change { table: 65_535, key: b"", value: None })));
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused_or_read_but_never_panic() {
+        let good = some_of_each();
+        let mut random = fastrand::Rng::with_seed(5);
+        for n in 0..20_000 {
+            let mut bytes = good.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(0..bytes.len());
+                bytes[at] = if n % 2 == 0 { random.u8(..) } else { 255 };
+            }
+            bytes.truncate(random.usize(0..=bytes.len()));
+            let _ = read(&bytes);
+        }
+        for cut in 1..good.len() {
+            assert!(read(&good[..cut]).is_err() || read(&good[..cut]).unwrap().0.len() < 7);
+        }
+    }
+}

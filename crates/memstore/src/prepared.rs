@@ -1,0 +1,220 @@
+//! What transactions say to the log, and those that go either way over a crash: prepared transactions, notes, decisions.
+//!
+//! ```text
+//!   home:         pre_commit ... votes ... post_commit_with_note --durable--> reply, decisions --all acknowledged--> forget
+//!   participant:  prepare --durable--> vote ... post_commit or abort --durable--> acknowledge
+//!   after a crash: InDoubt --adopt--> the same choice
+//! ```
+//! A record's epoch is read between saying that one commits and no longer saying so; the log waits for that. A prepared
+//! transaction says it for its prepare record, and again for its decision: in between, no epoch waits for it.
+//!
+//! Its rows get the id of when it was validated, as snapshots need it; whoever reads them has seen a decision of a later
+//! epoch. Writers come after that by themselves, since they read the epoch later. Readers are told by the store's latest
+//! such epoch (`Log::late`).
+
+use crate::commit::Scope;
+use crate::log::{Open, Undecided, Verdict, held};
+use crate::log::{put_decision, put_forget, put_named_note, put_write};
+use crate::row;
+use crate::store::Refused;
+use crate::transaction::{Certified, Pin, Txn, Write};
+use crate::worker::Worker;
+use std::sync::atomic::{Ordering, fence};
+
+/// A live note.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NoteId(pub u64);
+
+/// A transaction that was prepared before the store was opened, and not decided. Its rows are locked until a worker has
+/// adopted it ([`Worker::adopt`]) and decided. Dropped, it stays as it is until the next opening.
+pub struct InDoubt {
+    /// As given to [`Worker::prepare`].
+    pub note: Vec<u8>,
+    pub(crate) txn: Box<Txn>,
+    pub(crate) name: u64,
+}
+
+/// A record of more than this goes on in another one.
+const RECORD_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
+
+impl Worker {
+    /// Whether a transaction that writes may commit now. Waits while this worker's records are not written as fast as it
+    /// makes them.
+    ///
+    /// # Errors
+    /// [`Refused::LogFailed`].
+    #[inline]
+    pub(crate) fn may_log(&mut self) -> Result<(), Refused> {
+        let Some(log) = &self.store.log else { return Ok(()) };
+        if self.own.is_behind {
+            log.drain(self.number);
+            self.own.is_behind = false;
+        }
+        if log.is_broken() { Err(Refused::LogFailed) } else { Ok(()) }
+    }
+
+    /// Says that this worker commits, and gives the epoch of what it logs until it takes back the pin.
+    pub(crate) fn enter_epoch(&mut self) -> (u64, u64) {
+        let pin = self.own.committing.add(&self.store.epochs, self.number);
+        fence(Ordering::SeqCst);
+        (pin, self.store.epochs.now())
+    }
+
+    fn log(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(log) = &self.store.log {
+            self.own.is_behind |= log.append(self.number, write);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn log_commit(&mut self, txn: &Txn, tid: u64, epoch: u64) {
+        let Some(log) = &self.store.log else { return };
+        let is_late = epoch != crate::tid::epoch(tid);
+        let begin = |out: &mut Vec<u8>| match is_late {
+            false => Open::commit(out, tid),
+            true => Open::late_commit(out, epoch, tid),
+        };
+        let arena = &self.store.arena;
+        self.own.is_behind |= log.append(self.number, |out| put_writes(arena, txn, out, begin));
+    }
+
+    pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: Verdict) {
+        self.log(|out| put_decision(out, epoch, name, verdict));
+    }
+
+    /// What was prepared under this name is written, or will never be.
+    pub(crate) fn decided(&self, name: Option<u64>) {
+        if let (Some(log), Some(name)) = (&self.store.log, name) {
+            held(&log.shared.named).undecided.remove(&name);
+        }
+    }
+
+    pub(crate) fn be_late(&self, epoch: u64) {
+        if let Some(log) = &self.store.log {
+            log.is_late(epoch);
+        }
+    }
+
+    /// What a transaction that has read nothing later than `epoch` depends on.
+    #[inline]
+    pub(crate) fn seen(&self, epoch: u64) -> u64 {
+        self.store.log.as_ref().map_or(epoch, |log| epoch.max(log.late()))
+    }
+
+    fn name(&self) -> u64 {
+        let Some(log) = &self.store.log else { return 0 };
+        let mut named = held(&log.shared.named);
+        named.next += 1;
+        named.next
+    }
+
+    pub(crate) fn log_note(&mut self, epoch: u64, note: &[u8]) -> NoteId {
+        let name = self.name();
+        self.log(|out| put_named_note(out, epoch, name, note));
+        if let Some(log) = &self.store.log {
+            held(&log.shared.named).notes.insert(name, note.to_vec());
+        }
+        NoteId(name)
+    }
+
+    /// Logs a note of no transaction. It is safe once the returned epoch is durable.
+    pub fn note(&mut self, note: &[u8]) -> (u64, NoteId) {
+        let (pin, now) = self.enter_epoch();
+        let id = self.log_note(now, note);
+        self.own.committing.remove(&self.store.epochs, self.number, pin);
+        (now, id)
+    }
+
+    /// The note need not survive any more. Nothing has to be waited for: after a crash it may be there once more.
+    pub fn forget(&mut self, note: NoteId) {
+        let (pin, now) = self.enter_epoch();
+        self.log(|out| put_forget(out, now, note.0));
+        if let Some(log) = &self.store.log {
+            held(&log.shared.named).notes.remove(&note.0);
+        }
+        self.own.committing.remove(&self.store.epochs, self.number, pin);
+    }
+
+    /// As [`Worker::pre_commit`] if that has not been done; and after a crash the next opening hands the transaction out
+    /// again, with `note`. The promise may be given once the returned epoch is durable. One that wrote nothing logs
+    /// nothing, and the epoch is that of what it has read.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing is locked then, unless it was before.
+    pub fn prepare(&mut self, txn: &mut Txn, note: &[u8]) -> Result<u64, Refused> {
+        let tid = self.pre_commit(txn, Scope::Distributed)?.0;
+        let certified = txn.certified.as_ref();
+        if certified.is_none_or(|certified| matches!(certified.pin, Pin::Nothing)) {
+            return Ok(self.seen(crate::tid::epoch(tid)));
+        }
+        let name = self.name();
+        let (pin, now) = self.enter_epoch();
+        if let Some(log) = &self.store.log {
+            let arena = &self.store.arena;
+            let begin = |out: &mut Vec<u8>| Open::prepare(out, now, name, tid, note);
+            let behind = log.append(self.number, |out| put_writes(arena, txn, out, begin));
+            self.own.is_behind |= behind;
+            let mut writes = Vec::new();
+            txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
+            let undecided = Undecided { tid, note: note.to_vec(), writes };
+            held(&log.shared.named).undecided.insert(name, undecided);
+            if let Some(certified) = &mut txn.certified {
+                certified.name = Some(name);
+            }
+        }
+        self.own.committing.remove(&self.store.epochs, self.number, pin);
+        Ok(now)
+    }
+
+    /// Takes a transaction that was prepared before the store was opened. It is prepared again, as of now: it ends by
+    /// [`Worker::post_commit`] or [`Worker::abort`].
+    ///
+    /// # Errors
+    /// [`Refused::Full`]: it stays in doubt, its rows locked; try again when there is memory.
+    pub fn adopt(&mut self, mut doubt: InDoubt) -> Result<Box<Txn>, (Refused, InDoubt)> {
+        let (pin, _) = self.enter_epoch();
+        let equipped = self.serialise(&doubt.txn).and_then(|tid| {
+            self.equip(&mut doubt.txn, tid)?;
+            Ok(tid)
+        });
+        match equipped {
+            Ok(tid) => {
+                self.own.last_tid = tid;
+                doubt.txn.certified =
+                    Some(Certified { tid, pin: Pin::Committing(pin), name: Some(doubt.name) });
+                doubt.txn.since = self.own.reading.add(&self.store.epochs, self.number);
+                self.hold(&mut doubt.txn);
+                Ok(doubt.txn)
+            }
+            Err(refused) => {
+                self.own.committing.remove(&self.store.epochs, self.number, pin);
+                Err((refused, doubt))
+            }
+        }
+    }
+}
+
+/// The writes of a record, in as many records as it takes.
+#[inline]
+fn put_writes(
+    arena: &crate::arena::Arena,
+    txn: &Txn,
+    out: &mut Vec<u8>,
+    begin: impl Fn(&mut Vec<u8>) -> Open,
+) {
+    let (mut open, mut at) = (begin(out), out.len());
+    for write in &txn.writes {
+        if out.len() - at > RECORD_BYTES {
+            open.end(out);
+            (open, at) = (begin(out), out.len());
+        }
+        put_one(arena, txn, write, out);
+    }
+    open.end(out);
+}
+
+#[inline]
+fn put_one(arena: &crate::arena::Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
+    let value = write.value.map(|value| &txn.values[value][..]);
+    put_write(out, write.table.0, value, |out| row::key(arena, write.row, out));
+}

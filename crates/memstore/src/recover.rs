@@ -1,0 +1,367 @@
+//! Opening a store that has files: the checkpoint and the log make its rows again.
+//!
+//! ```text
+//!   control file -> where the last life's log ends -> rows of the checkpoint, in parallel -> records of the log, in parallel,
+//!   newest file first -> what is in doubt -> a new life: log files of its own, control file
+//! ```
+//! Of each row the latest id wins, so parts and files can be read in any order and by anybody; what is deleted stays as an
+//! absent row until the end. A life's records count up to the epoch that all its streams were complete to; what it wrote
+//! beyond that is passed over, in this life and in all later ones: the control file says where each life ended. It is
+//! replaced when all is done, so an opening that fails or crashes has changed nothing.
+
+mod apply;
+mod tail;
+
+use crate::log::{
+    Beginning, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named, Segment,
+    Undecided, Verdict, make_segment, segment_head,
+};
+use crate::prepared::{InDoubt, NoteId};
+use crate::store::{Memstore, OpenError, Options};
+use apply::{Loader, Told};
+use base::TableId;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tail::Tail;
+use world::{Files, Open};
+
+/// What was found in the files.
+#[derive(Default)]
+pub struct Recovered {
+    /// As last given to [`Memstore::define`]; `None` if that never happened.
+    pub schema: Option<Vec<u8>>,
+    /// The tables there are.
+    pub tables: Vec<TableId>,
+    /// Transactions that were prepared and not decided. Their rows are locked.
+    pub in_doubt: Vec<InDoubt>,
+    /// Notes that were not forgotten.
+    pub notes: Vec<(NoteId, Vec<u8>)>,
+    pub replayed: Replayed,
+}
+
+/// How much there was to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Replayed {
+    /// Rows of the checkpoint.
+    pub rows: u64,
+    /// Bytes of its files.
+    pub checkpoint_bytes: u64,
+    /// Bytes of log records that were looked at, and writes that counted.
+    pub log_bytes: u64,
+    pub writes: u64,
+}
+
+impl Replayed {
+    fn add(&mut self, other: &Replayed) {
+        self.rows += other.rows;
+        self.checkpoint_bytes += other.checkpoint_bytes;
+        self.log_bytes += other.log_bytes;
+        self.writes += other.writes;
+    }
+}
+
+impl Memstore {
+    /// Opens the store in `dir`, or makes one there, with everything that was durable when it was last used.
+    ///
+    /// # Errors
+    /// As [`Memstore::open`]; [`OpenError::Log`] when a file is missing, damaged or another store's, or the folder is in
+    /// use; [`OpenError::TooSmall`], [`OpenError::Table`] when the options have no room for what is there. Nothing
+    /// was changed in the files then.
+    pub fn open_in(
+        options: Options,
+        log: LogOptions,
+        files: Arc<dyn Files>,
+        dir: &Path,
+    ) -> Result<(Arc<Memstore>, Recovered), OpenError> {
+        log.check()?;
+        if log.durability == Durability::Memory {
+            return Ok((Memstore::open(options)?, Recovered::default()));
+        }
+        files.create_dir_all(dir).map_err(LogFault::from)?;
+        let lock = files.lock(&dir.join("lock")).map_err(|e| match e.kind() {
+            ErrorKind::WouldBlock => LogFault::InUse { dir: dir.to_owned(), why: Arc::new(e) },
+            _ => LogFault::from(e),
+        })?;
+        let control = match Control::read(&*files, dir)? {
+            Some(control) => control,
+            None => Control::make(&*files, dir, log.streams)?,
+        };
+        let tail = Tail::find(&*files, dir, &control)?;
+        let store = Memstore::empty(options, log.threads, tail.durable + 2)?;
+        for table in &control.tables {
+            store.make(TableId(*table)).map_err(|e| match e {
+                OpenError::Full => OpenError::TooSmall { bytes: options.budget },
+                other => other,
+            })?;
+        }
+        let source = Source { files: &*files, dir, control: &control, tail: &tail };
+        let (told, replayed) = source.load(&store, log.threads, options.budget)?;
+        let ends = told.ends();
+        let found = Found::settle(&source, &store, told).map_err(|e| e.within(options.budget))?;
+        let named = Named {
+            notes: found.notes.clone(),
+            undecided: found.undecided,
+            // Names of a life are behind those of the lives before.
+            next: (control.life + 1) << 40,
+        };
+        let (control, first) = new_life(&*files, dir, control, &tail, &ends, &log)?;
+        clear_away(&*files, dir, &control)?;
+        let recovered = Recovered {
+            schema: control.schema.clone(),
+            tables: control.tables.iter().map(|table| TableId(*table)).collect(),
+            in_doubt: found.in_doubt,
+            notes: found.notes.into_iter().map(|(name, note)| (NoteId(name), note)).collect(),
+            replayed,
+        };
+        let beginning = Beginning {
+            files,
+            dir: dir.to_owned(),
+            options: log,
+            lock,
+            control,
+            first,
+            named,
+            inherited: replayed.log_bytes,
+        };
+        let workers = store.everybody();
+        let epochs = Arc::clone(&store.epochs);
+        let mut store = Arc::into_inner(store).expect("those who loaded it have gone");
+        store.log = Some(Log::begin(beginning, epochs, workers)?);
+        Ok((Arc::new(store), recovered))
+    }
+}
+
+/// Why rows cannot be made again.
+pub(crate) enum Stop {
+    Fault(LogFault),
+    Full,
+}
+
+impl From<LogFault> for Stop {
+    fn from(fault: LogFault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl From<crate::arena::Full> for Stop {
+    fn from(_: crate::arena::Full) -> Stop {
+        Stop::Full
+    }
+}
+
+impl Stop {
+    fn within(self, bytes: u64) -> OpenError {
+        match self {
+            Stop::Fault(fault) => fault.into(),
+            Stop::Full => OpenError::TooSmall { bytes },
+        }
+    }
+}
+
+/// The files a store is made from.
+pub(crate) struct Source<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) dir: &'a Path,
+    pub(crate) control: &'a Control,
+    pub(crate) tail: &'a Tail,
+}
+
+impl Source<'_> {
+    /// Records of this epoch and later ones count, up to the end of their life.
+    pub(crate) fn from(&self) -> u64 {
+        self.control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.from)
+    }
+
+    /// The end of a life: the last epoch that counts, and how many blocks stream `stream` has.
+    pub(crate) fn end_of(&self, segment: &Segment) -> (u64, u64) {
+        let ended = self.control.ended.iter().find(|ended| ended.life == segment.life);
+        let (durable, blocks) =
+            ended.map_or((self.tail.durable, &self.tail.blocks), |e| (e.durable, &e.blocks));
+        (durable, blocks.get(usize::from(segment.stream)).copied().unwrap_or(0))
+    }
+
+    fn load(
+        &self,
+        store: &Arc<Memstore>,
+        threads: usize,
+        budget: u64,
+    ) -> Result<(Told, Replayed), OpenError> {
+        let parts = self.control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.parts.len());
+        let loader = |worker| Loader::new(self, worker);
+        let loaded =
+            side_by_side(store, threads, parts, loader, Loader::part).map_err(|e| e.within(budget))?;
+        let segments = &self.control.segments;
+        let newest_first =
+            |loader: &mut Loader<'_>, n: usize| loader.segment(&segments[segments.len() - 1 - n]);
+        let replayed = side_by_side(store, threads, segments.len(), loader, newest_first);
+        let mut told = Told::default();
+        let mut all = Replayed::default();
+        for one in loaded.into_iter().chain(replayed.map_err(|e| e.within(budget))?) {
+            all.add(&one.replayed);
+            told.add(one);
+        }
+        told.check_chain(self)?;
+        Ok((told, all))
+    }
+}
+
+/// Has `threads` loaders do `count` tasks, until one fails.
+fn side_by_side<'s>(
+    store: &Arc<Memstore>,
+    threads: usize,
+    count: usize,
+    loader: impl Fn(crate::worker::Worker) -> Loader<'s> + Sync,
+    task: impl Fn(&mut Loader<'s>, usize) -> Result<(), Stop> + Sync,
+) -> Result<Vec<Told>, Stop> {
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (done, stop) = (Mutex::new(Vec::new()), Mutex::new(None));
+    let held = |mutex: &Mutex<Option<Stop>>, found| {
+        failed.store(true, Ordering::Relaxed);
+        mutex.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(found);
+    };
+    std::thread::scope(|scope| {
+        for helper in 0..threads.min(count) {
+            let (next, failed, done, stop, loader, task, held) =
+                (&next, &failed, &done, &stop, &loader, &task, &held);
+            scope.spawn(move || {
+                let Some(worker) = store.helper(helper) else { return };
+                let mut loader = loader(worker);
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count || failed.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if let Err(found) = task(&mut loader, n) {
+                        held(stop, found);
+                    }
+                }
+                done.lock().unwrap_or_else(PoisonError::into_inner).push(loader.into_told());
+            });
+        }
+    });
+    match stop.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(stop) => Err(stop),
+        None => Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+/// What is left of prepared transactions and notes.
+struct Found {
+    notes: BTreeMap<u64, Vec<u8>>,
+    undecided: BTreeMap<u64, Undecided>,
+    in_doubt: Vec<InDoubt>,
+}
+
+impl Found {
+    /// Carries out the decisions, takes away what is absent, locks what is in doubt.
+    fn settle(source: &Source<'_>, store: &Arc<Memstore>, told: Told) -> Result<Found, Stop> {
+        let checkpoint = source.control.checkpoint.clone().unwrap_or_default();
+        let mut notes: BTreeMap<u64, Vec<u8>> = checkpoint.notes.into_iter().collect();
+        let mut undecided: BTreeMap<u64, Undecided> = checkpoint.undecided.into_iter().collect();
+        notes.extend(told.notes);
+        told.forgotten.iter().for_each(|name| drop(notes.remove(name)));
+        let decided: HashMap<u64, Verdict> = told.decisions.into_iter().collect();
+        for (name, one) in told.prepared {
+            // A checkpoint has it whole, the log in one or more records.
+            if source.control.checkpoint.as_ref().is_none_or(|c| c.undecided.iter().all(|(n, _)| *n != name))
+            {
+                undecided
+                    .entry(name)
+                    .or_insert_with(|| Undecided { writes: Vec::new(), ..one.clone() })
+                    .writes
+                    .extend(one.writes);
+            }
+        }
+        let worker = store.helper(0).expect("those who loaded it have gone");
+        let mut loader = Loader::new(source, worker);
+        // A decision about something unknown: it was written before the checkpoint's first row was.
+        for (name, verdict) in &decided {
+            if let (Some(one), Verdict::Commit) = (undecided.remove(name), verdict) {
+                loader.apply_undecided(&one)?;
+            }
+        }
+        let mut absent = told.absent;
+        absent.append(&mut loader.absent);
+        loader.clear_away(absent);
+        let mut in_doubt = Vec::new();
+        for (name, one) in &undecided {
+            in_doubt.push(InDoubt { note: one.note.clone(), name: *name, txn: loader.lock_undecided(one)? });
+        }
+        Ok(Found { notes, undecided, in_doubt })
+    }
+}
+
+impl Control {
+    /// Of a new store. Written before any other file, so that those never lie there alone.
+    fn make(files: &dyn Files, dir: &Path, streams: u16) -> Result<Control, LogFault> {
+        let control = Control { store: world::entropy(), streams, ..Control::default() };
+        control.write(files, dir)?;
+        Ok(control)
+    }
+}
+
+type First = Vec<(Segment, LogFile)>;
+
+/// Begins a life: its log files, then the control file that has them and says where the life before has ended.
+fn new_life(
+    files: &dyn Files,
+    dir: &Path,
+    mut control: Control,
+    tail: &Tail,
+    ends: &BTreeMap<u64, u64>,
+    options: &LogOptions,
+) -> Result<(Control, First), LogFault> {
+    // Files without a block, and zeros behind the last one, are of no use any more: a store that is opened again and again
+    // would have more of them each time.
+    control.segments.retain(|segment| ends.contains_key(&segment.number));
+    for segment in control.segments.iter().filter(|segment| segment.life == control.life) {
+        secure(files, &dir.join(segment.name()), ends[&segment.number])?;
+    }
+    let lives: BTreeSet<u64> = control.segments.iter().map(|segment| segment.life).collect();
+    control.ended.retain(|ended| lives.contains(&ended.life));
+    if lives.contains(&control.life) {
+        let ended = Ended { life: control.life, durable: tail.durable, blocks: tail.blocks.clone() };
+        control.ended.push(ended);
+    }
+    control.life += 1;
+    control.begun = tail.durable + 1;
+    let mut first = Vec::new();
+    for stream in 0..control.streams {
+        let segment = Segment { number: control.next_segment, stream, life: control.life };
+        control.next_segment += 1;
+        let head = segment_head(&control, &segment);
+        first.push((segment, make_segment(files, dir, &head, &segment.name(), options)?));
+        control.segments.push(segment);
+    }
+    files.sync_dir(dir)?;
+    control.write(files, dir)?;
+    Ok((control, first))
+}
+
+/// Cuts a log file behind its last block, and brings it to the device: a killed process may have left it with the
+/// operating system, and from here on it counts.
+fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
+    let file = files.open(path, Open::ReadWrite)?;
+    file.set_len(end)?;
+    Ok(file.sync()?)
+}
+
+/// Removes what the control file does not know: left by a crash between making a file and entering it, or the reverse.
+fn clear_away(files: &dyn Files, dir: &Path, control: &Control) -> Result<(), LogFault> {
+    let known = control.names();
+    for name in files.list(dir)? {
+        let is_ours = name.starts_with("log-") || name.starts_with("checkpoint-") || name == "control.new";
+        if is_ours && !known.contains(&name) {
+            files.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checkpoint parts are read by name.
+pub(crate) fn part_path(source: &Source<'_>, number: u64, part: usize) -> std::path::PathBuf {
+    source.dir.join(Checkpoint::part_name(number, part))
+}

@@ -1,0 +1,121 @@
+//! Where the log of the last life ends.
+//!
+//! A stream ends before its first block that is not whole. That is what a crash leaves of a block that was being written;
+//! but if any block behind it says that the device had more by then, it is damage.
+
+use crate::log::{ALIGN, BlockHead, Blocks, Control, LogFault, Segment, segment_head};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use world::{File, Files, Open};
+
+pub(crate) struct Tail {
+    /// The last epoch that all streams are complete to.
+    pub(crate) durable: u64,
+    /// How many blocks each stream has.
+    pub(crate) blocks: Vec<u64>,
+}
+
+/// Opens a log file that has to be there, and checks that it is the one.
+pub(crate) fn open_segment(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    segment: &Segment,
+) -> Result<(PathBuf, Arc<dyn File>), LogFault> {
+    let path = dir.join(segment.name());
+    let why = "the control file names it: it holds part of the log";
+    let file = open(files, &path, why)?;
+    segment_head(control, segment).expect(&path, &*file)?;
+    Ok((path, file))
+}
+
+/// Opens a file that has to be there.
+pub(crate) fn open(files: &dyn Files, path: &Path, why: &str) -> Result<Arc<dyn File>, LogFault> {
+    files.open(path, Open::Read).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => LogFault::Missing { file: path.to_owned(), why: why.into() },
+        _ => e.into(),
+    })
+}
+
+impl Tail {
+    /// Looks at all log files' heads, and for the end of each stream of the last life.
+    pub(crate) fn find(files: &dyn Files, dir: &Path, control: &Control) -> Result<Tail, LogFault> {
+        for segment in &control.segments {
+            open_segment(files, dir, control, segment)?;
+        }
+        let until = control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.until);
+        let mut tail = Tail { durable: u64::MAX, blocks: Vec::new() };
+        for stream in 0..control.streams {
+            let is_own = |segment: &&Segment| (segment.life, segment.stream) == (control.life, stream);
+            let own: Vec<Segment> = control.segments.iter().filter(is_own).copied().collect();
+            let (sealed, blocks) = end_of_stream(files, dir, control, &own)?;
+            tail.durable = tail.durable.min(sealed);
+            tail.blocks.push(blocks);
+        }
+        tail.durable = tail.durable.max(control.begun).max(until);
+        Ok(tail)
+    }
+}
+
+/// The last epoch that a stream is complete to, and how many blocks it has.
+fn end_of_stream(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    segments: &[Segment],
+) -> Result<(u64, u64), LogFault> {
+    let is_own =
+        |head: &BlockHead, segment: &Segment| head.store == control.store && head.number == segment.number;
+    for (i, segment) in segments.iter().enumerate().rev() {
+        let (path, file) = open_segment(files, dir, control, segment)?;
+        let mut blocks = Blocks::new(&*file)?;
+        let mut last: Option<BlockHead> = None;
+        while let Some((head, _)) = blocks.next(|head| {
+            is_own(head, segment) && last.is_none_or(|last| last.sequence + 1 == head.sequence)
+        })? {
+            last = Some(head);
+        }
+        // Its stream ended before it was used, or it has begun without its first block coming to the device.
+        if last.is_none() && i > 0 {
+            continue;
+        }
+        let end = last.map(|last| last.sequence + 1);
+        let at = blocks.at;
+        let of_this = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(head.first_of_file()));
+        let what = format!("expected a block of stream {} that was on the device once", segment.stream);
+        if goes_on(&mut blocks, at, of_this)?.is_some() {
+            return Err(LogFault::corrupt(&path, at, what));
+        }
+        for segment in &segments[i + 1..] {
+            let (later, file) = open_segment(files, dir, control, segment)?;
+            // A file is left when all its blocks are on the device, and it has one at least.
+            let of_later = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(0));
+            if let Some(head) = goes_on(&mut Blocks::new(&*file)?, ALIGN as u64, of_later)? {
+                let is_first = end == Some(head.first_of_file());
+                let (path, at) = if is_first { (&later, ALIGN as u64) } else { (&path, at) };
+                return Err(LogFault::corrupt(path, at, what));
+            }
+        }
+        return Ok(last.map_or((0, 0), |last| (last.sealed, last.sequence + 1)));
+    }
+    Ok((0, 0))
+}
+
+/// A block at `at` or behind that says that the device had had the stream further than to where it ends now: `end`, `None`
+/// for a head that is no block of the stream.
+fn goes_on(
+    blocks: &mut Blocks<'_>,
+    mut at: u64,
+    end: impl Fn(&BlockHead) -> Option<u64>,
+) -> Result<Option<BlockHead>, LogFault> {
+    while blocks.reaches(at) {
+        if let Some(head) = blocks.head_at(at)?
+            && end(&head).is_some_and(|end| head.stable > end)
+        {
+            return Ok(Some(head));
+        }
+        at += ALIGN as u64;
+    }
+    Ok(None)
+}
