@@ -33,7 +33,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use store::{NoteId, StoreFault};
+use store::{NoteId, StoreFault, TreeKind};
 use txn::{Abort, Access, Route, Schema};
 use wal::{Durability, Urge};
 
@@ -51,6 +51,10 @@ pub struct Setup {
     pub lock_timeout_ns: u64,
     /// For `occ`.
     pub occ_conflict: OccConflict,
+    /// How trees are made, if the folder holds none; for `occ` it says nothing.
+    pub trees: TreeKind,
+    /// Into how many parts a load divides each multi-rooted tree.
+    pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
     pub territory: Territory,

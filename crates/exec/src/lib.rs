@@ -43,3 +43,4 @@ pub use owners::{Owners, Territory};
 pub use paged::{EngineOptions, PageEngine};
 pub use schema::Refused;
 pub use store::NoteId;
+pub use store::TreeKind;

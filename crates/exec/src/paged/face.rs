@@ -65,7 +65,11 @@ impl<D: Design> Engine for PageEngine<D> {
         if D::LOCKING == Locking::WhileShared && setup.workers != 1 {
             return Err(EngineFault::OneWorker(setup.design, setup.workers));
         }
-        let options = StoreOptions::new(setup.durability, setup.pool_pages);
+        let options = StoreOptions {
+            trees: setup.trees,
+            partitions: setup.partitions,
+            ..StoreOptions::new(setup.durability, setup.pool_pages)
+        };
         let (store, found) = Store::open(world::real(), &setup.dir, options)?;
         if store.schema().is_none() {
             store.create(&setup.schema)?;

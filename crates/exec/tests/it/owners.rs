@@ -3,7 +3,7 @@
 use base::{Key, TableId};
 use exec::{
     Answer, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part, Partitioned, Protection,
-    Recovered, Scope, Setup, Territory, Visit,
+    Recovered, Scope, Setup, Territory, TreeKind, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -72,6 +72,8 @@ impl Bench {
             locks: LockTuning::PLAIN,
             lock_timeout_ns: 1 << 40,
             occ_conflict: OccConflict::default(),
+            trees: TreeKind::BTree,
+            partitions: 1,
             schema: Schema { tables: vec![table()] },
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
         };
