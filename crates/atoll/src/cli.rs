@@ -266,6 +266,8 @@ pub enum DesignArg {
     Conventional,
     /// Each worker owns a run of the sites, runs their steps and locks them for itself; pages are latched (DORA)
     Logical,
+    /// As logical, and each worker owns the index pages that lead to its keys and latches none of them (PLP)
+    PlpRegular,
     /// One worker per instance: no latches, and locks only while distributed transactions exist
     Serial,
     /// Rows in main memory, optimistic concurrency control
@@ -466,10 +468,10 @@ pub struct DeploymentArgs {
     /// Where the rows of tables with a primary key lie [default: as --data has them; else heap]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tables: Vec<TablesArg>,
-    /// How trees are made [default: as --data has them; else btree]
+    /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-regular]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tree: Vec<TreeArg>,
-    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker]
+    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; always so for plp-regular]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
     pub partitions: Vec<u64>,
     /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that

@@ -256,7 +256,11 @@ impl Planner<'_> {
     /// Partitions without a tree that has them.
     fn check_partitions(&self) -> Result<(), Failure> {
         let d = &self.args.deployment;
-        let Some(n) = d.partitions.first().filter(|_| !d.tree.contains(&TreeArg::Mrbtree)) else {
+        let Some(n) = d
+            .partitions
+            .first()
+            .filter(|_| !d.tree.contains(&TreeArg::Mrbtree) && !d.design.contains(&DesignArg::PlpRegular))
+        else {
             return Ok(());
         };
         let text = "only multi-rooted trees have partitions; expected --tree mrbtree with it";
@@ -400,6 +404,7 @@ fn design_of(arg: DesignArg) -> DesignKind {
     match arg {
         DesignArg::Conventional => DesignKind::Conventional,
         DesignArg::Logical => DesignKind::Logical,
+        DesignArg::PlpRegular => DesignKind::PlpRegular,
         DesignArg::Serial => DesignKind::Serial,
         DesignArg::Occ => DesignKind::Occ,
     }
@@ -411,6 +416,10 @@ fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choi
     let parts: Vec<_> = optional(partitions).into_iter().map(|n| n.map(|n| n as usize)).collect();
     let of = |choice: Choice| match choice.design {
         DesignKind::Occ => vec![choice],
+        // What it needs, unless that was not asked for: then it is refused.
+        design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
+            vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
+        }
         _ => times(vec![choice], &given, |c, v| c.trees = v),
     };
     let divided = |choice: Choice| match choice.trees {
@@ -664,6 +673,10 @@ mod tests {
         let occ = ["--design", "occ,logical", "--durability", "memory", "--tree", "btree,mrbtree"];
         let expected = [("occ", BTree, 2), ("logical", BTree, 2), ("logical", MultiRooted, 2)];
         assert_eq!(trees(&occ), expected, "no trees, no difference");
+        let plp = trees(&["--design", "plp-regular,logical"]);
+        assert_eq!(plp, [("plp-regular", MultiRooted, 2), ("logical", BTree, 2)]);
+        let refused = plan(&["micro", "--design", "plp-regular", "--tree", "btree"]).err().unwrap();
+        assert!(refused.to_string().contains("expected --tree mrbtree"), "{refused}");
         let refused = plan(&["micro", "--partitions", "4"]).err().unwrap();
         assert!(refused.to_string().contains("--tree mrbtree"), "{refused}");
     }

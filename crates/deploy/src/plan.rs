@@ -190,6 +190,13 @@ impl Deployment {
                  got {workers}"
             ));
         }
+        if self.design.owns_pages() && self.trees != TreeKind::MultiRooted {
+            return impossible(format!(
+                "--design {}: workers own partitions of multi-rooted trees; expected --tree mrbtree, got {}",
+                self.design,
+                self.trees.name()
+            ));
+        }
         if self.design == DesignKind::Occ && self.durability != Durability::Memory {
             return impossible(format!(
                 "--design occ: it keeps no log yet; expected --durability memory, got {}",

@@ -171,7 +171,10 @@ impl Session {
             durability: Some(deploy::durability_name(d.durability).into()),
             tables: Some(d.tables.name().into()),
             tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
-            partitions: (d.trees == TreeKind::MultiRooted).then_some(d.partitions),
+            partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
+                true => d.workers.div_ceil(usize::from(d.islands)),
+                false => d.partitions,
+            }),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),

@@ -83,6 +83,15 @@ pub enum EngineFault {
         "design '{0}' has one worker per instance, but {1} were asked for; use as many instances as workers"
     )]
     OneWorker(DesignKind, usize),
+    #[error(
+        "design '{0}' gives trees' partitions to workers, but these trees have one root each; load the data with multi-rooted trees \
+         (--tree mrbtree)"
+    )]
+    OneRoot(DesignKind),
+    #[error("design '{0}': {1} workers in one instance, expected 1023 at most; use more instances")]
+    TooManyOwners(DesignKind, usize),
+    #[error("the trees could not be divided among the workers: {0}")]
+    Divide(String),
     #[error("the main-memory store: {0}")]
     Memory(#[from] memstore::OpenError),
     #[error("design 'occ' has no log yet; expected durability 'memory', got '{0:?}'")]
@@ -264,6 +273,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
         None
     }
+
+    /// A load begins: from now on the worker may have its pages to itself.
+    fn take_over(&self, _: &Self::Desk) {}
+
+    /// The load has halted: from now on anybody may touch any page.
+    fn give_back(&self, _: &Self::Desk) {}
 
     /// Opens a meeting of steps at several workers.
     fn meeting(&self, _: &Self::Desk) -> u32 {

@@ -55,7 +55,7 @@ impl InstanceConfig {
             design,
             durability: Durability::Memory,
             tables: TableKind::default(),
-            trees: TreeKind::default(),
+            trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::default() },
             partitions: 1,
             dir,
             pool_pages: 4096,
