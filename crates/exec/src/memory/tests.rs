@@ -405,7 +405,8 @@ fn rows_and_their_index_agree_with_a_map() {
                     for way in WAYS {
                         assert_eq!(scene.scan(T, (low, high), way), Done(by_key.clone()));
                         assert_eq!(scene.scan(BY_VALUE, (low, high), way), Done(by_value.clone()));
-                        (by_key.reverse(), by_value.reverse());
+                        by_key.reverse();
+                        by_value.reverse();
                     }
                 }
             }

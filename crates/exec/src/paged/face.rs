@@ -37,7 +37,11 @@ pub struct PageDesk {
     pub(super) worker: usize,
     mailbox: Option<Mailbox<Letter>>,
     pub(super) meetings: RefCell<Meetings>,
-    /// Branches that have ended here.
+    /// Branches that have ended here, in the boxes in which they travel.
+    #[expect(
+        clippy::vec_box,
+        reason = "a branch goes into a letter as it is, without being moved into a box again"
+    )]
     pub(super) spare: RefCell<Vec<Box<Part>>>,
     pub(super) wards: RefCell<HashMap<Ward, Part>>,
     /// Transactions named so far.

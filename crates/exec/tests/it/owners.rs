@@ -178,15 +178,14 @@ impl Bench {
             let (mut here, wanted) = (self.here(worker, &mut part), key(id));
             let mut read = pin!(here.read(T, &wanted, |row| row.int(1)));
             // A page may have to be read; a lock is not given back meanwhile.
-            let seen = (0..200).find_map(|_| {
+            (0..200).find_map(|_| {
                 self.engine.turn();
                 std::thread::sleep(std::time::Duration::from_micros(100));
                 match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(seen) => Some(seen),
                     Poll::Pending => None,
                 }
-            });
-            seen
+            })
         };
         Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
         Some(seen?.unwrap().unwrap())
