@@ -1,12 +1,13 @@
 //! `atoll bench` of a workload: every stop of the sweep, one after the other.
 
-use crate::cli::BenchArgs;
+use crate::cli::{BenchArgs, TreeArg};
 use crate::failure::Failure;
 use crate::output::{Output, thousands, title};
 use crate::progress::Progress;
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use deploy::Interrupt;
+use deploy::engine::TreeKind;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
 use topology::{IslandCount, Machine, ping_pong_ns};
 use workload::WorkloadSpec;
@@ -46,6 +47,15 @@ fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     }
     if args.deployment.tables.is_empty() {
         args.deployment.tables = vec![manifest.tables.into()];
+    }
+    if args.deployment.tree.is_empty() {
+        args.deployment.tree = vec![manifest.trees.into()];
+    }
+    if args.deployment.partitions.is_empty()
+        && manifest.trees == TreeKind::MultiRooted
+        && args.deployment.tree.contains(&TreeArg::Mrbtree)
+    {
+        args.deployment.partitions = vec![manifest.partitions as u64];
     }
     if shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1)) {
         if args.requests.scale.is_empty() {

@@ -2,9 +2,9 @@
 
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use deploy::engine::{Escalation, TableKind};
+use deploy::engine::{Escalation, TableKind, TreeKind};
 use deploy::{ChannelKind, Host};
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -175,6 +175,12 @@ pub struct LoadArgs {
     /// Where the rows of tables with a primary key lie
     #[arg(long, value_name = "T", value_enum, default_value = "heap")]
     pub tables: TablesArg,
+    /// How trees are made
+    #[arg(long, value_name = "T", value_enum, default_value = "btree")]
+    pub tree: TreeArg,
+    /// Parts of each multi-rooted tree of an instance [default: one per worker]
+    #[arg(long, value_name = "N", value_parser = partitions())]
+    pub partitions: Option<u64>,
     /// Page memory of all instances together, in MiB [default: what the data needs]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub pool: Option<u64>,
@@ -260,6 +266,8 @@ pub enum DesignArg {
     Conventional,
     /// Each worker owns a run of the sites, runs their steps and locks them for itself; pages are latched (DORA)
     Logical,
+    /// As logical, and each worker owns the index pages that lead to its keys and latches none of them (PLP)
+    PlpRegular,
     /// One worker per instance: no latches, and locks only while distributed transactions exist
     Serial,
     /// Rows in main memory, optimistic concurrency control
@@ -309,6 +317,37 @@ impl From<TablesArg> for TableKind {
             TablesArg::Clustered => TableKind::Clustered,
         }
     }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeArg {
+    /// Of one root
+    Btree,
+    /// Multi-rooted: a sub-tree for each partition of the keys
+    Mrbtree,
+}
+
+impl From<TreeKind> for TreeArg {
+    fn from(kind: TreeKind) -> TreeArg {
+        match kind {
+            TreeKind::BTree => TreeArg::Btree,
+            TreeKind::MultiRooted => TreeArg::Mrbtree,
+        }
+    }
+}
+
+impl From<TreeArg> for TreeKind {
+    fn from(arg: TreeArg) -> TreeKind {
+        match arg {
+            TreeArg::Btree => TreeKind::BTree,
+            TreeArg::Mrbtree => TreeKind::MultiRooted,
+        }
+    }
+}
+
+/// Each is a page at least, and an entry of the partition table.
+fn partitions() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=4096)
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -429,6 +468,12 @@ pub struct DeploymentArgs {
     /// Where the rows of tables with a primary key lie [default: as --data has them; else heap]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tables: Vec<TablesArg>,
+    /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-regular]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
+    pub tree: Vec<TreeArg>,
+    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; always so for plp-regular]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
+    pub partitions: Vec<u64>,
     /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that
     /// lies in it until the run ends [default: a temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]

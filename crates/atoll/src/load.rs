@@ -59,6 +59,8 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.workers = args.workers.into_iter().collect();
     bench.deployment.data = Some(args.data.clone());
     bench.deployment.tables = vec![args.tables];
+    bench.deployment.tree = vec![args.tree];
+    bench.deployment.partitions = args.partitions.into_iter().collect();
     bench.deployment.memory = args.pool.map(|mib| mib << 20);
     bench.requests.dataset = args.dataset.into_iter().collect();
     bench.requests.scale = args.scale.into_iter().collect();

@@ -126,6 +126,8 @@ const SETTINGS: &[Column] = &[
     ("channel", |r| r.settings.channel.clone()),
     ("durability", |r| r.settings.durability.clone()),
     ("tables", |r| r.settings.tables.clone()),
+    ("tree", |r| r.settings.tree.clone()),
+    ("partitions", |r| r.settings.partitions.map(|n| n.to_string())),
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
     ("occ_conflict", |r| r.settings.occ_conflict.clone()),

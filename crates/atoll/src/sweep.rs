@@ -3,10 +3,12 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{BenchArgs, ChannelArg, DesignArg, DurabilityArg, OccConflictArg, OpArg, SliArg, TablesArg};
+use crate::cli::{
+    BenchArgs, ChannelArg, DesignArg, DurabilityArg, OccConflictArg, OpArg, SliArg, TablesArg, TreeArg,
+};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
-use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, OccConflict, TableKind};
+use deploy::engine::{DesignKind, Durability, Inheritance, LockTuning, OccConflict, TableKind, TreeKind};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
@@ -78,6 +80,8 @@ impl Default for Choice {
             host: Host::Process,
             durability: Durability::Async,
             tables: TableKind::Heap,
+            trees: TreeKind::BTree,
+            partitions: None,
             locks: LockTuning::default(),
             occ_conflict: OccConflict::default(),
             placement: Placement::Island,
@@ -106,6 +110,9 @@ struct Choice {
     host: Host,
     durability: Durability,
     tables: TableKind,
+    trees: TreeKind,
+    /// `None`: one per worker.
+    partitions: Option<usize>,
     locks: LockTuning,
     occ_conflict: OccConflict,
     placement: Placement,
@@ -125,6 +132,7 @@ impl Planner<'_> {
     }
 
     fn stops(&mut self) -> Result<Vec<Stop>, Failure> {
+        self.check_partitions()?;
         let channels = self.channels()?;
         let mut stops = Vec::new();
         for choice in self.choices(&channels) {
@@ -164,6 +172,7 @@ impl Planner<'_> {
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
         let tables = list(&d.tables, || vec![TablesArg::Heap]);
         let all = times(all, &tables, |c, v| c.tables = v.into());
+        let all = in_pages(all, &d.tree, &d.partitions);
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = in_occ(all, &d.occ_conflict);
@@ -221,6 +230,8 @@ impl Planner<'_> {
             channel: c.channel,
             durability: c.durability,
             tables: c.tables,
+            trees: c.trees,
+            partitions: c.partitions.unwrap_or(workers.div_ceil(islands)),
             data: d.data.clone(),
             data_use: if d.keep { DataUse::Keep } else { DataUse::Copy },
             data_name: subject.data_name(),
@@ -239,6 +250,21 @@ impl Planner<'_> {
         };
         deployment.check()?;
         Ok(Some(Stop { deployment, placement: c.placement, mixes }))
+    }
+
+    /// # Errors
+    /// Partitions without a tree that has them.
+    fn check_partitions(&self) -> Result<(), Failure> {
+        let d = &self.args.deployment;
+        let Some(n) = d
+            .partitions
+            .first()
+            .filter(|_| !d.tree.contains(&TreeArg::Mrbtree) && !d.design.contains(&DesignArg::PlpRegular))
+        else {
+            return Ok(());
+        };
+        let text = "only multi-rooted trees have partitions; expected --tree mrbtree with it";
+        Err(Failure::Usage(format!("--partitions {n}: {text}")))
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
@@ -378,9 +404,29 @@ fn design_of(arg: DesignArg) -> DesignKind {
     match arg {
         DesignArg::Conventional => DesignKind::Conventional,
         DesignArg::Logical => DesignKind::Logical,
+        DesignArg::PlpRegular => DesignKind::PlpRegular,
         DesignArg::Serial => DesignKind::Serial,
         DesignArg::Occ => DesignKind::Occ,
     }
+}
+
+/// How trees are made, of the designs that have any; into how many parts, of the trees that have them.
+fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choice> {
+    let given: Vec<TreeKind> = list(trees, || vec![TreeArg::Btree]).into_iter().map(TreeKind::from).collect();
+    let parts: Vec<_> = optional(partitions).into_iter().map(|n| n.map(|n| n as usize)).collect();
+    let of = |choice: Choice| match choice.design {
+        DesignKind::Occ => vec![choice],
+        // What it needs, unless that was not asked for: then it is refused.
+        design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
+            vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
+        }
+        _ => times(vec![choice], &given, |c, v| c.trees = v),
+    };
+    let divided = |choice: Choice| match choice.trees {
+        TreeKind::BTree => vec![choice],
+        TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.partitions = v),
+    };
+    all.into_iter().flat_map(of).flat_map(divided).collect()
 }
 
 /// What to do on conflicts makes a difference to one design only: the others are not run again for it.
@@ -607,5 +653,31 @@ mod tests {
         let kinds = plan(&["micro", "--islands", "1", "--tables", "heap,clustered"]).unwrap();
         let tables: Vec<_> = kinds.stops.iter().map(|s| s.deployment.tables).collect();
         assert_eq!(tables, TableKind::ALL);
+    }
+
+    #[test]
+    fn trees_have_partitions_only_where_they_are_multi_rooted() {
+        let trees = |args: &[&str]| -> Vec<_> {
+            let sweep = plan(&[&["micro", "--islands", "1", "--workers", "2"], args].concat()).unwrap();
+            let of = |s: &Stop| (s.deployment.design.name(), s.deployment.trees, s.deployment.partitions);
+            sweep.stops.iter().map(of).collect()
+        };
+        use TreeKind::{BTree, MultiRooted};
+        assert_eq!(trees(&["--tree", "mrbtree"]), [("conventional", MultiRooted, 2)]);
+        let both = trees(&["--tree", "btree,mrbtree", "--partitions", "3,8"]);
+        let conventional = |trees, parts| ("conventional", trees, parts);
+        assert_eq!(
+            both,
+            [conventional(BTree, 2), conventional(MultiRooted, 3), conventional(MultiRooted, 8)]
+        );
+        let occ = ["--design", "occ,logical", "--durability", "memory", "--tree", "btree,mrbtree"];
+        let expected = [("occ", BTree, 2), ("logical", BTree, 2), ("logical", MultiRooted, 2)];
+        assert_eq!(trees(&occ), expected, "no trees, no difference");
+        let plp = trees(&["--design", "plp-regular,logical"]);
+        assert_eq!(plp, [("plp-regular", MultiRooted, 2), ("logical", BTree, 2)]);
+        let refused = plan(&["micro", "--design", "plp-regular", "--tree", "btree"]).err().unwrap();
+        assert!(refused.to_string().contains("expected --tree mrbtree"), "{refused}");
+        let refused = plan(&["micro", "--partitions", "4"]).err().unwrap();
+        assert!(refused.to_string().contains("--tree mrbtree"), "{refused}");
     }
 }

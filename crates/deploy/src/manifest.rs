@@ -9,6 +9,7 @@
 
 use crate::DeployError;
 use crate::copy::{Watch, copy_all, require_space};
+use crate::engine::TreeKind;
 use crate::scratch::Scratch;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub(crate) const FILE: &str = "deployment.json";
 pub(crate) const LOCK: &str = "lock";
 const RUN: &str = "run";
 /// Counted up whenever anything in a data directory changes its shape.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -36,6 +37,10 @@ pub struct Manifest {
     pub family: String,
     /// Where the rows of tables with a key lie.
     pub tables: TableKind,
+    /// How its trees are made.
+    pub trees: TreeKind,
+    /// Into how many parts the load divided each multi-rooted tree of each instance; 1 where trees have one root.
+    pub partitions: usize,
     /// A number that follows from the tables' definitions.
     pub schema: u32,
     /// The workload whose data it is, without what only shapes its requests.
@@ -45,23 +50,32 @@ pub struct Manifest {
 impl Manifest {
     /// Whether a deployment that wants the one can use the other's data.
     pub fn fits(&self, other: &Manifest) -> bool {
-        let shape =
-            |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.tables, m.schema);
-        shape(self) == shape(other)
+        let data = |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.schema);
+        let kinds = |m: &Manifest| (m.tables, m.trees, m.partitions);
+        data(self) == data(other) && kinds(self) == kinds(other)
     }
 
     /// In one line, for people.
     pub fn describe(&self) -> String {
         let islands = if self.islands == 1 { "island" } else { "islands" };
         format!(
-            "{} on {} {islands} ({} format {}, {} tables, schema {:08x})",
+            "{} on {} {islands} ({} format {}, {} tables, {}, schema {:08x})",
             self.data,
             self.islands,
             self.family,
             self.format,
             self.tables.name(),
+            self.trees_in_words(),
             self.schema
         )
+    }
+
+    fn trees_in_words(&self) -> String {
+        match (self.trees, self.partitions) {
+            (TreeKind::BTree, _) => "btree".into(),
+            (TreeKind::MultiRooted, 1) => "mrbtree of 1 partition".into(),
+            (TreeKind::MultiRooted, n) => format!("mrbtree of {n} partitions"),
+        }
     }
 }
 
@@ -406,6 +420,8 @@ mod tests {
             islands,
             family: "disk".into(),
             tables: TableKind::Heap,
+            trees: TreeKind::BTree,
+            partitions: 1,
             schema: 7,
             workload: WorkloadSpec::new("micro", 2),
         }
@@ -442,7 +458,10 @@ mod tests {
         other.tables = TableKind::Clustered;
         let text = at(&path, other.clone()).err().unwrap().to_string();
         assert!(text.contains("heap tables") && text.contains("clustered tables"), "{text}");
-        (other.tables, other.schema) = (TableKind::Heap, 8);
+        (other.tables, other.trees, other.partitions) = (TableKind::Heap, TreeKind::MultiRooted, 4);
+        let text = at(&path, other.clone()).err().unwrap().to_string();
+        assert!(text.contains("heap tables, btree,") && text.contains("mrbtree of 4 partitions"), "{text}");
+        (other.trees, other.partitions, other.schema) = (TreeKind::BTree, 1, 8);
         let text = at(&path, other).err().unwrap().to_string();
         assert!(text.contains("schema 00000007") && text.contains("schema 00000008"), "{text}");
     }

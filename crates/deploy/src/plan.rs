@@ -1,7 +1,7 @@
 //! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
 
 use crate::DeployError;
-use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning, OccConflict};
+use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning, OccConflict, TreeKind};
 use base::InstanceId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -114,6 +114,10 @@ pub struct Deployment {
     pub durability: Durability,
     /// Where the rows of tables with a key lie.
     pub tables: TableKind,
+    /// How trees are made.
+    pub trees: TreeKind,
+    /// Into how many parts a load divides each multi-rooted tree of each instance.
+    pub partitions: usize,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
     pub data_use: DataUse,
@@ -186,6 +190,13 @@ impl Deployment {
                  got {workers}"
             ));
         }
+        if self.design.owns_pages() && self.trees != TreeKind::MultiRooted {
+            return impossible(format!(
+                "--design {}: workers own partitions of multi-rooted trees; expected --tree mrbtree, got {}",
+                self.design,
+                self.trees.name()
+            ));
+        }
         if self.design == DesignKind::Occ && self.durability != Durability::Memory {
             return impossible(format!(
                 "--design occ: it keeps no log yet; expected --durability memory, got {}",
@@ -221,6 +232,8 @@ impl Deployment {
                     design: self.design,
                     durability: self.durability,
                     tables: self.tables,
+                    trees: self.trees,
+                    partitions: self.partitions,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
                     cpus,

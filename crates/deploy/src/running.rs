@@ -7,7 +7,7 @@
 
 use crate::control::{Birth, Cue, Order, Reply};
 use crate::copy::{Watch, clones};
-use crate::engine::{Address, DesignKind, Durability};
+use crate::engine::{Address, DesignKind, Durability, TreeKind};
 use crate::manifest::{FORMAT, Home, Manifest, Unfinished};
 use crate::member::Member;
 use crate::scratch::Scratch;
@@ -86,6 +86,8 @@ impl Deployment {
             // The designs on pages keep their data in the same pages and logs.
             family: if self.design == DesignKind::Occ { "memory" } else { "disk" }.into(),
             tables: self.tables,
+            trees: self.trees,
+            partitions: if self.trees == TreeKind::MultiRooted { self.partitions } else { 1 },
             schema: schema_number(&self.spec)?,
             workload: self.spec.data_only(),
         })

@@ -169,6 +169,12 @@ pub struct Settings {
     /// Where the rows of tables with a key lie: `heap` or `clustered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<String>,
+    /// How trees are made: `btree` or `mrbtree`; not for `occ`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+    /// Parts of each multi-rooted tree of an instance after the load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<usize>,
     /// Speculative lock inheritance: `on` or `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sli: Option<String>,

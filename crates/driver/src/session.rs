@@ -14,7 +14,7 @@ use crate::row::{MachineStamp, ResultRow, Settings};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
-use deploy::engine::DesignKind;
+use deploy::engine::{DesignKind, TreeKind};
 use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
@@ -170,6 +170,11 @@ impl Session {
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
             tables: Some(d.tables.name().into()),
+            tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
+            partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
+                true => d.workers.div_ceil(usize::from(d.islands)),
+                false => d.partitions,
+            }),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),

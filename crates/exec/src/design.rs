@@ -1,7 +1,7 @@
 //! A design is two policies: who may touch a record, and what protects it.
 
 use crate::local::Locking;
-use latch::{LatchPolicy, Optimistic, Owned, RawMutex, SpinRaw, ThreadBound};
+use latch::{ByPage, LatchPolicy, Optimistic, Owned, Policies, RawMutex, SpinRaw, ThreadBound};
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,11 +10,13 @@ pub trait Design: Sized + Send + Sync + 'static {
     const KIND: DesignKind;
     const LOCKING: Locking;
     /// How pages are protected.
-    type Latch: LatchPolicy;
+    type Latch: Policies;
     /// How the lock table is protected.
     type Mutex: RawMutex + Send + Sync;
     /// Whether each worker owns keys.
     const OWNERS: bool = matches!(Self::LOCKING, Locking::ByOwner);
+    /// Whether more than one thread touches the pages.
+    const LATCHED: bool = <<Self::Latch as Policies>::Heap as LatchPolicy>::LATCHED;
 }
 
 /// Latched pages, which readers look at without latches, and a central lock table: the transaction's own worker runs
@@ -40,15 +42,26 @@ impl Design for Serial {
     type Mutex = ThreadBound;
 }
 
-/// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own (DORA). Pages are shared, so
-/// they are latched.
+/// What protects pages where workers own keys: pages of a primary tree say so themselves, for some of them have owners; entries of secondary
+/// indexes and rows are anybody's.
+#[derive(Clone, Copy, Debug)]
+pub enum PartlyOwned {}
+
+impl Policies for PartlyOwned {
+    type Index = ByPage;
+    type Secondary = Optimistic;
+    type Heap = Optimistic;
+}
+
+/// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own (DORA). Under `logical` pages are
+/// nobody's, so they are latched; under `plp-regular` (PLP) the pages of primary trees are their keys' owner's.
 #[derive(Debug)]
 pub enum Partitioned {}
 
 impl Design for Partitioned {
     const KIND: DesignKind = DesignKind::Logical;
     const LOCKING: Locking = Locking::ByOwner;
-    type Latch = Optimistic;
+    type Latch = PartlyOwned;
     type Mutex = ThreadBound;
 }
 
@@ -57,19 +70,32 @@ impl Design for Partitioned {
 pub enum DesignKind {
     Conventional,
     Logical,
+    /// As `logical`, and each worker owns the pages that lead to its keys: see [`crate::paged`].
+    PlpRegular,
     Serial,
     /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
     Occ,
 }
 
 impl DesignKind {
-    pub const ALL: [DesignKind; 4] =
-        [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial, DesignKind::Occ];
+    pub const ALL: [DesignKind; 5] = [
+        DesignKind::Conventional,
+        DesignKind::Logical,
+        DesignKind::PlpRegular,
+        DesignKind::Serial,
+        DesignKind::Occ,
+    ];
+
+    /// Whether pages have owners, so that trees must be multi-rooted.
+    pub fn owns_pages(self) -> bool {
+        self == DesignKind::PlpRegular
+    }
 
     pub fn name(self) -> &'static str {
         match self {
             DesignKind::Conventional => "conventional",
             DesignKind::Logical => "logical",
+            DesignKind::PlpRegular => "plp-regular",
             DesignKind::Serial => "serial",
             DesignKind::Occ => "occ",
         }
@@ -87,7 +113,9 @@ impl FromStr for DesignKind {
 
     fn from_str(s: &str) -> Result<Self, String> {
         DesignKind::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
-            format!("design '{s}' is unknown; expected one of conventional, logical, serial, occ")
+            format!(
+                "design '{s}' is unknown; expected one of conventional, logical, plp-regular, serial, occ"
+            )
         })
     }
 }

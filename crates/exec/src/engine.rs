@@ -33,7 +33,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use store::{NoteId, StoreFault};
+use store::{NoteId, StoreFault, TreeKind};
 use txn::{Abort, Access, Route, Schema};
 use wal::{Durability, Urge};
 
@@ -51,6 +51,10 @@ pub struct Setup {
     pub lock_timeout_ns: u64,
     /// For `occ`.
     pub occ_conflict: OccConflict,
+    /// How trees are made, if the folder holds none; for `occ` it says nothing.
+    pub trees: TreeKind,
+    /// Into how many parts a load divides each multi-rooted tree.
+    pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
     pub territory: Territory,
@@ -79,6 +83,15 @@ pub enum EngineFault {
         "design '{0}' has one worker per instance, but {1} were asked for; use as many instances as workers"
     )]
     OneWorker(DesignKind, usize),
+    #[error(
+        "design '{0}' gives trees' partitions to workers, but these trees have one root each; load the data with multi-rooted trees \
+         (--tree mrbtree)"
+    )]
+    OneRoot(DesignKind),
+    #[error("design '{0}': {1} workers in one instance, expected 1023 at most; use more instances")]
+    TooManyOwners(DesignKind, usize),
+    #[error("the trees could not be divided among the workers: {0}")]
+    Divide(String),
     #[error("the main-memory store: {0}")]
     Memory(#[from] memstore::OpenError),
     #[error("design 'occ' has no log yet; expected durability 'memory', got '{0:?}'")]
@@ -260,6 +273,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
         None
     }
+
+    /// A load begins: from now on the worker may have its pages to itself.
+    fn take_over(&self, _: &Self::Desk) {}
+
+    /// The load has halted: from now on anybody may touch any page.
+    fn give_back(&self, _: &Self::Desk) {}
 
     /// Opens a meeting of steps at several workers.
     fn meeting(&self, _: &Self::Desk) -> u32 {

@@ -340,7 +340,11 @@ impl<'a, D: Design> Here<'a, D> {
                 |key, row| chunk.push(key, row),
             )
         });
-        chunk.end = found;
+        // Only who locks gaps wants to know what follows the range, and with owners it may be another one's.
+        chunk.end = match found {
+            ChunkEnd::More(from) if D::OWNERS && cursor.ends_before(&from) => ChunkEnd::Done(None),
+            found => found,
+        };
         Ok(chunk)
     }
 }
@@ -543,6 +547,17 @@ impl Cursor {
 
     fn until(&self) -> Option<&[u8]> {
         self.until.as_deref()
+    }
+
+    /// Whether nothing that lies onwards from here is in the range.
+    fn ends_before(&self, onwards: &Bound<Key>) -> bool {
+        let Some(until) = &self.until else { return false };
+        match (self.direction, onwards) {
+            (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) => key >= until,
+            (Direction::Backward, Bound::Included(key)) => key < until,
+            (Direction::Backward, Bound::Excluded(key)) => key <= until,
+            (_, Bound::Unbounded) => false,
+        }
     }
 
     /// Moves past a chunk; `false` when it was the last.

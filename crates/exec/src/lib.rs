@@ -7,7 +7,7 @@
 //! - [`executor`]: tasks, wake-ups and timers of one worker.
 //! - [`design`]: the two policies and their names.
 //! - [`engine`]: what an instance asks of an engine, whatever its design.
-//! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability.
+//! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability; pages that workers own.
 //! - [`memory`]: the engine of design `occ`, whose rows live in main memory.
 //! - [`local`]: whether a part takes locks.
 //! - [`owners`]: which worker owns which keys; `mail`, `branches`: what workers send each other, and a transaction's work at several;
@@ -33,7 +33,7 @@ pub mod planted;
 mod schema;
 
 pub use branches::{Answer, Visit};
-pub use design::{Conventional, Design, DesignKind, OccConflict, Partitioned, Serial};
+pub use design::{Conventional, Design, DesignKind, OccConflict, Partitioned, PartlyOwned, Serial};
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
@@ -43,3 +43,4 @@ pub use owners::{Owners, Territory};
 pub use paged::{EngineOptions, PageEngine};
 pub use schema::Refused;
 pub use store::NoteId;
+pub use store::TreeKind;

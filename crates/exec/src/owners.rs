@@ -16,8 +16,8 @@
 //! Who may do what: a map is a value that never changes while the engine is open, read by every worker from its own
 //! cache. [`Ranges`] carries a version, so another map can take its place once no transaction is under way.
 
-use base::{KeyReader, TableId, WorkerId};
-use partition::{RangeError, Ranges};
+use base::{Key, KeyReader, TableId, WorkerId};
+use partition::{Partition, RangeError, Ranges};
 use std::ops::Range;
 use txn::{Route, Schema};
 
@@ -128,6 +128,23 @@ impl Owners {
         self.first + keys.start as u32..self.first + keys.end as u32
     }
 
+    /// Where each owner's keys of a table begin, in order: the first one with the empty key. Nothing for a copy, and for what is no table.
+    pub fn borders(&self, table: TableId) -> Vec<(Key, usize)> {
+        let Some(known) = self.known(table).filter(|known| known.domain > 0) else { return Vec::new() };
+        let mut borders: Vec<(Key, usize)> = Vec::new();
+        for Partition { keys, owner } in self.ranges.partitions() {
+            let site = u128::from(self.first) + u128::from(keys.start);
+            let first = (site * u128::from(known.domain)).div_ceil(u128::from(self.sites)) as i64;
+            let start = if keys.start == 0 { Key::new() } else { Key::new().i64(first) };
+            // Sites between two keys have none.
+            if borders.last().is_some_and(|(before, _)| *before == start) {
+                borders.pop();
+            }
+            borders.push((start, usize::from(owner.0)));
+        }
+        borders
+    }
+
     /// The part of a row's key that its lock stands for.
     #[inline]
     pub fn locked<'k>(&self, table: TableId, key: &'k [u8]) -> &'k [u8] {
@@ -180,7 +197,6 @@ fn enter(tables: &mut Vec<Option<Known>>, id: TableId, known: Known) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Key;
     use txn::{Column, IndexDef, TableDef, TableKind, Type};
 
     const T: TableId = TableId(3);
@@ -235,6 +251,20 @@ mod tests {
         assert_eq!(owners(2).owner(Route { table: TableId(1), key: 5 }), None);
         assert_eq!(owners(2).owner(Route { table: TableId(77), key: 5 }), None);
         assert_eq!(owners(2).owner_of(OTHER, &Key::new().i64(59)), Some(1));
+    }
+
+    #[test]
+    fn borders_are_where_the_owner_changes() {
+        for workers in 1..=6 {
+            let owners = owners(workers);
+            let borders = owners.borders(T);
+            assert_eq!((borders.len(), borders[0].0.len()), (workers.min(4), 0));
+            for key in 0..80 {
+                let behind = borders.partition_point(|(start, _)| *start <= Key::new().i64(key));
+                assert_eq!(Some(borders[behind - 1].1), owners.owner(Route { table: T, key: key as u64 }));
+            }
+            assert!(owners.borders(TableId(1)).is_empty() && owners.borders(TableId(77)).is_empty());
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod adopting;
 mod face;
 mod filling;
 mod owning;
+mod property;
 
 use crate::board::{AGAIN_NS, Board};
 use crate::branches::{Branches, Letter};
@@ -25,7 +26,7 @@ use crate::local::{Locking, Part, Protection};
 use crate::mail::Mail;
 use crate::owners::Owners;
 use base::Lsn;
-use latch::{CachePadded, LatchPolicy};
+use latch::CachePadded;
 use locks::{Acquired, Cancelled, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
 use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
@@ -35,6 +36,8 @@ use std::task::{Context, Poll};
 use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::Urge;
+
+use property::Property;
 
 pub use face::PageDesk;
 pub use filling::PageFilling;
@@ -64,6 +67,8 @@ pub struct PageEngine<D: Design> {
     board: Board,
     /// Locks that owners take before they begin, for transactions that restart found prepared.
     wards: Mutex<Vec<adopting::Wards>>,
+    /// Whether workers own pages, and when they may.
+    property: Property,
     /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
     checkpointing: AtomicBool,
     run: Mutex<Option<CheckpointRun>>,
@@ -102,6 +107,7 @@ impl<D: Design> PageEngine<D> {
             mail: Mail::new(tables),
             board: Board::default(),
             wards: Mutex::default(),
+            property: Property::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
         }
@@ -125,7 +131,7 @@ impl<D: Design> PageEngine<D> {
 
     /// To be called by each worker before its first part: where pages have no latches, the one that owns them.
     pub fn own(&self) {
-        if !D::Latch::LATCHED {
+        if !D::LATCHED {
             self.store.pool().owner().claim();
         }
     }
@@ -344,6 +350,8 @@ impl<D: Design> PageEngine<D> {
             // The request's own fault, and nothing was changed.
             Stop::Fault(fault) if matches!(*fault, PageFault::TooLong { .. }) => Err(Abort::BadRequest),
             Stop::Fault(fault) if fault.is_want_of_room() => Err(Abort::NoSpace),
+            // A step that was sent to the wrong owner: nothing is wrong with the page.
+            Stop::Fault(fault) if matches!(*fault, PageFault::Foreign { .. }) => Err(Abort::BadRequest),
             Stop::Fault(fault) => {
                 self.store.poison(StoreFault::from(fault));
                 Err(Abort::Fault)
@@ -357,7 +365,7 @@ impl<D: Design> PageEngine<D> {
     pub fn turn(self: &Arc<Self>) -> bool {
         let mut any = self.store.pool().turn();
         any |= self.store.redo_some();
-        if !D::Latch::LATCHED {
+        if !D::LATCHED {
             any |= self.store.pool().tend();
             any |= self.step_checkpoint();
         }
@@ -373,7 +381,7 @@ impl<D: Design> PageEngine<D> {
     /// The body of the instance's cleaner thread, until `stop` is set and [`PageEngine::stop_cleaner`] called: writes pages
     /// out and, where no worker owns them, keeps frames free.
     pub fn clean(&self, stop: &AtomicBool) {
-        let tending = if D::Latch::LATCHED { Tending::Cleaner } else { Tending::Owner };
+        let tending = if D::LATCHED { Tending::Cleaner } else { Tending::Owner };
         self.store.pool().serve(tending, stop);
     }
 
@@ -435,7 +443,7 @@ impl<D: Design> PageEngine<D> {
         if worker != 0 || !self.store.checkpoint_due() || self.checkpointing.swap(true, Ordering::Acquire) {
             return;
         }
-        if D::Latch::LATCHED {
+        if D::LATCHED {
             self.beside("checkpoint", |engine| engine.store.checkpoint());
         } else {
             *self.run() = Some(self.store.begin_checkpoint());

@@ -61,6 +61,8 @@ fn manifests() -> Vec<Vec<u8>> {
             islands: 2,
             family: "pages".into(),
             tables: txn::TableKind::Clustered,
+            trees: deploy::engine::TreeKind::MultiRooted,
+            partitions: 4,
             schema: 7,
             workload: WorkloadSpec { skew: Some(0.9), hot: "50/30@40".parse().ok(), ..workload },
         }

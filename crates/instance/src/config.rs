@@ -2,7 +2,7 @@
 
 use base::InstanceId;
 use channel::Address;
-use exec::{DesignKind, OccConflict};
+use exec::{DesignKind, OccConflict, TreeKind};
 use locks::LockTuning;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -21,6 +21,10 @@ pub struct InstanceConfig {
     pub durability: Durability,
     /// Where the rows of tables with a key lie, if this instance makes them.
     pub tables: TableKind,
+    /// How trees are made, if this instance makes them.
+    pub trees: TreeKind,
+    /// Into how many parts a load divides each multi-rooted tree.
+    pub partitions: usize,
     /// Data file and log live here; created if missing.
     pub dir: PathBuf,
     /// Buffer pool size in pages of 8 KiB.
@@ -51,6 +55,8 @@ impl InstanceConfig {
             design,
             durability: Durability::Memory,
             tables: TableKind::default(),
+            trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::default() },
+            partitions: 1,
             dir,
             pool_pages: 4096,
             cpus: vec![None],

@@ -304,6 +304,8 @@ fn open<W: Workload, E: Engine>(
         locks: config.locks,
         lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
         occ_conflict: config.occ_conflict,
+        trees: config.trees,
+        partitions: config.partitions,
         schema,
     };
     let body = || {

@@ -375,6 +375,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
         let first = local.worker as u64 * clients;
         local.halting.set(false);
+        local.shared.engine.take_over(&local.desk);
         local.mix.set(Mix { number: local.mix.get().number + 1, seed });
         self.share = 1.0 / f64::from(share.of.max(1));
         self.terminals_stream = self.stream_of_terminals(traffic.clients);
@@ -465,6 +466,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
         if !self.halts.is_empty() && local.clients.get() == 0 {
             *local.source.borrow_mut() = None;
+            local.shared.engine.give_back(&local.desk);
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {

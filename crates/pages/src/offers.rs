@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Whether something is asked of the owner for whom the calling thread acts.
-    pub(crate) fn asked(&self) -> bool {
+    pub fn asked(&self) -> bool {
         self.offers.any() && acting_for().is_some_and(|owner| self.offers.any_of(owner))
     }
 

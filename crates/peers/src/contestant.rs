@@ -143,6 +143,7 @@ impl Engine {
             A(DesignKind::Serial, Durability::Async) => "Atoll `serial`, log written",
             A(DesignKind::Occ, Durability::Async) => "Atoll `occ`, log written",
             A(DesignKind::Logical, _) => "Atoll `logical`",
+            A(DesignKind::PlpRegular, _) => "Atoll `plp-regular`",
             A(DesignKind::Occ, _) => "Atoll `occ`",
             A(DesignKind::Conventional, _) => "Atoll `conventional`",
             A(DesignKind::Serial, _) => "Atoll `serial`",

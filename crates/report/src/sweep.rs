@@ -49,6 +49,8 @@ const DEPLOYMENT: &[&str] = &[
     "sli",
     "escalation",
     "occ_conflict",
+    "tree",
+    "partitions",
     "host",
     "workers",
     "clients",

@@ -45,6 +45,18 @@ pub enum TreeKind {
     MultiRooted,
 }
 
+impl TreeKind {
+    pub const ALL: [TreeKind; 2] = [TreeKind::BTree, TreeKind::MultiRooted];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TreeKind::BTree => "btree",
+            TreeKind::MultiRooted => "mrbtree",
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Structure {
     /// The definition is without its indexes, which have rows of their own. A table without a key has no tree.

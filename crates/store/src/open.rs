@@ -241,8 +241,8 @@ impl Store {
                 Err(Stop::Page(page)) => self.pool.load(page)?,
                 Err(Stop::Again) => std::thread::yield_now(),
                 Err(Stop::Fault(fault)) => {
-                    // A request that is too long is the request's fault, and nothing was changed.
-                    if !matches!(*fault, PageFault::TooLong { .. }) {
+                    // A request that is too long, or made of the wrong owner, is the request's fault, and nothing was changed.
+                    if !matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. }) {
                         self.poison(StoreFault::Page(fault.clone()));
                     }
                     return Err(Stop::Fault(fault));

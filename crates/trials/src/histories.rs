@@ -18,7 +18,7 @@ use locks::LockTuning;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use store::{Store, StoreFault, StoreOptions};
+use store::{Store, StoreFault, StoreOptions, TreeKind};
 use txn::{
     Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
 };
@@ -201,6 +201,8 @@ pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
         locks: LockTuning::PLAIN,
         lock_timeout_ns: 2_000_000_000,
         occ_conflict: conflict,
+        trees: TreeKind::BTree,
+        partitions: 1,
         schema: Schema { tables: vec![table(plan.kind)] },
         territory: Territory::whole(),
     })?;

@@ -137,6 +137,22 @@ fn a_bench_loads_an_empty_directory_once_and_leaves_it_as_loaded() {
 }
 
 #[test]
+fn a_database_of_multi_rooted_trees_remembers_them() {
+    let database = Database::load("tpcb", &["--tree", "mrbtree", "--partitions", "3"]);
+    database.assert_sound();
+    let bench = [&["bench", "tpcb", "--workers", "2", "--data", database.path()], BRIEF].concat();
+    let output = database.run(&[&bench[..], &["--durability", "async,memory"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for row in rows(&output) {
+        assert_eq!((&row["tree"], &row["partitions"]), (&"mrbtree".into(), &3.into()), "{row}");
+        assert_eq!(row["consistent"], true);
+    }
+    assert_refused(&[&bench[..], &["--tree", "btree"]].concat(), 2, &["mrbtree of 3 partitions", "btree,"]);
+    assert_refused(&[&bench[..], &["--partitions", "4"]].concat(), 2, &["3 partitions", "4 partitions"]);
+    assert_refused(&[&bench[..], &["--partitions", "0"]].concat(), 2, &["1..=4096"]);
+}
+
+#[test]
 fn half_a_load_is_refused_and_half_a_copy_is_removed() {
     let database = Database::micro();
     let bench = ["bench", "micro", "--workers", "2", "--data", database.path()];

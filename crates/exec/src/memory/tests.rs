@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use store::TreeKind;
 use txn::{Access, Column, Direction, Flow, IndexDef, Inserted, Range, Row, RowBuf, TableKind, Type};
 use wal::Durability;
 
@@ -58,6 +59,8 @@ fn setup(conflict: OccConflict) -> Setup {
         locks: LockTuning::PLAIN,
         lock_timeout_ns: 1 << 40,
         occ_conflict: conflict,
+        trees: TreeKind::BTree,
+        partitions: 1,
         schema: schema(),
         territory: Territory::whole(),
     }

@@ -1,6 +1,7 @@
 //! The page-based engines as an instance sees them.
 
 use super::adopting::Doubt;
+use super::property::Hold;
 use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
@@ -47,6 +48,7 @@ pub struct PageDesk {
     pub(super) number: Cell<u64>,
     /// Branches that were sent to be undone and are not yet.
     pub(super) undoing: Cell<usize>,
+    pub(super) hold: Cell<Hold>,
 }
 
 impl PageDesk {
@@ -69,7 +71,12 @@ impl<D: Design> Engine for PageEngine<D> {
         if D::LOCKING == Locking::WhileShared && setup.workers != 1 {
             return Err(EngineFault::OneWorker(setup.design, setup.workers));
         }
-        let options = StoreOptions::new(setup.durability, setup.pool_pages);
+        let options = StoreOptions {
+            trees: setup.trees,
+            // Where pages have owners trees are cut where keys are.
+            partitions: if setup.design.owns_pages() { 1 } else { setup.partitions },
+            ..StoreOptions::new(setup.durability, setup.pool_pages)
+        };
         let (store, found) = Store::open(world::real(), &setup.dir, options)?;
         if store.schema().is_none() {
             store.create(&setup.schema)?;
@@ -89,6 +96,9 @@ impl<D: Design> Engine for PageEngine<D> {
         let even = || Owners::even(&setup.schema, &setup.territory, setup.workers);
         let owners = D::OWNERS.then(even).transpose()?;
         let mut engine = PageEngine::of(store, options, setup.workers, owners);
+        if setup.design.owns_pages() {
+            engine.divide(setup, found.in_doubt.len())?;
+        }
         for (number, mut doubt) in found.in_doubt.into_iter().enumerate() {
             let note = std::mem::take(&mut doubt.note);
             recovered.in_doubt.push((note, engine.doubt(doubt, number)));
@@ -118,13 +128,16 @@ impl<D: Design> Engine for PageEngine<D> {
             wards: RefCell::default(),
             number: Cell::new(0),
             undoing: Cell::new(0),
+            hold: Cell::new(Hold::Nothing),
         };
+        self.act(&desk);
         self.take_wards(&desk);
         desk
     }
 
     fn leave(&self, desk: &PageDesk) {
         desk.wards.borrow_mut().drain().for_each(|(_, mut part)| self.end(&mut part));
+        self.stop_acting(desk);
         self.disown();
     }
 
@@ -173,7 +186,12 @@ impl<D: Design> Engine for PageEngine<D> {
         if part.branches.is_empty() {
             return PageEngine::commit(self, part);
         }
-        self.commit_branches(desk, part, None)
+        let found = part.branches.wards.is_some();
+        let committed = self.commit_branches(desk, part, None);
+        if found {
+            self.undoubted();
+        }
+        committed
     }
 
     fn commit_with_note(
@@ -185,7 +203,12 @@ impl<D: Design> Engine for PageEngine<D> {
         if part.branches.is_empty() {
             return PageEngine::commit_with_note(self, part, note);
         }
-        self.commit_branches(desk, part, Some(note)).map(|lsn| (lsn, NoteId(lsn)))
+        let found = part.branches.wards.is_some();
+        let committed = self.commit_branches(desk, part, Some(note));
+        if found {
+            self.undoubted();
+        }
+        committed.map(|lsn| (lsn, NoteId(lsn)))
     }
 
     fn forget(&self, note: NoteId) {
@@ -203,10 +226,15 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
+        let found = part.branches.wards.is_some();
         if !part.branches.is_empty() {
             self.rollback_branches(desk, part)?;
         }
-        PageEngine::rollback(self, part)
+        let undone = PageEngine::rollback(self, part);
+        if found {
+            self.undoubted();
+        }
+        undone
     }
 
     fn abandon(&self, _: &PageDesk, part: &mut Part) {
@@ -227,6 +255,14 @@ impl<D: Design> Engine for PageEngine<D> {
 
     fn sites_of(&self, desk: &PageDesk) -> Option<Range<u32>> {
         Some(self.owners.as_ref()?.sites_of(desk.worker))
+    }
+
+    fn take_over(&self, desk: &PageDesk) {
+        self.want_pages(desk);
+    }
+
+    fn give_back(&self, desk: &PageDesk) {
+        self.disown_pages(desk);
     }
 
     fn meeting(&self, desk: &PageDesk) -> u32 {
@@ -284,7 +320,8 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn turn(self: &Arc<Self>, _: &PageDesk) -> bool {
+    fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
+        self.own_wanted(desk);
         PageEngine::turn(self)
     }
 

@@ -3,7 +3,7 @@
 use base::{Key, TableId};
 use exec::{
     Answer, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part, Partitioned, Protection,
-    Recovered, Scope, Setup, Territory, Visit,
+    Recovered, Scope, Setup, Territory, TreeKind, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -63,8 +63,12 @@ type InDoubt = Vec<(Vec<u8>, <Owned as Engine>::InDoubt)>;
 
 impl Bench {
     fn open(dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
+        Bench::open_as(DesignKind::Logical, dir, workers)
+    }
+
+    fn open_as(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
         let setup = Setup {
-            design: DesignKind::Logical,
+            design,
             dir: dir.into(),
             durability: Durability::Async,
             pool_pages: 256,
@@ -72,6 +76,8 @@ impl Bench {
             locks: LockTuning::PLAIN,
             lock_timeout_ns: 1 << 40,
             occ_conflict: OccConflict::default(),
+            trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
+            partitions: 1,
             schema: Schema { tables: vec![table()] },
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
         };
@@ -83,7 +89,11 @@ impl Bench {
 
     /// Two owners, and rows 10 and 60 of value 0.
     fn new(dir: &std::path::Path) -> Bench {
-        let (bench, _) = Bench::open(dir, 2);
+        Bench::new_as(DesignKind::Logical, dir)
+    }
+
+    fn new_as(design: DesignKind, dir: &std::path::Path) -> Bench {
+        let (bench, _) = Bench::open_as(design, dir, 2);
         for (worker, id) in [(0, 10), (1, 60)] {
             let mut part = bench.begin(worker);
             assert_eq!(
@@ -303,6 +313,54 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
             Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
         }
         b.mail();
+        let (one, two) = if commits { (1, 2) } else { (0, 0) };
+        assert_eq!((b.value(10), b.value(60)), (Some(one), Some(two)));
+    }
+}
+
+/// Whoever hears of the decision touches pages of several workers: none of them has an owner before it is carried out.
+#[test]
+fn pages_have_owners_only_when_nothing_is_in_doubt() {
+    for commits in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let b = Bench::new_as(DesignKind::PlpRegular, dir.path());
+        let mut part = b.begin(0);
+        assert_eq!(b.write(0, &mut part, 10, 1), DONE);
+        b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
+        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+        drop((part, b));
+        let (b, mut in_doubt) = Bench::open_as(DesignKind::PlpRegular, dir.path(), 2);
+        let owned = || {
+            let pages = (1..b.engine.store().pages_used()).map(base::PageId);
+            let mut owners = [0; 2];
+            pages
+                .filter_map(|page| b.engine.store().pool().owner_of(page))
+                .for_each(|owner| owners[owner.number()] += 1);
+            owners
+        };
+        let turn = |worker: usize| {
+            latch::act_for(latch::OwnerId::new(worker));
+            Engine::turn(&b.engine, &b.desks[worker]);
+        };
+        let mut part = b.engine.adopt(&b.desks[1], in_doubt.pop().expect("one is in doubt").1);
+        b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+        (0..2).for_each(turn);
+        assert_eq!(owned(), [0, 0], "the decision is still to come");
+        if commits {
+            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
+        } else {
+            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+        }
+        b.mail();
+        (0..2).for_each(turn);
+        assert_eq!(owned(), [1, 1], "a root each");
+        for worker in 0..2 {
+            latch::act_for(latch::OwnerId::new(worker));
+            b.engine.give_back(&b.desks[worker]);
+        }
+        assert_eq!(owned(), [0, 0]);
+        latch::act_for(None);
         let (one, two) = if commits { (1, 2) } else { (0, 0) };
         assert_eq!((b.value(10), b.value(60)), (Some(one), Some(two)));
     }

@@ -1,5 +1,7 @@
 use crate::support::{Deployment, Via, config, private_dir};
-use exec::DesignKind;
+use exec::{DesignKind, TreeKind};
+use instance::InstanceConfig;
+use txn::Workload as _;
 use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
@@ -81,6 +83,25 @@ fn tpcb_over_two_instances_keeps_its_conditions() {
         let committed = Some(measured.committed_total());
         let verdict = txn::Workload::judge(&deployment.workload, deployment.audits(), committed);
         assert!(verdict.holds(), "{verdict:?}");
+        deployment.stop();
+    }
+}
+
+#[test]
+fn tpcb_on_multi_rooted_trees_keeps_its_conditions() {
+    for design in DesignKind::ALL.into_iter().filter(|design| *design != DesignKind::Occ) {
+        let dir = private_dir();
+        let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) };
+        let workload = Tpcb::new(options).unwrap();
+        let workers = if design == DesignKind::Serial { 1 } else { 2 };
+        let of = |i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), workers, Via::Ring);
+        let multi = |c| InstanceConfig { trees: TreeKind::MultiRooted, partitions: 3, ..c };
+        let deployment = Deployment::start(workload.clone(), (0..2).map(of).map(multi).collect());
+        deployment.load();
+        let measured = deployment.run(4, 300);
+        assert!(measured.distributed > 20, "{design}: {measured:?}");
+        let verdict = workload.judge(deployment.audits(), Some(measured.committed_total()));
+        assert!(verdict.holds(), "{design}: {verdict:?}");
         deployment.stop();
     }
 }
