@@ -63,9 +63,18 @@ impl<'p> BTree<'p> {
         mut seen: impl FnMut(usize, Option<Sight>),
     ) {
         let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
+        // A tree of one root is looked at once for all.
+        let mut only = None;
         for key in keys.take(LANES) {
             let probe = Probe::new(key);
-            let Ok(Look::Saw((root, _))) = self.top_view::<L>(Seek::Key(probe)) else { return };
+            let root = match only {
+                Some(root) => root,
+                None => {
+                    let Ok(Look::Saw((root, _))) = self.top_view::<L>(Seek::Key(probe)) else { return };
+                    only = self.roots.is_none().then_some(root);
+                    root
+                }
+            };
             lanes.push(Lane { probe, at: root, slot: 0, good: self.is_node(Node(root.bytes()), None) });
         }
         let levels = lanes.iter().map(|lane| Node(lane.at.bytes()).level()).max().unwrap_or_default();
