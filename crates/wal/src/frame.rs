@@ -173,23 +173,10 @@ impl<'a> Plain<'a> {
         }
         for part in self.body {
             let (place, behind) = rest.split_at_mut(part.len());
-            copy(place, part);
+            place.copy_from_slice(part);
             rest = behind;
         }
     }
-}
-
-/// Copies a part of a record. Most are of a few bytes, for which a call of `memcpy` takes longer than the copying.
-#[inline]
-fn copy(to: &mut [u8], from: &[u8]) {
-    const SHORT: usize = 16;
-    if from.len() > SHORT {
-        return to.copy_from_slice(from);
-    }
-    let (to8, to) = to.as_chunks_mut::<8>();
-    let (from8, from) = from.as_chunks::<8>();
-    to8.iter_mut().zip(from8).for_each(|(to, from)| *to = *from);
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }
 
 /// Completes a built frame for its place.
