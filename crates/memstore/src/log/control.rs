@@ -63,7 +63,8 @@ pub(crate) struct Checkpoint {
     /// The life that wrote it.
     pub(crate) life: u64,
     pub(crate) from: u64,
-    /// Durable when it was put in place: the log may begin behind this.
+    /// The device had the log of its life up to this epoch when it was put in place: rows may have been copied from all
+    /// epochs up to this one.
     pub(crate) until: u64,
     pub(crate) parts: Vec<Part>,
     pub(crate) notes: Vec<(u64, Vec<u8>)>,

@@ -116,6 +116,13 @@ impl Pace {
     }
 }
 
+impl Work {
+    /// Up to which epoch the device has the stream complete.
+    pub(crate) fn stable_epoch(&self) -> u64 {
+        self.sealed_stable
+    }
+}
+
 impl Stream {
     pub(crate) fn new(number: usize, segment: Segment, file: LogFile, begun: u64) -> Stream {
         let work = Work {

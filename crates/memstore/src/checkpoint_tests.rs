@@ -1,0 +1,77 @@
+//! Checkpoints beside what else happens: commits, power cuts, a device that fails.
+
+use crate::durable_tests::{T, fault, log_files, log_options, open_with, put, rows};
+use crate::{Durability, LogFault, LogOptions, Worker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use world::Deed;
+use world::sim::Disk;
+
+const LAST: u8 = 19;
+
+/// Rows that fill several blocks of a part.
+fn fill(w: &mut Worker) -> u64 {
+    (0..=LAST).map(|key| put(w, &[key], &[1; 1000]).epoch).last().expect("rows")
+}
+
+/// Overwrites the first row and the last.
+fn change_both(w: &mut Worker) {
+    let mut t = w.begin();
+    for key in [0, LAST] {
+        assert_eq!(w.update(&mut t, T, &[key], |row| row.fill(2)), Ok(Some(())));
+    }
+    w.commit(t).map_err(|(refused, _)| refused).unwrap();
+}
+
+/// The transaction commits when the first row was copied and the last was not.
+#[test]
+fn a_power_cut_after_a_checkpoint_in_async_leaves_no_half_of_a_transaction() {
+    let disk = Disk::new();
+    let (reached, at) = (Arc::new(Barrier::new(2)), AtomicBool::new(false));
+    let met = Arc::clone(&reached);
+    let files = world::watched(disk.files(), move |path, deed| {
+        let is_part = path.to_string_lossy().contains("checkpoint-");
+        if is_part && matches!(deed, Deed::Write { offset: 4096, .. }) && !at.swap(true, Ordering::Relaxed) {
+            met.wait();
+            met.wait();
+        }
+        world::Verdict::Do
+    });
+    let log = LogOptions { threads: 1, ..log_options(Durability::Async) };
+    let (store, _) = open_with(files, log.clone()).unwrap();
+    let mut w = store.worker(0).unwrap();
+    fill(&mut w);
+    let checkpoint = {
+        let store = store.clone();
+        std::thread::spawn(move || store.checkpoint())
+    };
+    reached.wait();
+    change_both(&mut w);
+    reached.wait();
+    checkpoint.join().unwrap().unwrap();
+    for seed in 0..8 {
+        let image = disk.crash_image(seed);
+        let (store, recovered) = open_with(image.files(), log.clone()).unwrap();
+        assert_eq!(recovered.replayed.rows, u64::from(LAST) + 1, "the checkpoint counts");
+        let rows = rows(&mut store.worker(0).unwrap());
+        assert_eq!(rows[&vec![0]], rows[&vec![LAST]], "seed {seed}: half a transaction");
+    }
+}
+
+#[test]
+fn a_damaged_block_that_a_checkpoint_rests_on_is_told() {
+    let disk = Disk::new();
+    let (store, _) = open_with(disk.files(), log_options(Durability::Sync)).unwrap();
+    let mut w = store.worker(0).unwrap();
+    fill(&mut w);
+    store.checkpoint().unwrap();
+    let image = disk.crash_image(1);
+    let path = log_files(&image).pop().unwrap();
+    let bytes = image.bytes(&path).unwrap();
+    let blocks = (4096..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"BLCK"));
+    let last = blocks.last().expect("a block") as u64;
+    image.flip(&path, last + 24, 0);
+    let found = fault(&image);
+    let is_it = matches!(&found, LogFault::Corrupt { file, offset, .. } if (file, *offset) == (&path, last));
+    assert!(is_it, "{found}");
+}
