@@ -50,7 +50,8 @@ impl Memstore {
     /// transactions go on. Nothing in a store without files.
     ///
     /// # Errors
-    /// The file system's, or why the log is broken. The store is as before, and a checkpoint can be tried again.
+    /// The file system's, or why the log is broken, as it is from then on if the control file could not be put in place
+    /// for certain. If it is not ([`Memstore::log_fault`]), the store is as before, and a checkpoint can be tried again.
     pub fn checkpoint(self: &Arc<Memstore>) -> Result<(), LogFault> {
         let Some(log) = &self.log else { return Ok(()) };
         let _one = held(&log.checkpoint);
@@ -78,12 +79,11 @@ impl Memstore {
             // The parts are on the device, and `async` alone would not have the log there: a power cut would then leave of a
             // transaction what was copied after it.
             log.wait_stable(until)?;
-            self.install(log, Checkpoint { number, life, from, until, parts, notes, undecided })
+            Ok(Checkpoint { number, life, from, until, parts, notes, undecided })
         });
-        if written.is_err() {
-            run.remove();
-        }
-        written
+        // From `install` on a control file may name the parts, also when it fails.
+        let checkpoint = written.inspect_err(|_| run.remove())?;
+        self.install(log, checkpoint)
     }
 
     fn install(&self, log: &Log, checkpoint: Checkpoint) -> Result<(), LogFault> {

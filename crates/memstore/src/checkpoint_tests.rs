@@ -1,11 +1,12 @@
 //! Checkpoints beside what else happens: commits, power cuts, a device that fails.
 
-use crate::durable_tests::{T, fault, log_files, log_options, open_with, put, rows};
+use crate::durable_tests::{Rows, T, fault, log_files, log_options, open_with, put, rows};
 use crate::{Durability, LogFault, LogOptions, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 use world::Deed;
-use world::sim::Disk;
+use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
 const LAST: u8 = 19;
 
@@ -74,4 +75,43 @@ fn a_damaged_block_that_a_checkpoint_rests_on_is_told() {
     let found = fault(&image);
     let is_it = matches!(&found, LogFault::Corrupt { file, offset, .. } if (file, *offset) == (&path, last));
     assert!(is_it, "{found}");
+}
+
+/// The parts were removed when the control file that names them was in place, but not certain to be.
+#[test]
+fn a_checkpoint_that_fails_at_any_operation_leaves_a_store_that_opens() {
+    let only = [None, Some(Operation::SyncFolder), Some(Operation::Sync), Some(Operation::Rename)];
+    for only in only {
+        let log = LogOptions { leisure: Duration::from_secs(60), ..log_options(Durability::Sync) };
+        let mut poisoned = 0;
+        for nth in 1.. {
+            let disk = Disk::new();
+            let (store, _) = open_with(disk.files(), log.clone()).unwrap();
+            let mut w = store.worker(0).unwrap();
+            store.wait_durable(fill(&mut w)).unwrap();
+            let at = disk.operations() + nth;
+            disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only });
+            let taken = store.checkpoint();
+            let is_over = taken.is_ok() && disk.operations() < at;
+            disk.heal();
+            let mut expected: Rows = (0..=LAST).map(|key| (vec![key], vec![1; 1000])).collect();
+            if store.log_fault().is_none() {
+                let done = put(&mut w, &[100], b"later");
+                expected.insert(vec![100], b"later".to_vec());
+                store.wait_durable(done.epoch).unwrap();
+            } else {
+                poisoned += 1;
+                assert!(store.checkpoint().is_err());
+            }
+            for image in [disk.killed(), disk.crash_image(nth)] {
+                let (store, _) = open_with(image.files(), log.clone())
+                    .unwrap_or_else(|e| panic!("{only:?} {nth} ({taken:?}): {e}"));
+                assert_eq!(rows(&mut store.worker(0).unwrap()), expected, "{only:?} {nth}");
+            }
+            if is_over {
+                break;
+            }
+        }
+        assert!(poisoned > 0 || only == Some(Operation::Sync), "{only:?}: nothing came of it");
+    }
 }

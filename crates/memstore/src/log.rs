@@ -117,13 +117,21 @@ impl Shared {
     /// Replaces the control file by what `change` makes of it.
     ///
     /// # Errors
-    /// The file system's; what is in memory is then as before.
+    /// The file system's; what is in memory is then as before. If it is unknown which of the two control files is there after
+    /// a crash, the log is broken: so whatever either of them names has to stay.
     pub(crate) fn recontrol(&self, change: impl FnOnce(&mut Control)) -> Result<(), LogFault> {
         let mut control = held(&self.control);
         let mut next = control.clone();
         change(&mut next);
-        next.write(&*self.files, &self.dir)?;
-        *control = next;
+        next.write_beside(&*self.files, &self.dir)?;
+        match Control::put_in_place(&*self.files, &self.dir) {
+            Ok(()) => *control = next,
+            Err(fault) => {
+                drop(control);
+                self.poison(fault.clone());
+                return Err(fault);
+            }
+        }
         Ok(())
     }
 
