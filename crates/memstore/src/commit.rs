@@ -157,6 +157,7 @@ impl Worker {
                 Ok(())
             }
             Err(refused) => {
+                self.unguard(txn);
                 self.own.committing.remove(&self.store.epochs, self.number, since);
                 Err(refused)
             }

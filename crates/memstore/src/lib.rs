@@ -67,6 +67,8 @@ mod distributed;
 #[cfg(test)]
 mod durable_tests;
 #[cfg(test)]
+mod ending_tests;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod index_tests;
