@@ -142,7 +142,7 @@ impl Worker {
             return Ok(());
         }
         self.may_log()?;
-        txn.writes.sort_unstable_by_key(|write| write.row.0);
+        txn.sort_writes();
         let since = self.own.committing.add(&self.store.epochs, self.number);
         let certified = self.lock_all(&mut txn.writes).and_then(|()| {
             let tid = self.serialise(txn);
