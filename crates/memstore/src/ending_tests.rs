@@ -51,3 +51,28 @@ fn a_part_that_finds_no_memory_guards_nothing() {
     assert_eq!(overwrite(&mut other, 0), Ok(()), "nothing is guarded between two tries");
     w.abort(t);
 }
+
+/// Each end of a transaction looked for it again, all through the epoch.
+#[test]
+fn garbage_that_waits_for_an_epoch_is_looked_for_once() {
+    let store = small(2);
+    let (mut w, mut other) = (store.worker(0).unwrap(), store.worker(1).unwrap());
+    insert(&mut w, 0..1);
+    let reader = other.begin();
+    // Too long to be overwritten where they are.
+    let grow = |w: &mut Worker, n: usize| {
+        let mut t = w.begin();
+        w.update(&mut t, T, &[0], |row| row.resize(1 + n % 2 * 100, 0)).unwrap();
+        w.commit(t).map_err(|(refused, _)| refused).unwrap();
+    };
+    (0..200).for_each(|n| grow(&mut w, n));
+    let waiting = w.own.local.waiting();
+    assert!(waiting > 64, "{waiting}");
+    assert_eq!(w.own.looked, store.epochs.now());
+    other.abort(reader);
+    grow(&mut w, 0);
+    assert!(w.own.local.waiting() >= waiting, "it is looked for again only in the next epoch");
+    store.tick();
+    grow(&mut w, 1);
+    assert!(w.own.local.waiting() < 64, "{} are left of {waiting}", w.own.local.waiting());
+}
