@@ -115,3 +115,33 @@ fn a_checkpoint_that_fails_at_any_operation_leaves_a_store_that_opens() {
         assert!(poisoned > 0 || only == Some(Operation::Sync), "{only:?}: nothing came of it");
     }
 }
+
+/// The replies came behind the sync that was due.
+#[test]
+fn in_async_nobody_waits_for_the_device() {
+    let disk = Disk::new();
+    let (asked, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (was_late, files) = (Arc::new(AtomicBool::new(false)), disk.files());
+    let (is_asked, is_answered, late) = (asked.clone(), answered.clone(), was_late.clone());
+    let files = world::watched(files, move |path, deed| {
+        let is_log = path.to_string_lossy().contains("log-");
+        if is_log && matches!(deed, Deed::Sync) && is_asked.load(Ordering::Acquire) {
+            // A device that takes until the reply, or very long.
+            let until = world::now_ns() + 20_000_000_000;
+            while !is_answered.load(Ordering::Acquire) && world::now_ns() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            late.fetch_or(!is_answered.load(Ordering::Acquire), Ordering::Release);
+        }
+        world::Verdict::Do
+    });
+    let (store, _) = open_with(files, log_options(Durability::Async)).unwrap();
+    // The next block's sync is due.
+    std::thread::sleep(Duration::from_millis(600));
+    asked.store(true, Ordering::Release);
+    let done = put(&mut store.worker(0).unwrap(), b"a", b"1");
+    store.wait_durable(done.epoch).unwrap();
+    answered.store(true, Ordering::Release);
+    drop(store);
+    assert!(!was_late.load(Ordering::Acquire));
+}
