@@ -141,6 +141,27 @@ fn too_many_keys_stay_a_table() {
     end(&table, [&mut reader, &mut writer]);
 }
 
+/// Each access was remembered, so that few keys read often filled the memory, and the table stayed locked.
+#[test]
+fn few_keys_read_often_are_remembered_once() {
+    let table = escalating(10, 1000);
+    let (mut reader, mut writer) = (table.locker(), table.locker());
+    (0..300).for_each(|_| read_lines(&table, &mut reader, 0..20));
+    (0..20).for_each(|i| assert!(granted(lock(&table, &mut reader, i, Mode::ROW_S))));
+    assert!(granted(stock(&table, &mut writer, Mode::ROW_X)));
+    assert_eq!(lock(&table, &mut writer, 7000, Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(stock(&table, &mut reader, Mode::ROW_S), Acquired::Waiting);
+    assert!(is_granted(&table, &mut writer), "the table is held by its keys now");
+    assert_eq!((reader.holds(LINES), table.stats().reductions), (Mode::IS, 1));
+    assert_eq!((0..20).map(|i| reader.holds(line(i))).find(|m| *m != Mode::ROW_AND_GAP_S), None);
+    // After twice as many keys, not accesses, it escalates again.
+    table.release_all(&mut writer);
+    assert!(is_granted(&table, &mut reader));
+    read_lines(&table, &mut reader, 20..60);
+    assert_eq!(reader.holds(LINES), Mode::S);
+    end(&table, [&mut reader, &mut writer]);
+}
+
 #[test]
 fn the_next_transaction_remembers_nothing() {
     let table = escalating(10, 1000);
