@@ -16,6 +16,7 @@ use crate::queue::Entry;
 use crate::slot::Standing;
 use crate::table::{Acquired, LockTable};
 use latch::RawMutex;
+use probe::Counter;
 use std::sync::atomic::Ordering;
 
 /// Room for the keys that one locker remembers: 64 KiB. Once it is full of accesses, each key is kept once; with more keys than
@@ -74,8 +75,17 @@ impl<M: RawMutex> LockTable<M> {
             self.reduce(locker, at);
         }
         locker.covered.clear();
-        locker.counts.requests -= 1;
-        let Pending { name, wanted, table, .. } = pending;
+        let Pending { name, before, wanted, table } = pending;
+        // It is one request, however often it is asked.
+        let counts = &mut locker.counts;
+        counts.requests -= 1;
+        if name.is_granule() {
+            counts.granule_calls -= 1;
+            counts.granule_requests -= u64::from(before == Mode::NONE);
+            probe::take_back(Counter::HigherLocks);
+        } else {
+            probe::take_back(Counter::RowLocks);
+        }
         match name.is_granule() {
             true => self.acquire_granule(locker, name, wanted),
             false => self.acquire_key(locker, name, wanted, table),
