@@ -4,7 +4,8 @@ use super::race_tests::disturb;
 use super::tests::{Model, content};
 use super::*;
 use crate::testing::{
-    Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, replay, settle, try_settle,
+    Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, pool_with_short_records, replay, settle,
+    try_settle,
 };
 use base::Lsn;
 use latch::{Coupled, Optimistic, Owned};
@@ -239,6 +240,26 @@ fn the_partition_table_grows_by_pages_and_shrinks() {
     }
     verified_count(&tree, 100);
     assert_eq!(table::starts_of::<Coupled>(&pool, TABLE, first).unwrap().1, [first]);
+}
+
+/// A split that needs a record longer than the log takes gave back its sub-tree's pages, but not the one of the table.
+#[test]
+fn a_split_that_fails_gives_back_the_page_that_the_table_was_to_grow_by() {
+    let pool = pool_with_short_records(4096, 1 << 12);
+    let mut journal = Recorder::new(&pool);
+    let (first, roots) = multi(&pool, &mut journal);
+    let tree = BTree::open(&pool, first, TABLE).with_fill_limit(700).with_roots(&roots);
+    fill(&tree, &mut journal, 0, 4000);
+    let (mut random, mut refused) = (Random(4), 0);
+    for _ in 0..300 {
+        let key = [&(random.below(4000) as u32).to_be_bytes()[..], &[7; 16][..random.below(17)]].concat();
+        if tree.split_partition::<Coupled>(&mut journal, &key).is_err() {
+            refused += 1;
+            verified_count(&tree, 4000);
+        }
+    }
+    let done = tree.partitions().len();
+    assert!(refused > 10 && done > 50, "{refused} were refused, {done} done");
 }
 
 fn verified_count(tree: &BTree<'_>, entries: u64) {
