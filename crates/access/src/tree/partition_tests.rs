@@ -1,7 +1,7 @@
 //! Trees of several roots against a map, their log at every record, threads beside splits and merges, and garbage. Nodes are small.
 
 use super::race_tests::disturb;
-use super::tests::{Model, content};
+use super::tests::{Model, ahead, content};
 use super::*;
 use crate::testing::{
     Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, pool_with_short_records, replay, settle,
@@ -329,6 +329,31 @@ fn partitions_are_loaded_one_by_one() {
         }
     }
     verified_count(&tree, 500);
+}
+
+/// One sub-tree whose root was not in memory, and nothing was seen of any other's keys.
+#[test]
+fn a_key_in_a_cold_sub_tree_hides_no_other_from_looking_ahead() {
+    let pool = pool(24);
+    let mut journal = Recorder::new(&pool);
+    let (first, roots) = multi(&pool, &mut journal);
+    let tree = handle(&pool, first, &roots);
+    let key = |n: usize| (n as u32).to_be_bytes().to_vec();
+    for n in 0..600 {
+        settle(&pool, || tree.insert::<Optimistic>(&mut journal, &key(n), b"v", Expect::Any));
+    }
+    for start in (10..600).step_by(10) {
+        settle(&pool, || tree.split_partition::<Optimistic>(&mut journal, &key(start)));
+    }
+    let (mut random, mut cold) = (Random(6), 0);
+    for _ in 0..100 {
+        let hot = random.below(600);
+        settle(&pool, || tree.get::<Optimistic, _>(&key(hot), |_| ()));
+        let seen = ahead::<Optimistic>(&tree, &[key((hot + 300) % 600), key(hot)]);
+        cold += usize::from(seen[0].is_none());
+        assert!(seen[1].is_some(), "{hot} is in memory");
+    }
+    assert!(cold > 20, "{cold} of 100 were cold");
 }
 
 /// Threads that change, scan and look for the next key, while partitions are split and merged under them.
