@@ -244,6 +244,7 @@ impl Engine for MemoryEngine {
             if self.stirred.swap(false, Ordering::Relaxed) {
                 pause = EPOCH_MS;
                 self.store.tick();
+                self.store.back_ahead();
             }
         }
     }
