@@ -65,8 +65,8 @@ pub struct PageEngine<D: Design> {
     pub(crate) owners: Option<Owners>,
     mail: Mail<Letter>,
     board: Board,
-    /// Locks that owners take before they begin, for transactions that restart found prepared.
-    wards: Mutex<Vec<adopting::Wards>>,
+    /// Locks of transactions that restart found prepared.
+    keepers: Mutex<Vec<adopting::Keeper>>,
     /// Whether workers own pages, and when they may.
     property: Property,
     /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
@@ -106,7 +106,7 @@ impl<D: Design> PageEngine<D> {
             owners,
             mail: Mail::new(tables),
             board: Board::default(),
-            wards: Mutex::default(),
+            keepers: Mutex::default(),
             property: Property::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),

@@ -83,7 +83,7 @@ impl<D: Design> PageEngine<D> {
                     mailbox.send(home, Letter::Undone);
                 }
                 Letter::Undone => desk.undoing.set(desk.undoing.get() - 1),
-                Letter::Release(ward) => self.release_ward(desk, ward),
+                Letter::Release(ward) => self.release_ward(ward, desk.worker),
             }
         }
         None
