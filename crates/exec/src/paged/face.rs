@@ -218,15 +218,18 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
-        let found = part.branches.wards.is_some();
-        if !part.branches.is_empty() {
-            self.rollback_branches(desk, part)?;
+        if part.branches.is_empty() {
+            return PageEngine::rollback(self, part);
         }
-        let undone = PageEngine::rollback(self, part);
+        let found = part.branches.wards.is_some();
+        let others = self.rollback_branches(desk, part);
+        let own = PageEngine::rollback(self, part);
+        // The part's own chain may hold keys of any owner's, too.
+        self.release_wards(desk, part);
         if found {
             self.undoubted();
         }
-        undone
+        others.and(own)
     }
 
     fn abandon(&self, _: &PageDesk, part: &mut Part) {

@@ -67,6 +67,12 @@ impl Bench {
     }
 
     fn open_as(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
+        let (engine, in_doubt) = Bench::engine(design, dir, workers);
+        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+    }
+
+    fn engine(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Arc<Owned>, InDoubt) {
         let setup = Setup {
             design,
             dir: dir.into(),
@@ -82,9 +88,7 @@ impl Bench {
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
         };
         let (engine, Recovered { in_doubt, .. }) = Owned::open(&setup).unwrap();
-        let engine = Arc::new(engine);
-        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
-        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+        (Arc::new(engine), in_doubt)
     }
 
     /// Two owners, and rows 10 and 60 of value 0.
@@ -316,6 +320,47 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
         let (one, two) = if commits { (1, 2) } else { (0, 0) };
         assert_eq!((b.value(10), b.value(60)), (Some(one), Some(two)));
     }
+}
+
+/// What one worker has prepared for keys of both is in one chain, which its heir undoes: before the other owner hears that
+/// its lock may go.
+#[test]
+fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Bench::new(dir.path()));
+    let (b, _) = Bench::open(dir.path(), 1);
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
+    let mut part = b.begin(0);
+    for id in [10, 60] {
+        assert_eq!(b.write(0, &mut part, id, 7), DONE);
+    }
+    Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
+    Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+    drop((part, b));
+
+    let seen = Arc::new(std::sync::Mutex::new(None));
+    let (engine, mut in_doubt) = Bench::engine(DesignKind::Logical, dir.path(), 2);
+    let (looked, store) = (Arc::clone(&seen), Arc::clone(&engine));
+    let look = move || {
+        let store = store.store();
+        let table = store.table(T).unwrap();
+        let row = loop {
+            match store.get::<latch::Coupled, _>(table, &key(60), |row| row.to_vec()) {
+                Ok(row) => break row,
+                Err(pages::Stop::Page(page)) => store.load_page(page).unwrap(),
+                Err(stop) => panic!("{stop}"),
+            }
+        };
+        *looked.lock().unwrap() = row;
+    };
+    let desks = vec![engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(look))];
+    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+    let mut part = b.engine.adopt(&b.desks[0], in_doubt.pop().expect("one is in doubt").1);
+    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    let at_the_letter = seen.lock().unwrap().take().expect("a letter has come");
+    assert_eq!(at_the_letter, row(60, 0), "the lock may go as soon as the letter is there");
+    b.mail();
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
 
 /// Whoever hears of the decision touches pages of several workers: none of them has an owner before it is carried out.
