@@ -74,6 +74,9 @@ pub struct PageEngine<D: Design> {
     run: Mutex<Option<CheckpointRun>>,
 }
 
+/// How often a rollback looks for a frame that does not come; each look takes some 20 ms before it gives up.
+const PATIENCE: u32 = 50;
+
 /// A page that cannot be had: a fault has poisoned the store, want of room has not.
 fn no_page(fault: StoreFault) -> Abort {
     match fault {
@@ -294,17 +297,42 @@ impl<D: Design> PageEngine<D> {
         undone
     }
 
+    /// Takes back what a transaction did. What cannot be taken back here, be it for want of room, poisons the store: the
+    /// transaction's locks go next, so nobody may commit beside what is left of it. Restart takes that back.
     fn undo(&self, txn: &mut Txn) -> Result<(), Abort> {
-        loop {
-            let stop = match self.store.rollback::<D::Latch>(txn) {
+        let mut patience = PATIENCE;
+        let fault = loop {
+            let fault = match self.store.rollback::<D::Latch>(txn) {
                 Ok(()) => return Ok(()),
+                Err(Stop::Again) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                Err(Stop::Page(page)) => match self.store.load_page(page) {
+                    Ok(()) => continue,
+                    Err(StoreFault::Page(why)) => Stop::Fault(why),
+                    Err(fault) => break fault,
+                },
                 Err(stop) => stop,
             };
-            match stop {
-                Stop::Page(page) => self.store.load_page(page).map_err(no_page)?,
-                stop => self.resume_at_once(stop)?,
+            let is_brief = match &fault {
+                Stop::Fault(why) => matches!(**why, PageFault::NoFrame { .. }),
+                stop => matches!(stop, Stop::NoSpace),
+            };
+            // Others hold the frames for a moment, or nobody will ever let go of one.
+            if !is_brief || patience == 0 {
+                break match fault {
+                    Stop::Fault(why) if !why.is_want_of_room() => StoreFault::Page(why),
+                    stop => StoreFault::NotUndone { why: stop.to_string() },
+                };
             }
-        }
+            patience -= 1;
+            std::thread::yield_now();
+        };
+        self.store.poison(fault);
+        // On a store that has met a fault this only ends the transaction.
+        let _ = self.store.rollback::<D::Latch>(txn);
+        Err(Abort::Fault)
     }
 
     /// Lets go of a part without ending its transaction: the worker stops, and the next life of the store will find it
