@@ -336,8 +336,9 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Lets go of a part without ending its transaction: the worker stops, and the next life of the store will find it
-    /// as its log says (prepared, or to be undone).
+    /// as its log says (prepared, or to be undone). Its locks go with the engine: until then others may still be at work.
     pub fn abandon(&self, part: &mut Part) {
+        std::mem::forget(std::mem::replace(&mut part.locker, self.locks(part.owner).locker()));
         self.end(part);
     }
 
