@@ -32,7 +32,7 @@ use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::Urge;
@@ -562,10 +562,17 @@ impl<D: Design> PageEngine<D> {
         let deadline = world::now_ns() + self.options.lock_timeout_ns;
         part.locker.deadline_ns = deadline;
         let mut armed = false;
+        let (mut next_ns, mut blockers) = (0, Vec::new());
         let waited = std::future::poll_fn(|cx| {
-            let polled = self.locks(part.owner).poll_until(&mut part.locker, world::now_ns(), cx);
+            let now = world::now_ns();
+            let polled = self.locks(part.owner).poll_until(&mut part.locker, now, cx);
             if D::OWNERS && part.name != 0 && polled.is_pending() {
-                return self.wait_on_board(executor, part, cx);
+                if now < next_ns {
+                    return probe::parks(Wait::Lock, Poll::Pending);
+                }
+                next_ns = now + AGAIN_NS;
+                executor.timer(next_ns, cx.waker().clone());
+                return self.look_at_board(part, &mut blockers);
             }
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
@@ -582,14 +589,10 @@ impl<D: Design> PageEngine<D> {
         waited
     }
 
-    /// The lock is not granted yet: has a look whether a cycle over several owners is the reason, now and again.
-    fn wait_on_board(
-        &self,
-        executor: &Executor,
-        part: &mut Part,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Abort>> {
-        let (locks, mut blockers) = (self.locks(part.owner), Vec::new());
+    /// The lock is not granted yet: has a look whether a cycle over several owners is the reason.
+    fn look_at_board(&self, part: &mut Part, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
+        let locks = self.locks(part.owner);
+        blockers.clear();
         locks.blockers(&part.locker, |name| blockers.push(name));
         if self.board.closes_cycle(part.name, part.owner, blockers) {
             return Poll::Ready(match locks.cancel(&mut part.locker) {
@@ -597,7 +600,6 @@ impl<D: Design> PageEngine<D> {
                 Cancelled::Gone => Err(Abort::Deadlock),
             });
         }
-        executor.timer(world::now_ns() + AGAIN_NS, cx.waker().clone());
         probe::parks(Wait::Lock, Poll::Pending)
     }
 }
