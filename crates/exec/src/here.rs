@@ -187,8 +187,11 @@ impl<'a, D: Design> Here<'a, D> {
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        if D::OWNERS && self.locks() {
-            self.lock_range(purpose, table, index, range).await?;
+        if D::OWNERS {
+            self.stays_inside(index, range)?;
+            if self.locks() {
+                self.lock_range(purpose, table, index, range).await?;
+            }
         }
         if range == Range::ALL || table.def.key.is_empty() {
             return self.scan_table(purpose, index, range, direction, f).await;
@@ -215,6 +218,7 @@ impl<'a, D: Design> Here<'a, D> {
                 if row.is_empty() {
                     return Err(self.lost_row(table));
                 }
+                self.met(table, index, key);
                 probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
@@ -259,6 +263,7 @@ impl<'a, D: Design> Here<'a, D> {
             }
             let mut last = None;
             for (key, row) in chunk.rows() {
+                self.met(table, index, key);
                 probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());

@@ -289,6 +289,52 @@ fn a_step_that_reaches_into_another_owners_keys_is_a_bug() {
     let _ = b.read(0, &mut part, 60);
 }
 
+/// Nobody here keeps what comes behind the worker's own keys as it is.
+#[test]
+fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (low, high) = (key(5), key(20));
+    let open = [Range::ALL, Range { low: Some(&low), high: None }, Range { low: None, high: Some(&high) }];
+    for protection in [Protection::Locks, Protection::Alone] {
+        for range in open {
+            let mut part = Engine::part(&*b.engine, &b.desks[0]);
+            Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
+            let mut here = b.here(0, &mut part);
+            let scan = here.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
+            assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?} {range:?}");
+            Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+        }
+    }
+    // One owner may go anywhere.
+    drop(b);
+    let (b, _) = Bench::open(dir.path(), 1);
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
+    let mut part = b.begin(0);
+    let mut seen = 0;
+    let mut here = b.here(0, &mut part);
+    let visit = |_: &[u8], _: txn::Row<'_>| {
+        seen += 1;
+        Flow::More
+    };
+    assert_eq!(once(here.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
+    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    assert_eq!(seen, 2);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "which worker 1 owns: a step must touch keys of the site that it is routed to")]
+fn a_scan_over_the_border_is_a_bug() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let mut part = b.begin(0);
+    let (low, high) = (key(5), key(70));
+    let mut here = b.here(0, &mut part);
+    // Dropped with its locks while this panics, which is allowed.
+    let _ = once(here.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
+}
+
 /// Prepared at two owners, found by three, decided either way.
 #[test]
 fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
