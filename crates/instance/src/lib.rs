@@ -121,11 +121,6 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.load(progress))
     }
 
-    /// Whether the store holds a schema (it was loaded, at least in part).
-    pub fn has_schema(&self) -> bool {
-        each!(&self.0, r => r.has_schema())
-    }
-
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);

@@ -129,8 +129,21 @@ impl<W: Workload, E: Engine> Running<W, E> {
         replies
     }
 
-    pub fn has_schema(&self) -> bool {
-        self.shared.engine.has_schema()
+    /// The answers of all workers.
+    fn gather<T>(&self, replies: &Receiver<T>) -> Result<Vec<T>, InstanceFault> {
+        self.workers.iter().map(|_| self.one(replies)).collect()
+    }
+
+    /// The next worker's answer; `None` if it takes its time.
+    ///
+    /// # Errors
+    /// When a worker has ended: its answer would be waited for in vain.
+    fn next<T>(&self, replies: &Receiver<T>) -> Result<Option<T>, InstanceFault> {
+        match replies.recv_timeout(LOOK) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) => self.alive().map(|()| None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.dead()),
+        }
     }
 
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {

@@ -365,10 +365,6 @@ impl<D: Design> Engine for PageEngine<D> {
         }
     }
 
-    fn has_schema(&self) -> bool {
-        self.store.schema().is_some()
-    }
-
     fn is_blank(&self) -> bool {
         matches!(self.store.is_blank::<D::Latch>(), Ok(true))
     }
