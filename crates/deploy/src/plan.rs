@@ -45,7 +45,7 @@ pub fn durability_name(durability: Durability) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DataUse {
     /// It runs on a copy, which goes with it: the directory stays as it was loaded, and is loaded first if it is empty. With
-    /// durability `memory` it loads for itself, beside what is there.
+    /// durability `memory` it loads for itself, beside what is there; that has to be whole and fit all the same.
     #[default]
     Copy,
     /// It runs in the directory itself: what it changes stays.
