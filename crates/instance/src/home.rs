@@ -8,7 +8,7 @@
 //!           others did            -> twophase::Coordinator says what to do: [prepare], log, decide, reply, forget
 //! ```
 
-use crate::counts::Reach;
+use crate::counts::{self, Reach};
 use crate::local::{Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
@@ -94,11 +94,7 @@ fn observe<W: Workload, E: Engine>(
     reply: Option<&W::Reply>,
 ) {
     workload.observe(request, reply, &mut |name, n| {
-        let mut observed = local.observed.borrow_mut();
-        match observed.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
-            Some((_, sum)) => *sum += n,
-            None => observed.push((name, n)),
-        }
+        *counts::entry(&mut local.observed.borrow_mut(), name) += n;
     });
 }
 

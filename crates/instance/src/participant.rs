@@ -307,7 +307,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         match job {
             Job::Visit(visit) => self.serve_visit(visit).await,
             // A step request is never begun once its link has broken: its home has given it up.
-            Job::Steps { link, .. } | Job::Prepare { link, .. } if !self.links.is_open(link) => {}
+            Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
             Job::Steps { link, call, gtid, ride, steps } => {
                 let mut outputs = self.take_batch();
                 let outcome = self.serve_steps(gtid, link, ride, &steps, &mut outputs).await;

@@ -2,7 +2,7 @@
 
 use crate::config::{InstanceConfig, InstanceFault};
 use crate::connector;
-use crate::local::MAX_WORKERS;
+use crate::local::{MAX_WORKERS, worker_of};
 use crate::plan::LoadPlan;
 use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
@@ -344,14 +344,13 @@ fn share_out<T>(
         |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
     let mut shares: Vec<Inheritance<T>> =
         (0..workers).map(|_| Inheritance { in_doubt: Vec::new(), decided: Vec::new() }).collect();
-    let worker = |gtid: base::Gtid| (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers;
     for (id, bytes) in notes {
         let note: CommitNote = postcard::from_bytes(bytes).map_err(|_| damaged("commit"))?;
-        shares[worker(note.gtid)].decided.push((*id, note));
+        shares[worker_of(note.gtid, workers)].decided.push((*id, note));
     }
     for (note, in_doubt) in in_doubt {
         let note: PrepareNote = postcard::from_bytes(&note).map_err(|_| damaged("prepare"))?;
-        shares[worker(note.gtid)].in_doubt.push((note.gtid, in_doubt));
+        shares[worker_of(note.gtid, workers)].in_doubt.push((note.gtid, in_doubt));
     }
     Ok(shares)
 }
