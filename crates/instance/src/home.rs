@@ -64,6 +64,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
+                let seen = engine.horizon();
                 let undone = engine.rollback(desk, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
@@ -71,6 +72,8 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 }
                 undone?;
                 if let Abort::User(_) = abort {
+                    // Others' locks go before their commits are durable, and this answer tells of what they wrote.
+                    local.durable(seen).await?;
                     observe(local, &*workload, request, None);
                 }
                 return Err(abort);

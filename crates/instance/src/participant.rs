@@ -226,9 +226,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         if let Err(abort) = outcome {
             let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
-            self.shared.engine.rollback(&self.desk, &mut part)?;
-            self.give_part(part);
-            self.sessions.borrow_mut().remove(&gtid);
+            let seen = self.shared.engine.horizon();
+            self.give_up(gtid, part)?;
+            if let Abort::User(_) = abort {
+                // The home tells its client of what was seen here.
+                self.durable(seen).await?;
+            }
             return Err(abort);
         }
         match ride {
@@ -238,6 +241,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             Ride::Prepare(lock_point) => self.prepare(gtid, part, lock_point).await.map(Some),
         }
+    }
+
+    /// Ends a session whose part cannot be prepared any more.
+    fn give_up(&self, gtid: Gtid, mut part: E::Part) -> Result<(), Abort> {
+        let undone = self.shared.engine.rollback(&self.desk, &mut part);
+        self.give_part(part);
+        self.sessions.borrow_mut().remove(&gtid);
+        undone
     }
 
     fn put_back(&self, gtid: Gtid, part: E::Part) {
@@ -256,9 +267,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     async fn prepare(&self, gtid: Gtid, mut part: E::Part, lock_point: LockPoint) -> Result<Vote, Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
         if let Err(abort) = self.certify(gtid, &mut part).await {
-            engine.rollback(desk, &mut part)?;
-            self.give_part(part);
-            self.sessions.borrow_mut().remove(&gtid);
+            self.give_up(gtid, part)?;
             return Err(abort);
         }
         let wrote = if E::wrote(&part) { Wrote::Something } else { Wrote::Nothing };
