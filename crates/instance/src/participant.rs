@@ -34,6 +34,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// A message of the commit protocol for a part held here.
     pub(crate) fn participant_message(&self, link: LinkId, message: Message) {
         let gtid = message.gtid();
+        if let Message::Decide { decision: Decision::Abort, .. } = message {
+            self.drop_jobs_of(gtid);
+        }
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&gtid) else {
             drop(sessions);
@@ -51,6 +54,18 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let effects = session.machine.receive(message, Wrote::Nothing);
         drop(sessions);
         self.perform_session(gtid, effects);
+    }
+
+    /// Requests of a transaction that was given up before a task took them.
+    fn drop_jobs_of(&self, given_up: Gtid) {
+        self.jobs.borrow_mut().retain_mut(|job| match job {
+            Job::Steps { gtid, steps, .. } if *gtid == given_up => {
+                self.give_buffer(std::mem::take(steps));
+                false
+            }
+            Job::Prepare { gtid, .. } => *gtid != given_up,
+            _ => true,
+        });
     }
 
     /// Does what a participant asks for, except sending votes, which ride on replies.
