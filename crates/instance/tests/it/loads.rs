@@ -225,6 +225,15 @@ fn terminals_pause_and_each_has_one_request_at_a_time() {
     assert!(all.aborted.is_empty(), "a terminal of nowhere: {:?}", all.aborted);
 }
 
+/// With one terminal nothing is armed while it is served, so whoever waits for what is due has to be told of the next request.
+#[test]
+fn a_single_terminal_goes_on() {
+    let model = LoadModel::Terminals { terminals: 1, think: Think::STANDARD };
+    let traffic = Traffic { model, ..Traffic::closed(1) };
+    let all = run(Server::default(), traffic, |_| {}, |m| m.committed_total() >= 5);
+    assert!(all.window_ns >= 500_000_000, "five requests, and 200 ms between two: {} ns", all.window_ns);
+}
+
 #[test]
 fn retries_are_counted_and_end_at_the_limit() {
     let aborts = |n| Server { aborts: Arc::new(AtomicU64::new(n)), ..Server::default() };
