@@ -3,6 +3,7 @@
 use crate::DeployError;
 use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning, OccConflict, TreeKind};
 use base::InstanceId;
+use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -156,6 +157,12 @@ const MIN_FRAMES: u64 = 512;
 /// The least page memory that each instance of a deployment gets, in bytes.
 pub const MIN_INSTANCE_MEMORY: u64 = MIN_FRAMES * PAGE;
 
+/// Workers that one instance may have.
+fn most_workers(design: DesignKind) -> usize {
+    // A page says in ten bits who its owner is, and one value says nobody.
+    if design.owns_pages() { MAX_WORKERS - 1 } else { MAX_WORKERS }
+}
+
 impl Deployment {
     /// Workers of instance `i`.
     pub fn workers_of(&self, i: u16) -> usize {
@@ -188,6 +195,13 @@ impl Deployment {
             return impossible(format!(
                 "--design serial: it has one worker per instance; expected --workers {islands} with --islands {islands}, \
                  got {workers}"
+            ));
+        }
+        let (busiest, most) = (self.workers_of(0), most_workers(self.design));
+        if busiest > most {
+            return impossible(format!(
+                "--workers {workers}: {busiest} in one instance; expected {most} at most with --design {}, or more --islands",
+                self.design
             ));
         }
         if self.design.owns_pages() && self.trees != TreeKind::MultiRooted {

@@ -42,6 +42,7 @@ mod state;
 mod worker;
 
 pub use config::{InstanceConfig, InstanceFault};
+pub use local::MAX_WORKERS;
 pub use running::Recovery;
 pub use shared::Scene;
 
