@@ -11,7 +11,7 @@ use channel::{Address, Listener};
 use exec::{Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
 use probe::{Counter, LogCounts, Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +24,8 @@ use wal::Durability;
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
 const CONNECT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(20);
+/// How often whoever waits for workers looks whether they live.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What the restart of an instance found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,12 +81,11 @@ impl<W: Workload, E: Engine> Running<W, E> {
         });
         let connector = start_connector(&shared)?;
         let cleaner = start_cleaner(&shared)?;
-        let handles = start_workers(&shared, &workload, inherited)?;
-        let listener = listener.map(|l| start_listener(&shared, l)).transpose()?;
-        let running = Running {
+        let (workers, started) = start_workers(&shared, &workload, inherited);
+        let mut running = Running {
             shared,
-            workers: handles,
-            listener,
+            workers,
+            listener: None,
             connector: Some(connector),
             cleaner: Some(cleaner),
             workload: Mutex::new(workload),
@@ -92,8 +93,28 @@ impl<W: Workload, E: Engine> Running<W, E> {
             binding,
             window: Mutex::default(),
         };
-        running.measure();
+        if let Err(fault) = running.begin(&started, listener) {
+            let ended = running.end_threads();
+            return Err(match (fault, ended) {
+                // A panic has more to say than that a worker is gone.
+                (InstanceFault::Worker(_), Err(panic)) => panic,
+                (fault, _) => fault,
+            });
+        }
         Ok(running)
+    }
+
+    /// Lets others in once every worker has locked again what restart found in doubt.
+    fn begin(
+        &mut self,
+        started: &Receiver<Result<(), InstanceFault>>,
+        listener: Option<Arc<Listener>>,
+    ) -> Result<(), InstanceFault> {
+        for _ in &self.shared.inboxes {
+            self.one(started)??;
+        }
+        self.listener = listener.map(|listener| start_listener(&self.shared, listener)).transpose()?;
+        self.measure().map(drop)
     }
 
     pub fn address(&self) -> Option<Address> {
@@ -122,7 +143,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
     }
 
-    /// Sends an order to every worker and collects the answers.
+    /// Sends an order to every worker, for their answers to be collected.
     fn ask<T>(&self, order: impl Fn(Sender<T>) -> Order<W>) -> Receiver<T> {
         let (reply, replies) = mpsc::channel();
         self.shared.order_all(|| order(reply.clone()));
@@ -153,22 +174,27 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let replies = self.ask(|reply| Order::Load(Arc::clone(&plan), reply));
         let mut missing = self.workers.len();
         while missing > 0 {
-            match replies.recv_timeout(Duration::from_millis(50)) {
-                Ok(outcome) => {
-                    outcome.map_err(InstanceFault::Load)?;
-                    missing -= 1;
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.alive()?,
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.dead()),
+            if let Some(outcome) = self.next(&replies)? {
+                outcome.map_err(InstanceFault::Load)?;
+                missing -= 1;
             }
             progress(plan.done.load(Ordering::Relaxed), plan.total());
         }
         if self.shared.config.durability != Durability::Memory {
             let (done, written) = mpsc::channel();
             self.shared.inboxes[0].put(Order::Checkpoint(done));
-            written.recv().map_err(|_| self.dead())??;
+            self.one(&written)??;
         }
         Ok(())
+    }
+
+    /// The answer of the one worker that was asked.
+    fn one<T>(&self, replies: &Receiver<T>) -> Result<T, InstanceFault> {
+        loop {
+            if let Some(reply) = self.next(replies)? {
+                return Ok(reply);
+            }
+        }
     }
 
     fn alive(&self) -> Result<(), InstanceFault> {
@@ -188,13 +214,13 @@ impl<W: Workload, E: Engine> Running<W, E> {
         self.shared.order_all(|| Order::Script(scenes.to_vec()));
     }
 
-    pub fn profile(&self, profiling: Profiling) {
-        self.ask(|done| Order::Profile(profiling, done)).iter().for_each(drop);
+    pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
+        self.gather(&self.ask(|done| Order::Profile(profiling, done))).map(drop)
     }
 
-    pub fn measure(&self) -> Measured {
+    pub fn measure(&self) -> Result<Measured, InstanceFault> {
         let mut measured = Measured::default();
-        self.ask(Order::Measure).iter().for_each(|worker| measured.merge(&worker));
+        self.gather(&self.ask(Order::Measure))?.iter().for_each(|worker| measured.merge(worker));
         let engine = self.shared.engine.counts();
         let usage = world::usage();
         let mut window = self.window.lock().expect("not poisoned");
@@ -224,16 +250,16 @@ impl<W: Workload, E: Engine> Running<W, E> {
             profile.set(Counter::MessagesSent, measured.messages);
             profile.set(Counter::MessageBytes, measured.message_bytes);
         }
-        measured
+        Ok(measured)
     }
 
-    pub fn halt(&self) {
-        self.ask(Order::Halt).iter().for_each(drop);
+    pub fn halt(&self) -> Result<(), InstanceFault> {
+        self.gather(&self.ask(Order::Halt)).map(drop)
     }
 
-    pub fn reconfigure(&self, workload: W) {
+    pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
         *self.workload.lock().expect("not poisoned") = workload.clone();
-        self.ask(|done| Order::Reconfigure(workload.clone(), done)).iter().for_each(drop);
+        self.gather(&self.ask(|done| Order::Reconfigure(workload.clone(), done))).map(drop)
     }
 
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
@@ -245,7 +271,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
         let (reply, replies) = mpsc::channel();
         self.shared.inboxes[0].put(Order::Audit(reply));
-        replies.recv().map_err(|_| self.dead())?.map_err(InstanceFault::Audit)
+        self.one(&replies)?.map_err(InstanceFault::Audit)
     }
 
     pub fn stop(mut self) -> Result<(), InstanceFault> {
@@ -355,14 +381,19 @@ fn share_out<T>(
     Ok(shares)
 }
 
+/// Worker threads, each of which tells whether it is ready.
+type Started = (Vec<JoinHandle<()>>, Receiver<Result<(), InstanceFault>>);
+
 fn start_workers<W: Workload, E: Engine>(
     shared: &Arc<Shared<W, E>>,
     workload: &W,
     inherited: Vec<Inheritance<E::InDoubt>>,
-) -> Result<Vec<JoinHandle<()>>, InstanceFault> {
+) -> Started {
     let mut handles = Vec::new();
+    let (ready, started) = mpsc::channel();
     for (index, inheritance) in inherited.into_iter().enumerate() {
         let (shared, workload) = (Arc::clone(shared), workload.clone());
+        let (ready, failed) = (ready.clone(), ready.clone());
         let name = format!("i{}w{index}", shared.config.id.0);
         let body = move || {
             if let Some(cpu) = shared.config.cpus[index] {
@@ -370,14 +401,22 @@ fn start_workers<W: Workload, E: Engine>(
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
             topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
+            // Whoever starts the instance waits for this, or has given it up.
             match Worker::new(shared, index, workload, inheritance) {
-                Ok(worker) => worker.run(),
-                Err(fault) => panic!("{fault}"),
+                Ok(worker) => {
+                    let _ = ready.send(Ok(()));
+                    drop(ready);
+                    worker.run();
+                }
+                Err(fault) => drop(ready.send(Err(fault.into()))),
             }
         };
-        handles.push(std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?);
+        match std::thread::Builder::new().name(name).spawn(body) {
+            Ok(handle) => handles.push(handle),
+            Err(why) => drop(failed.send(Err(InstanceFault::Thread(why)))),
+        }
     }
-    Ok(handles)
+    (handles, started)
 }
 
 /// The thread that waits for the device when pages are written. It copies them itself where they have no owner.

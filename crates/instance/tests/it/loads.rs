@@ -132,7 +132,7 @@ fn run(
     std::fs::create_dir_all(&config.dir).unwrap();
     let instance = Instance::start(server, config).unwrap();
     instance.load(&|_, _| {}).unwrap();
-    instance.measure();
+    instance.measure().unwrap();
     instance.load_with(traffic, Share::whole(1), 7);
     script(&instance);
     let (mut all, start) = (Measured::default(), Instant::now());
@@ -140,15 +140,15 @@ fn run(
         assert!(start.elapsed() < Duration::from_secs(20), "not done: {all:?}");
         std::thread::sleep(Duration::from_millis(20));
         let last = all.offered;
-        let window = instance.measure();
+        let window = instance.measure().unwrap();
         all.window_ns += window.window_ns;
         all.merge(&Measured { window_ns: 0, ..window });
         if let (Some(all), Some(last)) = (&mut all.offered, last) {
             all.backlog -= last.backlog;
         }
     }
-    instance.halt();
-    let rest = instance.measure();
+    instance.halt().unwrap();
+    let rest = instance.measure().unwrap();
     all.merge(&Measured { window_ns: 0, ..rest });
     instance.stop().unwrap();
     all
