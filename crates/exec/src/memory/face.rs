@@ -264,10 +264,6 @@ impl Engine for MemoryEngine {
         EngineCounts { pages: self.store.used_bytes() / 8192, ..EngineCounts::default() }
     }
 
-    fn has_schema(&self) -> bool {
-        true
-    }
-
     /// Looks for a row, as a worker that the instance does not have.
     fn is_blank(&self) -> bool {
         let Ok(mut worker) = self.store.worker(self.spare) else { return false };
