@@ -260,30 +260,20 @@ impl Worker {
         }
         let store = Rc::clone(&self.store);
         let index = store.index(table)?;
-        let row = match index.find(&store.arena, key).row {
-            Some(row) => row,
-            None => {
-                let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
-                match index.insert(&store.arena, &mut self.own.local, key, row) {
-                    Ok(Insertion::Done(done)) => {
-                        txn.adjust(done);
-                        txn.entered.push((table, row));
-                        row
-                    }
-                    Ok(Insertion::Exists(other, _)) => {
-                        row::discard(&store.arena, &mut self.own.local, row);
-                        other
-                    }
-                    Ok(Insertion::Guarded(leaf)) => {
-                        row::discard(&store.arena, &mut self.own.local, row);
-                        return Err(self.met_readers(leaf, Held::LeafReaders));
-                    }
-                    Err(full) => {
-                        row::discard(&store.arena, &mut self.own.local, row);
-                        return Err(full.into());
-                    }
-                }
+        // Most keys that are inserted are new: one way down the index does it, at the price of a row for nothing if not.
+        let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
+        let entered = index.insert(&store.arena, &mut self.own.local, key, row);
+        if !matches!(entered, Ok(Insertion::Done(_))) {
+            row::discard(&store.arena, &mut self.own.local, row);
+        }
+        let row = match entered? {
+            Insertion::Done(done) => {
+                txn.adjust(done);
+                txn.entered.push((table, row));
+                row
             }
+            Insertion::Exists(other, _) => other,
+            Insertion::Guarded(leaf) => return Err(self.met_readers(leaf, Held::LeafReaders)),
         };
         self.put(txn, table, row, bytes)
     }
