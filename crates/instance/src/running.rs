@@ -1,5 +1,6 @@
 //! An instance from its start to its stop, seen from the thread that owns it.
 
+use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::local::MAX_WORKERS;
@@ -8,8 +9,10 @@ use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use exec::{Carried, Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured, Profiling};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -42,6 +45,9 @@ pub(crate) struct Running<W: Workload, E: Engine> {
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    balancer: Option<Watch>,
+    /// What it has decided in this window.
+    ledger: Ledger,
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
@@ -60,6 +66,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         let workers = config.workers();
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
+        let sites = config.placement.sites_of(config.id).len();
+        if config.balance.mode != Mode::Off && sites > MAX_SITES {
+            return Err(InstanceFault::TooManySites { id: config.id, sites, most: MAX_SITES });
+        }
         let schema = workload.schema().of_kind(config.tables);
         let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema)?;
         let recovery = Recovery {
@@ -81,12 +91,16 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let cleaner = start_cleaner(&shared)?;
         let handles = start_workers(&shared, &workload, inherited)?;
         let listener = listener.map(|l| start_listener(&shared, l)).transpose()?;
+        let ledger = Ledger::default();
+        let balancer = Watch::start(&shared, &ledger).map_err(InstanceFault::Thread)?;
         let running = Running {
             shared,
             workers: handles,
             listener,
             connector: Some(connector),
             cleaner: Some(cleaner),
+            balancer,
+            ledger,
             workload: Mutex::new(workload),
             recovery,
             binding,
@@ -189,6 +203,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             &mut *window,
             Window { engine, cpu_ns: usage.cpu_ns, involuntary_switches: usage.involuntary_switches },
         );
+        measured.rebalances = std::mem::take(&mut *self.ledger.lock().expect("not poisoned"));
         measured.log = LogCounts {
             bytes: engine.log.bytes - before.engine.log.bytes,
             records: engine.log.records - before.engine.log.records,
@@ -212,6 +227,16 @@ impl<W: Workload, E: Engine> Running<W, E> {
             profile.set(Counter::MessageBytes, measured.message_bytes);
         }
         measured
+    }
+
+    pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
+        let ranges = self.shared.engine.ranges();
+        let part = |p: Partition| (p.keys.start as u32..p.keys.end as u32, usize::from(p.owner.0));
+        ranges.iter().flat_map(Ranges::partitions).map(part).collect()
+    }
+
+    pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
+        balance::repartition(&self.shared, parts)
     }
 
     pub fn halt(&self) {
@@ -254,6 +279,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
+        // First: it waits for workers.
+        if let Some(balancer) = self.balancer.take() {
+            balancer.end();
+        }
         if let Some((listener, stop, thread)) = self.listener.take() {
             stop.store(true, Ordering::Release);
             listener.stopper().stop();

@@ -4,6 +4,7 @@
 mod clustered;
 mod histories;
 mod isolation;
+mod moving;
 mod owners;
 mod schema;
 mod secondary;

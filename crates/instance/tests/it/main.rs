@@ -3,6 +3,7 @@
 mod deployments;
 mod larger;
 mod loads;
+mod moving;
 mod owners;
 mod profile;
 mod restarts;
