@@ -131,7 +131,7 @@ fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle>) -> T) ->
     instance.load_with(traffic, Share::whole(1), 1 << 32);
     std::thread::sleep(WINDOW);
     let out = run(&instance);
-    instance.halt();
+    instance.halt().unwrap();
     instance.stop().expect("stopped");
     out
 }
@@ -140,10 +140,10 @@ fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle>) -> T) ->
 fn saturated(traffic: Traffic, rounds: usize) -> Vec<f64> {
     with_instance(traffic, |instance| {
         let window = |_| {
-            instance.measure();
+            instance.measure().unwrap();
             let start = worker_ns();
             std::thread::sleep(WINDOW);
-            let committed = instance.measure().committed_total();
+            let committed = instance.measure().unwrap().committed_total();
             (worker_ns() - start) as f64 / committed.max(1) as f64
         };
         (0..rounds).map(window).collect()
@@ -153,11 +153,11 @@ fn saturated(traffic: Traffic, rounds: usize) -> Vec<f64> {
 /// Of a worker that is idle most of the time: its time but for that.
 fn busy(traffic: Traffic, rounds: usize) -> Vec<f64> {
     with_instance(traffic, |instance| {
-        instance.profile(Profiling::ON);
+        instance.profile(Profiling::ON).unwrap();
         let window = |_| {
-            instance.measure();
+            instance.measure().unwrap();
             std::thread::sleep(WINDOW);
-            let measured = instance.measure();
+            let measured = instance.measure().unwrap();
             let committed = measured.committed_total().max(1);
             let profile = measured.profile.expect("profiling is on").per_transaction(committed);
             profile.worker_ns_per_txn.iter().filter(|(name, _)| *name != "idle").map(|(_, ns)| ns).sum()

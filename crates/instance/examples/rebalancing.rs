@@ -60,7 +60,7 @@ fn start(design: DesignKind, partitions: usize, mode: Mode) -> (tempfile::TempDi
         InstanceConfig { cpus: vec![None; WORKERS], partitions, pool_pages: 20_000, balance, ..config };
     let instance = Instance::start(workload, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
-    instance.measure();
+    instance.measure().unwrap();
     instance.load_with(Traffic::closed(CLIENTS), Share::whole(WORKERS as u32), 1 << 32);
     (dir, instance)
 }
@@ -69,7 +69,7 @@ fn start(design: DesignKind, partitions: usize, mode: Mode) -> (tempfile::TempDi
 fn pieces(instance: &Instance<Micro>, count: usize) -> Vec<f64> {
     let piece = |_| {
         std::thread::sleep(PIECE);
-        let measured = instance.measure();
+        let measured = instance.measure().unwrap();
         measured.rebalances.iter().for_each(|r| eprintln!("  {:.1} ms: {}", r.took_ns as f64 / 1e6, r.why));
         measured.committed_total() as f64 / (measured.window_ns as f64 / 1e9)
     };
@@ -100,7 +100,7 @@ fn shift(design: DesignKind, mode: Mode) {
         Some(i) => println!("  back at 95 % after {:.2} s", i as f64 * PIECE.as_secs_f64()),
         None => println!("  not back at 95 %; the last two seconds: {:.2}", median(&after[24..]) / before),
     }
-    instance.halt();
+    instance.halt().unwrap();
     println!("  partitions: {:?}", instance.partitions());
     instance.stop().expect("stopped");
 }
@@ -119,11 +119,11 @@ fn changes(design: DesignKind) {
     instance.repartition(&borders(0)).expect("possible");
     let mut sum = Carried::default();
     for round in 0..6 {
-        instance.measure();
+        instance.measure().unwrap();
         let start = Instant::now();
         let carried = instance.repartition(&borders(1 - round % 2)).expect("possible");
         let took = start.elapsed();
-        let measured = instance.measure();
+        let measured = instance.measure().unwrap();
         let tps = measured.committed_total() as f64 / (measured.window_ns as f64 / 1e9);
         println!(
             "{design}: {} changes in {:.1} ms, a door shut for {:.2} ms in all; {:.2} of {before:.0} transactions a second meanwhile",
@@ -135,6 +135,6 @@ fn changes(design: DesignKind) {
         sum.add(&carried);
     }
     println!("in all: {sum:?}");
-    instance.halt();
+    instance.halt().unwrap();
     instance.stop().expect("stopped");
 }

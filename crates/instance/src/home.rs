@@ -8,7 +8,7 @@
 //!           others did            -> twophase::Coordinator says what to do: [prepare], log, decide, reply, forget
 //! ```
 
-use crate::counts::Reach;
+use crate::counts::{self, Reach};
 use crate::local::{Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
@@ -65,6 +65,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
+                let seen = engine.horizon();
                 let undone = engine.rollback(desk, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
@@ -72,6 +73,8 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 }
                 undone?;
                 if let Abort::User(_) = abort {
+                    // Others' locks go before their commits are durable, and this answer tells of what they wrote.
+                    local.durable(seen).await?;
                     observe(local, &*workload, request, None);
                 }
                 return Err(abort);
@@ -95,11 +98,7 @@ fn observe<W: Workload, E: Engine>(
     reply: Option<&W::Reply>,
 ) {
     workload.observe(request, reply, &mut |name, n| {
-        let mut observed = local.observed.borrow_mut();
-        match observed.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
-            Some((_, sum)) => *sum += n,
-            None => observed.push((name, n)),
-        }
+        *counts::entry(&mut local.observed.borrow_mut(), name) += n;
     });
 }
 

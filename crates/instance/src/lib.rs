@@ -47,6 +47,7 @@ mod worker;
 pub use balance::RepartitionError;
 pub use config::{Balance, InstanceConfig, InstanceFault};
 pub use exec::Carried;
+pub use local::MAX_WORKERS;
 pub use partition::Mode;
 pub use running::Recovery;
 pub use shared::Scene;
@@ -85,7 +86,7 @@ impl<W: Workload> Instance<W> {
     /// Opens (or creates) the store in the configured directory, which replays its log, and starts the workers.
     ///
     /// # Errors
-    /// When the directory is in use or damaged, the address is taken, or the system has no threads left.
+    /// When the directory is in use or damaged, the address is taken, or the system has no threads or file descriptors left.
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         Ok(Instance(match config.design {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
@@ -128,11 +129,6 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.load(progress))
     }
 
-    /// Whether the store holds a schema (it was loaded, at least in part).
-    pub fn has_schema(&self) -> bool {
-        each!(&self.0, r => r.has_schema())
-    }
-
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
@@ -150,12 +146,18 @@ impl<W: Workload> Instance<W> {
     }
 
     /// Turns the workers' profile on or off; measuring carries it from then on.
-    pub fn profile(&self, profiling: Profiling) {
+    ///
+    /// # Errors
+    /// [`InstanceFault::Worker`] when a worker has ended.
+    pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.profile(profiling))
     }
 
     /// What happened since the last call.
-    pub fn measure(&self) -> Measured {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn measure(&self) -> Result<Measured, InstanceFault> {
         each!(&self.0, r => r.measure())
     }
 
@@ -175,12 +177,18 @@ impl<W: Workload> Instance<W> {
     }
 
     /// Ends the clients; returns when none of their transactions is in flight.
-    pub fn halt(&self) {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn halt(&self) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.halt())
     }
 
     /// Exchanges the options of the workload (its mix, not its data); to be called while nothing is driven.
-    pub fn reconfigure(&self, workload: W) {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.reconfigure(workload))
     }
 

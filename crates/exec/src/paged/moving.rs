@@ -173,7 +173,7 @@ impl<D: Design> PageEngine<D> {
                 return Poll::Ready(Ok(()));
             }
             let now = world::now_ns();
-            if self.board.closes_cycle(part.name, part.owner, self.insiders(part.owner)) {
+            if self.board.closes_cycle(part.name, part.owner, &self.insiders(part.owner)) {
                 return Poll::Ready(Err(Abort::Deadlock));
             }
             if now >= until_ns {
@@ -224,7 +224,7 @@ impl<D: Design> PageEngine<D> {
     #[cold]
     fn hold(&self, desk: &PageDesk, steps: Steps) {
         desk.door.came.set(desk.door.came.get() + 1);
-        if self.board.closes_cycle(steps.name, desk.worker, self.insiders(desk.worker)) {
+        if self.board.closes_cycle(steps.name, desk.worker, &self.insiders(desk.worker)) {
             return self.send_back(desk, steps, Abort::Deadlock);
         }
         let until_ns = world::now_ns() + self.options.lock_timeout_ns;
@@ -261,7 +261,7 @@ impl<D: Design> PageEngine<D> {
     /// Writes anew whom a visit waits for: that changes while it waits.
     fn hold_on(&self, desk: &PageDesk, held: Held, now_ns: u64) {
         let name = held.steps.name;
-        if self.board.closes_cycle(name, desk.worker, self.insiders(desk.worker)) {
+        if self.board.closes_cycle(name, desk.worker, &self.insiders(desk.worker)) {
             return self.send_back(desk, held.steps, Abort::Deadlock);
         }
         if now_ns >= held.until_ns {

@@ -132,7 +132,7 @@ fn run(
     std::fs::create_dir_all(&config.dir).unwrap();
     let instance = Instance::start(server, config).unwrap();
     instance.load(&|_, _| {}).unwrap();
-    instance.measure();
+    instance.measure().unwrap();
     instance.load_with(traffic, Share::whole(1), 7);
     script(&instance);
     let (mut all, start) = (Measured::default(), Instant::now());
@@ -140,15 +140,15 @@ fn run(
         assert!(start.elapsed() < Duration::from_secs(20), "not done: {all:?}");
         std::thread::sleep(Duration::from_millis(20));
         let last = all.offered;
-        let window = instance.measure();
+        let window = instance.measure().unwrap();
         all.window_ns += window.window_ns;
         all.merge(&Measured { window_ns: 0, ..window });
         if let (Some(all), Some(last)) = (&mut all.offered, last) {
             all.backlog -= last.backlog;
         }
     }
-    instance.halt();
-    let rest = instance.measure();
+    instance.halt().unwrap();
+    let rest = instance.measure().unwrap();
     all.merge(&Measured { window_ns: 0, ..rest });
     instance.stop().unwrap();
     all
@@ -223,6 +223,15 @@ fn terminals_pause_and_each_has_one_request_at_a_time() {
     let share = all.committed_total() as f64 / expected;
     assert!((0.3..1.15).contains(&share), "{} committed, expected {expected}", all.committed_total());
     assert!(all.aborted.is_empty(), "a terminal of nowhere: {:?}", all.aborted);
+}
+
+/// With one terminal nothing is armed while it is served, so whoever waits for what is due has to be told of the next request.
+#[test]
+fn a_single_terminal_goes_on() {
+    let model = LoadModel::Terminals { terminals: 1, think: Think::STANDARD };
+    let traffic = Traffic { model, ..Traffic::closed(1) };
+    let all = run(Server::default(), traffic, |_| {}, |m| m.committed_total() >= 5);
+    assert!(all.window_ns >= 500_000_000, "five requests, and 200 ms between two: {} ns", all.window_ns);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn run_under<W: Workload>(
         deployment.instances.iter().for_each(|instance| carried.add(&churn(instance, &mut random, workers)));
         assert!(start.elapsed() < Duration::from_secs(60), "{carried:?}");
     }
-    deployment.instances.iter().for_each(Instance::halt);
+    deployment.instances.iter().for_each(|instance| instance.halt().unwrap());
     let measured = deployment.measure();
     let counted = (data == Data::Counts).then(|| measured.committed_total());
     let verdict = deployment.workload.judge(deployment.audits(), counted);
@@ -195,7 +195,7 @@ fn skewed(mode: Mode) -> (Vec<(Range<u32>, usize)>, Measured) {
         std::thread::sleep(Duration::from_millis(20));
         measured.merge(&deployment.measure());
     }
-    instance.halt();
+    instance.halt().unwrap();
     measured.merge(&deployment.measure());
     let partitions = instance.partitions();
     let verdict = deployment.workload.judge(deployment.audits(), None);
@@ -251,7 +251,7 @@ fn partitions_that_meet_come_to_one_island() {
     while !together(&owners()) && start.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    instance.halt();
+    instance.halt().unwrap();
     let measured = deployment.measure();
     assert!(together(&owners()), "{:?}, {:?}", instance.partitions(), measured.rebalances);
     let told = measured.rebalances.iter().find(|made| made.why.contains("between islands"));

@@ -116,6 +116,13 @@ impl Pace {
     }
 }
 
+impl Work {
+    /// Up to which epoch the device has the stream complete.
+    pub(crate) fn stable_epoch(&self) -> u64 {
+        self.sealed_stable
+    }
+}
+
 impl Stream {
     pub(crate) fn new(number: usize, segment: Segment, file: LogFile, begun: u64) -> Stream {
         let work = Work {
@@ -187,7 +194,6 @@ impl Stream {
             shared.poison(fault);
             return false;
         }
-        shared.publish();
         true
     }
 
@@ -200,18 +206,20 @@ impl Stream {
         if aim == Aim::Everything || !is_sealed || is_old || self.is_pressed(shared) {
             self.write(shared, work, wanted)?;
         }
-        let is_due = began.saturating_sub(work.synced_ns) >= SYNC_NS;
-        let is_needed = shared.options.durability == Durability::Sync && is_asked;
-        if work.stable < work.sequence && (is_needed || is_due || aim == Aim::Everything) {
+        let is_due = began.saturating_sub(work.synced_ns) >= SYNC_NS || aim == Aim::Everything;
+        let is_promised = shared.options.durability == Durability::Sync;
+        if is_promised && (is_due || is_asked) {
             self.sync(work)?;
         }
-        let reached = match shared.options.durability {
-            Durability::Sync => work.sealed_stable,
-            Durability::Async | Durability::Memory => work.sealed,
-        };
+        let reached = if is_promised { work.sealed_stable } else { work.sealed };
         self.durable.store(reached, Ordering::Release);
+        shared.publish();
         if is_asked {
             work.pace.flushed(world::now_ns() - began, group);
+        }
+        // Where the device is not promised, nobody is kept waiting for it.
+        if is_due {
+            self.sync(work)?;
         }
         Ok(())
     }
@@ -284,9 +292,7 @@ impl Stream {
 
     /// A segment that has a successor with blocks is complete on the device: recovery relies on it.
     fn next_segment(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<(), LogFault> {
-        if work.stable < work.sequence {
-            self.sync(work)?;
-        }
+        self.sync(work)?;
         let made = work.next.take().map(JoinHandle::join);
         let (segment, file) = match made {
             Some(Ok(made)) => made?,
@@ -298,7 +304,11 @@ impl Stream {
         Ok(())
     }
 
+    /// Brings the blocks that the device does not have there.
     fn sync(&self, work: &mut Work) -> Result<(), LogFault> {
+        if work.stable == work.sequence {
+            return Ok(());
+        }
         work.file.file.sync()?;
         self.counts.fsyncs.fetch_add(1, Ordering::Relaxed);
         (work.stable, work.sealed_stable) = (work.sequence, work.sealed);
