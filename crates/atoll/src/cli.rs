@@ -4,7 +4,7 @@ use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use deploy::engine::{Escalation, TableKind, TreeKind};
+use deploy::engine::{Escalation, Mode, TableKind, TreeKind};
 use deploy::{ChannelKind, Host};
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -275,6 +275,34 @@ pub enum DesignArg {
     Occ,
 }
 
+/// Whether keys change owners while transactions run, so that every worker has about as much to do.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BalanceArg {
+    /// Everybody keeps what he has
+    Off,
+    /// It is said when they should, and why
+    Advise,
+    /// They do
+    On,
+}
+
+impl From<BalanceArg> for Mode {
+    fn from(arg: BalanceArg) -> Mode {
+        match arg {
+            BalanceArg::Off => Mode::Off,
+            BalanceArg::Advise => Mode::Advise,
+            BalanceArg::On => Mode::On,
+        }
+    }
+}
+
+/// A period of balancing.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = duration(text)?;
+    let sensible = Duration::from_millis(10)..=Duration::from_secs(600);
+    if sensible.contains(&period) { Ok(period) } else { Err("expected 10ms to 10m".into()) }
+}
+
 /// What a transaction of `occ` does on meeting a row that another one has prepared.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccConflictArg {
@@ -472,7 +500,7 @@ pub struct DeploymentArgs {
     /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-regular]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tree: Vec<TreeArg>,
-    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; always so for plp-regular]
+    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; where workers own keys, their partitions, no fewer than workers]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
     pub partitions: Vec<u64>,
     /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that
@@ -500,6 +528,12 @@ pub struct DeploymentArgs {
     /// With design occ: what to do on meeting a row that a distributed transaction has prepared
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
     pub occ_conflict: Vec<OccConflictArg>,
+    /// With designs whose workers own keys: whether keys follow the load
+    #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off")]
+    pub balance: Vec<BalanceArg>,
+    /// How often it is looked whether a worker has too much to do, e.g. 250ms, 1s
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period)]
+    pub balance_every: Duration,
 }
 
 #[derive(Args, Clone, Debug)]

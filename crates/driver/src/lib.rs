@@ -25,7 +25,7 @@ pub mod window;
 pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
 pub use probe::{Measured, PerTransaction, Profile, Profiling};
-pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, SecondRow, Settings};
+pub use row::{Labels, LatencyUs, MachineStamp, RebalanceRow, ResultRow, SecondRow, Settings};
 pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};

@@ -34,6 +34,23 @@ pub enum Mode {
     On,
 }
 
+impl Mode {
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Advise => "advise",
+            Mode::On => "on",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl std::str::FromStr for Mode {
     type Err = SettingsError;
     fn from_str(s: &str) -> Result<Mode, SettingsError> {

@@ -5,6 +5,7 @@ mod clustered;
 mod doubts;
 mod histories;
 mod isolation;
+mod moving;
 mod owners;
 mod schema;
 mod secondary;
