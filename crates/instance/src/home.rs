@@ -456,7 +456,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             && let Some(home) = self.homes.borrow_mut().remove(&gtid)
             && let Some(note) = home.note
         {
-            self.shared.engine.forget(note);
+            self.shared.engine.forget(&self.desk, note);
         }
         if let Some(waker) = wake {
             waker.wake();

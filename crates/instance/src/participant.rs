@@ -287,7 +287,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Ok(Vote::Yes)
             }
             (Wrote::Nothing, LockPoint::Ahead) => {
-                let lsn = engine.horizon();
+                let lsn = engine.horizon(&part, desk);
                 self.put_back(gtid, part);
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
