@@ -105,7 +105,9 @@ impl Member {
                 Ok(Mail::Reply(reply)) => return Ok(reply),
                 Ok(Mail::Lost) | Err(RecvTimeoutError::Disconnected) => {
                     self.lost = true;
-                    return Err(self.loss());
+                    let loss = self.loss();
+                    // a Ctrl-C in the moment between a process' birth and its leaving our group ends it too
+                    return Err(if interrupt.is_set() { DeployError::Interrupted } else { loss });
                 }
                 Err(RecvTimeoutError::Timeout) if interrupt.is_set() => return Err(DeployError::Interrupted),
                 Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {

@@ -87,6 +87,11 @@ impl Txn {
         self.writes.is_empty()
     }
 
+    /// Whether others may wait for their turn behind it at a hot row. It gives that up as it ends or is prepared.
+    pub fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
     /// Whether it has passed [`Worker::pre_commit`](crate::Worker::pre_commit).
     pub fn is_prepared(&self) -> bool {
         self.certified.is_some()

@@ -117,7 +117,10 @@ impl Engine for MemoryEngine {
                     Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
                     Scope::Distributed => {
                         part.prepared = true;
-                        worker.pre_commit(part.txn(), memstore::Scope::Distributed).map(drop)
+                        let has_turns = part.txn().has_turns();
+                        let prepared = worker.pre_commit(part.txn(), memstore::Scope::Distributed);
+                        self.ended(has_turns && prepared.is_ok());
+                        prepared.map(drop)
                     }
                 }
             });
@@ -137,7 +140,7 @@ impl Engine for MemoryEngine {
         let epoch = if txn.is_prepared() {
             self.stir();
             let committed = worker.post_commit(txn);
-            self.ended(part);
+            self.ended(true);
             committed.epoch
         } else {
             self.commit_now(&mut worker, txn)?
@@ -158,7 +161,7 @@ impl Engine for MemoryEngine {
         probe::part_ends();
         self.stir();
         let (committed, id) = desk.worker.borrow_mut().post_commit_with_note(txn, note);
-        self.ended(part);
+        self.ended(true);
         Ok((Lsn(committed.epoch), NoteId(Lsn(id.0))))
     }
 
@@ -187,8 +190,9 @@ impl Engine for MemoryEngine {
     fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
+            let in_the_way = part.prepared || txn.has_turns();
             desk.worker.borrow_mut().abort(txn);
-            self.ended(part);
+            self.ended(in_the_way);
         }
         Ok(())
     }
@@ -198,7 +202,9 @@ impl Engine for MemoryEngine {
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
             if !txn.is_prepared() {
+                let has_turns = txn.has_turns();
                 desk.worker.borrow_mut().abort(txn);
+                self.ended(has_turns);
             }
         }
     }
