@@ -155,7 +155,7 @@ impl Engine for MemoryEngine {
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
         // A transaction with parts elsewhere was certified before they were asked.
-        let Some(txn) = part.txn.take().filter(|txn| txn.is_prepared()) else {
+        let Some(txn) = part.txn.take_if(|txn| txn.is_prepared()) else {
             return Err(Abort::BadRequest);
         };
         probe::part_ends();

@@ -98,7 +98,10 @@ struct Scene<'b> {
 impl Bench {
     /// Rows 1 and 2 with the values 10 and 20, and row 100.
     fn new(conflict: OccConflict) -> Bench {
-        let (engine, _) = MemoryEngine::open(&setup(conflict)).unwrap();
+        Bench::of(MemoryEngine::open(&setup(conflict)).unwrap().0)
+    }
+
+    fn of(engine: MemoryEngine) -> Bench {
         let engine = Arc::new(engine);
         let desks = [engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {}))];
         let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
@@ -189,8 +192,12 @@ impl Drop for Scene<'_> {
 const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 const CONFLICT: Tried<()> = Fails(Abort::Conflict);
 
+/// With a log, which makes no difference to what follows.
 fn bench() -> Bench {
-    Bench::new(OccConflict::Wait)
+    let setup = Setup { durability: Durability::Sync, ..setup(OccConflict::Wait) };
+    let files = world::sim::Disk::new().files();
+    let opened = MemoryEngine::open_on(files, &setup, |log| log.segment_bytes = 1 << 20);
+    Bench::of(opened.unwrap().0)
 }
 
 #[test]
