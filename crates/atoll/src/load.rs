@@ -56,6 +56,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     };
     let mut bench = *defaults;
     bench.deployment.islands = vec![args.islands];
+    bench.deployment.design = vec![args.design];
     bench.deployment.workers = args.workers.into_iter().collect();
     bench.deployment.data = Some(args.data.clone());
     bench.deployment.tables = vec![args.tables];
