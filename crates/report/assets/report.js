@@ -118,13 +118,14 @@
     const names = chart.lines.map((line) => line.name);
     const lg = legend(l, names, width, true);
     const series = [];
-    chart.lines.forEach((line, i) => {
-      const c = LINES[l.mode][i % 8];
+    chart.lines.forEach((line) => {
+      const i = line.tone % LINES.light.length;
+      const c = LINES[l.mode][i];
       series.push({
         type: 'line', name: line.name, data: line.points.map((p) => [p[0], p[1], p[2], p[3]]),
-        symbol: SYMBOLS[i % 8], symbolSize: line.marks === 'points' ? 8 : 5,
+        symbol: SYMBOLS[i], symbolSize: line.marks === 'points' ? 8 : 5,
         showSymbol: line.marks === 'points' || !long,
-        lineStyle: { color: c, width: 2, type: DASHES[i % 8] }, itemStyle: { color: c },
+        lineStyle: { color: c, width: 2, type: DASHES[i] }, itemStyle: { color: c },
         emphasis: { focus: 'series' },
       });
       const spread = line.points.filter((p) => p[2] !== null && p[3] > p[2]);
@@ -179,7 +180,7 @@
     const lg = legend(l, names, width, false);
     const series = [];
     chart.bars.forEach((bar, i) => {
-      const c = LINES[l.mode][i % 8];
+      const c = LINES[l.mode][bar.tone % LINES.light.length];
       series.push({
         type: 'bar', name: bar.name, barWidth: 64 / n + '%', barGap: '0%', itemStyle: { color: c, borderColor: l.bg, borderWidth: n > 1 ? 1 : 0 },
         data: bar.values.map((v) => (v ? v[0] : null)),
