@@ -265,7 +265,8 @@ impl Lab {
             Ok(()) => Outcome::Rows(rows),
             Err(failure) => {
                 self.partial.extend(rows.iter().cloned());
-                if matches!(failure, Failure::Interrupted) {
+                // A Ctrl-C reaches children too, and what breaks then is no failure.
+                if matches!(failure, Failure::Interrupted) || self.interrupted() {
                     return Outcome::None("interrupted while it was measured".into());
                 }
                 self.failures += 1;

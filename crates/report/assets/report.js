@@ -77,19 +77,21 @@
   const leftName = (l) => ({ color: l.text, align: 'left', padding: [0, 0, 0, -36] });
 
   // Legends wrap; ECharts does not say how high they get, so this counts as it goes.
+  // The last row ends before the button that saves the chart.
+  const BUTTON = 72;
   function legend(l, names, width, symbols, least = 2) {
     let rows = 1;
     let used = 0;
     for (const name of names) {
       const w = name.length * 6.6 + 46;
-      if (used > 0 && used + w > width - 16) { rows += 1; used = 0; }
+      if (used > 0 && used + w > width - BUTTON - 16) { rows += 1; used = 0; }
       used += w;
     }
     const height = names.length >= least ? rows * 24 + 4 : 0;
     const data = names.map((name, i) => (symbols ? { name, icon: undefined } : { name, icon: 'roundRect', i }));
     return {
       height,
-      option: { show: names.length >= least, bottom: 0, left: 0, right: 0, itemGap: 12, itemWidth: symbols ? 26 : 14, data: data.map(({ i, ...d }) => d), textStyle: { color: l.text } },
+      option: { show: names.length >= least, bottom: 0, left: 0, width: width - BUTTON, itemGap: 12, itemWidth: symbols ? 26 : 14, data: data.map(({ i, ...d }) => d), textStyle: { color: l.text } },
     };
   }
 
