@@ -50,7 +50,7 @@ impl Journal for Appender {
 fn pool() -> Pool {
     let options = LogOptions::new(Durability::Memory);
     let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames: 20_000, max_pages: 1 << 20 };
+    let options = PoolOptions { max_pages: 1 << 20, ..PoolOptions::new(20_000) };
     Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool")
 }
 

@@ -48,7 +48,7 @@ enum Pages {
 fn run<L: LatchPolicy>(op: &str, calls: u64, roots: u64, whose: Pages) {
     let options = LogOptions::new(Durability::Memory);
     let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames: 4_000, max_pages: 1 << 16 };
+    let options = PoolOptions { max_pages: 1 << 16, ..PoolOptions::new(4_000) };
     let pool =
         Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory");
     let (mut journal, hints) = (Counter(0), InsertPages::new());

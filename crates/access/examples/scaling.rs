@@ -45,7 +45,7 @@ struct Data {
 fn load() -> Data {
     let options = LogOptions::new(Durability::Memory);
     let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames: 20_000, max_pages: 1 << 16 };
+    let options = PoolOptions { max_pages: 1 << 16, ..PoolOptions::new(20_000) };
     let pool = Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool");
     let (mut journal, hints) = (Counter(0), InsertPages::new());
     let tree = BTree::create::<Owned>(&pool, &mut journal, TableId(1)).expect("a tree");

@@ -74,7 +74,7 @@ impl Journal for Recorder {
 pub(crate) fn pool(frames: usize) -> Pool {
     let log =
         Log::open(memory(), Path::new("log"), LogOptions::new(Durability::Memory)).expect("a memory log");
-    let options = PoolOptions { frames, max_pages: 1 << 16 };
+    let options = PoolOptions { max_pages: 1 << 16, ..PoolOptions::new(frames) };
     Pool::open(memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory")
 }
 

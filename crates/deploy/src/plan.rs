@@ -1,7 +1,9 @@
 //! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
 
 use crate::DeployError;
-use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning, OccConflict, TreeKind};
+use crate::engine::{
+    Address, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, OccConflict, TreeKind,
+};
 use base::InstanceId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -116,6 +118,10 @@ pub struct Deployment {
     pub tables: TableKind,
     /// How trees are made.
     pub trees: TreeKind,
+    /// Which rows of tables with a key share a heap page.
+    pub heaps: HeapForm,
+    /// How readers of pages keep out of the way of writers.
+    pub latching: Latching,
     /// Into how many parts a load divides each multi-rooted tree of each instance.
     pub partitions: usize,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
@@ -197,6 +203,15 @@ impl Deployment {
                 self.trees.name()
             ));
         }
+        let form = self.design.heap_form();
+        if form != HeapForm::Shared && self.heaps != form {
+            return impossible(format!(
+                "--design {}: workers own heap pages, divided by {}; expected --heap {1}, got {}",
+                self.design,
+                form.name(),
+                self.heaps.name()
+            ));
+        }
         if self.design == DesignKind::Occ && self.durability != Durability::Memory {
             return impossible(format!(
                 "--design occ: it keeps no log yet; expected --durability memory, got {}",
@@ -233,6 +248,8 @@ impl Deployment {
                     durability: self.durability,
                     tables: self.tables,
                     trees: self.trees,
+                    heaps: self.heaps,
+                    latching: self.latching,
                     partitions: self.partitions,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,

@@ -41,6 +41,7 @@ pub use local::{Locking, Part, Protection};
 pub use memory::MemoryEngine;
 pub use owners::{Owners, Territory};
 pub use paged::{EngineOptions, PageEngine};
+pub use pages::Latching;
 pub use schema::Refused;
 pub use store::NoteId;
-pub use store::TreeKind;
+pub use store::{HeapForm, TreeKind};

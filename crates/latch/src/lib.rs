@@ -25,7 +25,7 @@ mod ring;
 mod spin;
 mod sync;
 
-pub use acting::{OwnerId, act_for, acting_for};
+pub use acting::{Claiming, OwnerId, act_for, acting_for, claim, is_claiming};
 pub use backoff::{Backoff, GaveUp};
 pub use owner::Owner;
 pub use padded::CachePadded;

@@ -50,6 +50,8 @@ const DEPLOYMENT: &[&str] = &[
     "escalation",
     "occ_conflict",
     "tree",
+    "heap",
+    "latching",
     "partitions",
     "host",
     "workers",

@@ -1,7 +1,7 @@
 //! The page-based engines as an instance sees them.
 
 use super::adopting::Doubt;
-use super::property::Hold;
+use super::property::{Found, Hold, Parted};
 use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
@@ -13,6 +13,7 @@ use crate::owners::Owners;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
+use pages::PoolOptions;
 use probe::{LockWork, LogCounts};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -49,6 +50,10 @@ pub struct PageDesk {
     /// Branches that were sent to be undone and are not yet.
     pub(super) undoing: Cell<usize>,
     pub(super) hold: Cell<Hold>,
+    /// Rows that may lie in the wrong pages.
+    pub(super) parted: RefCell<Parted>,
+    /// Whether it has looked for such rows of an earlier life.
+    pub(super) looked: Cell<bool>,
 }
 
 impl PageDesk {
@@ -73,8 +78,10 @@ impl<D: Design> Engine for PageEngine<D> {
         }
         let options = StoreOptions {
             trees: setup.trees,
+            heaps: setup.heaps,
             // Where pages have owners trees are cut where keys are.
             partitions: if setup.design.owns_pages() { 1 } else { setup.partitions },
+            pool: PoolOptions { latching: setup.latching, ..PoolOptions::new(setup.pool_pages) },
             ..StoreOptions::new(setup.durability, setup.pool_pages)
         };
         let (store, found) = Store::open(world::real(), &setup.dir, options)?;
@@ -97,7 +104,8 @@ impl<D: Design> Engine for PageEngine<D> {
         let owners = D::OWNERS.then(even).transpose()?;
         let mut engine = PageEngine::of(store, options, setup.workers, owners);
         if setup.design.owns_pages() {
-            engine.divide(setup, found.in_doubt.len())?;
+            let found = Found { doubts: found.in_doubt.len(), replayed: found.redo_bytes };
+            engine.divide(setup, found)?;
         }
         for (number, mut doubt) in found.in_doubt.into_iter().enumerate() {
             let note = std::mem::take(&mut doubt.note);
@@ -129,6 +137,8 @@ impl<D: Design> Engine for PageEngine<D> {
             number: Cell::new(0),
             undoing: Cell::new(0),
             hold: Cell::new(Hold::Nothing),
+            parted: RefCell::default(),
+            looked: Cell::new(false),
         };
         self.act(&desk);
         self.take_wards(&desk);
@@ -184,7 +194,9 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn commit(&self, desk: &PageDesk, part: &mut Part) -> Result<Lsn, Abort> {
         if part.branches.is_empty() {
-            return PageEngine::commit(self, part);
+            let committed = PageEngine::commit(self, part);
+            self.note_parted(desk, &mut part.txn);
+            return committed;
         }
         let found = part.branches.wards.is_some();
         let committed = self.commit_branches(desk, part, None);
@@ -201,7 +213,9 @@ impl<D: Design> Engine for PageEngine<D> {
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
         if part.branches.is_empty() {
-            return PageEngine::commit_with_note(self, part, note);
+            let committed = PageEngine::commit_with_note(self, part, note);
+            self.note_parted(desk, &mut part.txn);
+            return committed;
         }
         let found = part.branches.wards.is_some();
         let committed = self.commit_branches(desk, part, Some(note));
@@ -231,6 +245,7 @@ impl<D: Design> Engine for PageEngine<D> {
             self.rollback_branches(desk, part)?;
         }
         let undone = PageEngine::rollback(self, part);
+        self.note_parted(desk, &mut part.txn);
         if found {
             self.undoubted();
         }
@@ -322,7 +337,8 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
         self.own_wanted(desk);
-        PageEngine::turn(self)
+        let settled = self.settle(desk);
+        PageEngine::turn(self) || settled
     }
 
     fn ready(&self) -> bool {

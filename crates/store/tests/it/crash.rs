@@ -5,15 +5,17 @@
 //! together give exactly the rows found.
 
 use crate::files::{Life, Mortal};
-use crate::{ACCOUNTS, HISTORY, KIND, L, Model, contents, history, key, options, row, schema};
+use crate::{ACCOUNTS, HEAPS, HISTORY, KIND, L, Model, TREES, contents, history, key, options, row, schema};
 use access::Expect;
-use base::{Lsn, TableId};
+use base::{Key, Lsn, TableId};
 use pages::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{DeleteOutcome, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, Txn};
+use store::{
+    DeleteOutcome, HeapForm, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, TreeKind, Txn,
+};
 use txn::{RowBuf, Schema, TableDef, TableKind};
 use wal::Durability;
 use world::Files;
@@ -148,6 +150,8 @@ struct Process<'a> {
     random: &'a mut Random,
     running: Vec<Running>,
     in_doubt: BTreeMap<i64, Running>,
+    /// Leaves that may lead to rows of others' pages.
+    parted: Vec<(TableId, Key)>,
 }
 
 /// The process died, or its files failed it.
@@ -180,6 +184,8 @@ impl Process<'_> {
             3 if self.random.below(6) == 0 => Ok(self.store.checkpoint()?),
             3 if self.random.below(2) == 0 => self.change_schema(),
             7 | 8 if !self.running.is_empty() => self.go_back(),
+            9 if !self.parted.is_empty() => self.settle(),
+            10 if self.running.is_empty() && self.in_doubt.is_empty() => self.repartition(),
             4..=6 if !self.running.is_empty() => self.commit(),
             _ if self.running.len() < 3 => {
                 let begin = |worker| {
@@ -237,8 +243,39 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn undo(&self, branches: &mut [Txn]) -> Result<(), Died> {
-        branches.iter_mut().try_for_each(|txn| retry(self.store, || self.store.rollback::<L>(txn)))
+    fn undo(&mut self, branches: &mut [Txn]) -> Result<(), Died> {
+        branches.iter_mut().try_for_each(|txn| retry(self.store, || self.store.rollback::<L>(txn)))?;
+        self.note(branches);
+        Ok(())
+    }
+
+    fn note(&mut self, ended: &mut [Txn]) {
+        self.parted.extend(ended.iter_mut().flat_map(|txn| self.store.parted(txn)));
+    }
+
+    /// Moves rows that share a page with another leaf's, if no transaction has changed them that may be undone.
+    fn settle(&mut self) -> Result<(), Died> {
+        let (table, key): (TableId, Key) = self.parted.pop().expect("looked");
+        let settled = retry(self.store, || self.store.settle_rows::<L>(&mut Txn::default(), table, &key));
+        if settled?.0.later > 0 {
+            self.parted.insert(0, (table, key));
+        }
+        Ok(())
+    }
+
+    /// Splits a partition after its rows are apart, or merges one.
+    fn repartition(&mut self) -> Result<(), Died> {
+        if TREES.get() == TreeKind::BTree || KIND.get() == TableKind::Clustered {
+            return Ok(());
+        }
+        let starts = self.store.partitions(ACCOUNTS);
+        let key = key(self.random.below(60) as i64);
+        if starts.len() > 4 {
+            return retry(self.store, || self.store.merge_partition::<L>(ACCOUNTS, &starts[2])).map(drop);
+        }
+        let apart = retry(self.store, || self.store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key));
+        assert_eq!(apart?.later, 0, "nobody is at work");
+        retry(self.store, || self.store.split_partition::<L>(ACCOUNTS, &key)).map(drop)
     }
 
     /// A table that nobody else uses comes or goes, or nearly.
@@ -344,6 +381,7 @@ impl Process<'_> {
         let Running { number, changes, mut branches } = r;
         self.truth.pending.push(Committed { number, lsn, changes, was_prepared });
         branches.iter_mut().for_each(|txn| self.store.committed::<L>(txn));
+        self.note(&mut branches);
         if self.random.below(3) == 0 {
             self.store.log().wait_durable(lsn).map_err(|_| Died)?;
         }
@@ -415,7 +453,8 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
     life.pause();
     let in_doubt = truth.settle(&store, recovered);
     life.go_on();
-    let mut process = Process { store: &store, truth, random, running: Vec::new(), in_doubt };
+    let (running, parted) = (Vec::new(), Vec::new());
+    let mut process = Process { store: &store, truth, random, running, in_doubt, parted };
     for _ in 0..process.random.below(400) {
         if process.step().is_err() {
             assert!(life.is_dead() || store.fault().is_some());
@@ -450,6 +489,8 @@ fn tables() -> Schema {
 
 fn campaign(disk: &Disk, seed: u64) {
     KIND.set(TableKind::ALL[seed as usize % 2]);
+    HEAPS.set(HeapForm::ALL[seed as usize / 2 % 3]);
+    TREES.set(TreeKind::ALL[usize::from(HEAPS.get() != HeapForm::Shared)]);
     let (mut truth, mut random) = (Truth::default(), Random(seed));
     let mut lives = 0;
     while lives < 8 {
