@@ -107,7 +107,7 @@ fn ci() -> Result<(), Failed> {
 }
 
 /// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, owners
-/// on one and on two, and a page memory that a quarter of the data fits.
+/// on one and on two, of keys and of pages, and a page memory that a quarter of the data fits.
 const TORMENTED: &[&[&str]] = &[
     &["--islands", "2", "--multisite", "50", "--channel", "shm,uds", "--durability", "sync"],
     &["--islands", "1", "--workers", "2", "--durability", "sync,async"],
@@ -137,7 +137,21 @@ const TORMENTED: &[&[&str]] = &[
         "--durability",
         "sync",
     ],
-    &["--islands", "1", "--workers", "2", "--scale", "4", "--pool", "16", "--durability", "sync"],
+    &[
+        "--islands",
+        "1,2",
+        "--workers",
+        "4",
+        "--scale",
+        "8",
+        "--design",
+        "plp-regular,plp-partition,plp-leaf",
+        "--multisite",
+        "50",
+        "--durability",
+        "sync",
+    ],
+    &["--islands", "1", "--workers", "2", "--scale", "4", "--memory", "16M", "--durability", "sync"],
 ];
 
 /// The campaign of docs/commit.md: fails when an acknowledged transaction is missing, one is half applied, or one stays

@@ -28,7 +28,7 @@ use crate::rows::LAYOUT;
 use crate::txn::Txn;
 use access::{Around, TreeReplace};
 use base::{Key, Lsn, PageId, Rid, TableId};
-use latch::Policies;
+use latch::{OwnerId, Policies, acting_for};
 use pages::Stop;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -354,7 +354,7 @@ impl Store {
         if groups.is_empty() {
             return Ok(done);
         }
-        self.begin(txn, 0);
+        self.begin(txn, acting_for().map_or(0, OwnerId::number));
         let moved =
             groups.iter().try_for_each(|group| self.move_out::<P>(txn, table, group, part, &mut done));
         match moved {

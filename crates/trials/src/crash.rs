@@ -194,7 +194,7 @@ impl<'a> Chain<'a> {
     /// One process: opens, works and stops in the middle of it.
     fn live(&mut self, disk: &Disk, before: &Ledger, promise: Promise) -> Result<(Ledger, Vec<Image>), Flaw> {
         let frames = self.random.usize(24..80);
-        let options = table::options_of(self.kind, self.durability, frames);
+        let options = table::housed(table::options_of(self.kind, self.durability, frames), self.seed);
         let opened = Store::open(device(disk, self.effort.lying), Path::new(DIR), options);
         let (store, recovered) = opened.map_err(Flaw::Refused)?;
         store.create(&table::schema_of(self.kind))?;
