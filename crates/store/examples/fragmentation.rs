@@ -4,7 +4,7 @@
 //! `cargo run --profile quick -p store --example fragmentation [MEGABYTES]`: rows of so many megabytes (10) in each table.
 
 use base::{Key, TableId};
-use latch::Owned;
+use latch::{ByPage, Claiming, OwnerId, act_for, claim};
 use std::path::Path;
 use store::{HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn};
 use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
@@ -53,6 +53,7 @@ fn pages(case: &Case) -> (u64, u64) {
     let (store, _) = Store::open(world::memory(), Path::new("/db"), options).expect("it opens");
     let def = table(case.bytes as u32);
     store.create(&Schema { tables: vec![def.clone()] }).expect("a schema");
+    store.have_owners();
     let table = store.table(T).expect("created");
     let (mut buf, mut loader, mut txn) = (RowBuf::new(&def), store.loader(), Txn::default());
     let filler = "x".repeat(case.bytes - 12);
@@ -63,23 +64,24 @@ fn pages(case: &Case) -> (u64, u64) {
         row.set_text(1, &filler);
         let key = Key::new().i64(id);
         if case.way != Way::Inserted {
-            loader.add::<Owned>(table, Some(&key), buf.bytes()).expect("a row");
+            loader.add::<ByPage>(table, Some(&key), buf.bytes()).expect("a row");
             continue;
         }
         store.begin(&mut txn, 0);
         store
-            .insert::<Owned>(&mut txn, table, &key, buf.bytes(), access::Expect::Any)
+            .insert::<ByPage>(&mut txn, table, &key, buf.bytes(), access::Expect::Any)
             .expect("everything is in memory");
         store.commit(&mut txn, None).expect("sound");
         for (table, key) in store.parted(&mut txn) {
             let mut mover = Txn::default();
-            store.settle_rows::<Owned>(&mut mover, table, &key).expect("there is room");
+            store.settle_rows::<ByPage>(&mut mover, table, &key).expect("there is room");
         }
     }
-    let loaded: Loaded = loader.finish::<Owned>().expect("written");
+    let loaded: Loaded = loader.finish::<ByPage>().expect("written");
     if case.way != Way::Inserted {
-        store.build_trees::<Owned>(loaded).expect("built");
+        store.build_trees::<ByPage>(loaded).expect("built");
     }
+    store.pool().disown_mine().expect("nothing is held");
     let report = store.check().unwrap_or_else(|fault| panic!("{fault}"));
     let table = &report.tables[0];
     assert_eq!(table.undivided, 0);
@@ -87,6 +89,8 @@ fn pages(case: &Case) -> (u64, u64) {
 }
 
 fn main() {
+    act_for(OwnerId::new(0));
+    claim(Claiming::Pages);
     let megabytes = std::env::args().nth(1).map_or(10, |arg| arg.parse().expect("megabytes"));
     println!("| rows | way | form | heap pages | of shared ones | leaves |\n|---|---|---|---|---|---|");
     for (bytes, partitions) in [(100, 100), (1_000, 10)] {

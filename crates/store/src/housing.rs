@@ -139,7 +139,9 @@ impl Store {
         }
         let (_, mut all) = self.homes::<P>(table, key, HOMES)?;
         let group = (table.form() == HeapForm::ByPartition).then(|| self.tree(table).partition(key).root().0);
-        let last = group.and_then(|group| table.insert_pages.of_group(group));
+        // Only while it is the thread's own: somebody else might make it another partition's at this moment.
+        let mine = |page: &PageId| acting_for().is_some() && self.pool.owner_of(*page) == acting_for();
+        let last = group.and_then(|group| table.insert_pages.of_group(group)).filter(mine);
         all.extend(last.filter(|last| !all.contains(last)));
         let rid = heap.among(&all).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row)?;
         if let Some(group) = group {
@@ -170,7 +172,8 @@ impl Store {
     }
 
     /// Sees to it that no other leaf leads to pages that the leaf covering `key` leads to, if the table's pages are divided so. For
-    /// whoever has the partition to itself; `txn` has ended. Gives where the next leaf begins. Blocks for absent pages.
+    /// whoever has the partition to itself; `txn` has ended. Gives where the next leaf begins. What is absent is not looked at: it has
+    /// not been changed of late.
     ///
     /// # Errors
     /// [`Stop::NoSpace`], [`Stop::Fault`]: some pages are not divided.
@@ -185,7 +188,7 @@ impl Store {
             return Ok((done, None));
         };
         let mut pages = BTreeMap::<PageId, usize>::new();
-        let around = self.insist(|| {
+        let around = self.at_hand(|| {
             pages.clear();
             self.tree(table).around::<P::Index>(key, |value| {
                 if let Some(rid) = Rid::decode(value) {
@@ -194,14 +197,24 @@ impl Store {
                 ControlFlow::Continue(())
             })
         })?;
+        let Some(around) = around else { return Ok((done, None)) };
         done.leaves_read = 1;
         for (page, entries) in pages {
+            let Some(housed) = self.at_hand(|| self.heap(table).housed::<P::Heap>(page))? else { continue };
             done.pages_read += 1;
-            if self.insist(|| self.heap(table).housed::<P::Heap>(page))?.rows > entries {
+            if housed.rows > entries {
                 done += self.divide_page::<P>(txn, table, page, Part::OfLeaf)?;
             }
         }
         Ok((done, around.high))
+    }
+
+    /// As [`Store::insist`], but `None` where a page is absent.
+    fn at_hand<T>(&self, mut look: impl FnMut() -> Result<T, Stop>) -> Result<Option<T>, Stop> {
+        self.insist(|| match look() {
+            Err(Stop::Page(_)) => Ok(None),
+            looked => looked.map(Some),
+        })
     }
 
     /// Sees to it that no page holds rows on both sides of `key`, so that a partition can be split there

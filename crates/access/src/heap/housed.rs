@@ -97,7 +97,7 @@ impl<'p> Heap<'p> {
     fn page_without_rows<L: LatchPolicy>(&self, journal: &mut impl Journal) -> Result<PageMut<'p, L>, Stop> {
         let worker = journal.worker();
         // The last one it took may be empty again: an insertion was undone.
-        if let Some(last) = self.hints.of(worker)
+        if let Some(last) = self.hints.of(worker).filter(|last| !self.hints.is_of_group(*last))
             && let Some(page) = self.if_without_rows::<L>(last)?
         {
             return Ok(page);

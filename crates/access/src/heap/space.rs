@@ -67,6 +67,11 @@ impl InsertPages {
         self.groups[group as usize % CURRENT].store(both, Ordering::Relaxed);
     }
 
+    /// Whether rows of some group of keys went there last.
+    pub(super) fn is_of_group(&self, page: PageId) -> bool {
+        self.groups.iter().any(|g| g.load(Ordering::Relaxed) as u32 == page.0)
+    }
+
     /// The groups are other ones from now on.
     pub fn forget_groups(&self) {
         self.groups.iter().for_each(|group| group.store(0, Ordering::Relaxed));
@@ -82,8 +87,7 @@ impl InsertPages {
     }
 
     fn anyones(&self, page: PageId) -> bool {
-        self.current.iter().any(|c| c.load(Ordering::Relaxed) == page.0)
-            || self.groups.iter().any(|g| g.load(Ordering::Relaxed) as u32 == page.0)
+        self.current.iter().any(|c| c.load(Ordering::Relaxed) == page.0) || self.is_of_group(page)
     }
 }
 

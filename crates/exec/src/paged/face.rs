@@ -1,7 +1,7 @@
 //! The page-based engines as an instance sees them.
 
 use super::adopting::Doubt;
-use super::property::{Found, Hold, Parted};
+use super::property::{Hold, Parted};
 use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
@@ -104,8 +104,7 @@ impl<D: Design> Engine for PageEngine<D> {
         let owners = D::OWNERS.then(even).transpose()?;
         let mut engine = PageEngine::of(store, options, setup.workers, owners);
         if setup.design.owns_pages() {
-            let found = Found { doubts: found.in_doubt.len(), replayed: found.redo_bytes };
-            engine.divide(setup, found)?;
+            engine.divide(setup, found.in_doubt.len())?;
         }
         for (number, mut doubt) in found.in_doubt.into_iter().enumerate() {
             let note = std::mem::take(&mut doubt.note);

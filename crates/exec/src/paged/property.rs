@@ -38,18 +38,10 @@ pub(super) struct Property {
     owned: bool,
     /// Whether they own heap pages.
     rows: bool,
-    /// Whether leaves may lead to pages of others since an earlier life.
+    /// Whether leaves may lead to pages of others since before this life: after a crash, or after designs that leave it so.
     unsettled: bool,
     /// Transactions that restart found prepared and whose decision is not carried out yet.
     doubts: AtomicUsize,
-}
-
-/// What restart found.
-pub(super) struct Found {
-    /// Transactions that wait for a decision.
-    pub doubts: usize,
-    /// Bytes of log repeated.
-    pub replayed: u64,
 }
 
 /// Turns that pass before rows are looked at again that could not be moved yet.
@@ -89,7 +81,7 @@ impl<D: Design> PageEngine<D> {
     ///
     /// # Errors
     /// A tree with one root; too many workers; no room.
-    pub(super) fn divide(&mut self, setup: &Setup, found: Found) -> Result<(), EngineFault> {
+    pub(super) fn divide(&mut self, setup: &Setup, doubts: usize) -> Result<(), EngineFault> {
         let last = setup.workers - 1;
         if OwnerId::new(last).is_none() {
             return Err(EngineFault::TooManyOwners(setup.design, setup.workers));
@@ -106,7 +98,7 @@ impl<D: Design> PageEngine<D> {
                 return Err(EngineFault::OneRoot(setup.design));
             }
             for (start, _) in borders.iter().filter(|(start, _)| !starts.contains(start)) {
-                if found.doubts > 0 && self.store.heap_form() != Some(HeapForm::Shared) {
+                if doubts > 0 && self.store.heap_form().is_some_and(|form| form != HeapForm::Shared) {
                     // Rows that a transaction in doubt has changed cannot be told apart before it is decided: nobody owns pages until
                     // the next opening.
                     return Ok(());
@@ -122,8 +114,8 @@ impl<D: Design> PageEngine<D> {
         self.property = Property {
             owned: true,
             rows,
-            unsettled: form == HeapForm::ByLeaf && found.replayed > 0,
-            doubts: AtomicUsize::new(found.doubts),
+            unsettled: form == HeapForm::ByLeaf,
+            doubts: AtomicUsize::new(doubts),
         };
         Ok(())
     }
