@@ -4,6 +4,7 @@
 mod clustered;
 mod histories;
 mod isolation;
+mod owned_rows;
 mod owners;
 mod schema;
 mod secondary;
