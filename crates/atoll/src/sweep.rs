@@ -226,6 +226,13 @@ impl Planner<'_> {
         }
         let subject = &mixes[0].0;
         let d = &self.args.deployment;
+        if d.islands.is_empty() && islands > subject.sites() as usize && islands > 1 {
+            self.remark(format!(
+                "--islands {islands} is left out: data of this scale divides into {} at most; raise --scale or --dataset",
+                subject.sites()
+            ));
+            return Ok(None);
+        }
         let deployment = Deployment {
             spec: subject.spec().clone(),
             sites: subject.sites(),
@@ -611,6 +618,9 @@ mod tests {
         let islands: Vec<_> = sweep.stops.iter().map(|s| s.deployment.islands).collect();
         assert_eq!(islands, [1, 2, 4]);
         assert!(sweep.stops.iter().all(|s| s.deployment.workers == 4 && s.deployment.sites == 4));
+        let small = plan(&["tatp", "--scale", "1"]).unwrap();
+        assert_eq!(small.stops.iter().map(|s| s.deployment.islands).collect::<Vec<_>>(), [1]);
+        assert!(small.remarks.iter().any(|r| r.contains("--islands 2")), "{:?}", small.remarks);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::engine::{
     Address, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, OccConflict, TreeKind,
 };
 use base::InstanceId;
+use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub fn durability_name(durability: Durability) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DataUse {
     /// It runs on a copy, which goes with it: the directory stays as it was loaded, and is loaded first if it is empty. With
-    /// durability `memory` it loads for itself, beside what is there.
+    /// durability `memory` it loads for itself, beside what is there; that has to be whole and fit all the same.
     #[default]
     Copy,
     /// It runs in the directory itself: what it changes stays.
@@ -162,6 +163,12 @@ const MIN_FRAMES: u64 = 512;
 /// The least page memory that each instance of a deployment gets, in bytes.
 pub const MIN_INSTANCE_MEMORY: u64 = MIN_FRAMES * PAGE;
 
+/// Workers that one instance may have.
+fn most_workers(design: DesignKind) -> usize {
+    // A page says in ten bits who its owner is, and one value says nobody.
+    if design.owns_pages() { MAX_WORKERS - 1 } else { MAX_WORKERS }
+}
+
 impl Deployment {
     /// Workers of instance `i`.
     pub fn workers_of(&self, i: u16) -> usize {
@@ -194,6 +201,13 @@ impl Deployment {
             return impossible(format!(
                 "--design serial: it has one worker per instance; expected --workers {islands} with --islands {islands}, \
                  got {workers}"
+            ));
+        }
+        let (busiest, most) = (self.workers_of(0), most_workers(self.design));
+        if busiest > most {
+            return impossible(format!(
+                "--workers {workers}: {busiest} in one instance; expected {most} at most with --design {}, or more --islands",
+                self.design
             ));
         }
         if self.design.owns_pages() && self.trees != TreeKind::MultiRooted {

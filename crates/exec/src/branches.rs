@@ -37,7 +37,7 @@ pub(crate) enum Letter {
         branch: Box<Part>,
     },
     Undone,
-    /// The locks that the owner keeps for a transaction found prepared may go.
+    /// One of the transactions found prepared that the owner keeps locks for is decided.
     Release(Ward),
 }
 
@@ -58,7 +58,7 @@ pub struct Answer {
     pub outputs: Vec<u8>,
 }
 
-/// Names the locks that owners keep for a transaction found prepared.
+/// Names the locks that are kept for a transaction found prepared, or for several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ward(pub usize);
 
@@ -66,7 +66,8 @@ pub(crate) struct Ward(pub usize);
 #[derive(Default)]
 pub(crate) struct Branches {
     pub away: Vec<(usize, Box<Part>)>,
-    /// Chains of a transaction that restart found prepared, beside the part's own, and the owners that keep its locks.
+    /// Chains of a transaction that restart found prepared, beside the part's own, its ward, and the owners in whose tables that
+    /// has locks.
     pub found: Vec<Txn>,
     pub wards: Option<(Ward, Vec<usize>)>,
 }

@@ -369,9 +369,6 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn counts(&self) -> EngineCounts;
 
-    /// Whether it holds tables.
-    fn has_schema(&self) -> bool;
-
     /// Whether it holds no row yet, so that [`Engine::filling`] can be used.
     fn is_blank(&self) -> bool;
 

@@ -184,10 +184,10 @@ impl MemoryEngine {
         }
     }
 
-    /// Has those look again who wait for what the part had prepared.
+    /// Has those look again who wait for what a part had prepared, or for their turn behind it.
     #[inline]
-    fn ended(&self, part: &MemoryPart) {
-        if part.prepared {
+    fn ended(&self, was_in_the_way: bool) {
+        if was_in_the_way {
             self.waiting.ended();
         }
     }
@@ -198,7 +198,9 @@ impl MemoryEngine {
         let Some(txn) = part.txn.take() else { return Ok(()) };
         part.rows = 0;
         let ended = if txn.is_read_only() {
+            let has_turns = txn.has_turns();
             worker.abort(txn);
+            self.ended(has_turns);
             Ok(())
         } else {
             self.commit_now(worker, txn)
@@ -210,7 +212,8 @@ impl MemoryEngine {
     /// Commits a transaction that was not certified: one that nobody else is in the way of.
     fn commit_now(&self, worker: &mut Worker, txn: Box<Txn>) -> Result<(), Abort> {
         self.stir();
-        match worker.commit(txn) {
+        let has_turns = txn.has_turns();
+        let ended = match worker.commit(txn) {
             Ok(_) => Ok(()),
             Err((refused, back)) => {
                 if let Some(txn) = back {
@@ -218,7 +221,9 @@ impl MemoryEngine {
                 }
                 Err(abort_of(refused))
             }
-        }
+        };
+        self.ended(has_turns);
+        ended
     }
 }
 

@@ -171,6 +171,11 @@ impl Owners {
         inside.then_some((known.table, prefix))
     }
 
+    /// Whether the rows of a table, or the entries of an index, have several owners.
+    pub fn divide(&self, index: TableId) -> bool {
+        self.ranges.len() > 1 && self.known(index).is_some_and(|known| known.domain > 0)
+    }
+
     /// Whether a worker owns the entries of its own rows in `index`, and no others: all of them where there is one owner.
     pub fn holds_entries(&self, index: TableId) -> bool {
         self.ranges.len() == 1 || self.known(index).is_none_or(|known| known.routed)

@@ -12,8 +12,8 @@
 //! This room knows no workload and no other process: where instances run is `deploy`'s business.
 //!
 //! - [`config`]: what an instance is told at its start.
-//! - `owned`: steps of other workers of the instance, where each owns keys.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
+//! - `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
@@ -27,6 +27,7 @@ mod clients;
 pub mod config;
 mod connector;
 mod counts;
+mod groups;
 mod home;
 mod links;
 mod load;
@@ -42,6 +43,7 @@ mod state;
 mod worker;
 
 pub use config::{InstanceConfig, InstanceFault};
+pub use local::MAX_WORKERS;
 pub use running::Recovery;
 pub use shared::Scene;
 
@@ -78,7 +80,7 @@ impl<W: Workload> Instance<W> {
     /// Opens (or creates) the store in the configured directory, which replays its log, and starts the workers.
     ///
     /// # Errors
-    /// When the directory is in use or damaged, the address is taken, or the system has no threads left.
+    /// When the directory is in use or damaged, the address is taken, or the system has no threads or file descriptors left.
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         Ok(Instance(match config.design {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
@@ -121,11 +123,6 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.load(progress))
     }
 
-    /// Whether the store holds a schema (it was loaded, at least in part).
-    pub fn has_schema(&self) -> bool {
-        each!(&self.0, r => r.has_schema())
-    }
-
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
@@ -143,22 +140,34 @@ impl<W: Workload> Instance<W> {
     }
 
     /// Turns the workers' profile on or off; measuring carries it from then on.
-    pub fn profile(&self, profiling: Profiling) {
+    ///
+    /// # Errors
+    /// [`InstanceFault::Worker`] when a worker has ended.
+    pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.profile(profiling))
     }
 
     /// What happened since the last call.
-    pub fn measure(&self) -> Measured {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn measure(&self) -> Result<Measured, InstanceFault> {
         each!(&self.0, r => r.measure())
     }
 
     /// Ends the clients; returns when none of their transactions is in flight.
-    pub fn halt(&self) {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn halt(&self) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.halt())
     }
 
     /// Exchanges the options of the workload (its mix, not its data); to be called while nothing is driven.
-    pub fn reconfigure(&self, workload: W) {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.reconfigure(workload))
     }
 

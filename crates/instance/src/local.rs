@@ -26,7 +26,12 @@ use wire::{Batch, Frame};
 const WORKER_BITS: u32 = 10;
 
 /// Workers an instance may have.
-pub(crate) const MAX_WORKERS: usize = 1 << WORKER_BITS;
+pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
+
+/// The worker, of so many of an instance's, that looks after a transaction.
+pub(crate) fn worker_of(gtid: Gtid, workers: usize) -> usize {
+    (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers
+}
 
 /// Where a step is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,7 +191,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The worker of this instance that looks after a transaction, whoever's home it is.
     pub fn worker_of(&self, gtid: Gtid) -> usize {
-        (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % self.shared.config.workers()
+        worker_of(gtid, self.shared.config.workers())
     }
 
     pub fn take_part(&self) -> E::Part {

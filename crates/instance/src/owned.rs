@@ -10,22 +10,13 @@
 //! order of their numbers: transactions of one such phase never wait for each other in a circle. What circles are left (over
 //! several phases) are found on the engine's board.
 
+use crate::groups::{Group, Groups, group};
 use crate::home::Run;
 use crate::local::{Local, Place};
 use exec::{Engine, Visit};
 use probe::Component;
-use smallvec::SmallVec;
 use txn::{Abort, Effect, StepId, Steps, Workload};
-use wire::{Batch, BatchReader};
-
-/// The steps of one phase that belong to one other worker.
-struct Group {
-    owner: usize,
-    steps: Batch,
-    indexes: SmallVec<[u16; 16]>,
-}
-
-type Groups = SmallVec<[Group; 4]>;
+use wire::BatchReader;
 
 /// Whether the home's own steps are run while the others are under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +33,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let mut groups = probe::within(Component::Communication, || group(local, steps));
+        let others = |route| match local.place(route) {
+            Place::Worker(owner) => Some(owner),
+            Place::Here | Place::Instance(_) => None,
+        };
+        let mut groups: Groups<usize> =
+            probe::within(Component::Communication, || group(local, steps, others));
         let outcome = match steps.effect() {
             Effect::Reads => self.meet(&groups, Own::Run, steps, partial).await,
             Effect::Writes => self.meet_in_turn(&mut groups, steps, partial).await,
@@ -53,7 +49,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     async fn meet_in_turn<S: Steps>(
         &mut self,
-        groups: &mut [Group],
+        groups: &mut [Group<usize>],
         steps: &S,
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
@@ -72,7 +68,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Sends steps, runs the home's own meanwhile, and waits for all results, whatever has failed: every branch comes home.
     async fn meet<S: Steps>(
         &mut self,
-        groups: &[Group],
+        groups: &[Group<usize>],
         own: Own,
         steps: &S,
         partial: &mut S::Partial,
@@ -90,14 +86,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         };
         for answer in engine.rendezvous(desk, self.part, meeting).await {
             let group = groups.iter().find(|group| group.owner == answer.owner);
-            let indexes = group.map_or(&[][..], |group| &group.indexes);
-            outcome = outcome.and(answer.outcome).and_then(|()| {
-                let mut outputs = BatchReader::new(&answer.outputs);
-                indexes.iter().try_for_each(|&i| {
-                    let (_, bytes) = outputs.next().ok_or(Abort::BadRequest)?;
-                    steps.accept(i as usize, bytes, partial)
-                })
-            });
+            outcome = outcome
+                .and(answer.outcome)
+                .and_then(|()| group.map_or(Ok(()), |group| group.accept(&answer.outputs, steps, partial)));
             local.give_buffer(answer.outputs);
         }
         outcome
@@ -112,23 +103,6 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         Ok(())
     }
-}
-
-fn group<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S) -> Groups {
-    let mut groups = Groups::new();
-    for i in 0..steps.count() {
-        let Place::Worker(owner) = local.place(steps.route(i)) else { continue };
-        let at = groups.iter().position(|group| group.owner == owner).unwrap_or_else(|| {
-            groups.push(Group { owner, steps: local.take_batch(), indexes: SmallVec::new() });
-            groups.len() - 1
-        });
-        let group = &mut groups[at];
-        let body = group.steps.open(steps.id(i));
-        steps.encode(i, group.steps.buffer());
-        group.steps.close(body);
-        group.indexes.push(i as u16);
-    }
-    groups
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {

@@ -173,10 +173,9 @@ impl Worker {
     /// [`Refused::Full`]: it stays in doubt, its rows locked; try again when there is memory.
     pub fn adopt(&mut self, mut doubt: InDoubt) -> Result<Box<Txn>, (Refused, InDoubt)> {
         let (pin, _) = self.enter_epoch();
-        let equipped = self.serialise(&doubt.txn).and_then(|tid| {
-            self.equip(&mut doubt.txn, tid)?;
-            Ok(tid)
-        });
+        // Its rows have been locked since before anybody could read them, so nobody who reads is to be given way to.
+        let tid = self.next_id(&doubt.txn);
+        let equipped = self.equip(&mut doubt.txn, tid).map(|()| tid);
         match equipped {
             Ok(tid) => {
                 self.own.last_tid = tid;

@@ -289,7 +289,7 @@ impl Store {
         let (mut marks, mut away) = (vec![Vec::new(); table.indexes.len()], BTreeSet::new());
         let mut bad = Vec::new();
         let mut from = Bound::Unbounded;
-        loop {
+        let is_read_whole = loop {
             let mut part = Vec::new();
             let read = || {
                 part.clear();
@@ -300,8 +300,11 @@ impl Store {
             };
             let chunk = match self.insist(read) {
                 Ok(chunk) => chunk,
-                // The walk over the tree says more about it.
-                Err(_) => break,
+                // The walk over the tree may say more about it.
+                Err(stop) => {
+                    findings.push(self.flaw(None, stop.to_string()));
+                    break false;
+                }
             };
             for (key, value) in part {
                 match self.row_under(table, &key, &value, &mut away) {
@@ -311,20 +314,22 @@ impl Store {
             }
             match chunk {
                 access::ChunkEnd::Continue(fence) => from = Bound::Included(fence),
-                _ => break,
+                _ => break true,
             }
-        }
+        };
         for what in bad.iter().take(TOLD) {
             findings.push(self.flaw(None, what.clone()));
         }
         if let Some(more) = bad.len().checked_sub(TOLD).filter(|more| *more > 0) {
             findings.push(self.flaw(None, format!("{more} more entries of its primary tree are no rows")));
         }
-        if away.len() as u64 != counted {
+        if is_read_whole && away.len() as u64 != counted {
             let what = format!("{counted} long rows lie in its heap, and the tree leads to {}", away.len());
             findings.push(self.flaw(None, what));
         }
-        Some([None].into_iter().chain(marks.into_iter().map(Some)).collect())
+        Some(
+            [None].into_iter().chain(marks.into_iter().map(|marks| is_read_whole.then_some(marks))).collect(),
+        )
     }
 
     /// The hashes of a clustered row's entries in the secondary trees; or what is wrong with it.

@@ -56,7 +56,7 @@ impl Store {
         self.conclude(control, redo_start)
     }
 
-    /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile. Blocks if a restart has left pages
+    /// Begins a checkpoint in pieces, one at a time. Should one of the other kind be taken meanwhile, this one concludes nothing. Blocks if a restart has left pages
     /// to be brought up to date that [`Store::redo_some`] did not; should one of them be unreadable, the first step says so.
     pub fn begin_checkpoint(&self) -> CheckpointRun {
         // It poisons the store, where the first step looks.

@@ -107,6 +107,7 @@ impl Store {
         }
     }
 
+    /// [`Store::get_at`], out of the way of rows that lie in their leaves.
     #[cold]
     pub(crate) fn get_away<P: Policies, R>(
         &self,
@@ -114,13 +115,7 @@ impl Store {
         rid: Rid,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
-        match read {
-            Some(Some(result)) => Ok(Some(result)),
-            Some(None) => Err(self.broken(table, LAYOUT)),
-            // Without locks the row may have gone between the two looks.
-            None => Ok(None),
-        }
+        self.get_at::<P, R>(table, rid, f)
     }
 
     /// As [`Store::update`], in `row` as the place to work.

@@ -186,7 +186,20 @@ impl Store {
         if table.is_clustered() {
             return self.get_clustered::<P, R>(table, key, sight, f);
         }
-        let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(None) };
+        match self.locate::<P>(table, key, sight)? {
+            Some(rid) => self.get_at::<P, R>(table, rid, f),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Store::get`], of a row that lies in the heap.
+    #[inline]
+    pub(crate) fn get_at<P: Policies, R>(
+        &self,
+        table: &Table,
+        rid: Rid,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
         let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
             Some(Some(result)) => Ok(Some(result)),

@@ -60,7 +60,7 @@ impl Heap<'_> {
         id: PageId,
         mut visit: impl FnMut(Rid, Cell<'_>) -> Result<(), Garbled>,
     ) -> Result<Lsn, Stop> {
-        let page = self.pool.shared::<L>(id)?;
+        let page = self.page_to_read::<L>(id)?;
         let rows = self.rows(&page, id)?;
         let mut each = || {
             for slot in 0..rows.slots() {

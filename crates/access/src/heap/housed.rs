@@ -22,7 +22,7 @@ use super::{Heap, check_length};
 use crate::Journal;
 use base::{PageId, Rid};
 use latch::LatchPolicy;
-use pages::{PageFault, PageMut, Stop};
+use pages::{PageFault, PageMut, PageRef, Stop};
 
 /// The class that a page with rows of some keys is noted as: no promise to others.
 const TAKEN: u8 = EMPTY - 1;
@@ -76,6 +76,14 @@ impl<'p> Heap<'p> {
             }
         }
         Ok(None)
+    }
+
+    /// As [`Heap::page_to_change`], to be read by who holds what it reads.
+    pub(super) fn page_to_read<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'p, L>, Stop> {
+        if self.hints.claims() {
+            self.pool.claim(id)?;
+        }
+        self.pool.shared::<L>(id)
     }
 
     /// A page with room for `len` bytes that a row may go to, latched.

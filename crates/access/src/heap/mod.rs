@@ -222,7 +222,7 @@ impl<'p> Heap<'p> {
 
     #[inline]
     fn read_held<L: LatchPolicy, R>(&self, rid: Rid, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
-        let page = self.pool.shared::<L>(rid.page)?;
+        let page = self.page_to_read::<L>(rid.page)?;
         if is(&page, KIND_ROWS, self.id)
             && let Some(row) = Rows::new(page.bytes()).plain(rid.slot).map_err(|Garbled| corrupt(&page))?
         {

@@ -127,7 +127,10 @@ impl Engine for MemoryEngine {
                     Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
                     Scope::Distributed => {
                         part.prepared = true;
-                        worker.pre_commit(part.txn(), memstore::Scope::Distributed).map(drop)
+                        let has_turns = part.txn().has_turns();
+                        let prepared = worker.pre_commit(part.txn(), memstore::Scope::Distributed);
+                        self.ended(has_turns && prepared.is_ok());
+                        prepared.map(drop)
                     }
                 }
             });
@@ -148,7 +151,7 @@ impl Engine for MemoryEngine {
         }
         self.stir();
         desk.worker.borrow_mut().post_commit(txn);
-        self.ended(part);
+        self.ended(true);
         Ok(Lsn(0))
     }
 
@@ -170,8 +173,9 @@ impl Engine for MemoryEngine {
     fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
+            let in_the_way = part.prepared || txn.has_turns();
             desk.worker.borrow_mut().abort(txn);
-            self.ended(part);
+            self.ended(in_the_way);
         }
         Ok(())
     }
@@ -181,7 +185,9 @@ impl Engine for MemoryEngine {
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
             if !txn.is_prepared() {
+                let has_turns = txn.has_turns();
                 desk.worker.borrow_mut().abort(txn);
+                self.ended(has_turns);
             }
         }
     }
@@ -238,6 +244,7 @@ impl Engine for MemoryEngine {
             if self.stirred.swap(false, Ordering::Relaxed) {
                 pause = EPOCH_MS;
                 self.store.tick();
+                self.store.back_ahead();
             }
         }
     }
@@ -255,10 +262,6 @@ impl Engine for MemoryEngine {
 
     fn counts(&self) -> EngineCounts {
         EngineCounts { pages: self.store.used_bytes() / 8192, ..EngineCounts::default() }
-    }
-
-    fn has_schema(&self) -> bool {
-        true
     }
 
     /// Looks for a row, as a worker that the instance does not have.

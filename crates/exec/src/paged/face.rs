@@ -2,7 +2,7 @@
 
 use super::adopting::Doubt;
 use super::property::{Hold, Parted};
-use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
+use crate::branches::{Answer, Letter, Meetings, Visit};
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
@@ -16,7 +16,6 @@ use locks::LockOptions;
 use pages::PoolOptions;
 use probe::{LockWork, LogCounts};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -44,7 +43,6 @@ pub struct PageDesk {
         reason = "a branch goes into a letter as it is, without being moved into a box again"
     )]
     pub(super) spare: RefCell<Vec<Box<Part>>>,
-    pub(super) wards: RefCell<HashMap<Ward, Part>>,
     /// Transactions named so far.
     pub(super) number: Cell<u64>,
     /// Branches that were sent to be undone and are not yet.
@@ -88,12 +86,6 @@ impl<D: Design> Engine for PageEngine<D> {
         if store.schema().is_none() {
             store.create(&setup.schema)?;
         }
-        let mut recovered = Recovered {
-            life: found.life,
-            log_bytes: found.redo_bytes,
-            in_doubt: Vec::new(),
-            notes: found.notes,
-        };
         let buckets = if D::OWNERS { OWNER_BUCKETS } else { LOCK_BUCKETS };
         let options = EngineOptions {
             locks: LockOptions { buckets, tuning: setup.locks },
@@ -106,10 +98,12 @@ impl<D: Design> Engine for PageEngine<D> {
         if setup.design.owns_pages() {
             engine.divide(setup, found.in_doubt.len())?;
         }
-        for (number, mut doubt) in found.in_doubt.into_iter().enumerate() {
-            let note = std::mem::take(&mut doubt.note);
-            recovered.in_doubt.push((note, engine.doubt(doubt, number)));
-        }
+        let recovered = Recovered {
+            life: found.life,
+            log_bytes: found.redo_bytes,
+            in_doubt: engine.doubts(found.in_doubt),
+            notes: found.notes,
+        };
         Ok((engine, recovered))
     }
 
@@ -132,7 +126,6 @@ impl<D: Design> Engine for PageEngine<D> {
             mailbox: D::OWNERS.then(|| self.mail.take(worker, unpark)),
             meetings: RefCell::default(),
             spare: RefCell::default(),
-            wards: RefCell::default(),
             number: Cell::new(0),
             undoing: Cell::new(0),
             hold: Cell::new(Hold::Nothing),
@@ -145,7 +138,6 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn leave(&self, desk: &PageDesk) {
-        desk.wards.borrow_mut().drain().for_each(|(_, mut part)| self.end(&mut part));
         self.stop_acting(desk);
         self.disown();
     }
@@ -239,16 +231,21 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
-        let found = part.branches.wards.is_some();
-        if !part.branches.is_empty() {
-            self.rollback_branches(desk, part)?;
+        if part.branches.is_empty() {
+            let undone = PageEngine::rollback(self, part);
+            self.note_parted(desk, &mut part.txn);
+            return undone;
         }
-        let undone = PageEngine::rollback(self, part);
+        let found = part.branches.wards.is_some();
+        let others = self.rollback_branches(desk, part);
+        let own = PageEngine::rollback(self, part);
+        // The part's own chain may hold keys of any owner's, too.
+        self.release_wards(desk, part);
         self.note_parted(desk, &mut part.txn);
         if found {
             self.undoubted();
         }
-        undone
+        others.and(own)
     }
 
     fn abandon(&self, _: &PageDesk, part: &mut Part) {
@@ -383,10 +380,6 @@ impl<D: Design> Engine for PageEngine<D> {
             page_reads: pool.loaded,
             page_writes: pool.written,
         }
-    }
-
-    fn has_schema(&self) -> bool {
-        self.store.schema().is_some()
     }
 
     fn is_blank(&self) -> bool {

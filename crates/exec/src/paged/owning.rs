@@ -85,7 +85,7 @@ impl<D: Design> PageEngine<D> {
                     mailbox.send(home, Letter::Undone);
                 }
                 Letter::Undone => desk.undoing.set(desk.undoing.get() - 1),
-                Letter::Release(ward) => self.release_ward(desk, ward),
+                Letter::Release(ward) => self.release_ward(ward, desk.worker),
             }
         }
         None
@@ -124,7 +124,8 @@ impl<D: Design> PageEngine<D> {
         };
         if logged.is_err() {
             // On a store that has met a fault this only ends the branches.
-            self.undo_branches(desk, part);
+            let _ = self.rollback_branches(desk, part);
+            self.release_wards(desk, part);
             return self.after_commit(part, logged);
         }
         for (owner, branch) in part.branches.away.drain(..) {
@@ -143,11 +144,13 @@ impl<D: Design> PageEngine<D> {
         self.store.prepare_together(&mut chains(part), note)
     }
 
-    /// Undoes what was found with the part, and has its branches undone.
+    /// Undoes what was found with the part, and has its branches undone. Their locks stay for the part's own chain to be undone.
     pub(super) fn rollback_branches(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
         self.undo_branches(desk, part);
-        let undone = part.branches.found.drain(..).try_for_each(|mut txn| self.undo(&mut txn));
-        self.release_wards(desk, part);
+        let mut undone = Ok(());
+        for mut txn in part.branches.found.drain(..) {
+            undone = undone.and(self.undo(&mut txn));
+        }
         undone
     }
 

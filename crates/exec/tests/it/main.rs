@@ -2,6 +2,7 @@
 //! histories of several, each replayed in the order of commits.
 
 mod clustered;
+mod doubts;
 mod histories;
 mod isolation;
 mod owned_rows;

@@ -70,13 +70,13 @@ fn once<T>(future: impl Future<Output = T>) -> T {
 fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
     let (desk, executor) = (engine.desk(worker, Arc::new(|| {})), Executor::new(Arc::new(|| {})));
     engine.take_over(&desk);
-    engine.turn(&desk);
+    Engine::turn(engine, &desk);
     together.wait();
     let mine = |n: i64| worker as i64 * KEYS / 2 + n * 2_477 % (KEYS / 2);
     let mut buf = RowBuf::new(&schema().tables[0]);
     let mut part = Engine::part(&**engine, &desk);
     for round in 0..600i64 {
-        engine.begin(&desk, &mut part, Protection::Alone);
+        Engine::begin(&**engine, &desk, &mut part, Protection::Alone);
         let ids = (round * 5..round * 5 + 5).map(mine);
         for id in ids {
             let key = Key::new().i64(id);
@@ -96,11 +96,11 @@ fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
             }
         }
         if round % 7 == 6 {
-            engine.rollback(&desk, &mut part).unwrap();
+            Engine::rollback(&**engine, &desk, &mut part).unwrap();
         } else {
-            engine.commit(&desk, &mut part).unwrap();
+            Engine::commit(&**engine, &desk, &mut part).unwrap();
         }
-        engine.turn(&desk);
+        Engine::turn(engine, &desk);
     }
     let pool = engine.store().pool();
     let pages = (1..engine.store().pages_used()).map(base::PageId);
@@ -139,7 +139,7 @@ fn owners_keep_their_rows_in_pages_of_their_own() {
             "{design}"
         );
         let Some(engine) = Arc::into_inner(engine) else { panic!("a thread has kept it") };
-        engine.close().unwrap();
+        Engine::close(engine).unwrap();
         // Divided by leaf, nothing has to move when other workers own other parts.
         let more = Setup {
             workers: 3,

@@ -1,6 +1,7 @@
 //! Whole deployments inside one process: every design, channel and number of instances, loaded, driven and checked.
 
 mod deployments;
+mod diary;
 mod larger;
 mod loads;
 mod owners;

@@ -357,7 +357,7 @@ impl<'s> Loader<'s> {
                 write.before = before;
             }
         }
-        txn.writes.sort_unstable_by_key(|write| write.row.0);
+        txn.sort_writes();
         Ok(txn)
     }
 }
