@@ -2,7 +2,8 @@
 
 use crate::DeployError;
 use crate::engine::{
-    Address, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, OccConflict, TreeKind,
+    Address, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
+    OccConflict, TreeKind,
 };
 use base::InstanceId;
 use instance::MAX_WORKERS;
@@ -111,6 +112,8 @@ pub struct Deployment {
     pub workers: usize,
     /// Where each instance's workers run and its memory lies. Empty: nothing is pinned.
     pub places: Vec<InstancePlace>,
+    /// The island of each worker of each instance, by any numbers. Empty: nobody knows.
+    pub worker_islands: Vec<Vec<u16>>,
     pub design: DesignKind,
     pub host: Host,
     pub channel: ChannelKind,
@@ -123,7 +126,8 @@ pub struct Deployment {
     pub heaps: HeapForm,
     /// How readers of pages keep out of the way of writers.
     pub latching: Latching,
-    /// Into how many parts a load divides each multi-rooted tree of each instance.
+    /// Into how many parts a load divides each multi-rooted tree of each instance; where workers own keys, how many partitions these
+    /// have at least.
     pub partitions: usize,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
@@ -142,6 +146,8 @@ pub struct Deployment {
     pub lock_timeout_ms: u64,
     /// What transactions of `occ` do on meeting a row that another one has prepared.
     pub occ_conflict: OccConflict,
+    /// Whether keys follow the load among the workers that own them.
+    pub balance: Balance,
     /// More workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
     /// Tells this deployment's instances from any other's: they refuse strangers.
@@ -226,6 +232,22 @@ impl Deployment {
                 self.heaps.name()
             ));
         }
+        let owners = matches!(self.design, DesignKind::Logical | DesignKind::PlpRegular);
+        let fewest = sites as usize / usize::from(islands);
+        let most_workers = self.workers_of(0);
+        if owners && self.trees == TreeKind::MultiRooted && self.partitions > most_workers.max(fewest) {
+            return impossible(format!(
+                "--partitions {}: more than the {fewest} sites of an instance, which no partition cuts; expected {fewest} at most, \
+                 or raise --scale",
+                self.partitions
+            ));
+        }
+        if self.balance.mode != Mode::Off && !owners {
+            return impossible(format!(
+                "--balance {}: only workers that own keys have anything to balance; expected --design logical or plp-regular, got {}",
+                self.balance.mode, self.design
+            ));
+        }
         if self.design == DesignKind::Occ && self.durability != Durability::Memory {
             return impossible(format!(
                 "--design occ: it keeps no log yet; expected --durability memory, got {}",
@@ -268,11 +290,13 @@ impl Deployment {
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
                     cpus,
+                    worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
                     locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
                     occ_conflict: self.occ_conflict,
+                    balance: self.balance,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }
             })

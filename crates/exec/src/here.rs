@@ -325,7 +325,9 @@ impl<'a, D: Design> Here<'a, D> {
 impl<D: Design> Access for Here<'_, D> {
     fn enter(&mut self, route: Route) -> Result<(), Abort> {
         match self.engine.owners.as_ref().and_then(|owners| owners.owner(route)) {
-            Some(owner) if D::OWNERS && owner != self.part.owner => Err(Abort::NotHere(owner as u16)),
+            Some(owner) if D::OWNERS && (owner != self.part.owner || !self.engine.admit(self.part)) => {
+                Err(Abort::NotHere(owner as u16))
+            }
             _ => Ok(()),
         }
     }

@@ -14,6 +14,7 @@
 mod adopting;
 mod face;
 mod filling;
+mod moving;
 mod owning;
 mod property;
 
@@ -41,6 +42,7 @@ use property::Property;
 
 pub use face::PageDesk;
 pub use filling::PageFilling;
+pub use moving::{Carried, DRAIN_NS, Errand, Refusal};
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
@@ -59,8 +61,8 @@ pub struct PageEngine<D: Design> {
     /// The other owners', which only their threads touch.
     others: Box<[LockTable<D::Mutex>]>,
     options: EngineOptions,
-    /// Parts under [`Protection::Locks`] now, of each worker and counted by it, where designs run others alone.
-    locking: Box<[CachePadded<AtomicUsize>]>,
+    /// Of each owner, and of all workers together where there are none.
+    locking: Box<[CachePadded<Locked>]>,
     /// Who owns what; only where workers own keys.
     pub(crate) owners: Option<Owners>,
     mail: Mail<Letter>,
@@ -72,6 +74,15 @@ pub struct PageEngine<D: Design> {
     /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
     checkpointing: AtomicBool,
     run: Mutex<Option<CheckpointRun>>,
+}
+
+/// What a worker knows of the transactions at its keys. Only its own thread touches this: atomics let other threads hold the engine.
+#[derive(Default)]
+struct Locked {
+    /// Parts under [`Protection::Locks`] now, where designs run others alone.
+    parts: AtomicUsize,
+    /// Nobody else is let in: keys are about to be given away (`moving`).
+    shut: AtomicBool,
 }
 
 /// How often a rollback looks for a frame that does not come; each look takes some 20 ms before it gives up.
@@ -152,7 +163,7 @@ impl<D: Design> PageEngine<D> {
     pub fn protection_at_home(&self, worker: usize) -> Protection {
         match D::LOCKING {
             Locking::Always => Protection::Locks,
-            _ if self.locking(worker).load(Ordering::Relaxed) == 0 => Protection::Alone,
+            _ if self.locking(worker).parts.load(Ordering::Relaxed) == 0 => Protection::Alone,
             _ => Protection::Locks,
         }
     }
@@ -178,7 +189,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    fn locking(&self, worker: usize) -> &AtomicUsize {
+    fn locking(&self, worker: usize) -> &Locked {
         &self.locking[if D::OWNERS { worker } else { 0 }]
     }
 
@@ -200,8 +211,8 @@ impl<D: Design> PageEngine<D> {
 
     fn count_locking(&self, owner: usize, by: isize) {
         if D::LOCKING != Locking::Always {
-            // One worker only: a plain add would do, the atomic only lets other threads hold the engine.
-            let locking = self.locking(owner);
+            // One worker only: a plain add would do.
+            let locking = &self.locking(owner).parts;
             let now = locking.load(Ordering::Relaxed);
             locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
         }

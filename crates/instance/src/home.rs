@@ -31,6 +31,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
+    local.note_meeting(request);
     let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut protection =
         if local.stays_home(request) { engine.protection_at_home(desk) } else { Protection::Locks };
@@ -164,8 +165,19 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         let count = steps.count();
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        if E::OWNERS {
+            (0..count).for_each(|i| local.tally(steps.route(i)));
+        }
         if local.is_all_here() || (0..count).all(here) {
-            return pin!(steps.run_all(&mut local.here(self.part))).await;
+            let engine = &local.shared.engine;
+            if engine.admit(self.part) {
+                return pin!(steps.run_all(&mut local.here(self.part))).await;
+            }
+            Box::pin(engine.pass(&local.desk, &local.executor, self.part)).await?;
+            // What was routed here may have gone to another worker meanwhile; from now on it stays.
+            if (0..count).all(here) {
+                return pin!(steps.run_all(&mut local.here(self.part))).await;
+            }
         }
         if E::protection(self.part) == Protection::Alone {
             return Err(Abort::NeedsLocks);
@@ -178,7 +190,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     async fn everywhere<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let mut partial = steps.partial();
-        let others = |route| Some(local.owner(route)).filter(|owner| *owner != local.me());
+        let others = |_, route| Some(local.owner(route)).filter(|owner| *owner != local.me());
         let mut groups: Groups<InstanceId, Option<u32>> =
             probe::within(Component::Communication, || groups::group(local, &steps, others));
         // Who was sent steps before, and none now, is prepared after this phase.

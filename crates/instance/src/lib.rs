@@ -17,11 +17,13 @@
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
+//! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which island.
 //! - [`offline`]: looking at instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+mod balance;
 mod calls;
 mod clients;
 pub mod config;
@@ -35,6 +37,7 @@ mod local;
 pub mod offline;
 mod owned;
 mod participant;
+mod placing;
 mod plan;
 mod running;
 mod shared;
@@ -42,8 +45,11 @@ mod source;
 mod state;
 mod worker;
 
-pub use config::{InstanceConfig, InstanceFault};
+pub use balance::RepartitionError;
+pub use config::{Balance, InstanceConfig, InstanceFault};
+pub use exec::Carried;
 pub use local::MAX_WORKERS;
+pub use partition::Mode;
 pub use running::Recovery;
 pub use shared::Scene;
 
@@ -52,6 +58,7 @@ use channel::Address;
 use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Partitioned, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
+use std::ops::Range;
 use traffic::{Share, Traffic};
 use txn::Workload;
 
@@ -153,6 +160,21 @@ impl<W: Workload> Instance<W> {
     /// As [`Instance::profile`].
     pub fn measure(&self) -> Result<Measured, InstanceFault> {
         each!(&self.0, r => r.measure())
+    }
+
+    /// Which worker owns which sites, counted from the instance's first; nothing where workers own no keys.
+    pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
+        each!(&self.0, r => r.partitions())
+    }
+
+    /// Makes it these, in any order, while transactions run: each change by the owner whom it concerns, once it has nothing under way.
+    /// Says what that took.
+    ///
+    /// # Errors
+    /// [`RepartitionError`]: gaps and overlaps, a worker that would be left without a site, an owner that is never idle. What had been
+    /// changed by then stays.
+    pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
+        each!(&self.0, r => r.repartition(parts))
     }
 
     /// Ends the clients; returns when none of their transactions is in flight.

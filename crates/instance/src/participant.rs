@@ -212,13 +212,21 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let mut reader = BatchReader::new(steps);
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
-            let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
-            match run {
-                Err(Abort::NotHere(owner)) if E::OWNERS => {
-                    let step = (id, args);
-                    Box::pin(self.send_on(part, owner.into(), step, outputs.buffer())).await?;
+            loop {
+                let stamp = E::OWNERS.then(|| self.shared.engine.stamp());
+                let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
+                let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
+                if usize::from(owner) == self.worker {
+                    // The door is shut: keys are about to be given away, these perhaps.
+                    Box::pin(self.shared.engine.pass(&self.desk, &self.executor, part)).await?;
+                    continue;
                 }
-                run => run?,
+                let to = (owner.into(), stamp);
+                match Box::pin(self.send_on(part, to, (id, args), outputs.buffer())).await {
+                    // It has moved on meanwhile.
+                    Err(Abort::NotHere(_)) => {}
+                    sent => break sent?,
+                }
             }
             outputs.close(body);
         }

@@ -1,5 +1,6 @@
 //! An instance from its start to its stop, seen from the thread that owns it.
 
+use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::local::{MAX_WORKERS, worker_of};
@@ -8,8 +9,10 @@ use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use exec::{Carried, Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured, Profiling};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -44,6 +47,9 @@ pub(crate) struct Running<W: Workload, E: Engine> {
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    balancer: Option<Watch>,
+    /// What it has decided in this window.
+    ledger: Ledger,
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
@@ -62,6 +68,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         let workers = config.workers();
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
+        let sites = config.placement.sites_of(config.id).len();
+        if config.balance.mode != Mode::Off && sites > MAX_SITES {
+            return Err(InstanceFault::TooManySites { id: config.id, sites, most: MAX_SITES });
+        }
         let schema = workload.schema().of_kind(config.tables);
         let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema)?;
         let recovery = Recovery {
@@ -88,6 +98,8 @@ impl<W: Workload, E: Engine> Running<W, E> {
             listener: None,
             connector: Some(connector),
             cleaner: Some(cleaner),
+            balancer: None,
+            ledger: Ledger::default(),
             workload: Mutex::new(workload),
             recovery,
             binding,
@@ -114,6 +126,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             self.one(started)??;
         }
         self.listener = listener.map(|listener| start_listener(&self.shared, listener)).transpose()?;
+        self.balancer = Watch::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
         self.measure().map(drop)
     }
 
@@ -228,6 +241,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             &mut *window,
             Window { engine, cpu_ns: usage.cpu_ns, involuntary_switches: usage.involuntary_switches },
         );
+        measured.rebalances = std::mem::take(&mut *self.ledger.lock().expect("not poisoned"));
         measured.log = LogCounts {
             bytes: engine.log.bytes - before.engine.log.bytes,
             records: engine.log.records - before.engine.log.records,
@@ -251,6 +265,16 @@ impl<W: Workload, E: Engine> Running<W, E> {
             profile.set(Counter::MessageBytes, measured.message_bytes);
         }
         Ok(measured)
+    }
+
+    pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
+        let ranges = self.shared.engine.ranges();
+        let part = |p: Partition| (p.keys.start as u32..p.keys.end as u32, usize::from(p.owner.0));
+        ranges.iter().flat_map(Ranges::partitions).map(part).collect()
+    }
+
+    pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
+        balance::repartition(&self.shared, parts)
     }
 
     pub fn halt(&self) -> Result<(), InstanceFault> {
@@ -293,6 +317,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
+        // First: it waits for workers.
+        if let Some(balancer) = self.balancer.take() {
+            balancer.end();
+        }
         if let Some((listener, stop, thread)) = self.listener.take() {
             stop.store(true, Ordering::Release);
             listener.stopper().stop();

@@ -19,6 +19,7 @@ use std::mem;
 use std::ops::ControlFlow;
 use txn::{Columns, Row, RowMut};
 
+const NO_ADDRESS: &str = "an index entry is no row address";
 pub(crate) const LAYOUT: &str = "a row does not have the table's layout";
 
 /// What an update's closure has done to a copy of a row.
@@ -128,7 +129,7 @@ impl Store {
         match self.tree(table).get::<P::Index, _>(key, Rid::decode)? {
             None => Ok(None),
             Some(Some(rid)) => Ok(Some(rid)),
-            Some(None) => Err(self.broken(table, "an index entry is no row address")),
+            Some(None) => Err(self.broken(table, NO_ADDRESS)),
         }
     }
 
@@ -566,9 +567,10 @@ impl Store {
         key: &[u8],
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
-        let Some(rid) = self.find::<P>(table, key)? else { return Ok(DeleteOutcome::Missing) };
         let heap = self.heap(table);
         if !table.indexes.is_empty() {
+            // Before anything is changed, so that whoever lacks the row's page need not wait for it here.
+            let Some(rid) = self.find::<P>(table, key)? else { return Ok(DeleteOutcome::Missing) };
             let old = &mut txn.old_row;
             old.clear();
             heap.read::<P::Heap, _>(rid, |row| old.extend_from_slice(row))?;
@@ -576,11 +578,13 @@ impl Store {
                 return Err(self.broken(table, LAYOUT));
             }
         }
-        match self.tree(table).delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
-            TreeDelete::Done(_) => {}
-            TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
-            TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
-        }
+        let value =
+            match self.tree(table).delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
+                TreeDelete::Done(value) => value,
+                TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
+                TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
+            };
+        let rid = Rid::decode(&value).ok_or_else(|| self.broken(table, NO_ADDRESS))?;
         self.insist(|| heap.delete::<P::Heap>(&mut self.writer(&mut txn.chain), rid))?;
         txn.ghosts.push((table.def.id, rid));
         Ok(DeleteOutcome::Done)

@@ -1,19 +1,22 @@
 //! The page-based engines as an instance sees them.
 
 use super::adopting::Doubt;
+use super::moving::{Door, Errand};
 use super::property::{Hold, Parted};
 use crate::branches::{Answer, Letter, Meetings, Visit};
+use crate::chart::Stamp;
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
 use crate::here::Here;
 use crate::local::{Locking, Part, Protection};
 use crate::mail::Mailbox;
-use crate::owners::Owners;
+use crate::owners::{Owners, Spot};
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
 use pages::PoolOptions;
+use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -52,6 +55,7 @@ pub struct PageDesk {
     pub(super) parted: RefCell<Parted>,
     /// Whether it has looked for such rows of an earlier life.
     pub(super) looked: Cell<bool>,
+    pub(super) door: Door,
 }
 
 impl PageDesk {
@@ -92,8 +96,7 @@ impl<D: Design> Engine for PageEngine<D> {
             lock_timeout_ns: setup.lock_timeout_ns,
             waits_for_log: setup.durability == Durability::Sync,
         };
-        let even = || Owners::even(&setup.schema, &setup.territory, setup.workers);
-        let owners = D::OWNERS.then(even).transpose()?;
+        let owners = if D::OWNERS { Some(owners_of(setup)?) } else { None };
         let mut engine = PageEngine::of(store, options, setup.workers, owners);
         if setup.design.owns_pages() {
             engine.divide(setup, found.in_doubt.len())?;
@@ -131,6 +134,7 @@ impl<D: Design> Engine for PageEngine<D> {
             hold: Cell::new(Hold::Nothing),
             parted: RefCell::default(),
             looked: Cell::new(false),
+            door: Door::default(),
         };
         self.act(&desk);
         self.take_wards(&desk);
@@ -260,8 +264,41 @@ impl<D: Design> Engine for PageEngine<D> {
     const OWNERS: bool = D::OWNERS;
 
     #[inline]
-    fn owner(&self, route: Route) -> Option<usize> {
-        self.owners.as_ref()?.owner(route)
+    fn spot(&self, route: Route) -> Option<Spot> {
+        self.owners.as_ref()?.spot(route)
+    }
+
+    #[inline]
+    fn stamp(&self) -> Stamp {
+        self.owners.as_ref().expect("only where workers own keys").stamp()
+    }
+
+    fn ranges(&self) -> Option<Ranges> {
+        self.owners.as_ref().map(Owners::ranges)
+    }
+
+    #[inline]
+    fn admit(&self, part: &mut Part) -> bool {
+        PageEngine::admit(self, part)
+    }
+
+    async fn pass(&self, desk: &PageDesk, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
+        PageEngine::pass(self, desk, executor, part).await
+    }
+
+    fn repartition(&self, desk: &PageDesk, errand: Errand) {
+        self.take_errand(desk, errand);
+    }
+
+    #[inline]
+    fn begin_visit(&self, part: &mut Part) {
+        if D::OWNERS && !part.counted {
+            self.begin_locking(part);
+        }
+    }
+
+    fn waiting(&self, desk: &PageDesk) -> usize {
+        desk.door.visits.get()
     }
 
     fn sites_of(&self, desk: &PageDesk) -> Option<Range<u32>> {
@@ -280,8 +317,15 @@ impl<D: Design> Engine for PageEngine<D> {
         desk.meetings.borrow_mut().open()
     }
 
-    fn send(&self, desk: &PageDesk, part: &mut Part, meeting: u32, owner: usize, steps: Vec<u8>) {
-        self.send_steps(desk, part, meeting, owner, steps);
+    fn send(
+        &self,
+        desk: &PageDesk,
+        part: &mut Part,
+        meeting: u32,
+        (owner, stamp): (usize, Stamp),
+        steps: Vec<u8>,
+    ) {
+        self.send_steps(desk, part, meeting, (owner, stamp), steps);
     }
 
     async fn rendezvous(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
@@ -333,8 +377,8 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
         self.own_wanted(desk);
-        let settled = self.settle(desk);
-        PageEngine::turn(self) || settled
+        let done = self.run_errands(desk) | self.settle(desk);
+        PageEngine::turn(self) | done
     }
 
     fn ready(&self) -> bool {
@@ -399,4 +443,14 @@ impl<D: Design> Engine for PageEngine<D> {
         all.into_iter().for_each(|loaded| whole.merge(loaded));
         self.store.build_trees::<D::Latch>(whole).map_err(|stop| format!("the indexes: {stop}"))
     }
+}
+
+/// One partition for each worker, or as many as were asked for if that is more.
+fn owners_of(setup: &Setup) -> Result<Owners, EngineFault> {
+    let sites = setup.territory.own.len();
+    if setup.partitions > setup.workers && setup.partitions > sites {
+        return Err(EngineFault::TooManyPartitions { partitions: setup.partitions, sites });
+    }
+    let parts = setup.partitions.max(setup.workers).min(sites.max(1));
+    Ok(Owners::divided(&setup.schema, &setup.territory, setup.workers, parts)?)
 }

@@ -5,6 +5,7 @@ mod clustered;
 mod doubts;
 mod histories;
 mod isolation;
+mod moving;
 mod owned_rows;
 mod owners;
 mod schema;

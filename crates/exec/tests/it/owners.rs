@@ -15,12 +15,12 @@ use txn::{
 };
 use wal::Durability;
 
-const T: TableId = TableId(1);
+pub const T: TableId = TableId(1);
 /// Keys below belong to the first of two workers, the others to the second.
 const BORDER: i64 = 50;
 
-type Owned = PageEngine<Partitioned>;
-type Desk = <Owned as Engine>::Desk;
+pub type Owned = PageEngine<Partitioned>;
+pub type Desk = <Owned as Engine>::Desk;
 
 fn table() -> TableDef {
     TableDef {
@@ -34,11 +34,11 @@ fn table() -> TableDef {
     }
 }
 
-fn key(id: i64) -> Key {
+pub fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
-fn row(id: i64, value: i64) -> Vec<u8> {
+pub fn row(id: i64, value: i64) -> Vec<u8> {
     let mut buf = RowBuf::new(&table());
     let mut row = buf.start();
     row.set_int(0, id);
@@ -46,17 +46,17 @@ fn row(id: i64, value: i64) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
-fn once<T>(future: impl Future<Output = T>) -> Option<T> {
+pub fn once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),
         Poll::Pending => None,
     }
 }
 
-struct Bench {
-    engine: Arc<Owned>,
-    desks: Vec<Desk>,
-    executor: Executor,
+pub struct Bench {
+    pub engine: Arc<Owned>,
+    pub desks: Vec<Desk>,
+    pub executor: Executor,
 }
 
 type InDoubt = Vec<(Vec<u8>, <Owned as Engine>::InDoubt)>;
@@ -94,11 +94,11 @@ impl Bench {
     }
 
     /// Two owners, and rows 10 and 60 of value 0.
-    fn new(dir: &std::path::Path) -> Bench {
+    pub fn new(dir: &std::path::Path) -> Bench {
         Bench::new_as(DesignKind::Logical, dir)
     }
 
-    fn new_as(design: DesignKind, dir: &std::path::Path) -> Bench {
+    pub fn new_as(design: DesignKind, dir: &std::path::Path) -> Bench {
         let (bench, _) = Bench::open_as(design, dir, 2);
         for (worker, id) in [(0, 10), (1, 60)] {
             let mut part = bench.begin(worker);
@@ -111,33 +111,39 @@ impl Bench {
         bench
     }
 
-    fn begin(&self, worker: usize) -> Part {
+    pub fn begin(&self, worker: usize) -> Part {
         let mut part = Engine::part(&*self.engine, &self.desks[worker]);
         Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
         part
     }
 
-    fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
+    pub fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
         self.engine.here(&self.desks[worker], &self.executor, part)
     }
 
     /// Runs steps of a transaction at an owner: there, by `steps`, and back.
-    fn visit<R>(&self, home: usize, part: &mut Part, owner: usize, steps: impl FnOnce(&mut Part) -> R) -> R {
+    pub fn visit<R>(
+        &self,
+        home: usize,
+        part: &mut Part,
+        owner: usize,
+        steps: impl FnOnce(&mut Part) -> R,
+    ) -> R {
         let visit = self.arrive(home, part, owner);
         self.finish(home, part, visit, steps)
     }
 
     /// As far as the owner.
-    fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
+    pub fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
         let desk = &self.desks[home];
         let meeting = self.engine.meeting(desk);
-        self.engine.send(desk, part, meeting, owner, vec![7]);
+        self.engine.send(desk, part, meeting, (owner, self.engine.stamp()), vec![7]);
         let visit = self.engine.receive(&self.desks[owner]).expect("the steps have arrived");
         assert_eq!(visit.steps, [7]);
         (meeting, visit)
     }
 
-    fn finish<R>(
+    pub fn finish<R>(
         &self,
         home: usize,
         part: &mut Part,
@@ -156,13 +162,13 @@ impl Bench {
     }
 
     /// Brings the mail of every worker.
-    fn mail(&self) {
+    pub fn mail(&self) {
         for _ in 0..2 {
             self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
         }
     }
 
-    fn write(
+    pub fn write(
         &self,
         worker: usize,
         part: &mut Part,
@@ -172,12 +178,12 @@ impl Bench {
         once(self.here(worker, part).update(T, &key(id), |row| row.set_int(1, value)))
     }
 
-    fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
+    pub fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
         once(self.here(worker, part).read(T, &key(id), |row| row.int(1)))
     }
 
     /// The value of a row, read by a transaction of its owner's; `None` if it has to wait.
-    fn value(&self, id: i64) -> Option<i64> {
+    pub fn value(&self, id: i64) -> Option<i64> {
         let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
         let mut part = self.begin(worker);
         let seen = {
@@ -197,13 +203,13 @@ impl Bench {
         Some(seen?.unwrap().unwrap())
     }
 
-    fn commit(&self, worker: usize, part: &mut Part) {
+    pub fn commit(&self, worker: usize, part: &mut Part) {
         once(self.engine.certify(&self.desks[worker], &self.executor, part, Scope::Home)).unwrap().unwrap();
         Engine::commit(&*self.engine, &self.desks[worker], part).unwrap();
     }
 }
 
-const DONE: Option<Result<Option<()>, Abort>> = Some(Ok(Some(())));
+pub const DONE: Option<Result<Option<()>, Abort>> = Some(Ok(Some(())));
 
 #[test]
 fn a_transaction_of_two_owners_commits_at_both() {

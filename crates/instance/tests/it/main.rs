@@ -4,6 +4,7 @@ mod deployments;
 mod diary;
 mod larger;
 mod loads;
+mod moving;
 mod owners;
 mod profile;
 mod restarts;

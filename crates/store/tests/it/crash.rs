@@ -1,11 +1,13 @@
-//! Random transactions, killed at random moments, against a model; many seeds, few frames, deaths during restart too.
+//! Random transactions, and splits and merges of partitions beside them, killed at random moments, against a model; many seeds, few frames, deaths during restart too.
 //!
 //! Each transaction appends its number to the history before it ends, so that what survived says itself which
 //! transactions it is made of: those must include every acknowledged one, be a prefix of the log's commits, and
 //! together give exactly the rows found.
 
 use crate::files::{Life, Mortal};
-use crate::{ACCOUNTS, HEAPS, HISTORY, KIND, L, Model, TREES, contents, history, key, options, row, schema};
+use crate::{
+    ACCOUNTS, BY_SCORE, HEAPS, HISTORY, KIND, L, Model, TREES, contents, history, key, options, row, schema,
+};
 use access::Expect;
 use base::{Key, Lsn, TableId};
 use pages::Stop;
@@ -185,7 +187,8 @@ impl Process<'_> {
             3 if self.random.below(2) == 0 => self.change_schema(),
             7 | 8 if !self.running.is_empty() => self.go_back(),
             9 if !self.parted.is_empty() => self.settle(),
-            10 if self.running.is_empty() && self.in_doubt.is_empty() => self.repartition(),
+            10 if HEAPS.get() != HeapForm::Shared => self.repartition_divided(),
+            10 if TREES.get() == TreeKind::MultiRooted => self.repartition(),
             4..=6 if !self.running.is_empty() => self.commit(),
             _ if self.running.len() < 3 => {
                 let begin = |worker| {
@@ -263,9 +266,10 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Splits a partition after its rows are apart, or merges one.
-    fn repartition(&mut self) -> Result<(), Died> {
-        if TREES.get() == TreeKind::BTree || KIND.get() == TableKind::Clustered {
+    /// Splits a partition after its rows are apart, or merges one, while nobody is at work.
+    fn repartition_divided(&mut self) -> Result<(), Died> {
+        let busy = !self.running.is_empty() || !self.in_doubt.is_empty();
+        if busy || KIND.get() == TableKind::Clustered {
             return Ok(());
         }
         let starts = self.store.partitions(ACCOUNTS);
@@ -300,6 +304,26 @@ impl Process<'_> {
         }
         self.store.commit(&mut txn, None)?;
         self.store.committed::<L>(&mut txn);
+        Ok(())
+    }
+
+    /// A partition of the primary tree or of a secondary one begins somewhere else, whatever transactions are under way.
+    fn repartition(&mut self) -> Result<(), Died> {
+        let index = [ACCOUNTS, BY_SCORE][self.random.below(2) as usize];
+        let starts = self.store.partitions(index);
+        let at = if starts.len() < 8 && self.random.below(2) == 0 {
+            key(self.random.below(if index == ACCOUNTS { KEYS } else { 50 }) as i64)
+        } else {
+            starts[self.random.below(starts.len() as u64) as usize].clone()
+        };
+        if at.is_empty() {
+            return Ok(());
+        }
+        retry(self.store, || match starts.contains(&at) {
+            true => self.store.merge_partition::<L>(index, &at),
+            false => self.store.split_partition::<L>(index, &at),
+        })?;
+        assert_ne!(starts.contains(&at), self.store.partitions(index).contains(&at));
         Ok(())
     }
 
@@ -490,7 +514,7 @@ fn tables() -> Schema {
 fn campaign(disk: &Disk, seed: u64) {
     KIND.set(TableKind::ALL[seed as usize % 2]);
     HEAPS.set(HeapForm::ALL[seed as usize / 2 % 3]);
-    TREES.set(TreeKind::ALL[usize::from(HEAPS.get() != HeapForm::Shared)]);
+    TREES.set(TreeKind::ALL[usize::from(HEAPS.get() != HeapForm::Shared || seed % 5 > 2)]);
     let (mut truth, mut random) = (Truth::default(), Random(seed));
     let mut lives = 0;
     while lives < 8 {

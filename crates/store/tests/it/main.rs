@@ -78,13 +78,16 @@ fn open(files: &Arc<dyn Files>, durability: Durability, frames: usize) -> (Store
     Store::open(files.clone(), Path::new("/db"), options(durability, frames)).expect("the database opens")
 }
 
+/// Something done to the database in these files; whether it was acknowledged.
+type Deed = fn(&Arc<dyn Files>) -> bool;
+
 /// Fills a database and runs `change` on it, killed before its n-th change to the files, for every n; each restart is killed
 /// once as well, before one of its first changes (`deaths` of them). `found` judges what is there after that; it is told whether
 /// `change` was acknowledged, and n. Gives the changes that there are.
 fn killed_before_every_change(
     options: fn() -> StoreOptions,
     fill: impl Fn(&Store, &mut Txn),
-    (change, deaths): (fn(&Arc<dyn Files>) -> bool, i64),
+    (change, deaths): (Deed, i64),
     found: impl Fn(&Store, bool, i64),
 ) -> i64 {
     let open = |files| Store::open(files, Path::new("/db"), options());
