@@ -176,7 +176,7 @@ fn rows_are_apart_before_their_partition_is_split() {
     }
     assert_eq!(moved["shared"], (0, 0));
     assert!(moved["leaf"].0 <= 20 && moved["leaf"].1 == 1, "{moved:?}");
-    assert!(moved["partition"].0 > 200 && moved["partition"].1 > 50, "{moved:?}");
+    assert!(moved["partition"].0 > 60 && moved["partition"].1 > 50, "{moved:?}");
 }
 
 #[test]
