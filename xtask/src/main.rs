@@ -108,8 +108,8 @@ fn ci() -> Result<(), Failed> {
 }
 
 /// Options of `atoll bench tpcb` for each deployment whose instances are killed: two under distributed transactions, several
-/// workers on one, one worker each, owners on one and on two, a page memory that a quarter of the data fits, and rows in main
-/// memory. A file, so that a
+/// workers on one, one worker each, owners on one and on two, of keys and of pages, a page memory that a quarter of the data
+/// fits, and rows in main memory. A file, so that a
 /// test of the command line reads it too.
 const TORMENTED: &str = include_str!("kill.txt");
 

@@ -1,6 +1,6 @@
 //! How an operation writes the log without knowing what a transaction is.
 
-use base::Lsn;
+use base::{Lsn, TableId};
 use wal::Order;
 
 /// Implemented by `store`'s transaction (and by its rollback, where the same operations write compensation
@@ -21,6 +21,10 @@ pub trait Journal {
 
     /// A redo-only record that stays whatever becomes of the transaction: structure modifications, free space.
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn;
+
+    /// A leaf of tree `tree` has become two, or what two neighbours hold was dealt out anew: the right one begins at `separator`. For
+    /// whoever keeps rows together by the leaf that leads to them; the others need not know.
+    fn parted(&mut self, _tree: TableId, _separator: &[u8]) {}
 
     /// Which worker runs this: spreads heap inserts over pages. A hint, any number serves.
     fn worker(&self) -> usize;

@@ -10,7 +10,8 @@
 //! - [`BTree`]: byte-string keys to values of up to a quarter page (row addresses, or the rows of a clustered table), in
 //!   order, with scans in both directions.
 //!   It may be multi-rooted ([`RootMap`]): sub-trees with ranges of the keys, which are split and merged.
-//! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long.
+//! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long; where they go may be said from above ([`Heap::among`]), so
+//!   that pages can be divided among owners.
 //! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
 //! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
 //! - [`redo`], [`redo_page`], [`undo`]: a record done again (on one page of those it changes), and taken back.
@@ -29,8 +30,8 @@ mod tree;
 mod undo;
 
 pub use heap::{
-    Heap, HeapFiller, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves,
-    fits_page,
+    Heap, HeapFiller, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, Housed, InsertPages, MAX_ROW,
+    Moves, fits_page,
 };
 pub use journal::Journal;
 pub use page::check_kind;
@@ -38,7 +39,7 @@ pub use record::{Kind, PageUse, each_page, entry_of};
 pub use redo::{redo, redo_page};
 pub use removal::{Below, log_freed, pages_below};
 pub use tree::{
-    BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Moved, RootMap, Sight, TreeDelete, TreeFlaw,
+    Around, BTree, ChunkEnd, Direction, Expect, LANES, Loaded, Moved, RootMap, Sight, TreeDelete, TreeFlaw,
     TreeInsert, TreeModify, TreeReplace, TreeReport,
 };
 pub use undo::{TreeRole, undo};

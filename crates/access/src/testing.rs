@@ -82,7 +82,7 @@ pub(crate) fn pool_with_short_records(frames: usize, buffer_bytes: usize) -> Poo
 
 fn pool_logging(frames: usize, options: LogOptions) -> Pool {
     let log = Log::open(memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames, max_pages: 1 << 16 };
+    let options = PoolOptions { max_pages: 1 << 16, ..PoolOptions::new(frames) };
     Pool::open(memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory")
 }
 

@@ -51,6 +51,9 @@ fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     if args.deployment.tree.is_empty() {
         args.deployment.tree = vec![manifest.trees.into()];
     }
+    if args.deployment.heap.is_empty() {
+        args.deployment.heap = vec![manifest.heaps.into()];
+    }
     if args.deployment.partitions.is_empty()
         && manifest.trees == TreeKind::MultiRooted
         && args.deployment.tree.contains(&TreeArg::Mrbtree)

@@ -77,7 +77,7 @@ fn summary(examined: &Examined) -> Value {
         .map(|t| {
             json!({
                 "table": t.name, "rows": t.rows(), "tables": t.kind.name(), "heap_pages": t.heap.pages + t.heap.large_pages,
-                "moved_rows": t.heap.moved_rows, "large_rows": t.heap.large_rows, "ghosts": t.heap.ghosts,
+                "heap": t.form.name(), "undivided_pages": t.undivided, "moved_rows": t.heap.moved_rows, "large_rows": t.heap.large_rows, "ghosts": t.heap.ghosts,
                 "indexes": t.trees.len(), "index_pages": t.trees.iter().map(|(_, r)| r.leaves + r.inner_nodes).sum::<u64>(),
             })
         })

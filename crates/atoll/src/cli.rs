@@ -4,7 +4,7 @@ use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use deploy::engine::{Escalation, Mode, TableKind, TreeKind};
+use deploy::engine::{Escalation, HeapForm, Mode, TableKind, TreeKind};
 use deploy::{ChannelKind, Host};
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -184,6 +184,9 @@ pub struct LoadArgs {
     /// How trees are made
     #[arg(long, value_name = "T", value_enum, default_value = "btree")]
     pub tree: TreeArg,
+    /// Which rows of tables with a primary key share a heap page: partition for plp-partition, leaf for plp-leaf
+    #[arg(long, value_name = "H", value_enum, default_value = "shared")]
+    pub heap: HeapArg,
     /// Parts of each multi-rooted tree of an instance [default: one per worker]
     #[arg(long, value_name = "N", value_parser = partitions())]
     pub partitions: Option<u64>,
@@ -274,6 +277,10 @@ pub enum DesignArg {
     Logical,
     /// As logical, and each worker owns the index pages that lead to its keys and latches none of them (PLP)
     PlpRegular,
+    /// As plp-regular, and each worker owns the heap pages with its keys' rows, each of one partition
+    PlpPartition,
+    /// As plp-partition, with heap pages each of one leaf, so that dividing a partition moves next to no rows
+    PlpLeaf,
     /// One worker per instance: no latches, and locks only while distributed transactions exist
     Serial,
     /// Rows in main memory, optimistic concurrency control
@@ -377,6 +384,46 @@ impl From<TreeArg> for TreeKind {
             TreeArg::Mrbtree => TreeKind::MultiRooted,
         }
     }
+}
+
+/// Which rows of a table with a key share a heap page.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeapArg {
+    /// Any
+    Shared,
+    /// Those of one partition of the primary key's index
+    Partition,
+    /// Those that one leaf of the primary key's index leads to
+    Leaf,
+}
+
+impl From<HeapForm> for HeapArg {
+    fn from(form: HeapForm) -> HeapArg {
+        match form {
+            HeapForm::Shared => HeapArg::Shared,
+            HeapForm::ByPartition => HeapArg::Partition,
+            HeapForm::ByLeaf => HeapArg::Leaf,
+        }
+    }
+}
+
+impl From<HeapArg> for HeapForm {
+    fn from(arg: HeapArg) -> HeapForm {
+        match arg {
+            HeapArg::Shared => HeapForm::Shared,
+            HeapArg::Partition => HeapForm::ByPartition,
+            HeapArg::Leaf => HeapForm::ByLeaf,
+        }
+    }
+}
+
+/// How readers of pages keep out of the way of writers.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LatchingArg {
+    /// They look without a latch, and at the page's version before and after
+    Optimistic,
+    /// They latch each page before they let go of the one that led there
+    Coupled,
 }
 
 /// Each is a page at least, and an entry of the partition table.
@@ -502,9 +549,15 @@ pub struct DeploymentArgs {
     /// Where the rows of tables with a primary key lie [default: as --data has them; else heap]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tables: Vec<TablesArg>,
-    /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-regular]
+    /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-*]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tree: Vec<TreeArg>,
+    /// Which rows share a heap page [default: as --data has them; else shared, and what it needs for plp-*]
+    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum)]
+    pub heap: Vec<HeapArg>,
+    /// How readers of pages keep out of the way of writers, but for serial and occ
+    #[arg(long, value_name = "L,...", value_delimiter = ',', value_enum, default_value = "optimistic")]
+    pub latching: Vec<LatchingArg>,
     /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; where workers own keys, their partitions, no fewer than workers]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
     pub partitions: Vec<u64>,

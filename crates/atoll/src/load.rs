@@ -77,6 +77,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.data = Some(args.data.clone());
     bench.deployment.tables = vec![args.tables];
     bench.deployment.tree = vec![args.tree];
+    bench.deployment.heap = vec![args.heap];
     bench.deployment.partitions = args.partitions.into_iter().collect();
     bench.deployment.memory = args.memory;
     bench.requests.dataset = args.dataset.into_iter().collect();

@@ -127,6 +127,8 @@ const SETTINGS: &[Column] = &[
     ("durability", |r| r.settings.durability.clone()),
     ("tables", |r| r.settings.tables.clone()),
     ("tree", |r| r.settings.tree.clone()),
+    ("heap", |r| r.settings.heap.clone()),
+    ("latching", |r| r.settings.latching.clone()),
     ("partitions", |r| r.settings.partitions.map(|n| n.to_string())),
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),

@@ -4,13 +4,14 @@
 //! that the earlier ones take.
 
 use crate::cli::{
-    BalanceArg, BenchArgs, ChannelArg, DesignArg, DurabilityArg, OccConflictArg, OpArg, SliArg, TablesArg,
-    TreeArg,
+    BalanceArg, BenchArgs, ChannelArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccConflictArg, OpArg,
+    SliArg, TablesArg, TreeArg,
 };
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use deploy::engine::{
-    Balance, DesignKind, Durability, Inheritance, LockTuning, Mode, OccConflict, TableKind, TreeKind,
+    Balance, DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccConflict,
+    TableKind, TreeKind,
 };
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
@@ -85,6 +86,8 @@ impl Default for Choice {
             durability: Durability::Async,
             tables: TableKind::Heap,
             trees: TreeKind::BTree,
+            heaps: HeapForm::Shared,
+            latching: Latching::default(),
             partitions: None,
             locks: LockTuning::default(),
             occ_conflict: OccConflict::default(),
@@ -116,6 +119,8 @@ struct Choice {
     durability: Durability,
     tables: TableKind,
     trees: TreeKind,
+    heaps: HeapForm,
+    latching: Latching,
     /// `None`: one per worker.
     partitions: Option<usize>,
     locks: LockTuning,
@@ -181,6 +186,7 @@ impl Planner<'_> {
         let all = in_pages(all, &d.tree, &d.partitions);
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
+        let all = in_heaps(all, &d.heap, &d.latching);
         let all = in_occ(all, &d.occ_conflict);
         let all = among_owners(all, &d.balance);
         let all = times(all, &d.placement, |c, v| c.placement = v);
@@ -246,6 +252,8 @@ impl Planner<'_> {
             durability: c.durability,
             tables: c.tables,
             trees: c.trees,
+            heaps: c.heaps,
+            latching: c.latching,
             partitions: c.partitions.unwrap_or(workers.div_ceil(islands)),
             data: d.data.clone(),
             data_use: if d.keep { DataUse::Keep } else { DataUse::Copy },
@@ -277,11 +285,9 @@ impl Planner<'_> {
     /// Partitions without a tree that has them.
     fn check_partitions(&self) -> Result<(), Failure> {
         let d = &self.args.deployment;
-        let Some(n) = d
-            .partitions
-            .first()
-            .filter(|_| !d.tree.contains(&TreeArg::Mrbtree) && !d.design.contains(&DesignArg::PlpRegular))
-        else {
+        let Some(n) = d.partitions.first().filter(|_| {
+            !d.tree.contains(&TreeArg::Mrbtree) && !d.design.iter().any(|d| design_of(*d).owns_pages())
+        }) else {
             return Ok(());
         };
         let text = "only multi-rooted trees have partitions; expected --tree mrbtree with it";
@@ -426,6 +432,8 @@ fn design_of(arg: DesignArg) -> DesignKind {
         DesignArg::Conventional => DesignKind::Conventional,
         DesignArg::Logical => DesignKind::Logical,
         DesignArg::PlpRegular => DesignKind::PlpRegular,
+        DesignArg::PlpPartition => DesignKind::PlpPartition,
+        DesignArg::PlpLeaf => DesignKind::PlpLeaf,
         DesignArg::Serial => DesignKind::Serial,
         DesignArg::Occ => DesignKind::Occ,
     }
@@ -455,6 +463,32 @@ fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choi
         TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.partitions = v),
     };
     all.into_iter().flat_map(of).flat_map(divided).collect()
+}
+
+/// Which rows share a heap page, and how pages are read, of the designs for which that makes a difference.
+fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[LatchingArg]) -> Vec<Choice> {
+    let given: Vec<HeapForm> =
+        list(heaps, || vec![HeapArg::Shared]).into_iter().map(HeapForm::from).collect();
+    let latching: Vec<Latching> = latching
+        .iter()
+        .map(|arg| match arg {
+            LatchingArg::Optimistic => Latching::Optimistic,
+            LatchingArg::Coupled => Latching::Coupled,
+        })
+        .collect();
+    let housed = |choice: Choice| match (choice.design, choice.design.heap_form()) {
+        (DesignKind::Occ, _) => vec![choice],
+        // What it needs, unless that was not asked for: then it is refused.
+        (_, form) if form != HeapForm::Shared && (heaps.is_empty() || given.contains(&form)) => {
+            vec![Choice { heaps: form, ..choice }]
+        }
+        _ => times(vec![choice], &given, |c, v| c.heaps = v),
+    };
+    let latched = |choice: Choice| match choice.design {
+        DesignKind::Occ | DesignKind::Serial => vec![choice],
+        _ => times(vec![choice], &latching, |c, v| c.latching = v),
+    };
+    all.into_iter().flat_map(housed).flat_map(latched).collect()
 }
 
 /// Which of the machine's islands each worker runs on; the first for one that the system places.

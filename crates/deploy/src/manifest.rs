@@ -9,7 +9,7 @@
 
 use crate::DeployError;
 use crate::copy::{Watch, copy_all, require_space};
-use crate::engine::TreeKind;
+use crate::engine::{HeapForm, TreeKind};
 use crate::scratch::Scratch;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub(crate) const FILE: &str = "deployment.json";
 pub(crate) const LOCK: &str = "lock";
 const RUN: &str = "run";
 /// Counted up whenever anything in a data directory changes its shape.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// Families of designs.
 pub(crate) const DISK: &str = "disk";
@@ -43,6 +43,8 @@ pub struct Manifest {
     pub tables: TableKind,
     /// How its trees are made.
     pub trees: TreeKind,
+    /// Which rows of tables with a key share a heap page.
+    pub heaps: HeapForm,
     /// Into how many parts the load divided each multi-rooted tree of each instance; 1 where trees have one root.
     pub partitions: usize,
     /// A number that follows from the tables' definitions.
@@ -55,7 +57,7 @@ impl Manifest {
     /// Whether a deployment that wants the one can use the other's data.
     pub fn fits(&self, other: &Manifest) -> bool {
         let data = |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.schema);
-        let kinds = |m: &Manifest| (m.tables, m.trees, m.partitions);
+        let kinds = |m: &Manifest| (m.tables, m.trees, m.heaps, m.partitions);
         data(self) == data(other) && kinds(self) == kinds(other)
     }
 
@@ -63,12 +65,13 @@ impl Manifest {
     pub fn describe(&self) -> String {
         let islands = if self.islands == 1 { "island" } else { "islands" };
         format!(
-            "{} on {} {islands} ({} format {}, {} tables, {}, schema {:08x})",
+            "{} on {} {islands} ({} format {}, {} tables, {} heap pages, {}, schema {:08x})",
             self.data,
             self.islands,
             self.family,
             self.format,
             self.tables.name(),
+            self.heaps.name(),
             self.trees_in_words(),
             self.schema
         )
@@ -425,6 +428,7 @@ mod tests {
             family: "disk".into(),
             tables: TableKind::Heap,
             trees: TreeKind::BTree,
+            heaps: HeapForm::Shared,
             partitions: 1,
             schema: 7,
             workload: WorkloadSpec::new("micro", 2),
@@ -464,7 +468,11 @@ mod tests {
         assert!(text.contains("heap tables") && text.contains("clustered tables"), "{text}");
         (other.tables, other.trees, other.partitions) = (TableKind::Heap, TreeKind::MultiRooted, 4);
         let text = at(&path, other.clone()).err().unwrap().to_string();
-        assert!(text.contains("heap tables, btree,") && text.contains("mrbtree of 4 partitions"), "{text}");
+        assert!(
+            text.contains("heap tables, shared heap pages, btree,")
+                && text.contains("mrbtree of 4 partitions"),
+            "{text}"
+        );
         (other.trees, other.partitions, other.schema) = (TreeKind::BTree, 1, 8);
         let text = at(&path, other).err().unwrap().to_string();
         assert!(text.contains("schema 00000007") && text.contains("schema 00000008"), "{text}");

@@ -2,7 +2,8 @@
 
 use crate::DeployError;
 use crate::engine::{
-    Address, Balance, DesignKind, Durability, InstanceConfig, LockTuning, Mode, OccConflict, TreeKind,
+    Address, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
+    OccConflict, TreeKind,
 };
 use base::InstanceId;
 use instance::MAX_WORKERS;
@@ -121,6 +122,10 @@ pub struct Deployment {
     pub tables: TableKind,
     /// How trees are made.
     pub trees: TreeKind,
+    /// Which rows of tables with a key share a heap page.
+    pub heaps: HeapForm,
+    /// How readers of pages keep out of the way of writers.
+    pub latching: Latching,
     /// Into how many parts a load divides each multi-rooted tree of each instance; where workers own keys, how many partitions these
     /// have at least.
     pub partitions: usize,
@@ -218,6 +223,15 @@ impl Deployment {
                 self.trees.name()
             ));
         }
+        let form = self.design.heap_form();
+        if form != HeapForm::Shared && self.heaps != form {
+            return impossible(format!(
+                "--design {}: workers own heap pages, divided by {}; expected --heap {1}, got {}",
+                self.design,
+                form.name(),
+                self.heaps.name()
+            ));
+        }
         let owners = matches!(self.design, DesignKind::Logical | DesignKind::PlpRegular);
         let fewest = sites as usize / usize::from(islands);
         let most_workers = self.workers_of(0);
@@ -264,6 +278,8 @@ impl Deployment {
                     durability: self.durability,
                     tables: self.tables,
                     trees: self.trees,
+                    heaps: self.heaps,
+                    latching: self.latching,
                     partitions: self.partitions,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,

@@ -87,6 +87,7 @@ impl Deployment {
             family: if self.design == DesignKind::Occ { MEMORY } else { DISK }.into(),
             tables: self.tables,
             trees: self.trees,
+            heaps: self.heaps,
             partitions: if self.trees == TreeKind::MultiRooted { self.partitions } else { 1 },
             schema: schema_number(&self.spec)?,
             workload: self.spec.data_only(),

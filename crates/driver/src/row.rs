@@ -175,6 +175,12 @@ pub struct Settings {
     /// How trees are made: `btree` or `mrbtree`; not for `occ`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// Which rows share a heap page: `shared`, `partition` or `leaf`; not for `occ`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<String>,
+    /// How readers keep out of the way of writers: `optimistic` or `coupled`; for designs that latch pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latching: Option<String>,
     /// Parts of each multi-rooted tree of an instance after the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions: Option<usize>,

@@ -174,6 +174,9 @@ impl Session {
             durability: Some(deploy::durability_name(d.durability).into()),
             tables: Some(d.tables.name().into()),
             tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
+            heap: (d.design != DesignKind::Occ).then(|| d.heaps.name().into()),
+            latching: (!matches!(d.design, DesignKind::Occ | DesignKind::Serial))
+                .then(|| d.latching.to_string()),
             partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
                 true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
                 false => d.partitions,

@@ -4,6 +4,7 @@ use crate::local::Locking;
 use latch::{ByPage, LatchPolicy, Optimistic, Owned, Policies, RawMutex, SpinRaw, ThreadBound};
 use std::fmt;
 use std::str::FromStr;
+use store::HeapForm;
 
 /// The policies of one design, fixed at compile time: the access methods are generated once for each.
 pub trait Design: Sized + Send + Sync + 'static {
@@ -39,19 +40,20 @@ impl Design for Serial {
     type Mutex = ThreadBound;
 }
 
-/// What protects pages where workers own keys: pages of a primary tree say so themselves, for some of them have owners; entries of secondary
-/// indexes and rows are anybody's.
+/// What protects pages where workers own keys: those of primary trees and of rows say so themselves, for some of them have owners; entries
+/// of secondary indexes are anybody's.
 #[derive(Clone, Copy, Debug)]
 pub enum PartlyOwned {}
 
 impl Policies for PartlyOwned {
     type Index = ByPage;
     type Secondary = Optimistic;
-    type Heap = Optimistic;
+    type Heap = ByPage;
 }
 
 /// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own (DORA). Under `logical` pages are
-/// nobody's, so they are latched; under `plp-regular` (PLP) the pages of primary trees are their keys' owner's.
+/// nobody's, so they are latched; under PLP pages are their keys' owner's: those of primary trees (`plp-regular`), and those of rows
+/// (`plp-partition`, `plp-leaf`).
 #[derive(Debug)]
 pub enum Partitioned {}
 
@@ -68,23 +70,38 @@ pub enum DesignKind {
     Logical,
     /// As `logical`, and each worker owns the pages that lead to its keys: see [`crate::paged`].
     PlpRegular,
+    /// As `plp-regular`, and the heap pages with its keys' rows, each of one partition.
+    PlpPartition,
+    /// As `plp-partition`, with heap pages each of one leaf: partitions are divided without moving rows.
+    PlpLeaf,
     Serial,
     /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
     Occ,
 }
 
 impl DesignKind {
-    pub const ALL: [DesignKind; 5] = [
+    pub const ALL: [DesignKind; 7] = [
         DesignKind::Conventional,
         DesignKind::Logical,
         DesignKind::PlpRegular,
+        DesignKind::PlpPartition,
+        DesignKind::PlpLeaf,
         DesignKind::Serial,
         DesignKind::Occ,
     ];
 
     /// Whether pages have owners, so that trees must be multi-rooted.
     pub fn owns_pages(self) -> bool {
-        self == DesignKind::PlpRegular
+        matches!(self, DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf)
+    }
+
+    /// Which rows share a heap page, where that is the design's to say: whether heap pages have owners as well.
+    pub fn heap_form(self) -> HeapForm {
+        match self {
+            DesignKind::PlpPartition => HeapForm::ByPartition,
+            DesignKind::PlpLeaf => HeapForm::ByLeaf,
+            _ => HeapForm::Shared,
+        }
     }
 
     pub fn name(self) -> &'static str {
@@ -92,6 +109,8 @@ impl DesignKind {
             DesignKind::Conventional => "conventional",
             DesignKind::Logical => "logical",
             DesignKind::PlpRegular => "plp-regular",
+            DesignKind::PlpPartition => "plp-partition",
+            DesignKind::PlpLeaf => "plp-leaf",
             DesignKind::Serial => "serial",
             DesignKind::Occ => "occ",
         }
@@ -110,7 +129,8 @@ impl FromStr for DesignKind {
     fn from_str(s: &str) -> Result<Self, String> {
         DesignKind::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
             format!(
-                "design '{s}' is unknown; expected one of conventional, logical, plp-regular, serial, occ"
+                "design '{s}' is unknown; expected one of conventional, logical, plp-regular, plp-partition, \
+                 plp-leaf, serial, occ"
             )
         })
     }

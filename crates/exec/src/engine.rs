@@ -29,6 +29,7 @@ use crate::owners::{Spot, Territory};
 use crate::paged::{Errand, Refusal};
 use base::Lsn;
 use locks::LockTuning;
+use pages::Latching;
 use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::ops::Range;
@@ -36,7 +37,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use store::{NoteId, StoreFault, TreeKind};
+use store::{HeapForm, NoteId, StoreFault, TreeKind};
 use txn::{Abort, Access, Route, Schema};
 use wal::{Durability, Urge};
 
@@ -56,6 +57,10 @@ pub struct Setup {
     pub occ_conflict: OccConflict,
     /// How trees are made, if the folder holds none; for `occ` it says nothing.
     pub trees: TreeKind,
+    /// How readers of pages keep out of the way of writers; for `serial` and `occ` it says nothing.
+    pub latching: Latching,
+    /// Which rows share a heap page, if the folder holds no tables; for `occ` it says nothing.
+    pub heaps: HeapForm,
     /// Into how many parts a load divides each multi-rooted tree; where workers own keys, how many partitions these have at least.
     pub partitions: usize,
     /// The tables, created if the folder holds none.
@@ -91,6 +96,10 @@ pub enum EngineFault {
          (--tree mrbtree)"
     )]
     OneRoot(DesignKind),
+    #[error(
+        "design '{0}' gives heap pages to workers and expects them divided by {1}, but these are {2}; load the data with --heap {1}"
+    )]
+    Form(DesignKind, &'static str, &'static str),
     #[error("design '{0}': {1} workers in one instance, expected 1023 at most; use more instances")]
     TooManyOwners(DesignKind, usize),
     #[error(

@@ -48,6 +48,7 @@ pub use local::{Locking, Part, Protection};
 pub use memory::MemoryEngine;
 pub use owners::{Actor, Owners, Spot, Territory, actor};
 pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
+pub use pages::Latching;
 pub use schema::Refused;
 pub use store::NoteId;
-pub use store::TreeKind;
+pub use store::{HeapForm, TreeKind};

@@ -62,6 +62,7 @@ fn manifests() -> Vec<Vec<u8>> {
             family: "pages".into(),
             tables: txn::TableKind::Clustered,
             trees: deploy::engine::TreeKind::MultiRooted,
+            heaps: deploy::engine::HeapForm::ByLeaf,
             partitions: 4,
             schema: 7,
             workload: WorkloadSpec { skew: Some(0.9), hot: "50/30@40".parse().ok(), ..workload },

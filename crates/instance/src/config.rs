@@ -2,7 +2,7 @@
 
 use base::InstanceId;
 use channel::Address;
-use exec::{DesignKind, OccConflict, TreeKind};
+use exec::{DesignKind, HeapForm, Latching, OccConflict, TreeKind};
 use locks::LockTuning;
 use partition::Mode;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,11 @@ pub struct InstanceConfig {
     pub tables: TableKind,
     /// How trees are made, if this instance makes them.
     pub trees: TreeKind,
+    /// Which rows share a heap page, if this instance makes the tables.
+    pub heaps: HeapForm,
+    /// How readers of pages keep out of the way of writers.
+    #[serde(with = "by_name")]
+    pub latching: Latching,
     /// Into how many parts a load divides each multi-rooted tree.
     pub partitions: usize,
     /// Data file and log live here; created if missing.
@@ -77,6 +82,8 @@ impl InstanceConfig {
             durability: Durability::Memory,
             tables: TableKind::default(),
             trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::default() },
+            heaps: design.heap_form(),
+            latching: Latching::default(),
             partitions: 1,
             dir,
             pool_pages: 4096,

@@ -91,7 +91,7 @@ impl<W: Workload> Instance<W> {
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         Ok(Instance(match config.design {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
-            DesignKind::Logical | DesignKind::PlpRegular => {
+            DesignKind::Logical | DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf => {
                 Inner::Partitioned(Running::start(workload, config)?)
             }
             DesignKind::Serial => Inner::Serial(Running::start(workload, config)?),

@@ -372,6 +372,8 @@ fn open<W: Workload, E: Engine>(
         lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
         occ_conflict: config.occ_conflict,
         trees: config.trees,
+        heaps: config.heaps,
+        latching: config.latching,
         partitions: config.partitions,
         schema,
     };

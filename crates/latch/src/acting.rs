@@ -12,6 +12,7 @@ const MOST: u16 = 1023;
 
 thread_local! {
     static ACTING: Cell<u64> = const { Cell::new(super::page_latch::NO_OWNER) };
+    static CLAIMING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// One of those among whom pages are divided.
@@ -49,6 +50,25 @@ impl fmt::Display for OwnerId {
 /// the caller's promise.
 pub fn act_for(owner: Option<OwnerId>) {
     ACTING.with(|a| a.set(super::page_latch::owner_bits(owner)));
+}
+
+/// Whether a thread takes over what it comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claiming {
+    /// Pages that may be owned and are nobody's become those of the owner for whom the thread acts when it changes them.
+    Pages,
+    Nothing,
+}
+
+/// What the calling thread does from now on with pages that may be owned and are nobody's.
+pub fn claim(claiming: Claiming) {
+    CLAIMING.with(|c| c.set(claiming == Claiming::Pages));
+}
+
+/// Whether the calling thread acts for an owner and takes over what may be owned.
+#[inline]
+pub fn is_claiming() -> bool {
+    CLAIMING.with(Cell::get) && mine() != super::page_latch::NO_OWNER
 }
 
 /// For whom the calling thread acts.

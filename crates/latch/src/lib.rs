@@ -29,7 +29,7 @@ mod spin;
 mod sync;
 mod waiters;
 
-pub use acting::{OwnerId, act_for, acting_for};
+pub use acting::{Claiming, OwnerId, act_for, acting_for, claim, is_claiming};
 pub use backoff::{Backoff, GaveUp};
 pub use owner::Owner;
 pub use pace::Pace;

@@ -15,8 +15,13 @@ fn main() {
     let files = world::memory();
     let log = Log::open(files.clone(), Path::new("log"), LogOptions::new(Durability::Memory));
     let pool = log.map_err(|e| e.to_string()).and_then(|log| {
-        Pool::open(files, Path::new("data"), PoolOptions { frames: 5000, max_pages: 5000 }, Arc::new(log))
-            .map_err(|e| e.to_string())
+        Pool::open(
+            files,
+            Path::new("data"),
+            PoolOptions { max_pages: 5000, ..PoolOptions::new(5000) },
+            Arc::new(log),
+        )
+        .map_err(|e| e.to_string())
     });
     let pool = match pool {
         Ok(pool) => pool,

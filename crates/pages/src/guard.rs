@@ -91,6 +91,14 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
         }
     }
 
+    /// The page, if it is nobody's, becomes the property of the owner for whom the calling thread acts and takes pages over
+    /// ([`latch::claim`]).
+    pub fn claim(&mut self) {
+        if latch::is_claiming() && self.latch.look().owner().is_none() {
+            self.latch.own_held();
+        }
+    }
+
     /// The change was logged as the record at `lsn`: the page carries it from now on, and is dirty.
     #[inline]
     pub fn logged(&mut self, lsn: Lsn) {

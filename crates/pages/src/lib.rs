@@ -52,7 +52,7 @@ pub use guard::{PageMut, PageRef};
 pub use latch::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Policies};
 pub use load::PageWait;
 pub use page::{PAGE_HEADER, PAGE_SIZE, Page};
-pub use pool::{Pool, PoolMeans, PoolOptions, PoolStats};
+pub use pool::{Latching, Pool, PoolMeans, PoolOptions, PoolStats};
 pub use renew::{Renew, Renewed};
 pub use scan::{Found, scan};
 pub use seats::{Seat, SeatWait};

@@ -32,8 +32,10 @@ use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
 use probe::{Latched, Section};
+use std::fmt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use wal::{Durability, Log};
@@ -47,6 +49,45 @@ pub struct PoolOptions {
     /// Pages there can ever be; addresses for all of them are reserved (for fewer, where the system does not give so many:
     /// [`Pool::shortage`]), memory is not. When there are frames for all of them nothing is ever evicted.
     pub max_pages: u32,
+    pub latching: Latching,
+}
+
+/// How who only reads keeps out of the way of who changes, where pages are latched at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Latching {
+    /// It looks without a latch, and at the page's version before and after, where its policy allows.
+    #[default]
+    Optimistic,
+    /// It latches each page before it lets go of the one that led there, whatever its policy allows: what the literature's
+    /// conventional systems do, to compare with.
+    Coupled,
+}
+
+impl Latching {
+    pub const ALL: [Latching; 2] = [Latching::Optimistic, Latching::Coupled];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Latching::Optimistic => "optimistic",
+            Latching::Coupled => "coupled",
+        }
+    }
+}
+
+impl fmt::Display for Latching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Latching {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = Latching::ALL.into_iter().find(|l| l.name() == s);
+        known.ok_or_else(|| format!("latching '{s}' is unknown; expected optimistic or coupled"))
+    }
 }
 
 /// Addresses for as many pages as there are to be, or, where addresses are scarce (a limit of the process, valgrind), for a half,
@@ -67,7 +108,7 @@ pub(crate) fn reserve_most<T, E>(
 impl PoolOptions {
     /// A pool that keeps `frames` pages, of a database of at most 128 GiB.
     pub fn new(frames: usize) -> PoolOptions {
-        PoolOptions { frames, max_pages: 1 << 24 }
+        PoolOptions { frames, max_pages: 1 << 24, latching: Latching::Optimistic }
     }
 }
 
@@ -112,6 +153,7 @@ pub struct Pool {
     /// Memory of the pages' words, which `latch` reads.
     words: Region,
     max_pages: u32,
+    latching: Latching,
     /// What `max_pages` was to be.
     pub(crate) asked_pages: u32,
     pub(crate) owner: Owner,
@@ -183,6 +225,7 @@ impl Pool {
             words: reserve(max_pages as usize * size_of::<PageLatch>())?,
             max_pages,
             asked_pages: options.max_pages,
+            latching: options.latching,
             owner: Owner::new(),
             slots: Slots::new(frames),
             replacement: Mutex::new(Replacement::new(frames)),
@@ -264,6 +307,12 @@ impl Pool {
     pub fn check(&self, id: PageId) -> Result<(), PageFault> {
         // Page 0 wraps to the largest number: one comparison.
         if id.0.wrapping_sub(1) < self.max_pages - 1 { Ok(()) } else { Err(self.out_of_range(id)) }
+    }
+
+    /// Whether readers under this policy look at pages that they do not hold.
+    #[inline]
+    pub fn views<L: LatchPolicy>(&self) -> bool {
+        L::VIEWS && (!L::LATCHED || self.latching == Latching::Optimistic)
     }
 
     /// Page `id` for reading.

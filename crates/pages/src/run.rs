@@ -108,7 +108,7 @@ mod tests {
             }
             _ => Verdict::Do,
         });
-        let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+        let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
         let pool =
             Pool::open(files.clone(), Path::new(DATA), options, log(&files, Durability::Sync)).unwrap();
         reads.lock().unwrap().clear();

@@ -75,7 +75,7 @@ async fn client(pool: &Pool, seed: u64, done: &Cell<u64>) {
 /// Page reads for each page that a finished operation looked at.
 fn reads_per_visit(frames: usize, clients: u64) -> f64 {
     let files = memory();
-    let options = PoolOptions { frames, max_pages: 1000 };
+    let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(frames) };
     let pool = Pool::open(files.clone(), Path::new(DATA), options, log(&files, Durability::Async)).unwrap();
     for _ in 0..HEAP {
         let id = pool.allocate().unwrap();

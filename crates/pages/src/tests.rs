@@ -21,7 +21,7 @@ pub(crate) fn log(files: &Arc<dyn Files>, durability: Durability) -> Arc<Log> {
 }
 
 pub(crate) fn open(files: &Arc<dyn Files>, durability: Durability) -> Pool {
-    let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+    let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
     Pool::open(files.clone(), Path::new(DATA), options, log(files, durability)).unwrap()
 }
 
@@ -109,7 +109,7 @@ fn the_real_file_system_serves_as_well() {
                 LogOptions { segment_bytes: 1 << 16, buffer_bytes: 1 << 16, ..LogOptions::new(durability) };
             let log = Arc::new(Log::open(world::real(), &root.join("log"), options).unwrap());
             world::real().create_dir_all(&root).unwrap();
-            let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+            let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
             Pool::open(world::real(), &root.join("data"), options, log).unwrap()
         };
         let pool = open();
@@ -305,7 +305,7 @@ fn a_pool_that_was_given_fewer_addresses_says_so_and_what_to_do() {
 fn pages_are_read_side_by_side_only_where_frames_are_to_spare() {
     for (frames, under_way) in [(512, 16), (64, 0)] {
         let files = memory();
-        let options = PoolOptions { frames, max_pages: 2000 };
+        let options = PoolOptions { max_pages: 2000, ..PoolOptions::new(frames) };
         let log = log(&files, Durability::Memory);
         let pool = Pool::open(files.clone(), Path::new(DATA), options, log).unwrap();
         for _ in 0..2 * frames {
@@ -348,7 +348,7 @@ fn when_every_frame_is_held_nothing_can_come_in() {
 #[test]
 fn the_allocator_gives_each_page_once_and_survives_as_a_value() {
     let files = memory();
-    let options = PoolOptions { frames: 8, max_pages: 5 };
+    let options = PoolOptions { max_pages: 5, ..PoolOptions::new(8) };
     let log = log(&files, Durability::Memory);
     let pool = Pool::open(files, Path::new(DATA), options, log).unwrap();
     let ids: Vec<_> = (0..4).map(|_| pool.allocate().unwrap().0).collect();
@@ -392,7 +392,7 @@ fn a_page_newer_than_the_log_is_refused() {
 #[test]
 fn an_allocator_that_speaks_of_pages_out_of_reach_is_refused() {
     let files = memory();
-    let options = PoolOptions { frames: 8, max_pages: 5 };
+    let options = PoolOptions { max_pages: 5, ..PoolOptions::new(8) };
     let pool = Pool::open(files.clone(), Path::new(DATA), options, log(&files, Durability::Memory)).unwrap();
     let before = pool.allocator();
     for (next, free) in [(5, 5), (6, 1), (5, u32::MAX), (u32::MAX, 4_000_000_000), (3, 0), (3, 4)] {
@@ -481,7 +481,7 @@ fn a_file_of_something_else_is_refused() {
     {
         let files = written();
         poke(&files, DATA, offset, bytes);
-        let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+        let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
         let log = log(&files, Durability::Sync);
         let fault = Pool::open(files, Path::new(DATA), options, log).map(drop).unwrap_err();
         assert!(fault.to_string().contains(told) && fault.to_string().contains(DATA), "{fault}");
@@ -572,7 +572,7 @@ fn a_slow_device_is_not_mistaken_for_a_full_pool() {
             Verdict::Do
         }
     });
-    let options = PoolOptions { frames: 8, max_pages: 1000 };
+    let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(8) };
     let log = log(&files, Durability::Sync);
     let pool = Pool::open(files, Path::new(DATA), options, log).unwrap();
     fill(&pool);
@@ -649,7 +649,7 @@ fn no_page_runs_ahead_of_the_log_or_its_own_copy() {
         let options =
             LogOptions { segment_bytes: 1 << 22, buffer_bytes: 1 << 16, ..LogOptions::new(durability) };
         let log = Arc::new(Log::open(files.clone(), Path::new("db/log"), options).unwrap());
-        let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+        let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
         let pool = Pool::open(files.clone(), Path::new(DATA), options, log).unwrap();
         fill(&pool);
         let mut random = Random(1);

@@ -64,7 +64,7 @@ fn reopened(files: &Arc<dyn Files>, means: Means) -> Pool {
     fill(&first);
     first.write_back().unwrap();
     drop(first);
-    let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+    let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
     Pool::open_by(files.clone(), Path::new(DATA), options, log(files, Durability::Sync), means).unwrap()
 }
 
@@ -280,7 +280,7 @@ fn random_waiting_work_on_many_threads_loses_nothing() {
                 wal::LogOptions { segment_bytes: 1 << 20, ..wal::LogOptions::new(Durability::Async) };
             Arc::new(wal::Log::open(world::real(), &root.join("log"), options).unwrap())
         };
-        let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+        let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
         let open =
             || Pool::open_by(world::real(), &root.join("data"), options.clone(), pool_log(), means).unwrap();
         let pool = open();
@@ -389,7 +389,7 @@ fn a_pool_can_go_while_pages_are_being_read() {
     for _ in 0..20 {
         let options = wal::LogOptions::new(Durability::Memory);
         let log = Arc::new(wal::Log::open(world::real(), &folder.path().join("log"), options).unwrap());
-        let options = PoolOptions { frames: FRAMES, max_pages: 1000 };
+        let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
         let pool = Pool::open(world::real(), &folder.path().join("data"), options, log).unwrap();
         assert!((1..9).all(|n| pool.prefetch(PageId(n))));
         pool.flush();
@@ -403,7 +403,7 @@ fn scans_leave_the_popular_pages_alone() {
     let (frames, pages) = (200, 2000u64);
     let trace = trace(pages);
     let files = memory();
-    let options = PoolOptions { frames, max_pages: 4000 };
+    let options = PoolOptions { max_pages: 4000, ..PoolOptions::new(frames) };
     let pool = Pool::open(files.clone(), Path::new(DATA), options, log(&files, Durability::Memory)).unwrap();
     let mut misses = 0;
     for &(id, asker) in &trace {

@@ -144,6 +144,8 @@ impl Engine {
             A(DesignKind::Occ, Durability::Async) => "Atoll `occ`, log written",
             A(DesignKind::Logical, _) => "Atoll `logical`",
             A(DesignKind::PlpRegular, _) => "Atoll `plp-regular`",
+            A(DesignKind::PlpPartition, _) => "Atoll `plp-partition`",
+            A(DesignKind::PlpLeaf, _) => "Atoll `plp-leaf`",
             A(DesignKind::Occ, _) => "Atoll `occ`",
             A(DesignKind::Conventional, _) => "Atoll `conventional`",
             A(DesignKind::Serial, _) => "Atoll `serial`",

@@ -51,6 +51,8 @@ const DEPLOYMENT: &[&str] = &[
     "occ_conflict",
     "balance",
     "tree",
+    "heap",
+    "latching",
     "partitions",
     "host",
     "workers",

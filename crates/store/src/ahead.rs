@@ -57,7 +57,8 @@ impl Store {
     /// Looks for the rows of `keys`, as many as there are, and has what will be read of them fetched.
     #[inline]
     pub fn ahead<P: Policies>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Ahead) {
-        if table.def.key.is_empty() {
+        // Who latches what it reads does not look ahead: that would be looking without latches.
+        if table.def.key.is_empty() || !self.pool.views::<P::Index>() {
             return;
         }
         for keys in keys.chunks(LANES) {

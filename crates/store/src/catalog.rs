@@ -11,7 +11,7 @@
 //! **who waits for that lock looks the table up after it**.
 
 use crate::StoreFault;
-use crate::definition::{Definition, State, Structure};
+use crate::definition::{Definition, HeapForm, State, Structure};
 use crate::open::held;
 use access::{InsertPages, RootMap, TreeRole};
 use base::{PageId, Rid, TableId};
@@ -29,6 +29,7 @@ pub struct Table {
     pub(crate) tree: Option<TreePlace>,
     pub(crate) heap: PageId,
     pub(crate) insert_pages: InsertPages,
+    pub(crate) form: HeapForm,
     pub(crate) indexes: Vec<Index>,
 }
 
@@ -42,6 +43,14 @@ impl Table {
     #[inline]
     pub(crate) fn is_clustered(&self) -> bool {
         self.def.kind == TableKind::Clustered
+    }
+
+    /// Which of its rows share a heap page.
+    pub fn form(&self) -> HeapForm {
+        match self.tree.is_some() && !self.is_clustered() {
+            true => self.form,
+            false => HeapForm::Shared,
+        }
     }
 
     /// What an entry of a secondary index says of the row besides its key.
@@ -261,8 +270,8 @@ fn assemble(
     let mut indexes = Vec::new();
     for row in known.values().filter(|d| d.state == State::Used && d.structure.table() == id) {
         match &row.structure {
-            Structure::Table { def, tree, heap, .. } if found.is_none() => {
-                found = Some((def.clone(), tree.map(place), *heap));
+            Structure::Table { def, tree, heap, form, .. } if found.is_none() => {
+                found = Some((def.clone(), tree.map(place), *heap, *form));
             }
             Structure::Table { .. } => {
                 let what = format!("there are two tables with the id {id}");
@@ -278,8 +287,8 @@ fn assemble(
         }
     }
     indexes.sort_unstable_by_key(|i| i.def.id);
-    Ok(found.map(|(mut def, tree, heap)| {
+    Ok(found.map(|(mut def, tree, heap, form)| {
         def.indexes = indexes.iter().map(|i| i.def.clone()).collect();
-        Table { layout: Layout::of(&def), tree, heap, insert_pages: InsertPages::new(), indexes, def }
+        Table { layout: Layout::of(&def), tree, heap, insert_pages: InsertPages::new(), form, indexes, def }
     }))
 }

@@ -7,6 +7,7 @@
 
 use crate::catalog::{NOWHERE, Table};
 use crate::clustered::Lies;
+use crate::definition::HeapForm;
 use crate::finding::{Finding, offset_of};
 use crate::open::Store;
 use crate::{DATA, StoreFault};
@@ -14,7 +15,7 @@ use access::{BTree, HeapPlace, HeapReport, TreeReport};
 use base::{Key, PageId, Rid, TableId, hash64};
 use latch::Coupled;
 use pages::Found;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
 use txn::{Row, TableKind};
@@ -42,6 +43,10 @@ pub struct TableReport {
     pub heap: HeapReport,
     /// The primary tree, then the secondary ones.
     pub trees: Vec<(TableId, TreeReport)>,
+    /// Which rows share a heap page.
+    pub form: HeapForm,
+    /// Where that is those of one leaf: pages that several leaves of one partition lead to, to be divided by their owner.
+    pub undivided: u64,
 }
 
 /// What each tree of a table must hold; `None` for one that is not to be compared.
@@ -196,7 +201,8 @@ impl Store {
             false => self.marks_of_rows(table, heap.rows, findings)?,
         };
         let (id, name, kind) = (table.def.id, table.def.name.clone(), table.def.kind);
-        let mut report = TableReport { id, name, kind, heap, trees: Vec::new() };
+        let (form, before) = (table.form(), findings.len());
+        let mut report = TableReport { id, name, kind, heap, trees: Vec::new(), form, undivided: 0 };
         for ((id, name, tree), expected) in trees.into_iter().zip(expected) {
             match tree.verify_into::<Coupled>(seen) {
                 Err(flaw) => findings.push(self.flaw(flaw.page(), format!("index '{name}': {flaw}"))),
@@ -208,7 +214,37 @@ impl Store {
                 }
             }
         }
+        if form != HeapForm::Shared && findings.len() == before {
+            report.undivided = self.check_homes(table, findings);
+        }
         Some(report)
+    }
+
+    /// Every heap page holds rows of one partition; gives how many hold rows of several leaves, where they should be of one.
+    fn check_homes(&self, table: &Table, findings: &mut Vec<Finding>) -> u64 {
+        let starts = self.tree(table).partitions();
+        // Of each page the leaf and the partition of the first row met.
+        let (mut whose, mut leaf) = (BTreeMap::<PageId, (usize, usize)>::new(), 0);
+        let (mut undivided, mut mixed) = (BTreeSet::new(), BTreeSet::new());
+        let walked = self.each_leaf::<Coupled>(table, Key::new(), None, |entries| {
+            leaf += 1;
+            for (key, rid) in entries {
+                let here = (leaf, starts.partition_point(|start| start <= key));
+                let first = *whose.entry(rid.page).or_insert(here);
+                if first.1 != here.1 {
+                    mixed.insert(rid.page);
+                } else if first.0 != leaf {
+                    undivided.insert(rid.page);
+                }
+            }
+        });
+        if let Err(stop) = walked {
+            findings.push(self.flaw(None, stop.to_string()));
+        }
+        for &page in mixed.iter().take(TOLD) {
+            findings.push(self.flaw(Some(page), format!("{page:?} holds rows of several partitions")));
+        }
+        if table.form() == HeapForm::ByLeaf { undivided.len() as u64 } else { 0 }
     }
 
     /// What each tree of the table must hold, by its rows.

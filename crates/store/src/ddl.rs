@@ -93,7 +93,8 @@ impl Store {
             let tree = if def.key.is_empty() { None } else { Some(store.pool.allocate()) };
             let tree = tree.transpose().inspect_err(|_| store.pool.free(heap)).map_err(no_room)?;
             let def = TableDef { indexes: Vec::new(), ..def.clone() };
-            let rid = store.make::<P>(txn, Structure::Table { def, tree, heap, kind: store.trees })?;
+            let rid = store
+                .make::<P>(txn, Structure::Table { def, tree, heap, kind: store.trees, form: store.heaps })?;
             store.set_state::<P>(txn, rid, State::Used)
         })
     }

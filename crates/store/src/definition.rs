@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use txn::row::Layout;
 use txn::{IndexDef, Schema, TableDef, TableKind};
 
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 const FRONT: usize = 2;
 /// The longest row: it stays where it is, and is never in pages of its own.
 const LONGEST: usize = 8000;
@@ -57,6 +57,31 @@ impl TreeKind {
     }
 }
 
+/// Which rows of a table with a key share a heap page; rows of clustered tables lie in their tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum HeapForm {
+    /// Any.
+    #[default]
+    Shared,
+    /// Those of one partition of its primary tree (PLP-Partition).
+    ByPartition,
+    /// Those that one leaf of its primary tree leads to (PLP-Leaf).
+    ByLeaf,
+}
+
+impl HeapForm {
+    pub const ALL: [HeapForm; 3] = [HeapForm::Shared, HeapForm::ByPartition, HeapForm::ByLeaf];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HeapForm::Shared => "shared",
+            HeapForm::ByPartition => "partition",
+            HeapForm::ByLeaf => "leaf",
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Structure {
     /// The definition is without its indexes, which have rows of their own. A table without a key has no tree.
@@ -65,6 +90,7 @@ pub(crate) enum Structure {
         tree: Option<PageId>,
         heap: PageId,
         kind: TreeKind,
+        form: HeapForm,
     },
     Index {
         table: TableId,

@@ -14,12 +14,14 @@
 //! Mohan et al. 1992, section 5.2).
 
 use crate::StoreFault;
+use crate::definition::HeapForm;
 use crate::joint::cannot_prepare;
 use crate::kind;
 use crate::open::{Store, held};
 use crate::touched::row_of;
 use crate::txn::{Home, Mark, Savepoint, State, Txn, system_record};
-use base::{Lsn, PageId};
+use access::{Kind, entry_of};
+use base::{Key, Lsn, PageId, TableId};
 use latch::Policies;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
@@ -40,6 +42,7 @@ impl Store {
         assert_eq!(txn.state, State::Idle, "a transaction begins before the last one in its place has ended");
         self.attach(txn);
         txn.chain.worker = worker;
+        txn.chain.parted.clear();
         txn.begun += 1;
         txn.state = State::Running;
     }
@@ -190,10 +193,20 @@ impl Store {
             Ok::<_, Stop>(row_of(entry.kind, body).filter(|(table, _)| *table == kind::CATALOG))
         });
         txn.chain.compensating = None;
+        if matches!(undone, Some(Ok(_))) {
+            txn.chain.parted.extend(undo.last().and_then(|(entry, body)| self.back_in(entry.kind, body)));
+        }
         let undone = undone.transpose().inspect(|_| undo.pop());
         txn.chain.undo = undo;
         // Undone is undone: what fails from here on is no reason to do it again.
         undone?.flatten().map_or(Ok(()), |(_, rid)| self.relearn::<P>(rid))
+    }
+
+    /// An entry whose deletion was undone, and that may be in another leaf by now than its row's neighbours.
+    fn back_in(&self, kind: u8, body: &[u8]) -> Option<(TableId, Key)> {
+        let (tree, key) = entry_of(kind, body).filter(|_| kind == Kind::TreeDelete as u8)?;
+        let divided = self.table(tree).is_some_and(|table| table.form() == HeapForm::ByLeaf);
+        divided.then(|| (tree, Key::from_bytes(key)))
     }
 
     /// Runs one operation of several parts so that it happens whole or not at all: what it had done when it

@@ -21,6 +21,9 @@
 //! Trees may be multi-rooted ([`TreeKind`]): their partitions are split and merged ([`Store::split_partition`],
 //! [`Store::merge_partition`]) and may have owners ([`Store::own_partition`]), beside transactions.
 //!
+//! Heap pages may be divided among partitions, or leaves, of a table's primary tree ([`HeapForm`]), and then be owned by whoever changes them
+//! ([`Store::have_owners`]); rows that came to lie beside others' are moved ([`Store::settle_rows`], [`Store::divide_rows`]).
+//!
 //! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
 //! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
 //! survives until it is forgotten.
@@ -43,6 +46,7 @@ mod definition;
 mod end;
 mod fault;
 mod finding;
+mod housing;
 mod joint;
 mod kind;
 mod load;
@@ -60,10 +64,11 @@ pub use ahead::Ahead;
 pub use catalog::Table;
 pub use check::{CheckReport, TableReport, Watch, scan_files};
 pub use checkpoint::CheckpointRun;
-pub use definition::TreeKind;
+pub use definition::{HeapForm, TreeKind};
 pub use end::NoteId;
 pub use fault::StoreFault;
 pub use finding::{Finding, Weight};
+pub use housing::Divided;
 pub use load::{Loaded, Loader};
 pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};

@@ -15,6 +15,7 @@
 
 use crate::catalog::{NOWHERE, Reference, Table};
 use crate::clustered;
+use crate::definition::HeapForm;
 use crate::open::Store;
 use access::{BTree, Expect, HeapFiller, Journal, TreeInsert};
 use base::{Key, Lsn, Rid, TableId};
@@ -230,7 +231,7 @@ impl Store {
             let Some(table) = self.table(id) else { continue };
             let rows = sorted(&rows);
             if self.is_empty::<P>(table)? {
-                self.pack::<P::Index, _, _>(self.tree(table), &mut journal, &rows)?;
+                self.pack::<P::Index, _, _>(self.tree(table), &mut journal, &rows, HeapForm::Shared)?;
             } else {
                 self.put_in::<P>(table, rows)?;
             }
@@ -244,22 +245,31 @@ impl Store {
             };
             let sorted: Vec<_> = entries.iter().map(|(key, rid)| (key.as_slice(), address(*rid))).collect();
             match id == table.def.id {
-                true => self.pack::<P::Index, _, _>(tree, &mut journal, &sorted)?,
-                false => self.pack::<P::Secondary, _, _>(tree, &mut journal, &sorted)?,
+                true => self.pack::<P::Index, _, _>(tree, &mut journal, &sorted, table.form())?,
+                false => self.pack::<P::Secondary, _, _>(tree, &mut journal, &sorted, HeapForm::Shared)?,
             }
         }
-        Ok(())
+        // With all trees there, so that each is told of rows that move.
+        let schema = self.schema().unwrap_or_default();
+        let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
+        tables.map(|table| self.house::<P>(table)).try_for_each(|housed| housed.map(drop))
     }
 
-    /// Fills an empty tree with sorted entries, a multi-rooted one as so many sub-trees of as many entries each.
+    /// Fills an empty tree with sorted entries, whose values are rows' addresses unless the form is `Shared`, a multi-rooted one as so many sub-trees of as many entries each.
     fn pack<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: BTree<'_>,
         journal: &mut impl Journal,
         entries: &[(K, V)],
+        form: HeapForm,
     ) -> Result<(), Stop> {
+        let together = |a: &[u8], b: &[u8]| {
+            form == HeapForm::ByLeaf
+                && Rid::decode(a).map(|rid| rid.page) == Rid::decode(b).map(|rid| rid.page)
+        };
         if tree.partitions().is_empty() {
-            return self.insist(|| tree.bulk::<L, _, _>(journal, pairs(entries), FILL)).map(drop);
+            let bulk = || tree.bulk_together::<L, _, _>(journal, pairs(entries), FILL, together);
+            return self.insist(bulk).map(drop);
         }
         let parts = self.partitions.clamp(1, entries.len().max(1));
         for at in (1..parts).map(|part| entries.len() * part / parts) {
@@ -276,7 +286,7 @@ impl Store {
                 .map_or(rest.len(), |next| rest.partition_point(|(key, _)| key.as_ref() < next.as_slice()));
             let (part, behind) = rest.split_at(until);
             let tree = tree.partition(start);
-            self.insist(|| tree.bulk::<L, _, _>(journal, pairs(part), FILL))?;
+            self.insist(|| tree.bulk_together::<L, _, _>(journal, pairs(part), FILL, together))?;
             rest = behind;
         }
         Ok(())

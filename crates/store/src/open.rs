@@ -3,7 +3,7 @@
 use crate::active::Active;
 use crate::catalog::{Catalog, Table};
 use crate::control::{Checkpoint, Control, Keeping};
-use crate::definition::TreeKind;
+use crate::definition::{HeapForm, TreeKind};
 use crate::redo::Redo;
 use crate::restart::{Recovered, restart};
 use crate::{DATA, StoreFault};
@@ -29,6 +29,8 @@ pub struct StoreOptions {
     pub node_bytes: usize,
     /// What trees of tables and indexes that are created become; those that are there stay what they are.
     pub trees: TreeKind,
+    /// Which rows of tables that are created share a heap page; those that are there stay what they are.
+    pub heaps: HeapForm,
     /// Into how many parts a load divides each multi-rooted tree that it fills, by its entries.
     pub partitions: usize,
 }
@@ -42,6 +44,7 @@ impl StoreOptions {
             checkpoint_bytes: 64 << 20,
             node_bytes: usize::MAX,
             trees: TreeKind::BTree,
+            heaps: HeapForm::Shared,
             partitions: 1,
         }
     }
@@ -70,6 +73,7 @@ pub struct Store {
     pub(crate) checkpoint_bytes: u64,
     pub(crate) node_bytes: usize,
     pub(crate) trees: TreeKind,
+    pub(crate) heaps: HeapForm,
     pub(crate) partitions: usize,
     fault: OnceLock<StoreFault>,
     _lock: FolderLock,
@@ -118,6 +122,7 @@ impl Store {
             checkpoint_bytes: options.checkpoint_bytes,
             node_bytes: options.node_bytes,
             trees: options.trees,
+            heaps: options.heaps,
             partitions: options.partitions,
             control: Mutex::new(control.clone()),
             fault: OnceLock::new(),

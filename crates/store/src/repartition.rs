@@ -3,11 +3,13 @@
 //! Nothing here decides: which keys partitions begin at, who owns them and when that changes is the caller's business. Each split and
 //! merge is one record of the system: a crash finds it whole or not at all, whatever transactions are running.
 
+use crate::definition::HeapForm;
 use crate::open::Store;
 use access::{BTree, Moved, TreeRole};
 use base::{Key, Lsn, TableId};
-use latch::Policies;
+use latch::{ByPage, Policies};
 use pages::{PageFault, Stop};
+use std::collections::BTreeSet;
 
 impl Store {
     fn partitioned(&self, index: TableId) -> Result<(BTree<'_>, TreeRole), Stop> {
@@ -22,13 +24,22 @@ impl Store {
         self.catalog.tree(index).map(|(place, _)| self.tree_at(place, index).partitions()).unwrap_or_default()
     }
 
-    /// Makes a partition of `index` begin at `key`; gives what that moved. Blocks for absent pages.
+    /// Rows go to other pages than the last ones of their partition, which may be another by now.
+    fn forget_groups(&self, index: TableId) {
+        if let Some(table) = self.table(index) {
+            table.insert_pages.forget_groups();
+        }
+    }
+
+    /// Makes a partition of `index` begin at `key`; gives what that moved. Where heap pages are divided, rows on both sides of the key
+    /// must be apart already ([`Store::divide_rows`]). Blocks for absent pages.
     ///
     /// # Errors
     /// [`Stop::Fault`] when there is no such index, when it is not multi-rooted, or when the key is too long; [`Stop::NoSpace`].
     /// No partition has changed.
     pub fn split_partition<P: Policies>(&self, index: TableId, key: &[u8]) -> Result<Moved, Stop> {
         let (tree, role) = self.partitioned(index)?;
+        self.forget_groups(index);
         let mut journal = self.system(Lsn(0));
         self.insist(|| match role {
             TreeRole::Primary => tree.split_partition::<P::Index>(&mut journal, key),
@@ -43,6 +54,7 @@ impl Store {
     /// [`Stop::Fault`] when there is no such partition, or none before it; [`Stop::NoSpace`]. No partition has changed.
     pub fn merge_partition<P: Policies>(&self, index: TableId, key: &[u8]) -> Result<Moved, Stop> {
         let (tree, role) = self.partitioned(index)?;
+        self.forget_groups(index);
         let mut journal = self.system(Lsn(0));
         self.insist(|| match role {
             TreeRole::Primary => tree.merge_partition::<P::Index>(&mut journal, key),
@@ -60,12 +72,21 @@ impl Store {
         self.insist(|| tree.partition(key).own_pages())
     }
 
-    /// They become nobody's: latches protect them again. The calling thread acts for their owner.
+    /// They become nobody's: latches protect them again, and the heap pages of their rows if those have owners. The calling thread
+    /// acts for their owner, and no transaction is running that has changed the partition.
     ///
     /// # Errors
     /// As [`Store::own_partition`].
     pub fn disown_partition(&self, index: TableId, key: &[u8]) -> Result<usize, Stop> {
         let (tree, _) = self.partitioned(index)?;
+        if let Some(table) = self.table(index).filter(|table| table.form() != HeapForm::Shared) {
+            let (from, until) = self.bounds(table, key);
+            let mut pages = BTreeSet::new();
+            self.each_leaf::<ByPage>(table, from, until, |entries| {
+                pages.extend(entries.iter().map(|(_, rid)| rid.page));
+            })?;
+            pages.iter().try_for_each(|page| self.pool.disown(*page))?;
+        }
         self.insist(|| tree.partition(key).disown_pages())
     }
 }

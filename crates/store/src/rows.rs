@@ -6,9 +6,12 @@
 //! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
 
 use crate::catalog::{Index, NOWHERE, Table, TreePlace};
+use crate::definition::HeapForm;
 use crate::open::Store;
 use crate::txn::{Chain, Txn, Writer};
-use access::{BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert};
+use access::{
+    BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert, TreeReplace,
+};
 use base::{Key, Rid, TableId};
 use latch::Policies;
 use pages::Stop;
@@ -308,24 +311,79 @@ impl Store {
         (outgrown, set): (bool, Columns),
     ) -> Result<(), Stop> {
         let row = mem::take(&mut txn.row);
-        let rewritten = if outgrown { self.rewrite::<P>(txn, table, rid, &row) } else { Ok(()) };
-        let followed = rewritten
-            .and_then(|()| self.reindex::<P>(txn, (table, set), &row, table.reference(rid).as_slice()));
+        let followed = self.follow_row::<P>(txn, table, (rid, &row), (outgrown, set));
         txn.row = row;
         followed
     }
 
-    /// Writes a row that does not fit where it lies. Its address stays, so indexes need not know.
-    fn rewrite<P: Policies>(&self, txn: &mut Txn, table: &Table, rid: Rid, row: &[u8]) -> Result<(), Stop> {
-        let heap = self.heap(table);
-        let write = || heap.update::<P::Heap>(&mut self.writer(&mut txn.chain), rid, row, Moves::Forward);
+    fn follow_row<P: Policies>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        (rid, row): (Rid, &[u8]),
+        (outgrown, set): (bool, Columns),
+    ) -> Result<(), Stop> {
+        let at = if outgrown { self.rewrite::<P>(txn, table, rid, row)? } else { rid };
+        if at != rid {
+            self.readdress::<P>(txn, (table, set), row, at)?;
+        }
+        self.reindex::<P>(txn, (table, set), row, table.reference(at).as_slice())
+    }
+
+    /// Writes a row that does not fit where it lies; gives its address. It stays what it was, so that indexes need not know, unless
+    /// pages are divided.
+    fn rewrite<P: Policies>(&self, txn: &mut Txn, table: &Table, rid: Rid, row: &[u8]) -> Result<Rid, Stop> {
+        let homes = match table.form() {
+            HeapForm::Shared => None,
+            _ => Some(self.homes_of_outgrown::<P>(table, row, rid)?),
+        };
+        let (heap, moves) = match &homes {
+            None => (self.heap(table), Moves::Forward),
+            Some(homes) => (self.heap(table).among(homes), Moves::Report),
+        };
+        let write = || heap.update::<P::Heap>(&mut self.writer(&mut txn.chain), rid, row, moves);
         match self.insist(write)? {
             HeapUpdate::Done(left) => {
                 txn.ghosts.extend(left.map(|left| (table.def.id, left)));
-                Ok(())
+                Ok(rid)
             }
-            HeapUpdate::Relocated(_) => unreachable!("only reported moves change the address"),
+            HeapUpdate::Relocated(to) => {
+                txn.ghosts.push((table.def.id, rid));
+                Ok(to)
+            }
             HeapUpdate::Missing => Err(self.broken(table, "a row vanished while it was updated")),
+        }
+    }
+
+    /// Has every index lead to the row's new address, but for entries that [`Store::reindex`] makes anew.
+    fn readdress<P: Policies>(
+        &self,
+        txn: &mut Txn,
+        (table, set): (&Table, Columns),
+        row: &[u8],
+        to: Rid,
+    ) -> Result<(), Stop> {
+        let key = table.def.key_of(Row::new(&table.layout, row));
+        let mut told = self.insist(|| {
+            self.tree(table).replace::<P::Index>(&mut self.writer(&mut txn.chain), &key, &to.encode())
+        })?;
+        for index in &table.indexes {
+            let entry = |row: &[u8]| table.def.entry_of(&index.def, Row::new(&table.layout, row));
+            let now = entry(row);
+            if told == TreeReplace::Missing || index.columns.meets(set) && entry(&txn.old_row) != now {
+                continue;
+            }
+            told = self.insist(|| {
+                self.secondary(index).replace::<P::Secondary>(
+                    &mut self.writer(&mut txn.chain),
+                    &now,
+                    table.reference(to).as_slice(),
+                )
+            })?;
+        }
+        match told {
+            TreeReplace::Done(_) => Ok(()),
+            TreeReplace::Missing => Err(self.broken(table, "a row that moved is missing from an index")),
         }
     }
 
@@ -438,12 +496,18 @@ impl Store {
         value: impl FnOnce(Rid) -> V,
     ) -> Result<Result<Rid, InsertOutcome>, Stop> {
         let tree = self.tree(table);
-        if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
-            return Ok(Err(InsertOutcome::Exists));
-        }
         let mark = txn.mark();
-        let rid =
-            self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
+        let rid = if table.form() == HeapForm::Shared {
+            if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
+                return Ok(Err(InsertOutcome::Exists));
+            }
+            self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?
+        } else {
+            match self.put_at_home::<P>(txn, table, key, row)? {
+                Some(rid) => rid,
+                None => return Ok(Err(InsertOutcome::Exists)),
+            }
+        };
         let value = value(rid);
         let outcome = match self.insist(|| {
             tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, value.as_ref(), expect)

@@ -6,7 +6,7 @@
 use crate::active::{Active, Slot};
 use crate::open::Store;
 use access::{Journal, Kind, PageUse, each_page};
-use base::{Lsn, Rid, TableId, TxnId};
+use base::{Key, Lsn, Rid, TableId, TxnId};
 use pages::Pool;
 use std::ops::Range;
 use std::sync::Arc;
@@ -142,6 +142,8 @@ pub(crate) struct Chain {
     pub last: Lsn,
     pub worker: usize,
     pub undo: UndoList,
+    /// Trees whose leaves were parted, and where, for [`Store::parted`].
+    pub parted: Vec<(TableId, Key)>,
     /// While a record is being undone: what comes after it.
     pub compensating: Option<Lsn>,
 }
@@ -292,6 +294,10 @@ impl Journal for Writer<'_> {
         lsn
     }
 
+    fn parted(&mut self, tree: TableId, separator: &[u8]) {
+        self.chain.parted.push((tree, Key::from_bytes(separator)));
+    }
+
     fn worker(&self) -> usize {
         self.chain.worker
     }
@@ -366,6 +372,12 @@ impl Txn {
     /// The transaction's number; `None` before its first record.
     pub fn id(&self) -> Option<TxnId> {
         (self.chain.id != TxnId(0)).then_some(self.chain.id)
+    }
+
+    /// Whether leaves were parted in it: see [`Store::parted`].
+    #[inline]
+    pub fn has_parted(&self) -> bool {
+        !self.chain.parted.is_empty()
     }
 
     /// Whether it waits for a decision.

@@ -10,15 +10,15 @@ use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, MemoryEngine, OccConflict,
-    PageEngine, Partitioned, Serial, Setup, Territory,
+    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, Latching, MemoryEngine,
+    OccConflict, PageEngine, Partitioned, Serial, Setup, Territory,
 };
 use fastrand::Rng;
 use locks::LockTuning;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use store::{Store, StoreFault, StoreOptions, TreeKind};
+use store::{HeapForm, Store, StoreFault, StoreOptions, TreeKind};
 use txn::{
     Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
 };
@@ -202,6 +202,8 @@ pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
         lock_timeout_ns: 2_000_000_000,
         occ_conflict: conflict,
         trees: TreeKind::BTree,
+        heaps: HeapForm::Shared,
+        latching: Latching::default(),
         partitions: 1,
         schema: Schema { tables: vec![table(plan.kind)] },
         territory: Territory::whole(),

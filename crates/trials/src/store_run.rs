@@ -3,6 +3,7 @@
 use crate::ledger::{Changes, Commit, Ledger, Prepare};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE, Value, insist};
 use access::Expect;
+use base::{Key, TableId};
 use fastrand::Rng;
 use latch::Coupled;
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct StoreRun<'a> {
     running: Vec<Running>,
     in_doubt: BTreeMap<i64, Running>,
     committed: usize,
+    /// Leaves that may lead to pages with rows of others.
+    parted: Vec<(TableId, Key)>,
 }
 
 impl<'a> StoreRun<'a> {
@@ -55,7 +58,8 @@ impl<'a> StoreRun<'a> {
         };
         let in_doubt = in_doubt.into_iter().map(adopt).collect();
         let random = Rng::with_seed(seed);
-        StoreRun { store, disk, ledger, random, mix, running: Vec::new(), in_doubt, committed: 0 }
+        let (running, parted) = (Vec::new(), Vec::new());
+        StoreRun { store, disk, ledger, random, mix, running, in_doubt, committed: 0, parted }
     }
 
     /// Runs until so many have committed as the mix says; some are left running, as a process leaves them.
@@ -179,9 +183,25 @@ impl<'a> StoreRun<'a> {
         }
         self.committed += 1;
         self.store.committed::<L>(&mut r.txn);
+        self.settle(&mut r.txn)?;
         if self.one_in(self.mix.wait_one_in) {
             self.store.log().wait_durable(lsn)?;
             self.acknowledge(lsn);
+        }
+        Ok(())
+    }
+
+    /// Has rows moved that lie beside those of another leaf since the transaction parted them; some have to wait for those that run.
+    fn settle(&mut self, ended: &mut Txn) -> Result<(), StoreFault> {
+        self.parted.extend(self.store.parted(ended));
+        if self.one_in(3) {
+            for (table, key) in std::mem::take(&mut self.parted) {
+                let done =
+                    insist(self.store, || self.store.settle_rows::<L>(&mut Txn::default(), table, &key))?;
+                if done.0.later > 0 && self.parted.len() < 20 {
+                    self.parted.push((table, key));
+                }
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use latch::Coupled;
 use pages::{PoolOptions, Stop};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{ChunkEnd, Store, StoreFault, StoreOptions};
+use store::{ChunkEnd, HeapForm, Store, StoreFault, StoreOptions, TreeKind};
 use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 
@@ -57,6 +57,13 @@ pub fn options_of(kind: TableKind, durability: Durability, frames: usize) -> Sto
         TableKind::Heap => options,
         TableKind::Clustered => StoreOptions { node_bytes: 1800, ..options },
     }
+}
+
+/// With heap pages that rows of any key share, of one partition, or of one leaf, by the seed.
+pub fn housed(options: StoreOptions, seed: u64) -> StoreOptions {
+    let heaps = HeapForm::ALL[seed as usize % 3];
+    let trees = if heaps == HeapForm::Shared { options.trees } else { TreeKind::MultiRooted };
+    StoreOptions { heaps, trees, ..options }
 }
 
 /// Small segments, a small ring and few frames: cuts, waits for room and evictions come early.

@@ -26,6 +26,6 @@ impl Journal for Counter {
 pub fn pool(frames: usize) -> Pool {
     let options = LogOptions::new(Durability::Memory);
     let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames, max_pages: 1 << 20 };
+    let options = PoolOptions { max_pages: 1 << 20, ..PoolOptions::new(frames) };
     Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory")
 }

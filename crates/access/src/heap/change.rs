@@ -111,7 +111,7 @@ impl<'p> Heap<'p> {
         ids.sort_unstable();
         ids.dedup();
         let hold = |id| {
-            let page = self.pool.exclusive::<L>(id)?;
+            let page = self.page_to_change::<L>(id)?;
             self.rows(&page, id)?;
             Ok(page)
         };
@@ -131,7 +131,7 @@ impl<'p> Heap<'p> {
         moves: Moves,
     ) -> Result<HeapUpdate, Stop> {
         check_length(row)?;
-        let mut page = self.pool.exclusive::<L>(rid.page)?;
+        let mut page = self.page_to_change::<L>(rid.page)?;
         let rows = self.rows(&page, rid.page)?;
         let find = || Ok((Lies::of(rows.cell(rid.slot)?), rows.fits_grown(rid.slot, row.len())?));
         match find().map_err(|Garbled| corrupt(&page))? {
@@ -162,7 +162,7 @@ impl<'p> Heap<'p> {
         buffer: &mut Vec<u8>,
         f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, (R, Range<usize>)>,
     ) -> Result<HeapModify<R>, Stop> {
-        let mut page = self.pool.exclusive::<L>(rid.page)?;
+        let mut page = self.page_to_change::<L>(rid.page)?;
         self.rows(&page, rid.page)?;
         let Some((at, len)) = plain_at(page.bytes(), rid.slot).map_err(|Garbled| corrupt(&page))? else {
             return self.modify_special(journal, page, rid, buffer, f);
@@ -215,7 +215,7 @@ impl<'p> Heap<'p> {
             }
             Some(Cell::Forward(to)) => {
                 drop(page);
-                page = self.pool.exclusive::<L>(to.page)?;
+                page = self.page_to_change::<L>(to.page)?;
                 (slot, skip) = (to.slot, MOVED);
                 match self.rows(&page, to.page)?.cell(slot).map_err(|Garbled| corrupt(&page))? {
                     Some(Cell::Moved { home, row }) if home == rid => buffer.extend_from_slice(row),
@@ -288,10 +288,12 @@ impl<'p> Heap<'p> {
             }
         }
         let length = row.len() + if reports(lies, moves) { 0 } else { MOVED };
-        if length > INLINE {
+        // Where pages are divided no forward leads from one to another, so what was long stays apart.
+        let apart = self.homes.is_some() && matches!(lies, Lies::Large(_));
+        if length > INLINE || apart {
             return Ok(Goal::Large);
         }
-        Ok(Goal::In(self.page_with_room::<L>(journal, length)?.page_id()))
+        Ok(Goal::In(self.home::<L>(journal, length)?.page_id()))
     }
 
     /// Latches what the change needs, looks again, and makes it.

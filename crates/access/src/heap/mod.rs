@@ -15,12 +15,17 @@
 //! pages of its own (`large`), with a stub at its address. Whoever would rather have a row found without the detour
 //! asks for moves to be reported ([`Moves::Report`]) and changes the indexes.
 //!
+//! **Which page.** Anything with room, unless whoever calls says which pages a row may lie in ([`Heap::among`]): then pages may be divided
+//! among parts of the keys of which this room knows nothing, and be owned with them (see `housed`).
+//!
 //! **Latch order.** Root, then directory, then nothing else but a page no one has seen. Several heap pages are held
 //! together only to move or delete a moved row, in the order of their numbers; behind them the pages of large rows.
 
 mod change;
 mod directory;
+mod dividing;
 mod fill;
+mod housed;
 mod large;
 mod rows;
 mod space;
@@ -33,6 +38,7 @@ mod tests;
 
 pub use change::{HeapModify, HeapUpdate, Moves};
 pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
+pub use dividing::Housed;
 pub use fill::HeapFiller;
 pub use large::MAX_ROW;
 pub(crate) use large::{LargeMut, LargeView};
@@ -61,6 +67,8 @@ pub struct Heap<'p> {
     root: PageId,
     id: TableId,
     hints: &'p InsertPages,
+    /// Where new rows and rows that outgrow their page may go: anywhere, or only as [`Heap::among`] says.
+    homes: Option<&'p [PageId]>,
 }
 
 /// Where a walk through a heap stands; the default is its beginning.
@@ -77,7 +85,7 @@ const ROW_AHEAD: usize = 512;
 impl<'p> Heap<'p> {
     /// The heap whose root lies in page `root`. `hints` lives with the table and is shared by all workers.
     pub fn open(pool: &'p Pool, root: PageId, id: TableId, hints: &'p InsertPages) -> Heap<'p> {
-        Heap { pool, root, id, hints }
+        Heap { pool, root, id, hints, homes: None }
     }
 
     /// Makes an empty heap and gives its root page, to be kept in the catalog.
@@ -128,11 +136,11 @@ impl<'p> Heap<'p> {
     pub fn insert<L: LatchPolicy>(&self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
         if row.len() > INLINE {
-            let mut page = self.page_with_room::<L>(journal, LEAST_ROOM)?;
+            let mut page = self.home::<L>(journal, LEAST_ROOM)?;
             let large = self.make_large::<L>(journal, row)?;
             return self.place(journal, &mut page, Cell::Large(large));
         }
-        let mut page = self.page_with_room::<L>(journal, row.len())?;
+        let mut page = self.home::<L>(journal, row.len())?;
         self.place(journal, &mut page, Cell::Row(row))
     }
 
@@ -165,7 +173,7 @@ impl<'p> Heap<'p> {
     /// [`Stop`]; `f` was not called.
     #[inline]
     pub fn read<L: LatchPolicy, R>(&self, rid: Rid, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
-        if !(L::VIEWS && L::LATCHED) {
+        if !(L::LATCHED && self.pool.views::<L>()) {
             return self.read_held::<L, R>(rid, f);
         }
         let mut f = Some(f);
@@ -214,7 +222,7 @@ impl<'p> Heap<'p> {
 
     #[inline]
     fn read_held<L: LatchPolicy, R>(&self, rid: Rid, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
-        let page = self.pool.shared::<L>(rid.page)?;
+        let page = self.page_to_read::<L>(rid.page)?;
         if is(&page, KIND_ROWS, self.id)
             && let Some(row) = Rows::new(page.bytes()).plain(rid.slot).map_err(|Garbled| corrupt(&page))?
         {
@@ -277,7 +285,7 @@ impl<'p> Heap<'p> {
     /// # Errors
     /// [`Stop`]: nothing was changed.
     pub fn delete<L: LatchPolicy>(&self, journal: &mut impl Journal, rid: Rid) -> Result<bool, Stop> {
-        let mut page = self.pool.exclusive::<L>(rid.page)?;
+        let mut page = self.page_to_change::<L>(rid.page)?;
         let to = match self.rows(&page, rid.page)?.cell(rid.slot).map_err(|Garbled| corrupt(&page))? {
             None | Some(Cell::Moved { .. }) => return Ok(false),
             Some(Cell::Row(_) | Cell::Large(_)) => {
@@ -314,7 +322,7 @@ impl<'p> Heap<'p> {
     /// # Errors
     /// [`Stop`]: call again, for part may have been done.
     pub fn purge<L: LatchPolicy>(&self, journal: &mut impl Journal, rid: Rid) -> Result<bool, Stop> {
-        let page = self.pool.exclusive::<L>(rid.page)?;
+        let page = self.page_to_change::<L>(rid.page)?;
         if is(&page, KIND_LARGE_ROOT, self.id) {
             return self.purge_large(journal, page);
         }
@@ -371,8 +379,11 @@ impl<'p> Heap<'p> {
         let lsn = journal.system(Kind::HeapRemove as u8, order, &[&front, &large::listed(freed)]);
         change(&mut page, lsn, |rows| rows.remove(slot))?;
         let rows = Rows::new(page.bytes());
-        let (ordinal, class) = (rows.ordinal(), rows.class());
+        let (ordinal, class, id) = (rows.ordinal(), rows.class(), page.page_id());
         drop(page);
+        if class == rows::EMPTY {
+            self.vacate(id)?;
+        }
         freed.iter().for_each(|id| self.pool.free(*id));
         if class > before {
             // A courtesy: the directory's promise may lag behind.

@@ -11,7 +11,7 @@ use crate::redo::perform;
 use base::{PageId, TableId};
 use latch::{CachePadded, LatchPolicy};
 use pages::{PageMut, PageRef, Pool, Stop};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Workers beyond this many share current pages.
 const CURRENT: usize = 64;
@@ -25,8 +25,12 @@ const LOOK: usize = 4;
 pub struct InsertPages {
     /// Page number, 0 for none.
     current: [CachePadded<AtomicU32>; CURRENT],
+    /// And which page rows of a group of keys go to, by the group's number: the number above, the page's below.
+    groups: [AtomicU64; CURRENT],
     /// The directory where the last search ended.
     rover: AtomicU32,
+    /// Whether who changes a page takes it over, if it takes pages over at all.
+    claims: CachePadded<AtomicBool>,
     /// Large rows that are being read.
     pub(super) parts: Parts,
 }
@@ -35,22 +39,55 @@ impl InsertPages {
     pub const fn new() -> InsertPages {
         InsertPages {
             current: [const { CachePadded::new(AtomicU32::new(0)) }; CURRENT],
+            groups: [const { AtomicU64::new(0) }; CURRENT],
             rover: AtomicU32::new(0),
+            claims: CachePadded::new(AtomicBool::new(false)),
             parts: Parts::new(),
         }
     }
 
-    fn of(&self, worker: usize) -> Option<PageId> {
+    /// From now on pages of rows may belong to the owners that change them ([`latch::claim`]).
+    pub fn have_owners(&self) {
+        self.claims.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn claims(&self) -> bool {
+        self.claims.load(Ordering::Relaxed)
+    }
+
+    /// Where rows of this group of keys went last. Two groups may share a place, so that either forgets the other's.
+    pub fn of_group(&self, group: u32) -> Option<PageId> {
+        let both = self.groups[group as usize % CURRENT].load(Ordering::Relaxed);
+        (both >> 32 == u64::from(group) && both as u32 != 0).then_some(PageId(both as u32))
+    }
+
+    pub fn set_group(&self, group: u32, page: PageId) {
+        let both = u64::from(group) << 32 | u64::from(page.0);
+        self.groups[group as usize % CURRENT].store(both, Ordering::Relaxed);
+    }
+
+    /// Whether rows of some group of keys went there last.
+    pub(super) fn is_of_group(&self, page: PageId) -> bool {
+        self.groups.iter().any(|g| g.load(Ordering::Relaxed) as u32 == page.0)
+    }
+
+    /// The groups are other ones from now on.
+    pub fn forget_groups(&self) {
+        self.groups.iter().for_each(|group| group.store(0, Ordering::Relaxed));
+    }
+
+    pub(super) fn of(&self, worker: usize) -> Option<PageId> {
         let page = self.current[worker % CURRENT].load(Ordering::Relaxed);
         (page != 0).then_some(PageId(page))
     }
 
-    fn set(&self, worker: usize, page: Option<PageId>) {
+    pub(super) fn set(&self, worker: usize, page: Option<PageId>) {
         self.current[worker % CURRENT].store(page.map_or(0, |p| p.0), Ordering::Relaxed);
     }
 
     fn anyones(&self, page: PageId) -> bool {
-        self.current.iter().any(|c| c.load(Ordering::Relaxed) == page.0)
+        self.current.iter().any(|c| c.load(Ordering::Relaxed) == page.0) || self.is_of_group(page)
     }
 }
 
@@ -61,9 +98,9 @@ impl Default for InsertPages {
 }
 
 /// A page that the directory promises to have room.
-struct Promise {
-    page: PageId,
-    ordinal: u32,
+pub(super) struct Promise {
+    pub page: PageId,
+    pub ordinal: u32,
 }
 
 pub(super) fn create_at<L: LatchPolicy>(
@@ -121,7 +158,7 @@ impl<'p> Heap<'p> {
             return Ok(page);
         }
         while let Some(promise) = self.promised::<L>(len)? {
-            let page = self.pool.exclusive::<L>(promise.page)?;
+            let page = self.page_to_change::<L>(promise.page)?;
             let rows = self.rows(&page, promise.page)?;
             if rows.fits(len) {
                 self.hints.set(worker, Some(promise.page));
@@ -144,7 +181,11 @@ impl<'p> Heap<'p> {
         len: usize,
     ) -> Result<Option<PageMut<'p, L>>, Stop> {
         let Some(id) = self.hints.of(worker) else { return Ok(None) };
-        let page = self.pool.exclusive::<L>(id)?;
+        if self.pool.is_foreign(id) {
+            self.hints.set(worker, None);
+            return Ok(None);
+        }
+        let page = self.page_to_change::<L>(id)?;
         let rows = self.rows(&page, id)?;
         if rows.fits(len) {
             return Ok(Some(page));
@@ -156,8 +197,8 @@ impl<'p> Heap<'p> {
         Ok(None)
     }
 
-    /// A page that should have room and is nobody's current page.
-    fn promised<L: LatchPolicy>(&self, len: usize) -> Result<Option<Promise>, Stop> {
+    /// A page that should have room, is nobody's current page and no other owner's.
+    pub(super) fn promised<L: LatchPolicy>(&self, len: usize) -> Result<Option<Promise>, Stop> {
         let root_page = self.heap_root::<L>()?;
         let root = Root::new(root_page.bytes());
         let directories = root.directories().min(DIRECTORIES);
@@ -169,7 +210,7 @@ impl<'p> Heap<'p> {
             let directory = Directory::new(directory.bytes());
             for index in directory.with_room(class_needed(len)) {
                 let Some(page) = directory.page(index) else { break };
-                if !self.hints.anyones(page) {
+                if !self.hints.anyones(page) && !self.pool.is_foreign(page) {
                     self.hints.rover.store(at as u32, Ordering::Relaxed);
                     return Ok(Some(Promise { page, ordinal: (at * PER_DIRECTORY + index) as u32 }));
                 }
@@ -209,7 +250,20 @@ impl<'p> Heap<'p> {
 
     /// Adds an empty page to the heap.
     fn extend<L: LatchPolicy>(&self, journal: &mut impl Journal) -> Result<PageMut<'p, L>, Stop> {
-        self.extend_by(journal, None, CLASS_OF_NEW, |ordinal| Action::HeapPage { ordinal })
+        self.extend_as(journal, CLASS_OF_NEW)
+    }
+
+    /// Adds an empty page to the heap that the directory notes as of this class.
+    pub(super) fn extend_as<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        class: u8,
+    ) -> Result<PageMut<'p, L>, Stop> {
+        let mut page = self.extend_by(journal, None, class, |ordinal| Action::HeapPage { ordinal })?;
+        if self.hints.claims() {
+            page.claim();
+        }
+        Ok(page)
     }
 
     /// Adds a page to the heap, and a directory when the last one is full. The root's latch makes adders queue. `id` is

@@ -75,6 +75,36 @@ impl Filling {
         fits
     }
 
+    /// Where a node that does not take `next` any more ends: as far behind as leaves entries together and half of them here, else
+    /// behind the last one.
+    fn end(&self, next: (&[u8], &[u8]), together: &dyn Fn(&[u8], &[u8]) -> bool) -> usize {
+        let count = self.entries.len();
+        let value = |at: usize| self.entries.get(at).map_or(next.1, |(_, value)| value);
+        let apart = |at: &usize| !together(value(at - 1), value(*at));
+        // What goes to the next node must not take more room there: it keeps the prefix it has in common here.
+        let alike = |at: &usize| {
+            self.entries.get(*at).is_none_or(|(first, _)| best_prefix(first, next.0).len() >= self.skip)
+        };
+        ((count / 2).max(1)..=count).rev().find(|at| apart(at) && alike(at)).unwrap_or(count)
+    }
+
+    /// Keeps the entries before position `at`; gives the others.
+    fn split_off(&mut self, at: usize) -> Entries {
+        let mut behind = Entries::default();
+        if at < self.entries.len() {
+            let all = std::mem::take(&mut self.entries);
+            (self.skip, self.size) = (0, 0);
+            for (i, (key, value)) in all.iter().enumerate() {
+                if i < at {
+                    self.push(key, value, usize::MAX, 0);
+                } else {
+                    behind.push(key, value);
+                }
+            }
+        }
+        behind
+    }
+
     fn image(&self, level: u8, high: Option<&[u8]>) -> Image {
         let entries: Vec<_> = self.entries.iter().collect();
         let mut image = Image::new(level, self.first, &self.low, high, prefix_of(&entries));
@@ -108,11 +138,26 @@ impl<'p> BTree<'p> {
         entries: impl IntoIterator<Item = (K, V)>,
         fill: u8,
     ) -> Result<Loaded, Stop> {
+        self.bulk_together::<L, K, V>(journal, entries, fill, |_, _| false)
+    }
+
+    /// As [`BTree::bulk`], ending leaves between two entries whose values are not `together` where that leaves them at least
+    /// half as full.
+    ///
+    /// # Errors
+    /// As [`BTree::bulk`].
+    pub fn bulk_together<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        journal: &mut impl Journal,
+        entries: impl IntoIterator<Item = (K, V)>,
+        fill: u8,
+        together: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> Result<Loaded, Stop> {
         let (low, high) = self.check_empty::<L>()?;
         let most = self.fill * usize::from(fill.clamp(50, 100)) / 100;
         let mut loader =
             Loader { tree: self, levels: vec![Filling::new(PageId(0), &low)], high, most, made: Vec::new() };
-        let done = loader.load::<L, K, V>(journal, entries);
+        let done = loader.load::<L, K, V>(journal, entries, &together);
         if done.is_err() {
             loader.give_back(journal);
         }
@@ -136,12 +181,13 @@ impl Loader<'_, '_> {
         &mut self,
         journal: &mut impl Journal,
         entries: impl IntoIterator<Item = (K, V)>,
+        together: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<Loaded, Stop> {
         let mut loaded = Loaded::default();
         for (key, value) in entries {
             let (key, value) = (key.as_ref(), value.as_ref());
             self.tree.check_lengths(key, value)?;
-            self.add_entry::<L>(journal, key, value)?;
+            self.add_entry::<L>(journal, key, value, together)?;
             loaded.entries += 1;
         }
         self.finish::<L>(journal)?;
@@ -153,6 +199,7 @@ impl Loader<'_, '_> {
         journal: &mut impl Journal,
         key: &[u8],
         value: &[u8],
+        together: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<(), Stop> {
         let (leaf, fence) = (&mut self.levels[0], self.tree.max_key());
         if leaf.entries.last().is_some_and(|last| last >= key) {
@@ -164,11 +211,17 @@ impl Loader<'_, '_> {
         if leaf.push(key, value, self.most, fence) {
             return Ok(());
         }
-        let shared = leaf.entries.last().map_or(0, |last| common_prefix(last, key));
-        let separator = key.get(..=shared).unwrap_or(key).to_vec();
-        let full = std::mem::replace(leaf, Filling::new(PageId(0), &separator));
-        // An entry of legal length fits a node of its own.
-        self.levels[0].push(key, value, usize::MAX, 0);
+        let end = leaf.end((key, value), together);
+        let first = leaf.entries.get(end).map_or(key, |(first, _)| first);
+        let shared = end.checked_sub(1).and_then(|last| leaf.entries.get(last));
+        let shared = shared.map_or(0, |(last, _)| common_prefix(last, first));
+        let separator = first.get(..=shared).unwrap_or(first).to_vec();
+        let mut full = std::mem::replace(leaf, Filling::new(PageId(0), &separator));
+        let behind = full.split_off(end);
+        // Fewer entries than filled a node, and one of legal length fits a node of its own.
+        for (key, value) in behind.iter().chain([(key, value)]) {
+            self.levels[0].push(key, value, usize::MAX, 0);
+        }
         self.close::<L>(journal, 0, &full, Some(&separator))
     }
 

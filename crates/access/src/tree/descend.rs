@@ -164,7 +164,7 @@ impl<'p> BTree<'p> {
         probe: Probe<'_>,
         level: u8,
     ) -> Result<Option<PageMut<'p, L>>, Stop> {
-        if L::VIEWS {
+        if self.pool.views::<L>() {
             for _ in 0..TRIES {
                 if let Look::Saw(found) = self.exclusive_below::<L>(probe, level)? {
                     return Ok(found);

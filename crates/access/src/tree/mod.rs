@@ -61,7 +61,7 @@ pub(crate) use edit::NodeMut;
 use node::entry_size;
 pub(crate) use node::{CAPACITY, Node, Probe};
 pub use partition::Moved;
-pub use read::{ChunkEnd, Direction};
+pub use read::{Around, ChunkEnd, Direction};
 pub use roots::RootMap;
 pub(crate) use table::{format as format_table, read as read_table};
 pub use verify::{TreeFlaw, TreeReport};

@@ -13,7 +13,7 @@ use latch::LatchPolicy;
 use pages::{Page, PageView, Stop};
 use std::cell::Cell;
 use std::cmp::Ordering;
-use std::ops::{Bound, Range};
+use std::ops::{Bound, ControlFlow, Range};
 
 thread_local! {
     /// A page to copy a leaf into. Taken out while in use, so that a visitor may read the tree itself.
@@ -57,7 +57,7 @@ impl<'p> BTree<'p> {
     #[inline]
     pub fn get<L: LatchPolicy, R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
         let probe = Probe::new(key);
-        if !L::VIEWS {
+        if !self.pool.views::<L>() {
             return self.get_latched::<L, R>(probe, f);
         }
         let mut f = Some(f);
@@ -90,7 +90,7 @@ impl<'p> BTree<'p> {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
         let mut f = Some(f);
-        if L::VIEWS
+        if self.pool.views::<L>()
             && let Some(sight) = sight
             && let Ok(leaf) = self.pool.view::<L>(sight.leaf)
             && leaf.version() == sight.version
@@ -147,7 +147,7 @@ impl<'p> BTree<'p> {
     }
 
     fn nearest<L: LatchPolicy>(&self, from: Bound<&[u8]>, direction: Direction) -> Result<Nearest, Stop> {
-        if L::VIEWS {
+        if self.pool.views::<L>() {
             for _ in 0..TRIES {
                 let Look::Saw(leaf) = self.leaf_view::<L>(seek(from, direction))? else { continue };
                 match nearest_in(Node(leaf.bytes()), from, direction) {
@@ -175,7 +175,7 @@ impl<'p> BTree<'p> {
         direction: Direction,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<ChunkEnd, Stop> {
-        if L::VIEWS && L::LATCHED {
+        if L::LATCHED && self.pool.views::<L>() {
             for _ in 0..TRIES {
                 let Look::Saw(leaf) = self.leaf_view::<L>(seek(from, direction))? else { continue };
                 let Some(copy) = Copied::of(leaf) else { continue };
@@ -187,6 +187,62 @@ impl<'p> BTree<'p> {
         let node = self.node(&leaf, Some(0))?;
         walk(node, from, until, direction, visit).map_err(|Garbled| corrupt(&leaf))
     }
+
+    /// Calls `visit` with the values in the leaf that covers `key`, the nearest to it first, until it breaks off; gives what the leaf
+    /// is like.
+    ///
+    /// # Errors
+    /// As [`BTree::chunk`].
+    pub fn around<L: LatchPolicy>(
+        &self,
+        key: &[u8],
+        visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<Around, Stop> {
+        let probe = Probe::new(key);
+        if L::LATCHED && self.pool.views::<L>() {
+            for _ in 0..TRIES {
+                let Look::Saw(leaf) = self.leaf_view::<L>(Seek::Key(probe))? else { continue };
+                let Some(copy) = Copied::of(leaf) else { continue };
+                let around = outwards(copy.node(), probe, visit);
+                return around.map_err(|Garbled| malformed(leaf.page_id()));
+            }
+        }
+        let leaf = self.leaf::<L>(Seek::Key(probe))?;
+        outwards(self.node(&leaf, Some(0))?, probe, visit).map_err(|Garbled| corrupt(&leaf))
+    }
+}
+
+/// The leaf that covers a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Around {
+    /// The key is in it.
+    pub found: bool,
+    /// Where it begins: no other leaf of the tree begins there.
+    pub low: Key,
+    /// Where the next one begins.
+    pub high: Option<Key>,
+}
+
+/// The values of a leaf in the order of their distance to the probe.
+fn outwards(
+    node: Node<&Bytes>,
+    probe: Probe<'_>,
+    mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<Around, Garbled> {
+    let (at, found) = match node.search(probe)? {
+        Ok(at) => (at, true),
+        Err(at) => (at, false),
+    };
+    let count = node.count();
+    for distance in 0..count {
+        let right = Some(at + distance).filter(|at| *at < count);
+        for at in at.checked_sub(distance + 1).into_iter().chain(right) {
+            if visit(node.value(at)?).is_break() {
+                return Ok(Around { found, low: node.low_key()?, high: node.high_key()? });
+            }
+        }
+    }
+    Ok(Around { found, low: node.low_key()?, high: node.high_key()? })
 }
 
 enum Nearest {

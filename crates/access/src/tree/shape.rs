@@ -236,7 +236,8 @@ impl<'p> BTree<'p> {
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
             .with(child.page_id(), Action::Cut(separator))
             .with(parent.page_id(), Action::Link { child: right.page_id(), key: separator });
-        perform(journal, self.id, &body, &mut [&mut right, child, parent])
+        perform(journal, self.id, &body, &mut [&mut right, child, parent])?;
+        self.tell(journal, &right, separator)
     }
 
     /// The root's content moves to two new children, and the root is one level higher.
@@ -277,7 +278,21 @@ impl<'p> BTree<'p> {
             .with(left.page_id(), Action::Node(halves.left.as_slice()))
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
             .with(root.page_id(), Action::Node(top.as_slice()));
-        perform(journal, self.id, &body, &mut [&mut left, &mut right, &mut root])
+        perform(journal, self.id, &body, &mut [&mut left, &mut right, &mut root])?;
+        self.tell(journal, &right, &halves.separator)
+    }
+
+    /// Tells where a leaf begins that has what another one had.
+    fn tell<L: LatchPolicy>(
+        &self,
+        journal: &mut impl Journal,
+        right: &PageMut<'p, L>,
+        separator: &[u8],
+    ) -> Result<(), Stop> {
+        if self.node(right, None)?.level() == 0 {
+            journal.parted(self.id, separator);
+        }
+        Ok(())
     }
 
     /// Whether this node, which is held exclusively and covers the probe, is a root: while it is held it stays what it is.
@@ -388,7 +403,8 @@ impl<'p> BTree<'p> {
             .with(left.page_id(), Action::Node(halves.left.as_slice()))
             .with(right.page_id(), Action::Node(halves.right.as_slice()))
             .with(parent.page_id(), Action::Relink { old: separator, new: &halves.separator });
-        perform(journal, self.id, &body, &mut [left, right, parent])
+        perform(journal, self.id, &body, &mut [left, right, parent])?;
+        self.tell(journal, right, &halves.separator)
     }
 
     /// An inner node with one child: the root takes the child's place; another waits for a merge of its own.

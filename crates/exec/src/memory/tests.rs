@@ -8,11 +8,12 @@ use crate::executor::Executor;
 use crate::owners::Territory;
 use base::Key;
 use locks::LockTuning;
+use pages::Latching;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use store::TreeKind;
+use store::{HeapForm, TreeKind};
 use txn::{Access, Column, Direction, Flow, IndexDef, Inserted, Range, Row, RowBuf, TableKind, Type};
 use wal::Durability;
 
@@ -60,6 +61,8 @@ pub(super) fn setup(conflict: OccConflict) -> Setup {
         lock_timeout_ns: 1 << 40,
         occ_conflict: conflict,
         trees: TreeKind::BTree,
+        heaps: HeapForm::Shared,
+        latching: Latching::default(),
         partitions: 1,
         schema: table_schema(),
         territory: Territory::whole(),

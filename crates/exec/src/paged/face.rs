@@ -2,7 +2,7 @@
 
 use super::adopting::Doubt;
 use super::moving::{Door, Errand};
-use super::property::Hold;
+use super::property::{Hold, Parted};
 use crate::branches::{Answer, Letter, Meetings, Visit};
 use crate::chart::Stamp;
 use crate::design::Design;
@@ -15,6 +15,7 @@ use crate::owners::{Owners, Spot};
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
+use pages::PoolOptions;
 use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::cell::{Cell, RefCell};
@@ -50,6 +51,10 @@ pub struct PageDesk {
     /// Branches that were sent to be undone and are not yet.
     pub(super) undoing: Cell<usize>,
     pub(super) hold: Cell<Hold>,
+    /// Rows that may lie in the wrong pages.
+    pub(super) parted: RefCell<Parted>,
+    /// Whether it has looked for such rows of an earlier life.
+    pub(super) looked: Cell<bool>,
     pub(super) door: Door,
 }
 
@@ -75,8 +80,10 @@ impl<D: Design> Engine for PageEngine<D> {
         }
         let options = StoreOptions {
             trees: setup.trees,
+            heaps: setup.heaps,
             // Where pages have owners trees are cut where keys are.
             partitions: if setup.design.owns_pages() { 1 } else { setup.partitions },
+            pool: PoolOptions { latching: setup.latching, ..PoolOptions::new(setup.pool_pages) },
             ..StoreOptions::new(setup.durability, setup.pool_pages)
         };
         let (store, found) = Store::open(world::real(), &setup.dir, options)?;
@@ -125,6 +132,8 @@ impl<D: Design> Engine for PageEngine<D> {
             number: Cell::new(0),
             undoing: Cell::new(0),
             hold: Cell::new(Hold::Nothing),
+            parted: RefCell::default(),
+            looked: Cell::new(false),
             door: Door::default(),
         };
         self.act(&desk);
@@ -180,7 +189,9 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn commit(&self, desk: &PageDesk, part: &mut Part) -> Result<Lsn, Abort> {
         if part.branches.is_empty() {
-            return PageEngine::commit(self, part);
+            let committed = PageEngine::commit(self, part);
+            self.note_parted(desk, &mut part.txn);
+            return committed;
         }
         let found = part.branches.wards.is_some();
         let committed = self.commit_branches(desk, part, None);
@@ -197,7 +208,9 @@ impl<D: Design> Engine for PageEngine<D> {
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
         if part.branches.is_empty() {
-            return PageEngine::commit_with_note(self, part, note);
+            let committed = PageEngine::commit_with_note(self, part, note);
+            self.note_parted(desk, &mut part.txn);
+            return committed;
         }
         let found = part.branches.wards.is_some();
         let committed = self.commit_branches(desk, part, Some(note));
@@ -223,13 +236,16 @@ impl<D: Design> Engine for PageEngine<D> {
 
     fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
         if part.branches.is_empty() {
-            return PageEngine::rollback(self, part);
+            let undone = PageEngine::rollback(self, part);
+            self.note_parted(desk, &mut part.txn);
+            return undone;
         }
         let found = part.branches.wards.is_some();
         let others = self.rollback_branches(desk, part);
         let own = PageEngine::rollback(self, part);
         // The part's own chain may hold keys of any owner's, too.
         self.release_wards(desk, part);
+        self.note_parted(desk, &mut part.txn);
         if found {
             self.undoubted();
         }
@@ -361,8 +377,8 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
         self.own_wanted(desk);
-        let errand = self.run_errands(desk);
-        PageEngine::turn(self) | errand
+        let done = self.run_errands(desk) | self.settle(desk);
+        PageEngine::turn(self) | done
     }
 
     fn ready(&self) -> bool {

@@ -83,11 +83,13 @@ impl<D: Design> PageEngine<D> {
                 Letter::Commit(mut branch) => {
                     self.end(&mut branch);
                     self.store.committed::<D::Latch>(&mut branch.txn);
+                    self.note_parted(desk, &mut branch.txn);
                     desk.spare.borrow_mut().push(branch);
                 }
                 Letter::Undo { home, mut branch } => {
                     // A failed rollback has poisoned the store; nothing commits afterwards.
                     let _ = self.rollback(&mut branch);
+                    self.note_parted(desk, &mut branch.txn);
                     desk.spare.borrow_mut().push(branch);
                     mailbox.send(home, Letter::Undone);
                 }
@@ -143,7 +145,9 @@ impl<D: Design> PageEngine<D> {
             self.store.committed::<D::Latch>(&mut txn);
         }
         self.release_wards(desk, part);
-        self.after_commit(part, logged)
+        let committed = self.after_commit(part, logged);
+        self.note_parted(desk, &mut part.txn);
+        committed
     }
 
     pub(super) fn prepare_branches(&self, part: &mut Part, note: &[u8]) -> Result<Lsn, StoreFault> {

@@ -1,4 +1,5 @@
-//! Pages that workers own (PLP, chapter 3 of Pandis' thesis): those of the primary trees, cut where the workers' keys are cut.
+//! Pages that workers own (PLP, chapter 3 of Pandis' thesis): those of the primary trees, cut where the workers' keys are cut, and where
+//! heap pages are divided likewise, those of rows.
 //!
 //! ```text
 //!   open: trees are cut at the owners' borders      pages are nobody's: latched, whoever touches them
@@ -16,26 +17,59 @@
 //! work do not follow the routing, and none of them is done while pages are owned: filling and auditing (they come when the load has halted),
 //! and carrying out the decision on a transaction that restart found (it is counted in `doubts`).
 //!
-//! Rows in heaps and entries of secondary indexes are latched, always (`plp-regular`).
+//! Under `plp-regular` rows are latched. Under `plp-partition` and `plp-leaf` each heap page holds rows of one partition
+//! ([`store::HeapForm`]), and a worker that owns partitions takes over the heap pages that it changes, one by one as it comes to them. Pages
+//! of a table without a key are those of whoever appends to them. Entries of secondary indexes are latched, always.
+//!
+//! `plp-leaf`: where leaves were parted rows may have to move, once no transaction that may be undone has changed them: the owner
+//! notes it (`parted`) and comes back to it in its turns.
 
 use super::{PageDesk, PageEngine};
 use crate::design::Design;
 use crate::engine::{EngineFault, Setup};
 use crate::owners::Owners;
 use base::{Key, TableId};
-use latch::{OwnerId, act_for};
+use latch::{Claiming, OwnerId, act_for, claim};
 use pages::Stop;
 use partition::Ranges;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use store::StoreFault;
+use store::{HeapForm, StoreFault, Txn};
 
 /// What is to be known of pages' owners.
 #[derive(Default)]
 pub(super) struct Property {
     /// Whether workers own pages at all.
     owned: bool,
+    /// Whether they own heap pages.
+    rows: bool,
+    /// Whether leaves may lead to pages of others since before this life: after a crash, or after designs that leave it so.
+    unsettled: bool,
     /// Transactions that restart found prepared and whose decision is not carried out yet.
     doubts: AtomicUsize,
+}
+
+/// Turns that pass before rows are looked at again that could not be moved yet.
+const PATIENCE: u32 = 256;
+
+/// Leaves that are looked at in one turn.
+const LEAVES_A_TURN: usize = 4;
+
+/// What one worker has still to do about rows in the wrong pages.
+#[derive(Default)]
+pub(super) struct Parted {
+    /// Leaves to look at: their tree, a key in them, and what is next.
+    leaves: VecDeque<(TableId, Key, Then)>,
+    /// Turns to let pass.
+    rest: u32,
+    txn: Txn,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Then {
+    Done,
+    /// The leaf behind it, up to this key.
+    Until(Option<Key>),
 }
 
 /// What a worker has, and would have.
@@ -64,6 +98,12 @@ impl<D: Design> PageEngine<D> {
         if OwnerId::new(last).is_none() {
             return Err(EngineFault::TooManyOwners(setup.design, setup.workers));
         }
+        let form = setup.design.heap_form();
+        let other = self.store.heap_form().filter(|other| form != HeapForm::Shared && *other != form);
+        if let Some(other) = other {
+            return Err(EngineFault::Form(setup.design, form.name(), other.name()));
+        }
+        let mut txn = Txn::default();
         let now = self.owners.as_ref().map(Owners::ranges);
         for (table, borders) in now.iter().flat_map(|now| self.divided(now)) {
             let starts = self.store.partitions(table);
@@ -71,6 +111,12 @@ impl<D: Design> PageEngine<D> {
                 return Err(EngineFault::OneRoot(setup.design));
             }
             for (start, _) in borders.iter().filter(|(start, _)| !starts.contains(start)) {
+                if doubts > 0 && self.store.heap_form().is_some_and(|form| form != HeapForm::Shared) {
+                    // Rows that a transaction in doubt has changed cannot be told apart before it is decided: nobody owns pages until
+                    // the next opening.
+                    return Ok(());
+                }
+                self.store.divide_rows::<D::Latch>(&mut txn, table, start).map_err(fault)?;
                 self.store.split_partition::<D::Latch>(table, start).map_err(fault)?;
             }
             // What an earlier life cut elsewhere: who owns what is not remembered.
@@ -80,7 +126,16 @@ impl<D: Design> PageEngine<D> {
                 self.store.merge_partition::<D::Latch>(table, start).map_err(fault)?;
             }
         }
-        self.property = Property { owned: true, doubts: AtomicUsize::new(doubts) };
+        let rows = form != HeapForm::Shared;
+        if rows {
+            self.store.have_owners();
+        }
+        self.property = Property {
+            owned: true,
+            rows,
+            unsettled: form == HeapForm::ByLeaf,
+            doubts: AtomicUsize::new(doubts),
+        };
         Ok(())
     }
 
@@ -157,27 +212,103 @@ impl<D: Design> PageEngine<D> {
             return;
         }
         let mut owned = desk.door.owned.borrow_mut();
-        for (table, start) in self.property_of(desk.worker, now) {
-            if owned.contains(&(table, start.clone())) {
+        let property = self.property_of(desk.worker, now);
+        for (table, start) in &property {
+            if owned.contains(&(*table, start.clone())) {
                 continue;
             }
-            if self.store.own_partition(table, &start).is_err() {
+            if self.store.own_partition(*table, start).is_err() {
                 // A fault has poisoned the store. What is not owned is latched.
                 return;
             }
-            owned.insert((table, start));
+            owned.insert((*table, start.clone()));
         }
+        if self.property.rows {
+            claim(Claiming::Pages);
+        }
+        if self.property.unsettled && !desk.looked.replace(true) {
+            let leaves = property.into_iter().map(|(table, start)| {
+                let end = self.store.partitions(table).into_iter().find(|next| *next > start);
+                (table, start, Then::Until(end))
+            });
+            desk.parted.borrow_mut().leaves.extend(leaves);
+        }
+    }
+
+    /// A transaction, or a branch of one, has ended here: where leaves were parted rows are to be looked at.
+    #[inline]
+    pub(super) fn note_parted(&self, desk: &PageDesk, txn: &mut Txn) {
+        if D::OWNERS && txn.has_parted() {
+            self.note_leaves(desk, txn);
+        }
+    }
+
+    #[cold]
+    fn note_leaves(&self, desk: &PageDesk, txn: &mut Txn) {
+        let parted = self.store.parted(txn);
+        if self.property.rows && desk.hold.get() == Hold::Pages {
+            let leaves = parted.into_iter().map(|(table, key)| (table, key, Then::Done));
+            desk.parted.borrow_mut().leaves.extend(leaves);
+        }
+    }
+
+    /// Looks at a few of the leaves noted, between transactions. `true` when there were any.
+    #[inline]
+    pub(super) fn settle(&self, desk: &PageDesk) -> bool {
+        D::OWNERS && self.property.rows && desk.hold.get() == Hold::Pages && self.settle_some(desk)
+    }
+
+    fn settle_some(&self, desk: &PageDesk) -> bool {
+        let mut parted = desk.parted.borrow_mut();
+        if parted.leaves.is_empty() || parted.rest > 0 {
+            parted.rest = parted.rest.saturating_sub(1);
+            return false;
+        }
+        let later = self.settle_leaves(&mut parted, LEAVES_A_TURN);
+        if later > 0 {
+            parted.rest = PATIENCE;
+        }
+        true
+    }
+
+    /// Looks at no more than `most` leaves; gives how many wait for transactions to end.
+    fn settle_leaves(&self, parted: &mut Parted, most: usize) -> usize {
+        let mut later = 0;
+        for _ in 0..most {
+            let Some((table, key, then)) = parted.leaves.pop_front() else { break };
+            // Without room rows stay where they are: it costs order, not truth. A fault has poisoned the store.
+            let settled = self.store.settle_rows::<D::Latch>(&mut parted.txn, table, &key);
+            let Ok((divided, next)) = settled else { continue };
+            if divided.later > 0 {
+                later += 1;
+                parted.leaves.push_back((table, key, Then::Done));
+            }
+            if let (Then::Until(end), Some(next)) = (then, next)
+                && end.as_ref().is_none_or(|end| next < *end)
+            {
+                parted.leaves.push_front((table, next, Then::Until(end)));
+            }
+        }
+        later
     }
 
     /// The worker's pages become nobody's.
     pub(super) fn disown_pages(&self, desk: &PageDesk) {
-        if desk.hold.replace(Hold::Nothing) != Hold::Pages {
+        if desk.hold.get() != Hold::Pages {
             return;
         }
-        for (table, start) in desk.door.owned.borrow_mut().drain() {
-            // A fault has poisoned the store, and nobody will get at these pages.
-            let _ = self.store.disown_partition(table, &start);
+        {
+            let mut parted = desk.parted.borrow_mut();
+            let all = parted.leaves.len() * 2;
+            self.settle_leaves(&mut parted, all);
+            // What was left for later is no more than order; a walk goes on with the next load.
+            parted.leaves.retain(|(_, _, then)| *then != Then::Done);
         }
+        desk.door.owned.borrow_mut().clear();
+        desk.hold.set(Hold::Nothing);
+        claim(Claiming::Nothing);
+        // After a fault, which has poisoned the store, nobody will get at these pages.
+        let _ = self.store.pool().disown_mine();
     }
 
     /// The worker ends: its pages are nobody's, and what others have asked of it is done.

@@ -2,7 +2,7 @@
 
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part,
+    Conventional, Design, DesignKind, Engine, Executor, Latching, LockPoint, OccConflict, PageEngine, Part,
     Partitioned, Protection, Setup, Territory, TreeKind,
 };
 use locks::LockTuning;
@@ -67,6 +67,8 @@ impl<D: Design> Life<D> {
             lock_timeout_ns: 1 << 40,
             occ_conflict: OccConflict::default(),
             trees: TreeKind::BTree,
+            heaps: design.heap_form(),
+            latching: Latching::default(),
             partitions: 1,
             schema: Schema { tables: vec![table()] },
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },

@@ -6,6 +6,7 @@ mod doubts;
 mod histories;
 mod isolation;
 mod moving;
+mod owned_rows;
 mod owners;
 mod schema;
 mod secondary;

@@ -2,8 +2,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Answer, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part, Partitioned, Protection,
-    Recovered, Scope, Setup, Territory, TreeKind, Visit,
+    Answer, DesignKind, Engine, Executor, Latching, LockPoint, OccConflict, PageEngine, Part, Partitioned,
+    Protection, Recovered, Scope, Setup, Territory, TreeKind, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -83,6 +83,8 @@ impl Bench {
             lock_timeout_ns: 1 << 40,
             occ_conflict: OccConflict::default(),
             trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
+            heaps: design.heap_form(),
+            latching: Latching::default(),
             partitions: 1,
             schema: Schema { tables: vec![table()] },
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },

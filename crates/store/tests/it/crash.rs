@@ -6,16 +6,18 @@
 
 use crate::files::{Life, Mortal};
 use crate::{
-    ACCOUNTS, BY_SCORE, HISTORY, KIND, L, Model, TREES, contents, history, key, options, row, schema,
+    ACCOUNTS, BY_SCORE, HEAPS, HISTORY, KIND, L, Model, TREES, contents, history, key, options, row, schema,
 };
 use access::Expect;
-use base::{Lsn, TableId};
+use base::{Key, Lsn, TableId};
 use pages::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{DeleteOutcome, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, TreeKind, Txn};
+use store::{
+    DeleteOutcome, HeapForm, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, TreeKind, Txn,
+};
 use txn::{RowBuf, Schema, TableDef, TableKind};
 use wal::Durability;
 use world::Files;
@@ -150,6 +152,8 @@ struct Process<'a> {
     random: &'a mut Random,
     running: Vec<Running>,
     in_doubt: BTreeMap<i64, Running>,
+    /// Leaves that may lead to rows of others' pages.
+    parted: Vec<(TableId, Key)>,
 }
 
 /// The process died, or its files failed it.
@@ -182,7 +186,9 @@ impl Process<'_> {
             3 if self.random.below(6) == 0 => Ok(self.store.checkpoint()?),
             3 if self.random.below(2) == 0 => self.change_schema(),
             7 | 8 if !self.running.is_empty() => self.go_back(),
-            9 if TREES.get() == TreeKind::MultiRooted => self.repartition(),
+            9 if !self.parted.is_empty() => self.settle(),
+            10 if HEAPS.get() != HeapForm::Shared => self.repartition_divided(),
+            10 if TREES.get() == TreeKind::MultiRooted => self.repartition(),
             4..=6 if !self.running.is_empty() => self.commit(),
             _ if self.running.len() < 3 => {
                 let begin = |worker| {
@@ -240,8 +246,40 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn undo(&self, branches: &mut [Txn]) -> Result<(), Died> {
-        branches.iter_mut().try_for_each(|txn| retry(self.store, || self.store.rollback::<L>(txn)))
+    fn undo(&mut self, branches: &mut [Txn]) -> Result<(), Died> {
+        branches.iter_mut().try_for_each(|txn| retry(self.store, || self.store.rollback::<L>(txn)))?;
+        self.note(branches);
+        Ok(())
+    }
+
+    fn note(&mut self, ended: &mut [Txn]) {
+        self.parted.extend(ended.iter_mut().flat_map(|txn| self.store.parted(txn)));
+    }
+
+    /// Moves rows that share a page with another leaf's, if no transaction has changed them that may be undone.
+    fn settle(&mut self) -> Result<(), Died> {
+        let (table, key): (TableId, Key) = self.parted.pop().expect("looked");
+        let settled = retry(self.store, || self.store.settle_rows::<L>(&mut Txn::default(), table, &key));
+        if settled?.0.later > 0 {
+            self.parted.insert(0, (table, key));
+        }
+        Ok(())
+    }
+
+    /// Splits a partition after its rows are apart, or merges one, while nobody is at work.
+    fn repartition_divided(&mut self) -> Result<(), Died> {
+        let busy = !self.running.is_empty() || !self.in_doubt.is_empty();
+        if busy || KIND.get() == TableKind::Clustered {
+            return Ok(());
+        }
+        let starts = self.store.partitions(ACCOUNTS);
+        let key = key(self.random.below(60) as i64);
+        if starts.len() > 4 {
+            return retry(self.store, || self.store.merge_partition::<L>(ACCOUNTS, &starts[2])).map(drop);
+        }
+        let apart = retry(self.store, || self.store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key));
+        assert_eq!(apart?.later, 0, "nobody is at work");
+        retry(self.store, || self.store.split_partition::<L>(ACCOUNTS, &key)).map(drop)
     }
 
     /// A table that nobody else uses comes or goes, or nearly.
@@ -367,6 +405,7 @@ impl Process<'_> {
         let Running { number, changes, mut branches } = r;
         self.truth.pending.push(Committed { number, lsn, changes, was_prepared });
         branches.iter_mut().for_each(|txn| self.store.committed::<L>(txn));
+        self.note(&mut branches);
         if self.random.below(3) == 0 {
             self.store.log().wait_durable(lsn).map_err(|_| Died)?;
         }
@@ -438,7 +477,8 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
     life.pause();
     let in_doubt = truth.settle(&store, recovered);
     life.go_on();
-    let mut process = Process { store: &store, truth, random, running: Vec::new(), in_doubt };
+    let (running, parted) = (Vec::new(), Vec::new());
+    let mut process = Process { store: &store, truth, random, running, in_doubt, parted };
     for _ in 0..process.random.below(400) {
         if process.step().is_err() {
             assert!(life.is_dead() || store.fault().is_some());
@@ -473,7 +513,8 @@ fn tables() -> Schema {
 
 fn campaign(disk: &Disk, seed: u64) {
     KIND.set(TableKind::ALL[seed as usize % 2]);
-    TREES.set([TreeKind::BTree, TreeKind::MultiRooted][seed as usize / 2 % 2]);
+    HEAPS.set(HeapForm::ALL[seed as usize / 2 % 3]);
+    TREES.set(TreeKind::ALL[usize::from(HEAPS.get() != HeapForm::Shared || seed % 5 > 2)]);
     let (mut truth, mut random) = (Truth::default(), Random(seed));
     let mut lives = 0;
     while lives < 8 {

@@ -7,6 +7,7 @@ mod crash;
 mod ddl;
 mod files;
 mod first_touch;
+mod housing;
 mod large;
 mod load;
 mod multi;
@@ -24,7 +25,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use store::{ChunkEnd, Recovered, Store, StoreOptions, TreeKind, Txn};
+use store::{ChunkEnd, HeapForm, Recovered, Store, StoreOptions, TreeKind, Txn};
 use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 use world::Files;
@@ -41,6 +42,8 @@ thread_local! {
     static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
     /// And what their trees are.
     static TREES: Cell<TreeKind> = const { Cell::new(TreeKind::BTree) };
+    /// And which of their rows share a heap page.
+    static HEAPS: Cell<HeapForm> = const { Cell::new(HeapForm::Shared) };
 }
 
 /// A keyed table with two secondary indexes and rows of varying length, and a keyless one.
@@ -62,10 +65,11 @@ fn schema() -> Schema {
 fn options(durability: Durability, frames: usize) -> StoreOptions {
     StoreOptions {
         log: LogOptions { segment_bytes: 1 << 16, buffer_bytes: 1 << 16, ..LogOptions::new(durability) },
-        pool: PoolOptions { frames, max_pages: 1 << 14 },
+        pool: PoolOptions { max_pages: 1 << 14, ..PoolOptions::new(frames) },
         checkpoint_bytes: 1 << 20,
         node_bytes: usize::MAX,
         trees: TREES.get(),
+        heaps: HEAPS.get(),
         partitions: 3,
     }
 }

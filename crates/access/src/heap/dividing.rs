@@ -1,0 +1,77 @@
+//! Looking at all rows of one page, for whoever divides them among pages.
+
+use super::Heap;
+use super::rows::Cell;
+use crate::bytes::Garbled;
+use crate::page::corrupt;
+use base::{Lsn, PageId, Rid};
+use latch::LatchPolicy;
+use pages::Stop;
+
+/// What lies in one page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Housed {
+    /// Rows that are there; ghosts are not.
+    pub rows: usize,
+    /// The page's last change.
+    pub lsn: Lsn,
+}
+
+impl Heap<'_> {
+    /// How many rows lie in `page`, and when that changed last.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn housed<L: LatchPolicy>(&self, page: PageId) -> Result<Housed, Stop> {
+        let mut rows = 0;
+        let lsn = self.each_cell::<L>(page, |_, _| {
+            rows += 1;
+            Ok(())
+        })?;
+        Ok(Housed { rows, lsn })
+    }
+
+    /// Calls `visit` with the rows whose address is in `page`, and those addresses.
+    ///
+    /// # Errors
+    /// [`Stop`]; some rows may have been visited before.
+    pub fn rows_in<L: LatchPolicy>(
+        &self,
+        page: PageId,
+        mut visit: impl FnMut(Rid, &[u8]),
+    ) -> Result<Housed, Stop> {
+        let (mut rows, mut long) = (0, Vec::new());
+        let lsn = self.each_cell::<L>(page, |rid, cell| {
+            rows += 1;
+            match cell {
+                Cell::Row(row) => visit(rid, row),
+                _ => long.push(rid),
+            }
+            Ok(())
+        })?;
+        for rid in long {
+            self.read::<L, _>(rid, |row| visit(rid, row))?;
+        }
+        Ok(Housed { rows, lsn })
+    }
+
+    fn each_cell<L: LatchPolicy>(
+        &self,
+        id: PageId,
+        mut visit: impl FnMut(Rid, Cell<'_>) -> Result<(), Garbled>,
+    ) -> Result<Lsn, Stop> {
+        let page = self.page_to_read::<L>(id)?;
+        let rows = self.rows(&page, id)?;
+        let mut each = || {
+            for slot in 0..rows.slots() {
+                match rows.cell(slot)? {
+                    None | Some(Cell::Moved { .. }) => {}
+                    Some(cell) => visit(Rid { page: id, slot }, cell)?,
+                }
+            }
+            Ok(())
+        };
+        each().map_err(|Garbled| corrupt(&page))?;
+        Ok(page.lsn())
+    }
+}

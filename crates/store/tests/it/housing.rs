@@ -1,0 +1,312 @@
+//! Heap pages divided among the leaves, or the partitions, of a table's primary tree: what holds for shared ones holds for them, each has
+//! rows of one part of the keys only, and rows that have to move do so whole.
+
+use super::*;
+use access::Expect;
+use latch::{ByPage, Claiming, OwnerId, Policies, act_for, claim};
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread::scope;
+use store::{Divided, InsertOutcome};
+use world::memory;
+
+const DIVIDED: [HeapForm; 2] = [HeapForm::ByPartition, HeapForm::ByLeaf];
+
+/// Runs a test on tables with heap pages divided so.
+fn divided(test: impl Fn()) {
+    for form in DIVIDED {
+        println!("{}", form.name());
+        (TREES.set(TreeKind::MultiRooted), HEAPS.set(form));
+        test();
+        (TREES.set(TreeKind::BTree), HEAPS.set(HeapForm::Shared));
+    }
+}
+
+#[test]
+fn what_holds_for_shared_pages_holds_for_divided_ones() {
+    let tests: &[fn()] = &[
+        basics::rows_and_both_indexes_move_together,
+        basics::rollback_leaves_no_trace,
+        basics::an_unexpected_neighbour_is_reported_and_nothing_stays,
+        savepoints::a_partial_rollback_survives_a_crash_with_the_commit_and_goes_with_it,
+        large::changes_over_the_border_are_taken_back_by_rollback_and_by_restart,
+        ddl::a_created_table_is_there_after_commit_and_gone_after_rollback,
+        ddl::an_index_is_built_from_the_rows_there_are_and_kept_from_then_on,
+        ddl::killed_at_any_point_a_schema_change_is_whole_and_loses_no_page,
+        restart::two_losers_that_changed_the_same_rows_are_undone_youngest_first,
+    ];
+    tests.iter().for_each(|test| divided(test));
+}
+
+/// Small nodes, so that few rows make many leaves, and pages with rows of many leaves if nobody keeps them apart.
+fn small(files: &Arc<dyn Files>, form: HeapForm) -> Store {
+    let options = StoreOptions {
+        node_bytes: 400,
+        trees: TreeKind::MultiRooted,
+        heaps: form,
+        partitions: 4,
+        ..options(Durability::Sync, 600)
+    };
+    let (store, _) = Store::open(files.clone(), Path::new("/db"), options).expect("it opens");
+    store.create(&schema()).expect("a schema");
+    store
+}
+
+fn bytes_of(id: i64) -> Vec<u8> {
+    row(id, id % 50, &"n".repeat((id % 20) as usize + 1))
+}
+
+fn put<P: Policies>(store: &Store, txn: &mut Txn, ids: impl IntoIterator<Item = i64>) {
+    let table = store.table(ACCOUNTS).expect("created");
+    for id in ids {
+        let put = retry(store, || store.insert::<P>(txn, table, &key(id), &bytes_of(id), Expect::Any));
+        assert_eq!(put, InsertOutcome::Done);
+    }
+}
+
+/// Numbers below `n` in no order.
+fn scattered(n: i64) -> impl Iterator<Item = i64> {
+    (0..n).map(move |i| i * 7919 % n)
+}
+
+/// Pages that several leaves of one partition lead to; that no page is of several partitions is part of the check.
+fn undivided(store: &Store) -> u64 {
+    let report = store.check().unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(report.lost_pages, 0);
+    report.tables[0].undivided
+}
+
+fn settle<P: Policies>(store: &Store, parted: &mut Vec<(TableId, Key)>) -> Divided {
+    let (mut all, mut later) = (Divided::default(), Vec::new());
+    for (table, at) in parted.drain(..) {
+        let (done, _) = retry(store, || store.settle_rows::<P>(&mut Txn::default(), table, &at));
+        all += done;
+        if done.later > 0 {
+            later.push((table, at));
+        }
+    }
+    *parted = later;
+    all
+}
+
+#[test]
+fn a_leaf_that_is_split_takes_its_rows_along_once_nobody_can_undo_them() {
+    let files = memory();
+    let store = small(&files, HeapForm::ByLeaf);
+    let mut parted = Vec::new();
+    let mut txn = begin(&store);
+    put::<L>(&store, &mut txn, scattered(300));
+    parted.extend(store.parted(&mut txn));
+    assert!(parted.len() > 10 && undivided(&store) > 0, "leaves were split, and rows stayed");
+    let wait = settle::<L>(&store, &mut parted);
+    assert!(wait.later > 0 && wait.rows == 0, "the transaction may be undone: {wait:?}");
+    commit(&store, txn);
+    let moved = settle::<L>(&store, &mut parted);
+    assert_eq!((moved.primary, moved.secondary), (moved.rows, 2 * moved.rows));
+    assert!(moved.rows > 0 && parted.is_empty());
+    assert_eq!((undivided(&store), contents(&store).len()), (0, 300));
+
+    // A deletion that is undone may bring a row back beside those of another leaf.
+    let mut txn = begin(&store);
+    let table = store.table(ACCOUNTS).expect("created");
+    for id in (0..300).filter(|id| id % 3 == 0) {
+        let gone = retry(&store, || store.delete::<L>(&mut txn, table, &key(id), Expect::Any));
+        assert_eq!(gone, store::DeleteOutcome::Done);
+    }
+    let mut other = begin(&store);
+    put::<L>(&store, &mut other, 300..500);
+    parted.extend(store.parted(&mut other));
+    commit(&store, other);
+    retry(&store, || store.rollback::<L>(&mut txn));
+    parted.extend(store.parted(&mut txn));
+    settle::<L>(&store, &mut parted);
+    assert_eq!((undivided(&store), parted.len(), contents(&store).len()), (0, 0, 500));
+}
+
+#[test]
+fn a_row_that_outgrows_its_page_stays_with_its_part_of_the_keys() {
+    for form in DIVIDED {
+        let files = memory();
+        let store = small(&files, form);
+        let mut txn = begin(&store);
+        put::<L>(&store, &mut txn, 0..200);
+        commit(&store, txn);
+        for at in [50, 100, 150] {
+            retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(at)));
+            store.split_partition::<L>(ACCOUNTS, &key(at)).expect("room");
+        }
+        let before = contents(&store);
+        let table = store.table(ACCOUNTS).expect("created");
+        for undo in [true, false] {
+            let mut txn = begin(&store);
+            for id in 0..200 {
+                let grow = |row: &mut txn::RowMut<'_>| row.set_text(2, &"x".repeat(36));
+                assert!(retry(&store, || store.update::<L, _>(&mut txn, table, &key(id), grow)).is_some());
+            }
+            if undo {
+                retry(&store, || store.rollback::<L>(&mut txn));
+                assert_eq!(contents(&store), before);
+            } else {
+                commit(&store, txn);
+            }
+            undivided(&store);
+        }
+        assert_eq!(store.check().expect("sound").tables[0].heap.moved_rows, 0, "no forwards");
+        assert!(contents(&store).values().all(|(_, name)| name.len() == 36));
+    }
+}
+
+/// The cost model: by leaf no more rows move than one leaf leads to, by partition about half of those in the pages that both sides share, and
+/// in shared pages none.
+#[test]
+fn rows_are_apart_before_their_partition_is_split() {
+    let mut moved = BTreeMap::new();
+    for form in HeapForm::ALL {
+        let files = memory();
+        let store = small(&files, form);
+        let mut txn = begin(&store);
+        put::<L>(&store, &mut txn, scattered(1000));
+        let mut parted = store.parted(&mut txn);
+        commit(&store, txn);
+        settle::<L>(&store, &mut parted);
+        let done = retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(505)));
+        assert_eq!((done.primary, done.secondary, done.later), (done.rows, 2 * done.rows, 0));
+        store.split_partition::<L>(ACCOUNTS, &key(505)).expect("room");
+        assert_eq!((undivided(&store), contents(&store).len()), (0, 1000), "{form:?}");
+        moved.insert(form.name(), (done.rows, done.leaves_read));
+    }
+    assert_eq!(moved["shared"], (0, 0));
+    assert!(moved["leaf"].0 <= 20 && moved["leaf"].1 == 1, "{moved:?}");
+    assert!(moved["partition"].0 > 60 && moved["partition"].1 > 50, "{moved:?}");
+}
+
+#[test]
+fn a_page_with_rows_of_two_partitions_is_damage() {
+    let files = memory();
+    let store = small(&files, HeapForm::ByPartition);
+    let mut txn = begin(&store);
+    put::<L>(&store, &mut txn, 0..100);
+    commit(&store, txn);
+    // Without its rows being apart.
+    store.split_partition::<L>(ACCOUNTS, &key(50)).expect("room");
+    let fault = store.check().unwrap_err().to_string();
+    assert!(fault.contains("holds rows of several partitions"), "{fault}");
+}
+
+/// A page that lost its last row goes to whoever needs one, also of other keys; so does one that an undone insertion took.
+#[test]
+fn pages_without_rows_are_used_again() {
+    for form in DIVIDED {
+        let files = memory();
+        let store = small(&files, form);
+        let table = store.table(ACCOUNTS).expect("created");
+        let pages = |store: &Store| store.check().expect("sound").tables[0].heap.pages;
+        let mut most = 0;
+        for round in 0..12i64 {
+            let ids = round * 400..(round + 1) * 400;
+            let mut txn = begin(&store);
+            put::<L>(&store, &mut txn, ids.clone());
+            if round % 3 == 2 {
+                retry(&store, || store.rollback::<L>(&mut txn));
+                continue;
+            }
+            commit(&store, txn);
+            most = most.max(pages(&store));
+            let mut txn = begin(&store);
+            for id in ids {
+                retry(&store, || store.delete::<L>(&mut txn, table, &key(id), Expect::Any));
+            }
+            commit(&store, txn);
+        }
+        let (now, first) = (pages(&store), most);
+        assert!(now <= first + 8 * 12, "{now} pages, {first} at most held rows");
+    }
+}
+
+/// Each of two threads has half of the partitions. What it changes is its own from then on, rows as well as what leads to them, and nobody
+/// latches it.
+#[test]
+fn owners_take_over_the_heap_pages_that_they_change() {
+    for form in DIVIDED {
+        let files = memory();
+        let store = small(&files, form);
+        let mut txn = begin(&store);
+        put::<L>(&store, &mut txn, scattered(400));
+        let mut parted = store.parted(&mut txn);
+        commit(&store, txn);
+        settle::<L>(&store, &mut parted);
+        for at in [100, 200, 300] {
+            retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(at)));
+            store.split_partition::<L>(ACCOUNTS, &key(at)).expect("room");
+        }
+        store.have_owners();
+        let store = &store;
+        let owned: Vec<BTreeSet<u32>> = scope(|scope| {
+            let work = |worker: i64| {
+                act_for(OwnerId::new(worker as usize));
+                claim(Claiming::Pages);
+                for from in [200 * worker, 200 * worker + 100] {
+                    assert!(store.own_partition(ACCOUNTS, &key(from)).expect("nobody's") > 1);
+                }
+                let table = store.table(ACCOUNTS).expect("created");
+                let mut parted = Vec::new();
+                for round in 0..6 {
+                    let mut txn = begin(store);
+                    for id in 200 * worker..200 * worker + 200 {
+                        let grow = |row: &mut txn::RowMut<'_>| row.set_text(2, &"x".repeat(10 + 5 * round));
+                        let done = || store.update::<ByPage, _>(&mut txn, table, &key(id), grow);
+                        assert!(retry(store, done).is_some());
+                        store.pool().turn();
+                    }
+                    if round % 3 == 1 {
+                        retry(store, || store.rollback::<ByPage>(&mut txn));
+                    } else {
+                        store.commit(&mut txn, None).expect("sound");
+                        store.committed::<ByPage>(&mut txn);
+                    }
+                    parted.extend(store.parted(&mut txn));
+                    settle::<ByPage>(store, &mut parted);
+                }
+                let me = OwnerId::new(worker as usize);
+                let all = 1..store.pages_used() + 50;
+                let mine = all.filter(|&page| store.pool().owner_of(base::PageId(page)) == me).collect();
+                assert!(store.pool().disown_mine().expect("nothing is held") > 20);
+                claim(Claiming::Nothing);
+                act_for(None);
+                mine
+            };
+            let threads = [0, 1].map(|worker| scope.spawn(move || work(worker)));
+            threads.map(|thread| thread.join().expect("no panic")).into()
+        });
+        assert!(owned[0].is_disjoint(&owned[1]));
+        assert_eq!(contents(store).len(), 400);
+        undivided(store);
+    }
+}
+
+/// Rows that come in the order of their keys make leaves that end where pages end, so that none has to move.
+#[test]
+fn a_load_ends_leaves_where_pages_end() {
+    let logged = HeapForm::ALL.map(|form| {
+        let files = memory();
+        let (store, _) = Store::open(
+            files.clone(),
+            Path::new("/db"),
+            StoreOptions { trees: TreeKind::MultiRooted, heaps: form, ..options(Durability::Sync, 600) },
+        )
+        .expect("it opens");
+        store.create(&schema()).expect("a schema");
+        let table = store.table(ACCOUNTS).expect("created");
+        let mut loader = store.loader();
+        for id in 0..6000 {
+            loader.add::<L>(table, Some(&key(id)), &bytes_of(id)).expect("a row");
+        }
+        store.build_trees::<L>(loader.finish::<L>().expect("written")).expect("built");
+        assert_eq!((undivided(&store), contents(&store).len()), (0, 6000));
+        let report = store.check().expect("sound");
+        (report.tables[0].heap.pages, report.tables[0].trees[0].1.leaves)
+    });
+    let [shared, partition, leaf] = logged;
+    assert!(partition.0 <= shared.0 + 3 && leaf.0 <= shared.0 + 6, "{logged:?} heap pages and leaves");
+    // Half as full at worst: a page has more than half as many rows as a leaf has entries here.
+    assert!(leaf.1 <= shared.1 * 2, "{logged:?} heap pages and leaves");
+}
