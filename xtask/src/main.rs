@@ -106,47 +106,19 @@ fn ci() -> Result<(), Failed> {
     cargo(&["doc", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, owners
-/// on one and on two, and a page memory that a quarter of the data fits.
-const TORMENTED: &[&[&str]] = &[
-    &["--islands", "2", "--multisite", "50", "--channel", "shm,uds", "--durability", "sync"],
-    &["--islands", "1", "--workers", "2", "--durability", "sync,async"],
-    &[
-        "--islands",
-        "2",
-        "--workers",
-        "2",
-        "--design",
-        "serial",
-        "--multisite",
-        "20",
-        "--durability",
-        "sync,async",
-    ],
-    &[
-        "--islands",
-        "1,2",
-        "--workers",
-        "4",
-        "--scale",
-        "8",
-        "--design",
-        "logical",
-        "--multisite",
-        "50",
-        "--durability",
-        "sync",
-    ],
-    &["--islands", "1", "--workers", "2", "--scale", "4", "--pool", "16", "--durability", "sync"],
-];
+/// Options of `atoll bench tpcb` for each deployment whose instances are killed: two under distributed transactions, several
+/// workers on one, one worker each, owners on one and on two, and a page memory that a quarter of the data fits. A file, so that a
+/// test of the command line reads it too.
+const TORMENTED: &str = include_str!("kill.txt");
 
 /// The campaign of docs/commit.md: fails when an acknowledged transaction is missing, one is half applied, or one stays
 /// in doubt.
 fn kill(times: &str) -> Result<(), Failed> {
     cargo(&["build", "--release", "--package", "atoll"], &[])?;
-    TORMENTED.iter().try_for_each(|deployment| {
-        let args: Vec<&str> = ["bench", "tpcb"].iter().chain(*deployment).copied().collect();
-        run("target/release/atoll", &[&args[..], &["--kill", times]].concat())
+    TORMENTED.lines().try_for_each(|deployment| {
+        let options = deployment.split_whitespace();
+        let args: Vec<&str> = ["bench", "tpcb"].into_iter().chain(options).chain(["--kill", times]).collect();
+        run("target/release/atoll", &args)
     })
 }
 

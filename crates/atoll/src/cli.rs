@@ -21,6 +21,7 @@ Examples:
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
   atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll stats tpcc                          records, locks and pages that one transaction touches
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
   atoll figures --list                      the figures of the papers behind this, to be measured here
   atoll claims --quick                      which of the papers' claims hold on this machine";
@@ -181,9 +182,9 @@ pub struct LoadArgs {
     /// Parts of each multi-rooted tree of an instance [default: one per worker]
     #[arg(long, value_name = "N", value_parser = partitions())]
     pub partitions: Option<u64>,
-    /// Page memory of all instances together, in MiB [default: what the data needs]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    pub pool: Option<u64>,
+    /// Page memory of all instances together, e.g. 512M, 2G [default: what the data needs]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub memory: Option<u64>,
     #[command(flatten)]
     pub own: OwnOptions,
     /// Print what was loaded as a JSON line
@@ -220,9 +221,9 @@ pub struct CheckArgs {
     /// The directory that `load` or `bench --data` built
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Page memory for looking, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
-    pub pool: u64,
+    /// Page memory for looking, e.g. 512M, 2G
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size)]
+    pub memory: u64,
     /// Print findings and a summary as JSON lines
     #[arg(long)]
     pub json: bool,

@@ -643,6 +643,17 @@ mod tests {
         assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
     }
 
+    /// The campaign asked for an option that had been renamed, and ended there.
+    #[test]
+    fn the_kill_campaign_asks_for_what_bench_takes() {
+        let deployments = include_str!("../../../xtask/src/kill.txt");
+        for line in deployments.lines() {
+            let words: Vec<&str> =
+                ["tpcb"].into_iter().chain(line.split(' ')).chain(["--kill", "9"]).collect();
+            assert!(!plan(&words).unwrap_or_else(|why| panic!("{line}: {why}")).stops.is_empty());
+        }
+    }
+
     #[test]
     fn what_comes_in_is_refused_where_it_contradicts_itself() {
         let open = ["micro", "--load-model", "open", "--rate", "1000,5000,1..9/2s"];

@@ -127,6 +127,17 @@ impl<'a, D: Design> Here<'a, D> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
 
+    /// The table that an index belongs to, as [`Here::table`].
+    fn table_of(&self, index: TableId) -> Result<&'a Table, Abort> {
+        self.engine.store.index(index).map(|(table, _)| table).ok_or(Abort::BadRequest)
+    }
+
+    /// Locks the table that an index belongs to, and gives it as it is then.
+    async fn lock_table_of(&mut self, index: TableId, mode: Mode) -> Result<&'a Table, Abort> {
+        self.lock_table(self.table_of(index)?.def.id, mode).await?;
+        self.table_of(index)
+    }
+
     fn locks(&self) -> bool {
         self.part.protection == Protection::Locks
     }
@@ -147,7 +158,7 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        let table = self.table_of(index)?;
         if D::OWNERS {
             self.stays_inside(index, range)?;
             if self.locks() {
@@ -169,9 +180,7 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, purpose.table()).await?;
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        let table = self.lock_table_of(index, purpose.table()).await?;
         let mut cursor = Cursor::start(range, direction);
         loop {
             let chunk = self.collect(index, &cursor, usize::MAX).await?;
@@ -202,9 +211,7 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, purpose.intention()).await?;
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        let table = self.lock_table_of(index, purpose.intention()).await?;
         let mut cursor = Cursor::start(range, direction);
         // Often the first row is all that is wanted, and what is looked at is locked.
         let mut limit = 1;

@@ -12,8 +12,8 @@
 //! This room knows no workload and no other process: where instances run is `deploy`'s business.
 //!
 //! - [`config`]: what an instance is told at its start.
-//! - `owned`: steps of other workers of the instance, where each owns keys.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
+//! - `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
@@ -29,6 +29,7 @@ mod clients;
 pub mod config;
 mod connector;
 mod counts;
+mod groups;
 mod home;
 mod links;
 mod load;

@@ -10,23 +10,17 @@
 //! order of their numbers: transactions of one such phase never wait for each other in a circle. What circles are left (over
 //! several phases) are found on the engine's board.
 
+use crate::groups::{Group, Groups, group};
 use crate::home::Run;
 use crate::local::{Local, Place};
 use exec::{Engine, Stamp, Visit};
 use probe::Component;
 use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
-use wire::{Batch, BatchReader};
+use wire::BatchReader;
 
-/// The steps of one phase that belong to one other worker.
-struct Group {
-    owner: usize,
-    stamp: Stamp,
-    steps: Batch,
-    indexes: SmallVec<[u16; 16]>,
-}
-
-type Groups = SmallVec<[Group; 4]>;
+/// The steps of one phase that belong to one other worker, stamped before they were routed.
+type ToWorker = Group<usize, Option<Stamp>>;
 
 /// Which steps of a phase are still to be run.
 type Open = SmallVec<[bool; 16]>;
@@ -45,11 +39,16 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         steps: &S,
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
+        let local = self.local;
         let mut open: Open = smallvec![true; steps.count()];
+        // What has come to this worker and gone again meanwhile was nobody's to run.
+        let is_left =
+            |(i, open): (usize, &bool)| *open && !matches!(local.place(steps.route(i)), Place::Instance(_));
         loop {
             match self.run_open(steps, partial, &mut open).await {
                 // Some of them have another owner by now.
                 Err(Abort::NotHere(_)) => {}
+                Ok(()) if open.iter().enumerate().any(is_left) => {}
                 outcome => return outcome,
             }
         }
@@ -67,7 +66,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
             Box::pin(local.shared.engine.pass(&local.desk, &local.executor, self.part)).await?;
         }
-        let mut groups = probe::within(Component::Communication, || group(local, steps, open));
+        let mut groups = probe::within(Component::Communication, || stamped(local, steps, open));
         let outcome = match steps.effect() {
             Effect::Reads => self.meet(&groups, Own::Run, steps, partial, open).await,
             Effect::Writes => self.meet_in_turn(&mut groups, steps, partial, open).await,
@@ -78,7 +77,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     async fn meet_in_turn<S: Steps>(
         &mut self,
-        groups: &mut [Group],
+        groups: &mut [ToWorker],
         steps: &S,
         partial: &mut S::Partial,
         open: &mut Open,
@@ -98,7 +97,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Sends steps, runs the home's own meanwhile, and waits for all results, whatever has failed: every branch comes home.
     async fn meet<S: Steps>(
         &mut self,
-        groups: &[Group],
+        groups: &[ToWorker],
         own: Own,
         steps: &S,
         partial: &mut S::Partial,
@@ -109,7 +108,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let meeting = engine.meeting(desk);
         for group in groups {
             let bytes = local.take_buffer(group.steps.bytes());
-            engine.send(desk, self.part, meeting, (group.owner, group.stamp.clone()), bytes);
+            let stamp = group.call.clone().unwrap_or_else(|| engine.stamp());
+            engine.send(desk, self.part, meeting, (group.owner, stamp), bytes);
         }
         let mut outcome = match own {
             Own::Run => self.run_own(steps, partial, open).await,
@@ -118,20 +118,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let mut moved = Ok(());
         for answer in engine.rendezvous(desk, self.part, meeting).await {
             let group = groups.iter().find(|group| group.owner == answer.owner);
-            let indexes = group.map_or(&[][..], |group| &group.indexes);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
-                local.give_buffer(answer.outputs);
-                continue;
+            } else if let Some(group) = group {
+                group.indexes().for_each(|i| open[i] = false);
+                outcome =
+                    outcome.and(answer.outcome).and_then(|()| group.accept(&answer.outputs, steps, partial));
             }
-            outcome = outcome.and(answer.outcome).and_then(|()| {
-                let mut outputs = BatchReader::new(&answer.outputs);
-                indexes.iter().try_for_each(|&i| {
-                    let (_, bytes) = outputs.next().ok_or(Abort::BadRequest)?;
-                    open[usize::from(i)] = false;
-                    steps.accept(usize::from(i), bytes, partial)
-                })
-            });
             local.give_buffer(answer.outputs);
         }
         outcome.and(moved)
@@ -154,22 +147,23 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 }
 
-fn group<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Groups {
-    let mut groups = Groups::new();
-    let stamp = local.shared.engine.stamp();
-    for i in (0..steps.count()).filter(|i| open[*i]) {
-        let Place::Worker(owner, site) = local.place(steps.route(i)) else { continue };
-        let at = groups.iter().position(|group| group.owner == owner).unwrap_or_else(|| {
-            let steps = local.take_batch();
-            groups.push(Group { owner, stamp: stamp.clone(), steps, indexes: SmallVec::new() });
-            groups.len() - 1
-        });
-        let group = &mut groups[at];
-        group.stamp.widen(site);
-        let body = group.steps.open(steps.id(i));
-        steps.encode(i, group.steps.buffer());
-        group.steps.close(body);
-        group.indexes.push(i as u16);
+/// Divides the steps that are still to be run among the other workers.
+fn stamped<W: Workload, E: Engine, S: Steps>(
+    local: &Local<W, E>,
+    steps: &S,
+    open: &Open,
+) -> Groups<usize, Option<Stamp>> {
+    let engine = &local.shared.engine;
+    let stamp = engine.stamp();
+    let others = |i: usize, route| match local.place(route) {
+        Place::Worker(owner) if open[i] => Some(owner),
+        _ => None,
+    };
+    let mut groups: Groups<usize, Option<Stamp>> = group(local, steps, others);
+    for group in &mut groups {
+        let mut stamp = stamp.clone();
+        group.indexes().filter_map(|i| engine.spot(steps.route(i))).for_each(|spot| stamp.widen(spot.site));
+        group.call = Some(stamp);
     }
     groups
 }

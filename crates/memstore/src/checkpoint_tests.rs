@@ -69,8 +69,8 @@ fn a_damaged_block_that_a_checkpoint_rests_on_is_told() {
     let image = disk.crash_image(1);
     let path = log_files(&image).pop().unwrap();
     let bytes = image.bytes(&path).unwrap();
-    let blocks = (4096..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"BLCK"));
-    let last = blocks.last().expect("a block") as u64;
+    let is_block = |at: &usize| bytes[*at..].starts_with(b"BLCK");
+    let last = (4096..bytes.len()).step_by(4096).rfind(is_block).expect("a block") as u64;
     image.flip(&path, last + 24, 0);
     let found = fault(&image);
     let is_it = matches!(&found, LogFault::Corrupt { file, offset, .. } if (file, *offset) == (&path, last));

@@ -13,7 +13,7 @@
 //! epochs up to the durable one, is whole transactions and everything they have seen (Silo, section 4.10).
 //!
 //! Read: records (`record`), where they wait (`buffer`), files (`block`, `control`), how they are written (`stream`,
-//! `flusher`), who waits (`waiters`).
+//! `flusher`).
 
 mod block;
 mod buffer;
@@ -23,7 +23,6 @@ mod flusher;
 mod options;
 mod record;
 mod stream;
-mod waiters;
 
 pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind};
 use buffer::{Buffer, NUDGE_BYTES};
@@ -36,14 +35,13 @@ pub(crate) use record::{next as next_record, put_decision, put_forget, put_named
 use crate::epoch::Epochs;
 use crate::sync;
 use flusher::Flushers;
-use latch::CachePadded;
+use latch::{CachePadded, Waiters};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use stream::{Aim, Stream};
-use waiters::Waiters;
 use world::{Caching, File, Files, FolderLock};
 
 /// What is behind these mutexes is whole between any two statements that hold them.

@@ -188,11 +188,10 @@ fn is_in_log(log: &Path, wanted: &[u8]) -> bool {
     let mut bytes = Vec::new();
     for file in std::fs::read_dir(log).into_iter().flatten().flatten() {
         if let Ok(file) = std::fs::File::open(file.path()) {
-            let _ = file.take(4 << 20).read_to_end(&mut bytes);
+            let _ = file.take(256 << 10).read_to_end(&mut bytes);
         }
     }
-    // All texts begin alike, so few places are looked at twice.
-    bytes.windows(wanted.len()).rev().any(|window| window == wanted)
+    bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -215,7 +214,7 @@ fn an_abort_that_tells_of_a_commit_waits_until_that_is_durable() {
     instance.load(&|_, _| {}).unwrap();
     instance.drive(2, 0);
     wait_until("nobody finds a note", || {
-        diary.safe.load(Ordering::Relaxed) + diary.unsafe_.load(Ordering::Relaxed) >= 40
+        diary.safe.load(Ordering::Relaxed) + diary.unsafe_.load(Ordering::Relaxed) >= 12
     });
     instance.halt().unwrap();
     assert_eq!(diary.unsafe_.load(Ordering::Relaxed), 0, "answers about notes that are not in the log");
