@@ -7,8 +7,8 @@
 //!     target/quick/examples/instructions serial tpcb [clustered] [on] [advise] [transactions]
 //! ```
 //!
-//! With `advise` and a design whose workers own keys steps are counted as for a balancer (`--balance`). Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
-//! `clustered` on clustered tables. Without valgrind it only runs the transactions. Prints how many committed, by kind;
+//! Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
+//! `clustered` on clustered tables, with `advise` and `logical` counting steps as for a balancer (`--balance`). Without valgrind it only runs the transactions. Prints how many committed, by kind;
 //! `callgrind_annotate` divides the instructions, of which the measuring itself takes some. One worker drives one client;
 //! counting is turned on between loading and driving, and off once the client has halted.
 

@@ -10,7 +10,6 @@ use wire::{Batch, BatchReader};
 pub(crate) struct Group<O, C = ()> {
     pub owner: O,
     pub steps: Batch,
-    /// Which of the phase's steps these are.
     indexes: SmallVec<[u16; 16]>,
     /// What is to be known of their sending; its default before that.
     pub call: C,
@@ -18,11 +17,11 @@ pub(crate) struct Group<O, C = ()> {
 
 pub(crate) type Groups<O, C = ()> = SmallVec<[Group<O, C>; 4]>;
 
-/// Encodes the steps for which `elsewhere`, which gets their number and their route, names an owner.
+/// Encodes the steps for which `elsewhere`, given a step's place in its phase and its route, names an owner.
 pub(crate) fn group<W: Workload, E: Engine, S: Steps, O: PartialEq, C: Default>(
     local: &Local<W, E>,
     steps: &S,
-    elsewhere: impl Fn(usize, Route) -> Option<O>,
+    mut elsewhere: impl FnMut(usize, Route) -> Option<O>,
 ) -> Groups<O, C> {
     let mut groups = Groups::new();
     for i in 0..steps.count() {
@@ -43,8 +42,8 @@ pub(crate) fn group<W: Workload, E: Engine, S: Steps, O: PartialEq, C: Default>(
 
 impl<O, C> Group<O, C> {
     /// Which of the phase's steps these are.
-    pub fn indexes(&self) -> impl Iterator<Item = usize> + '_ {
-        self.indexes.iter().map(|i| usize::from(*i))
+    pub fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.indexes.iter().map(|&i| usize::from(i))
     }
 
     /// Takes the results that have come back.

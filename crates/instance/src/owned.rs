@@ -19,8 +19,8 @@ use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
 use wire::BatchReader;
 
-/// The steps of one phase that belong to one other worker, stamped before they were routed.
-type ToWorker = Group<usize, Option<Stamp>>;
+/// Steps by the worker whose keys they are for, each group with what it was addressed under.
+type Visits = Groups<usize, Option<Stamp>>;
 
 /// Which steps of a phase are still to be run.
 type Open = SmallVec<[bool; 16]>;
@@ -66,7 +66,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
             Box::pin(local.shared.engine.pass(&local.desk, &local.executor, self.part)).await?;
         }
-        let mut groups = probe::within(Component::Communication, || stamped(local, steps, open));
+        let mut groups = probe::within(Component::Communication, || visits(local, steps, open));
         let outcome = match steps.effect() {
             Effect::Reads => self.meet(&groups, Own::Run, steps, partial, open).await,
             Effect::Writes => self.meet_in_turn(&mut groups, steps, partial, open).await,
@@ -77,7 +77,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     async fn meet_in_turn<S: Steps>(
         &mut self,
-        groups: &mut [ToWorker],
+        groups: &mut [Group<usize, Option<Stamp>>],
         steps: &S,
         partial: &mut S::Partial,
         open: &mut Open,
@@ -97,7 +97,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Sends steps, runs the home's own meanwhile, and waits for all results, whatever has failed: every branch comes home.
     async fn meet<S: Steps>(
         &mut self,
-        groups: &[ToWorker],
+        groups: &[Group<usize, Option<Stamp>>],
         own: Own,
         steps: &S,
         partial: &mut S::Partial,
@@ -108,8 +108,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let meeting = engine.meeting(desk);
         for group in groups {
             let bytes = local.take_buffer(group.steps.bytes());
-            let stamp = group.call.clone().unwrap_or_else(|| engine.stamp());
-            engine.send(desk, self.part, meeting, (group.owner, stamp), bytes);
+            engine.send(
+                desk,
+                self.part,
+                meeting,
+                (group.owner, group.call.clone().expect("each visit is stamped")),
+                bytes,
+            );
         }
         let mut outcome = match own {
             Own::Run => self.run_own(steps, partial, open).await,
@@ -120,11 +125,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let group = groups.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
-            } else if let Some(group) = group {
-                group.indexes().for_each(|i| open[i] = false);
-                outcome =
-                    outcome.and(answer.outcome).and_then(|()| group.accept(&answer.outputs, steps, partial));
+                local.give_buffer(answer.outputs);
+                continue;
             }
+            outcome = outcome.and(answer.outcome).and_then(|()| {
+                let Some(group) = group else { return Ok(()) };
+                group.accept(&answer.outputs, steps, partial)?;
+                group.indexes().for_each(|i| open[i] = false);
+                Ok(())
+            });
             local.give_buffer(answer.outputs);
         }
         outcome.and(moved)
@@ -147,25 +156,26 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 }
 
-/// Divides the steps that are still to be run among the other workers.
-fn stamped<W: Workload, E: Engine, S: Steps>(
-    local: &Local<W, E>,
-    steps: &S,
-    open: &Open,
-) -> Groups<usize, Option<Stamp>> {
-    let engine = &local.shared.engine;
-    let stamp = engine.stamp();
-    let others = |i: usize, route| match local.place(route) {
-        Place::Worker(owner) if open[i] => Some(owner),
-        _ => None,
-    };
-    let mut groups: Groups<usize, Option<Stamp>> = group(local, steps, others);
-    for group in &mut groups {
-        let mut stamp = stamp.clone();
-        group.indexes().filter_map(|i| engine.spot(steps.route(i))).for_each(|spot| stamp.widen(spot.site));
-        group.call = Some(stamp);
+fn visits<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Visits {
+    let unmoved = local.shared.engine.stamp();
+    let mut stamps: SmallVec<[(usize, Stamp); 4]> = SmallVec::new();
+    let mut visits: Visits = group(local, steps, |i, route| {
+        let Place::Worker(owner, site) = local.place(route) else { return None };
+        if !open[i] {
+            return None;
+        }
+        let at = stamps.iter().position(|(of, _)| *of == owner).unwrap_or_else(|| {
+            stamps.push((owner, unmoved.clone()));
+            stamps.len() - 1
+        });
+        stamps[at].1.widen(site);
+        Some(owner)
+    });
+    // Groups come into being in the order of their stamps.
+    for (visit, (_, stamp)) in visits.iter_mut().zip(stamps) {
+        visit.call = Some(stamp);
     }
-    groups
+    visits
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
