@@ -225,7 +225,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if self.meetings.is_some() {
             let drawn = self.drawn.get().wrapping_add(1);
             self.drawn.set(drawn);
-            if drawn % DRAWN == 0 {
+            if drawn.is_multiple_of(DRAWN) {
                 self.draw_meeting(request);
             }
         }
