@@ -193,22 +193,23 @@ impl Owners {
         self.owner(Route { table, key })
     }
 
-    /// The longest run of sites that a worker owns: all of them, if nothing was moved.
+    /// The sites that a worker owns: one run, as long as nobody owns more than one. If somebody does, none for anybody: who wants to
+    /// divide all sites among the workers has to do so otherwise.
     pub fn sites_of(&self, worker: usize) -> Range<u32> {
-        let mut longest = 0..0;
-        let mut run = 0..0;
+        let mut runs: Vec<(usize, Range<u32>)> = Vec::new();
         for site in 0..self.chart.sites() as u32 {
-            let own = self.chart.owner(site as usize) == worker;
-            run = if own && run.end == site && !run.is_empty() {
-                run.start..site + 1
-            } else {
-                site..site + u32::from(own)
-            };
-            if run.len() > longest.len() {
-                longest = run.clone();
+            let owner = self.chart.owner(site as usize);
+            match runs.last_mut() {
+                Some((last, run)) if *last == owner => run.end = site + 1,
+                _ => runs.push((owner, site..site + 1)),
             }
         }
-        self.first + longest.start..self.first + longest.end
+        let mut owners: Vec<usize> = runs.iter().map(|(owner, _)| *owner).collect();
+        owners.sort_unstable();
+        let is_split = owners.windows(2).any(|pair| pair[0] == pair[1]);
+        let run = runs.into_iter().find(|(owner, _)| *owner == worker && !is_split);
+        let run = run.map_or(0..0, |(_, run)| run);
+        self.first + run.start..self.first + run.end
     }
 
     /// Where each partition's keys of a table begin, and whose they are, in order: the first one with the empty key. Nothing for a copy, and

@@ -4,16 +4,16 @@
 //! ```text
 //! cargo build --profile quick -p instance --example instructions
 //! valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
-//!     target/quick/examples/instructions serial tpcb [clustered] [on] [transactions]
+//!     target/quick/examples/instructions serial tpcb [clustered] [on] [advise] [transactions]
 //! ```
 //!
 //! Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
-//! `clustered` on clustered tables. Without valgrind it only runs the transactions. Prints how many committed, by kind;
+//! `clustered` on clustered tables, with `advise` and `logical` counting steps as for a balancer (`--balance`). Without valgrind it only runs the transactions. Prints how many committed, by kind;
 //! `callgrind_annotate` divides the instructions, of which the measuring itself takes some. One worker drives one client;
 //! counting is turned on between loading and driving, and off once the client has halted.
 
 use exec::DesignKind;
-use instance::{Instance, InstanceConfig};
+use instance::{Balance, Instance, InstanceConfig, Mode};
 use probe::Profiling;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -32,7 +32,9 @@ fn main() {
     let micro = |op| MicroOptions { dataset: 20_000, op, ..MicroOptions::new(1) };
     let tpcc = |mix| Tpcc::new(TpccOptions { items: 10_000, customers: 300, mix, ..TpccOptions::new(1) });
     let tables = if has("clustered") { TableKind::Clustered } else { TableKind::Heap };
-    let ask = (design, tables, profiling, transactions);
+    let balance =
+        Balance { mode: if has("advise") { Mode::Advise } else { Mode::Off }, ..Balance::default() };
+    let ask = (design, tables, balance, profiling, transactions);
     match kind {
         "read" => count(Micro::new(micro(Op::Read)).expect("valid options"), ask),
         "update" => count(Micro::new(micro(Op::Update)).expect("valid options"), ask),
@@ -64,13 +66,19 @@ fn counting(switch: &str) {
 
 fn count<W: Workload>(
     workload: W,
-    (design, tables, profiling, transactions): (DesignKind, TableKind, Profiling, u64),
+    (design, tables, balance, profiling, transactions): (DesignKind, TableKind, Balance, Profiling, u64),
 ) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let placement = Placement::even(workload.sites(), 1);
     let config = InstanceConfig::new(dir.path().into(), placement, design);
-    let config =
-        InstanceConfig { tables, pool_pages: 20_000, lock_timeout_ms: 100_000, spin_us: 0, ..config };
+    let config = InstanceConfig {
+        tables,
+        balance,
+        pool_pages: 20_000,
+        lock_timeout_ms: 100_000,
+        spin_us: 0,
+        ..config
+    };
     let instance = Instance::start(workload, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
     instance.profile(profiling).unwrap();

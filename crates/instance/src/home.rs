@@ -165,7 +165,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         let count = steps.count();
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
-        if E::OWNERS {
+        if E::OWNERS && !local.tallies.is_empty() {
             (0..count).for_each(|i| local.tally(steps.route(i)));
         }
         if local.is_all_here() || (0..count).all(here) {

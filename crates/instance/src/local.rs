@@ -192,9 +192,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Counts a step of this worker's transactions, for whoever balances.
     #[inline]
     pub fn tally(&self, route: Route) {
-        if E::OWNERS
-            && !self.tallies.is_empty()
-            && let Some(spot) = self.shared.engine.spot(route)
+        if let Some(spot) = self.shared.engine.spot(route)
             && let Some(tally) = self.tallies.get(spot.site as usize)
         {
             tally.set(tally.get().saturating_add(1));
@@ -227,7 +225,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if self.meetings.is_some() {
             let drawn = self.drawn.get().wrapping_add(1);
             self.drawn.set(drawn);
-            if drawn % DRAWN == 0 {
+            if drawn.is_multiple_of(DRAWN) {
                 self.draw_meeting(request);
             }
         }

@@ -39,11 +39,16 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         steps: &S,
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
+        let local = self.local;
         let mut open: Open = smallvec![true; steps.count()];
+        // What has come to this worker and gone again meanwhile was nobody's to run.
+        let is_left =
+            |(i, open): (usize, &bool)| *open && !matches!(local.place(steps.route(i)), Place::Instance(_));
         loop {
             match self.run_open(steps, partial, &mut open).await {
                 // Some of them have another owner by now.
                 Err(Abort::NotHere(_)) => {}
+                Ok(()) if open.iter().enumerate().any(is_left) => {}
                 outcome => return outcome,
             }
         }
