@@ -15,7 +15,9 @@
 
 use crate::arena::Ref;
 use crate::epoch::What;
-use crate::log::{ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, FileHead, Kind, Log, LogFault, Part, held};
+use crate::log::{
+    ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, Durability, FileHead, Kind, Log, LogFault, Part, held,
+};
 use crate::row;
 use crate::store::Memstore;
 use crate::tid::{self, ABSENT, DEAD};
@@ -76,6 +78,11 @@ impl Memstore {
             log.shared.files.sync_dir(&log.shared.dir)?;
             let until = self.epochs.now();
             log.wait_durable(until)?;
+            if log.shared.options.durability == Durability::Async {
+                // What is with the operating system only may be lost to a power cut, and with it the rest of a transaction
+                // of which some rows were copied.
+                log.write_out()?;
+            }
             self.install(log, Checkpoint { number, life, from, until, parts, notes, undecided })
         });
         if written.is_err() {
