@@ -107,52 +107,10 @@ fn ci() -> Result<(), Failed> {
     cargo(&["doc", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Deployments whose instances are killed: two under distributed transactions, several workers on one, one worker each, owners
-/// on one and on two, a page memory that a quarter of the data fits, and rows in main memory.
-const TORMENTED: &[&[&str]] = &[
-    &["--islands", "2", "--multisite", "50", "--channel", "shm,uds", "--durability", "sync"],
-    &["--islands", "1", "--workers", "2", "--durability", "sync,async"],
-    &[
-        "--islands",
-        "2",
-        "--workers",
-        "2",
-        "--design",
-        "serial",
-        "--multisite",
-        "20",
-        "--durability",
-        "sync,async",
-    ],
-    &[
-        "--islands",
-        "1,2",
-        "--workers",
-        "4",
-        "--scale",
-        "8",
-        "--design",
-        "logical",
-        "--multisite",
-        "50",
-        "--durability",
-        "sync",
-    ],
-    &["--islands", "1", "--workers", "2", "--scale", "4", "--memory", "16M", "--durability", "sync"],
-    &[
-        "--design",
-        "occ",
-        "--islands",
-        "2",
-        "--multisite",
-        "50",
-        "--channel",
-        "shm,uds",
-        "--durability",
-        "sync",
-    ],
-    &["--design", "occ", "--islands", "1", "--workers", "2", "--durability", "sync,async"],
-];
+/// Options of `atoll bench tpcb` for each deployment whose instances are killed: two under distributed transactions, several
+/// workers on one, one worker each, owners on one and on two, a page memory that a quarter of the data fits, and rows in main memory. A file, so that a
+/// test of the command line reads it too.
+const TORMENTED: &str = include_str!("kill.txt");
 
 /// The campaign of docs/commit.md: fails when an acknowledged transaction is missing, one is half applied, or one stays
 /// in doubt.
@@ -165,21 +123,22 @@ fn kill(rest: &[String]) -> Result<(), Failed> {
         [times, "--design", design] | ["--design", design, times] => (times, Some(design)),
         _ => return Err(Failed::Usage(format!("kill {}: expected [N] [--design D]", rest.join(" ")))),
     };
-    let design_of = |deployment: &[&'static str]| {
-        let at = deployment.iter().position(|arg| *arg == "--design");
-        at.map_or("conventional", |at| deployment[at + 1])
+    let design_of = |deployment: &&str| {
+        let mut options = deployment.split_whitespace().skip_while(|option| *option != "--design");
+        options.nth(1).unwrap_or("conventional")
     };
-    let wanted = |deployment: &&&[&'static str]| design.is_none_or(|d| design_of(deployment) == d);
-    if !TORMENTED.iter().any(|deployment| wanted(&deployment)) {
+    let wanted = |deployment: &&str| design.is_none_or(|d| design_of(deployment) == d);
+    if !TORMENTED.lines().any(|deployment| wanted(&deployment)) {
         return Err(Failed::Usage(format!(
             "kill --design {}: none of its deployments",
             design.unwrap_or_default()
         )));
     }
     cargo(&["build", "--release", "--package", "atoll"], &[])?;
-    TORMENTED.iter().filter(wanted).try_for_each(|deployment| {
-        let args: Vec<&str> = ["bench", "tpcb"].iter().chain(*deployment).copied().collect();
-        run("target/release/atoll", &[&args[..], &["--kill", times]].concat())
+    TORMENTED.lines().filter(wanted).try_for_each(|deployment| {
+        let options = deployment.split_whitespace();
+        let args: Vec<&str> = ["bench", "tpcb"].into_iter().chain(options).chain(["--kill", times]).collect();
+        run("target/release/atoll", &args)
     })
 }
 

@@ -3,34 +3,20 @@
 //!
 //! `cargo run --release -p access --example cost [part of a line's name]`
 
+mod support;
+
 use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
 use base::{Lsn, Rid, TableId};
-use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
+use pages::{Coupled, LatchPolicy, Optimistic, Owned};
 use std::hint::black_box;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
-use wal::{Durability, Log, LogOptions, Order, RecordHeader};
+use support::{Counter, pool};
+use wal::{Log, Order, RecordHeader};
 
 const ROWS: u64 = 240_000;
 const ROUNDS: usize = 5;
 const CALLS: u64 = 400_000;
-
-/// Counts the log on without keeping it: the log's own cost is measured elsewhere.
-struct Counter(u64);
-
-impl Journal for Counter {
-    fn undoable(&mut self, _: u8, _: Lsn, body: &[&[u8]]) -> Lsn {
-        self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
-        Lsn(self.0)
-    }
-    fn system(&mut self, kind: u8, _: Order, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, Lsn(0), body)
-    }
-    fn worker(&self) -> usize {
-        0
-    }
-}
 
 /// The real log, in memory.
 struct Appender(Arc<Log>);
@@ -45,13 +31,6 @@ impl Journal for Appender {
     fn worker(&self) -> usize {
         0
     }
-}
-
-fn pool() -> Pool {
-    let options = LogOptions::new(Durability::Memory);
-    let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames: 20_000, max_pages: 1 << 20 };
-    Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool")
 }
 
 /// A permutation of the keys, so that accesses are spread.
@@ -81,7 +60,7 @@ fn measure(what: &str, calls: u64, mut f: impl FnMut(u64)) {
 }
 
 fn run<L: LatchPolicy>() {
-    let pool = pool();
+    let pool = pool(20_000);
     let mut journal = Counter(0);
     let hints = InsertPages::new();
     let root = BTree::create::<L>(&pool, &mut journal, TableId(1)).expect("a tree");

@@ -2,38 +2,22 @@
 //!
 //! `valgrind --tool=callgrind target/quick/examples/owning POLICY OP CALLS`
 //!
-//! POLICY is owned, by-page (pages owned by this thread), by-page-free (nobody's), optimistic, coupled, or multi (as by-page, in a tree of eight
-//! roots); OP is get, read, modify or entry (a delete and an insert). The difference of two runs with another number of
-//! CALLS leaves out what the set-up costs; `scripts/count-owning` prints the table.
+//! POLICY is owned, by-page (pages owned by this thread), by-page-free (nobody's), optimistic, coupled, or multi (as by-page,
+//! in a tree of eight roots); OP is get, read, modify or entry (a delete and an insert). The difference of two runs with
+//! another number of CALLS leaves out what the set-up costs; `scripts/count-owning` prints the table.
 
-use access::{BTree, Expect, Heap, HeapModify, InsertPages, Journal};
-use base::{Lsn, PageId, Rid, TableId};
+mod support;
+
+use access::{BTree, Expect, Heap, HeapModify, InsertPages};
+use base::{PageId, Rid, TableId};
 use latch::{OwnerId, act_for};
-use pages::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
+use pages::{ByPage, Coupled, LatchPolicy, Optimistic, Owned};
 use std::hint::black_box;
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::Arc;
-use wal::{Durability, Log, LogOptions, Order};
+use support::{Counter, pool};
 
 const ROWS: u64 = 20_000;
 const TABLE: TableId = TableId(1);
-
-/// Counts the log on without keeping it.
-struct Counter(u64);
-
-impl Journal for Counter {
-    fn undoable(&mut self, _: u8, _: Lsn, body: &[&[u8]]) -> Lsn {
-        self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
-        Lsn(self.0)
-    }
-    fn system(&mut self, kind: u8, _: Order, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, Lsn(0), body)
-    }
-    fn worker(&self) -> usize {
-        0
-    }
-}
 
 fn key(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % ROWS
@@ -46,11 +30,7 @@ enum Pages {
 }
 
 fn run<L: LatchPolicy>(op: &str, calls: u64, roots: u64, whose: Pages) {
-    let options = LogOptions::new(Durability::Memory);
-    let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames: 4_000, max_pages: 1 << 16 };
-    let pool =
-        Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory");
+    let pool = pool(4_000);
     let (mut journal, hints) = (Counter(0), InsertPages::new());
     let first = pool.allocate().expect("a page");
     let map;

@@ -7,33 +7,19 @@
 //! For instruction counts: `scaling count POLICY OPERATION` runs a million calls of one operation (`get`, `read`,
 //! `modify`) under one policy and nothing else, for a `valgrind --tool=callgrind --toggle-collect='*counted*'`.
 
-use access::{BTree, Heap, InsertPages, Journal};
-use base::{Lsn, Rid, TableId};
-use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool, PoolOptions};
+mod support;
+
+use access::{BTree, Heap, InsertPages};
+use base::{Rid, TableId};
+use pages::{Coupled, LatchPolicy, Optimistic, Owned, Pool};
 use std::hint::black_box;
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::time::Instant;
-use wal::{Durability, Log, LogOptions, Order};
+use support::{Counter, pool};
 
 const ROWS: u64 = 240_000;
 const CALLS: u64 = 1_000_000;
-
-struct Counter(u64);
-
-impl Journal for Counter {
-    fn undoable(&mut self, _: u8, _: Lsn, body: &[&[u8]]) -> Lsn {
-        self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
-        Lsn(self.0)
-    }
-    fn system(&mut self, kind: u8, _: Order, body: &[&[u8]]) -> Lsn {
-        self.undoable(kind, Lsn(0), body)
-    }
-    fn worker(&self) -> usize {
-        0
-    }
-}
 
 struct Data {
     pool: Pool,
@@ -43,10 +29,7 @@ struct Data {
 }
 
 fn load() -> Data {
-    let options = LogOptions::new(Durability::Memory);
-    let log = Log::open(world::memory(), Path::new("log"), options).expect("a memory log");
-    let options = PoolOptions { frames: 20_000, max_pages: 1 << 16 };
-    let pool = Pool::open(world::memory(), Path::new("data"), options, Arc::new(log)).expect("a pool");
+    let pool = pool(20_000);
     let (mut journal, hints) = (Counter(0), InsertPages::new());
     let tree = BTree::create::<Owned>(&pool, &mut journal, TableId(1)).expect("a tree");
     let heap = Heap::create::<Owned>(&pool, &mut journal, TableId(1)).expect("a heap");

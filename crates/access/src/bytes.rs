@@ -1,7 +1,7 @@
 //! Reading and writing numbers in byte buffers whose content nobody vouches for.
 //!
-//! A page may be corrupt, or be changing under an optimistic reader; a log body comes from a file. So every offset that was itself read from the buffer is checked, and what does not fit is [`Garbled`]: a
-//! value, not a panic.
+//! A page may be corrupt, or be changing under an optimistic reader; a log body comes from a file. So every offset that was
+//! itself read from the buffer is checked, and what does not fit is [`Garbled`]: a value, not a panic.
 
 use pages::{PAGE_SIZE, Racing};
 use std::cmp::Ordering;

@@ -72,8 +72,16 @@ impl Journal for Recorder {
 }
 
 pub(crate) fn pool(frames: usize) -> Pool {
-    let log =
-        Log::open(memory(), Path::new("log"), LogOptions::new(Durability::Memory)).expect("a memory log");
+    pool_logging(frames, LogOptions::new(Durability::Memory))
+}
+
+/// A pool whose log takes records of a quarter of `buffer_bytes`.
+pub(crate) fn pool_with_short_records(frames: usize, buffer_bytes: usize) -> Pool {
+    pool_logging(frames, LogOptions { buffer_bytes, ..LogOptions::new(Durability::Memory) })
+}
+
+fn pool_logging(frames: usize, options: LogOptions) -> Pool {
+    let log = Log::open(memory(), Path::new("log"), options).expect("a memory log");
     let options = PoolOptions { frames, max_pages: 1 << 16 };
     Pool::open(memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory")
 }

@@ -23,7 +23,7 @@ pub fn run(args: &CheckArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         }
         progress.progress(&format!("instance {instance}: {what}"), done as f64 / total.max(1) as f64);
     };
-    let inspected = deploy::inspect(&args.data, args.pool << 20, &mut watch)?;
+    let inspected = deploy::inspect(&args.data, args.memory, &mut watch)?;
     progress.finish();
     let violations = violations(&inspected)?;
     if args.json {

@@ -4,7 +4,7 @@ use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use deploy::engine::{Escalation, TableKind, TreeKind};
+use deploy::engine::{Escalation, Mode, TableKind, TreeKind};
 use deploy::{ChannelKind, Host};
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,6 +21,7 @@ Examples:
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
   atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll stats tpcc                          records, locks and pages that one transaction touches
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
   atoll figures --list                      the figures of the papers behind this, to be measured here
   atoll claims --quick                      which of the papers' claims hold on this machine";
@@ -186,9 +187,9 @@ pub struct LoadArgs {
     /// Parts of each multi-rooted tree of an instance [default: one per worker]
     #[arg(long, value_name = "N", value_parser = partitions())]
     pub partitions: Option<u64>,
-    /// Page memory of all instances together, in MiB [default: what the data needs]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    pub pool: Option<u64>,
+    /// Page memory of all instances together, e.g. 512M, 2G [default: what the data needs]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub memory: Option<u64>,
     #[command(flatten)]
     pub own: OwnOptions,
     /// Print what was loaded as a JSON line
@@ -225,9 +226,9 @@ pub struct CheckArgs {
     /// The directory that `load` or `bench --data` built
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Page memory for looking, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
-    pub pool: u64,
+    /// Page memory for looking, e.g. 512M, 2G
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size)]
+    pub memory: u64,
     /// Print findings and a summary as JSON lines
     #[arg(long)]
     pub json: bool,
@@ -277,6 +278,34 @@ pub enum DesignArg {
     Serial,
     /// Rows in main memory, optimistic concurrency control
     Occ,
+}
+
+/// Whether keys change owners while transactions run, so that every worker has about as much to do.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BalanceArg {
+    /// Everybody keeps what he has
+    Off,
+    /// It is said when they should, and why
+    Advise,
+    /// They do
+    On,
+}
+
+impl From<BalanceArg> for Mode {
+    fn from(arg: BalanceArg) -> Mode {
+        match arg {
+            BalanceArg::Off => Mode::Off,
+            BalanceArg::Advise => Mode::Advise,
+            BalanceArg::On => Mode::On,
+        }
+    }
+}
+
+/// A period of balancing.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = duration(text)?;
+    let sensible = Duration::from_millis(10)..=Duration::from_secs(600);
+    if sensible.contains(&period) { Ok(period) } else { Err("expected 10ms to 10m".into()) }
 }
 
 /// What a transaction of `occ` does on meeting a row that another one has prepared.
@@ -476,7 +505,7 @@ pub struct DeploymentArgs {
     /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-regular]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
     pub tree: Vec<TreeArg>,
-    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; always so for plp-regular]
+    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; where workers own keys, their partitions, no fewer than workers]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
     pub partitions: Vec<u64>,
     /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that
@@ -505,6 +534,12 @@ pub struct DeploymentArgs {
     /// With design occ: what to do on meeting a row that a distributed transaction has prepared
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
     pub occ_conflict: Vec<OccConflictArg>,
+    /// With designs whose workers own keys: whether keys follow the load
+    #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off")]
+    pub balance: Vec<BalanceArg>,
+    /// How often it is looked whether a worker has too much to do, e.g. 250ms, 1s
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period)]
+    pub balance_every: Duration,
 }
 
 #[derive(Args, Clone, Debug)]

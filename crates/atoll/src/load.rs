@@ -62,7 +62,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.tables = vec![args.tables];
     bench.deployment.tree = vec![args.tree];
     bench.deployment.partitions = args.partitions.into_iter().collect();
-    bench.deployment.memory = args.pool.map(|mib| mib << 20);
+    bench.deployment.memory = args.memory;
     bench.requests.dataset = args.dataset.into_iter().collect();
     bench.requests.scale = args.scale.into_iter().collect();
     Ok(bench)

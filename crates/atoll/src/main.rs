@@ -1,3 +1,5 @@
+//! The binary: [`atoll::main`] and nothing else.
+
 use std::process::ExitCode;
 
 #[global_allocator]

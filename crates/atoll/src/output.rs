@@ -131,6 +131,7 @@ const SETTINGS: &[Column] = &[
     ("sli", |r| r.settings.sli.clone()),
     ("escalation", |r| r.settings.escalation.clone()),
     ("occ_conflict", |r| r.settings.occ_conflict.clone()),
+    ("balance", |r| r.settings.balance.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("rate", |r| r.settings.rate.clone()),
     ("arrivals", |r| r.settings.arrivals.clone()),
@@ -170,6 +171,7 @@ const RESULTS: &[Column] = &[
         Some(thousands(r.aborted.values().sum::<u64>() as f64)).filter(|_| r.consistent.is_some())
     }),
     ("messages/s", |r| r.messages_per_second.map(thousands)),
+    ("rebalances", |r| Some(r.rebalances.len()).filter(|n| *n > 0).map(|n| n.to_string())),
     ("kills", |r| r.kills.map(|n| n.to_string())),
     ("in doubt ms", |r| r.max_in_doubt_ms.map(|n| n.to_string())),
     // Worth a column only where it is not.

@@ -15,11 +15,11 @@
 
 use crate::row::Row;
 use crate::trace;
-use base::{Key, SiteId, TableId};
+use base::{SiteId, TableId};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use txn::workload::Placement;
-use txn::{Abort, Access, Direction, Flow, Generator, Inserted, Range, RowMut, Workload};
+use txn::{Abort, Generator, Inserted, NewRows, Workload};
 use workload::oracle::at_once;
 use workload::{Benchmark, SpecError, Visitor, WorkloadSpec, with_workload};
 
@@ -176,49 +176,10 @@ fn population<W: Workload>(workload: &W) -> Vec<Row> {
 #[derive(Default)]
 struct Loaded(BTreeMap<TableId, u64>);
 
-impl Access for Loaded {
-    async fn read<R>(
-        &mut self,
-        _: TableId,
-        _: &[u8],
-        _: impl FnOnce(txn::Row<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        Ok(None)
-    }
-
-    fn ahead(&mut self, _: TableId, _: &[Key]) {}
-
-    async fn update<R>(
-        &mut self,
-        _: TableId,
-        _: &[u8],
-        _: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        Ok(None)
-    }
-
-    async fn insert(&mut self, table: TableId, _: &[u8], _: &[u8]) -> Result<Inserted, Abort> {
+impl NewRows for Loaded {
+    fn put(&mut self, table: TableId, _: Option<&[u8]>, _: &[u8]) -> Result<Inserted, Abort> {
         *self.0.entry(table).or_default() += 1;
         Ok(Inserted::Done)
-    }
-
-    async fn append(&mut self, table: TableId, _: &[u8]) -> Result<(), Abort> {
-        *self.0.entry(table).or_default() += 1;
-        Ok(())
-    }
-
-    async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
-        Ok(false)
-    }
-
-    async fn scan(
-        &mut self,
-        _: TableId,
-        _: Range<'_>,
-        _: Direction,
-        _: impl FnMut(&[u8], txn::Row<'_>) -> Flow,
-    ) -> Result<(), Abort> {
-        Ok(())
     }
 }
 

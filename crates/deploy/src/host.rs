@@ -115,13 +115,15 @@ fn carry_out<W: Workload>(
         Order::Connect(peers) => instance.connect(&peers),
         Order::Load => load(instance, replies)?,
         Order::Drive { traffic, share, seed, profiling } => {
-            instance.profile(profiling);
+            instance.profile(profiling).map_err(|e| e.to_string())?;
             instance.load_with(traffic, share, seed);
         }
         Order::Script(cues) => instance.script(&scenes(cues)?),
-        Order::Halt => instance.halt(),
-        Order::Reconfigure(spec) => instance.reconfigure(rebuild(&spec)?),
-        Order::Measure => return Ok(Reply::Measured(Box::new(instance.measure()))),
+        Order::Halt => instance.halt().map_err(|e| e.to_string())?,
+        Order::Reconfigure(spec) => instance.reconfigure(rebuild(&spec)?).map_err(|e| e.to_string())?,
+        Order::Measure => {
+            return instance.measure().map(|m| Reply::Measured(Box::new(m))).map_err(|e| e.to_string());
+        }
         Order::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
     }
     Ok(Reply::Done)

@@ -1,8 +1,11 @@
 //! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
 
 use crate::DeployError;
-use crate::engine::{Address, DesignKind, Durability, InstanceConfig, LockTuning, OccConflict, TreeKind};
+use crate::engine::{
+    Address, Balance, DesignKind, Durability, InstanceConfig, LockTuning, Mode, OccConflict, TreeKind,
+};
 use base::InstanceId;
+use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -45,7 +48,7 @@ pub fn durability_name(durability: Durability) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DataUse {
     /// It runs on a copy, which goes with it: the directory stays as it was loaded, and is loaded first if it is empty. With
-    /// durability `memory` it loads for itself, beside what is there.
+    /// durability `memory` it loads for itself, beside what is there; that has to be whole and fit all the same.
     #[default]
     Copy,
     /// It runs in the directory itself: what it changes stays.
@@ -108,6 +111,8 @@ pub struct Deployment {
     pub workers: usize,
     /// Where each instance's workers run and its memory lies. Empty: nothing is pinned.
     pub places: Vec<InstancePlace>,
+    /// The island of each worker of each instance, by any numbers. Empty: nobody knows.
+    pub worker_islands: Vec<Vec<u16>>,
     pub design: DesignKind,
     pub host: Host,
     pub channel: ChannelKind,
@@ -116,7 +121,8 @@ pub struct Deployment {
     pub tables: TableKind,
     /// How trees are made.
     pub trees: TreeKind,
-    /// Into how many parts a load divides each multi-rooted tree of each instance.
+    /// Into how many parts a load divides each multi-rooted tree of each instance; where workers own keys, how many partitions these
+    /// have at least.
     pub partitions: usize,
     /// Where database and log live; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
@@ -135,6 +141,8 @@ pub struct Deployment {
     pub lock_timeout_ms: u64,
     /// What transactions of `occ` do on meeting a row that another one has prepared.
     pub occ_conflict: OccConflict,
+    /// Whether keys follow the load among the workers that own them.
+    pub balance: Balance,
     /// More workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
     /// Tells this deployment's instances from any other's: they refuse strangers.
@@ -155,6 +163,12 @@ const MIN_FRAMES: u64 = 512;
 
 /// The least page memory that each instance of a deployment gets, in bytes.
 pub const MIN_INSTANCE_MEMORY: u64 = MIN_FRAMES * PAGE;
+
+/// Workers that one instance may have.
+fn most_workers(design: DesignKind) -> usize {
+    // A page says in ten bits who its owner is, and one value says nobody.
+    if design.owns_pages() { MAX_WORKERS - 1 } else { MAX_WORKERS }
+}
 
 impl Deployment {
     /// Workers of instance `i`.
@@ -190,11 +204,34 @@ impl Deployment {
                  got {workers}"
             ));
         }
+        let (busiest, most) = (self.workers_of(0), most_workers(self.design));
+        if busiest > most {
+            return impossible(format!(
+                "--workers {workers}: {busiest} in one instance; expected {most} at most with --design {}, or more --islands",
+                self.design
+            ));
+        }
         if self.design.owns_pages() && self.trees != TreeKind::MultiRooted {
             return impossible(format!(
                 "--design {}: workers own partitions of multi-rooted trees; expected --tree mrbtree, got {}",
                 self.design,
                 self.trees.name()
+            ));
+        }
+        let owners = matches!(self.design, DesignKind::Logical | DesignKind::PlpRegular);
+        let fewest = sites as usize / usize::from(islands);
+        let most_workers = self.workers_of(0);
+        if owners && self.trees == TreeKind::MultiRooted && self.partitions > most_workers.max(fewest) {
+            return impossible(format!(
+                "--partitions {}: more than the {fewest} sites of an instance, which no partition cuts; expected {fewest} at most, \
+                 or raise --scale",
+                self.partitions
+            ));
+        }
+        if self.balance.mode != Mode::Off && !owners {
+            return impossible(format!(
+                "--balance {}: only workers that own keys have anything to balance; expected --design logical or plp-regular, got {}",
+                self.balance.mode, self.design
             ));
         }
         if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
@@ -231,11 +268,13 @@ impl Deployment {
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
                     cpus,
+                    worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
                     locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
                     occ_conflict: self.occ_conflict,
+                    balance: self.balance,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }
             })

@@ -262,6 +262,11 @@ impl Running {
         self.order_changes(&(0..self.members.len()).collect::<Vec<_>>())
     }
 
+    /// When the clock of the changes started, by [`world::now_ns`]; 0 before.
+    pub fn began_ns(&self) -> u64 {
+        self.driving.as_ref().map_or(0, |driving| driving.began_ns)
+    }
+
     /// What every instance has measured since the last call, in order of their numbers.
     pub fn measure(&mut self) -> Result<Vec<Measured>, DeployError> {
         let replies = self.all(&Order::Measure, patience::SHORT)?;

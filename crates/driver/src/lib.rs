@@ -3,8 +3,12 @@
 //! It knows deployments from outside ([`deploy::Running`]) and workloads as far as [`Subject`] tells: their labels, their
 //! size, and what their consistency check counts. It knows nothing of designs, pages or messages.
 //!
-//! A configuration enters as a [`deploy::Deployment`] with a [`Schedule`] and leaves as a row: [`Session`] loads once and
-//! measures any number of request mixes, changing them on the way ([`phases`]) and waiting until they are [`steady`]; [`kill`] torments a session and keeps the ledger of every reply.
+//! A configuration enters as a [`deploy::Deployment`] with a [`Schedule`] and leaves as a row.
+//!
+//! - [`session`]: loads once and measures any number of request mixes, each in windows ([`window`]), changing them on the way
+//!   ([`phases`]) and waiting until they are [`steady`]. `live`: what a window has come to so far, for whoever watches.
+//! - [`kill`]: torments a session and keeps the ledger of every reply.
+//! - [`row`]: the result. [`noise`]: what else ran on this machine. [`subject`]: workloads, as far as the driver knows them.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +25,7 @@ pub mod window;
 pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
 pub use probe::{Measured, PerTransaction, Profile, Profiling};
-pub use row::{Labels, LatencyUs, MachineStamp, ResultRow, SecondRow, Settings};
+pub use row::{Labels, LatencyUs, MachineStamp, RebalanceRow, ResultRow, SecondRow, Settings};
 pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};

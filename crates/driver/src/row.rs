@@ -3,7 +3,7 @@
 //! Field names and units are a promise to scripts outside this repository. A field that does not apply to what was
 //! measured is absent.
 
-use probe::PerTransaction;
+use probe::{PerTransaction, Rebalanced};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use workload::benchmark::Statistic;
@@ -51,6 +51,9 @@ pub struct ResultRow {
     /// The window second by second; the counts add up to those of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<SecondRow>,
+    /// Decisions to divide keys otherwise among the workers that own them, over all windows and what came before the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rebalances: Vec<RebalanceRow>,
     /// Whether throughput had settled over all windows (see [`crate::steady`]); absent where they are too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady: Option<bool>,
@@ -184,6 +187,9 @@ pub struct Settings {
     /// What `occ` does on meeting a prepared row: `wait` or `abort`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occ_conflict: Option<String>,
+    /// Whether keys follow the load among the workers that own them: `off`, `advise` or `on`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<String>,
     /// Of each worker: closed-loop clients, or the most requests that are under way at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
@@ -299,6 +305,59 @@ pub struct SecondRow {
     /// Latency, to 3 %; 0 where nothing committed.
     pub p50_us: f64,
     pub p99_us: f64,
+}
+
+/// A decision to divide keys otherwise, and what it took.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RebalanceRow {
+    /// In seconds since the first window began; below 0 before it.
+    pub at: f64,
+    pub instance: u16,
+    /// The decision with its reasons.
+    pub why: String,
+    /// `advised`, `done`, or why it was not carried out to its end.
+    pub outcome: String,
+    pub splits: u64,
+    pub merges: u64,
+    pub moves: u64,
+    /// From the decision until all was done.
+    pub took_ms: f64,
+    /// How long owners let nobody in for that, all together, and how many letters waited.
+    pub shut_ms: f64,
+    pub held: u64,
+    /// Trees that were cut or joined, entries that lie in another page since, pages that were read, pointers that were set.
+    pub trees: u64,
+    pub entries: u64,
+    pub pages_read: u64,
+    pub pointers: u64,
+}
+
+impl RebalanceRow {
+    /// As seen from a window that began at `began_ns`.
+    pub(crate) fn of(made: &probe::Rebalance, began_ns: u64) -> RebalanceRow {
+        let outcome = match &made.outcome {
+            Rebalanced::Advised => "advised".into(),
+            Rebalanced::Done => "done".into(),
+            Rebalanced::Refused(why) => why.clone(),
+        };
+        RebalanceRow {
+            at: (made.at_ns as f64 - began_ns as f64) / 1e9,
+            instance: made.instance,
+            why: made.why.clone(),
+            outcome,
+            splits: made.splits,
+            merges: made.merges,
+            moves: made.moves,
+            took_ms: made.took_ns as f64 / 1e6,
+            shut_ms: made.shut_ns as f64 / 1e6,
+            held: made.held,
+            trees: made.trees,
+            entries: made.entries,
+            pages_read: made.pages_read,
+            pointers: made.pointers,
+        }
+    }
 }
 
 /// The machine, and how far apart its cores were before and after the run: a neighbour that came or went shows here.

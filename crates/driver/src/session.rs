@@ -10,7 +10,7 @@
 
 use crate::live::{Ending, Pieces};
 use crate::noise::Moment;
-use crate::row::{MachineStamp, ResultRow, Settings};
+use crate::row::{MachineStamp, RebalanceRow, ResultRow, Settings};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
@@ -113,13 +113,15 @@ impl Session {
         self.running.drive(at_rest(schedule.traffic), schedule.seed, schedule.profiling)?;
         row.warmup_s = Some(self.warm_up(subject, schedule.warmup, watcher)?.as_secs_f64());
         self.running.change(changes(schedule))?;
-        self.measure(subject)?;
+        let began_ns = self.running.began_ns();
+        let mut rebalances = self.measure(subject)?.all.rebalances;
         let mut windows = Vec::new();
         let mut start = Moment::now();
         for i in 0..schedule.repeat {
             self.wait(schedule.duration, &format!("measuring {}/{}", i + 1, schedule.repeat), watcher)?;
             let window = self.measure(subject)?;
             let end = Moment::now();
+            rebalances.extend(window.all.rebalances.iter().cloned());
             windows.push((start.noise_until(&end, self.children_ns(&window)), window));
             start = end;
         }
@@ -135,6 +137,7 @@ impl Session {
         let verdict = subject.judge(&audits, self.effects)?;
         (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
         fill(&mut row, windows, subject, &schedule.traffic);
+        row.rebalances = rebalances.iter().map(|made| RebalanceRow::of(made, began_ns)).collect();
         row.workload_stats = subject.statistics(Counted {
             committed: &row.committed_by_kind,
             user_aborted: &row.user_aborted_by_kind,
@@ -172,9 +175,11 @@ impl Session {
             tables: Some(d.tables.name().into()),
             tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
             partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
-                true => d.workers.div_ceil(usize::from(d.islands)),
+                true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
                 false => d.partitions,
             }),
+            balance: matches!(d.design, DesignKind::Logical | DesignKind::PlpRegular)
+                .then(|| d.balance.mode.to_string()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),

@@ -25,10 +25,12 @@ pub(crate) struct Board(Mutex<BTreeMap<(u64, usize), Vec<u64>>>);
 impl Board {
     /// Writes down that `who` waits at `owner` for `blockers`. True if a cycle is closed: then nothing is written, and `who` must
     /// give up.
-    pub fn closes_cycle(&self, who: u64, owner: usize, blockers: Vec<u64>) -> bool {
+    pub fn closes_cycle(&self, who: u64, owner: usize, blockers: &[u64]) -> bool {
         probe::enter(Section::LockDetector);
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waits.insert((who, owner), blockers);
+        let written = waits.entry((who, owner)).or_default();
+        written.clear();
+        written.extend_from_slice(blockers);
         let closed = leads_back(&waits, who);
         if closed {
             waits.remove(&(who, owner));
@@ -65,22 +67,22 @@ mod tests {
     #[test]
     fn the_last_of_a_cycle_finds_it_and_the_others_go_on() {
         let board = Board::default();
-        assert!(!board.closes_cycle(1, 0, vec![2]));
-        assert!(!board.closes_cycle(2, 1, vec![3, 9]));
-        assert!(board.closes_cycle(3, 0, vec![8, 1]));
-        assert!(!board.closes_cycle(1, 0, vec![2]), "the cycle went with the one that gave up");
+        assert!(!board.closes_cycle(1, 0, &[2]));
+        assert!(!board.closes_cycle(2, 1, &[3, 9]));
+        assert!(board.closes_cycle(3, 0, &[8, 1]));
+        assert!(!board.closes_cycle(1, 0, &[2]), "the cycle went with the one that gave up");
         board.strike_out(2, 1);
-        assert!(!board.closes_cycle(3, 0, vec![1]));
+        assert!(!board.closes_cycle(3, 0, &[1]));
     }
 
     /// A transaction with steps at two owners waits at both.
     #[test]
     fn all_waits_of_a_transaction_count() {
         let board = Board::default();
-        assert!(!board.closes_cycle(1, 0, vec![5]));
-        assert!(!board.closes_cycle(1, 1, vec![2]));
-        assert!(board.closes_cycle(2, 3, vec![1]));
+        assert!(!board.closes_cycle(1, 0, &[5]));
+        assert!(!board.closes_cycle(1, 1, &[2]));
+        assert!(board.closes_cycle(2, 3, &[1]));
         board.strike_out(1, 1);
-        assert!(!board.closes_cycle(2, 3, vec![1]));
+        assert!(!board.closes_cycle(2, 3, &[1]));
     }
 }

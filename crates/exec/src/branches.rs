@@ -5,10 +5,14 @@
 //! touch it, nobody ever shares it, and an owner keeps no list of transactions. Its locks stay where they are: they are asked for and
 //! given back on the owner's thread only.
 //!
+//! A letter with steps says where they lie ([`Stamp`]): whose a key is may have changed while it was on its way. Then nothing is done, and it
+//! goes back as [`Letter::Moved`], to be sent to where the steps belong now.
+//!
 //! The home has all branches in its hands when it commits, so it appends the one record that names them
 //! ([`store::Store::commit_together`]) and sends them back. An owner releases the locks when the branch is back: whoever takes
 //! them then logs behind that record.
 
+use crate::chart::Stamp;
 use crate::local::Part;
 use std::task::Waker;
 use store::Txn;
@@ -16,17 +20,16 @@ use txn::Abort;
 
 /// What workers send each other.
 pub(crate) enum Letter {
-    /// Steps to run; without a branch it is the transaction's first visit.
-    Steps {
-        home: usize,
-        meeting: u32,
-        name: u64,
-        branch: Option<Box<Part>>,
-        steps: Vec<u8>,
-    },
+    Steps(Steps),
     Answer {
         meeting: u32,
         branch: Box<Part>,
+        answer: Answer,
+    },
+    /// The steps belong to somebody else by now; the branch is as it was, if there was one.
+    Moved {
+        meeting: u32,
+        branch: Option<Box<Part>>,
         answer: Answer,
     },
     /// Committed: locks may go.
@@ -37,8 +40,18 @@ pub(crate) enum Letter {
         branch: Box<Part>,
     },
     Undone,
-    /// The locks that the owner keeps for a transaction found prepared may go.
+    /// One of the transactions found prepared that the owner keeps locks for is decided.
     Release(Ward),
+}
+
+/// Steps to run; without a branch it is the transaction's first visit.
+pub(crate) struct Steps {
+    pub home: usize,
+    pub meeting: u32,
+    pub name: u64,
+    pub stamp: Stamp,
+    pub branch: Option<Box<Part>>,
+    pub steps: Vec<u8>,
 }
 
 /// Steps that another worker's transaction has here.
@@ -58,7 +71,7 @@ pub struct Answer {
     pub outputs: Vec<u8>,
 }
 
-/// Names the locks that owners keep for a transaction found prepared.
+/// Names the locks that are kept for a transaction found prepared, or for several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ward(pub usize);
 
@@ -66,7 +79,8 @@ pub(crate) struct Ward(pub usize);
 #[derive(Default)]
 pub(crate) struct Branches {
     pub away: Vec<(usize, Box<Part>)>,
-    /// Chains of a transaction that restart found prepared, beside the part's own, and the owners that keep its locks.
+    /// Chains of a transaction that restart found prepared, beside the part's own, its ward, and the owners in whose tables that
+    /// has locks.
     pub found: Vec<Txn>,
     pub wards: Option<(Ward, Vec<usize>)>,
 }
@@ -96,7 +110,7 @@ impl Branches {
 #[derive(Default)]
 pub(crate) struct Meeting {
     pub missing: usize,
-    pub answers: Vec<(Box<Part>, Answer)>,
+    pub answers: Vec<(Option<Box<Part>>, Answer)>,
     pub waker: Option<Waker>,
 }
 
@@ -120,7 +134,7 @@ impl Meetings {
     }
 
     /// Brings an answer; wakes who waits if it was the last.
-    pub fn answer(&mut self, meeting: u32, branch: Box<Part>, answer: Answer) {
+    pub fn answer(&mut self, meeting: u32, branch: Option<Box<Part>>, answer: Answer) {
         let meeting = self.get(meeting);
         meeting.answers.push((branch, answer));
         meeting.missing -= 1;
@@ -131,7 +145,7 @@ impl Meetings {
         }
     }
 
-    pub fn close(&mut self, meeting: u32) -> Vec<(Box<Part>, Answer)> {
+    pub fn close(&mut self, meeting: u32) -> Vec<(Option<Box<Part>>, Answer)> {
         self.free.push(meeting);
         std::mem::take(&mut self.get(meeting).answers)
     }

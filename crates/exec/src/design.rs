@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 /// The policies of one design, fixed at compile time: the access methods are generated once for each.
 pub trait Design: Sized + Send + Sync + 'static {
-    const KIND: DesignKind;
     const LOCKING: Locking;
     /// How pages are protected.
     type Latch: Policies;
@@ -25,7 +24,6 @@ pub trait Design: Sized + Send + Sync + 'static {
 pub enum Conventional {}
 
 impl Design for Conventional {
-    const KIND: DesignKind = DesignKind::Conventional;
     const LOCKING: Locking = Locking::Always;
     type Latch = Optimistic;
     type Mutex = SpinRaw;
@@ -36,7 +34,6 @@ impl Design for Conventional {
 pub enum Serial {}
 
 impl Design for Serial {
-    const KIND: DesignKind = DesignKind::Serial;
     const LOCKING: Locking = Locking::WhileShared;
     type Latch = Owned;
     type Mutex = ThreadBound;
@@ -59,7 +56,6 @@ impl Policies for PartlyOwned {
 pub enum Partitioned {}
 
 impl Design for Partitioned {
-    const KIND: DesignKind = DesignKind::Logical;
     const LOCKING: Locking = Locking::ByOwner;
     type Latch = PartlyOwned;
     type Mutex = ThreadBound;

@@ -21,12 +21,15 @@
 //! ```
 
 use crate::branches::{Answer, Visit};
+use crate::chart::Stamp;
 use crate::design::{DesignKind, OccConflict};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
-use crate::owners::Territory;
+use crate::owners::{Spot, Territory};
+use crate::paged::{Errand, Refusal};
 use base::Lsn;
 use locks::LockTuning;
+use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -53,7 +56,7 @@ pub struct Setup {
     pub occ_conflict: OccConflict,
     /// How trees are made, if the folder holds none; for `occ` it says nothing.
     pub trees: TreeKind,
-    /// Into how many parts a load divides each multi-rooted tree.
+    /// Into how many parts a load divides each multi-rooted tree; where workers own keys, how many partitions these have at least.
     pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
@@ -90,6 +93,11 @@ pub enum EngineFault {
     OneRoot(DesignKind),
     #[error("design '{0}': {1} workers in one instance, expected 1023 at most; use more instances")]
     TooManyOwners(DesignKind, usize),
+    #[error(
+        "--partitions {partitions}: more partitions of the keys than the {sites} sites of the instance, which no partition cuts; expected \
+         {sites} at most, or more data (--scale)"
+    )]
+    TooManyPartitions { partitions: usize, sites: usize },
     #[error("the trees could not be divided among the workers: {0}")]
     Divide(String),
     #[error("the main-memory store: {0}")]
@@ -268,9 +276,47 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// Whether each worker owns keys, so that steps may belong to another one.
     const OWNERS: bool = false;
 
-    /// The worker that must run what is routed there; `None` if any may.
-    fn owner(&self, _: Route) -> Option<usize> {
+    /// Where what is routed there must be run; `None` if any worker may.
+    fn spot(&self, _: Route) -> Option<Spot> {
         None
+    }
+
+    /// To be taken before steps that share a letter are routed; says to whoever gets it whether they still are its own.
+    fn stamp(&self) -> Stamp {
+        unreachable!("an engine without owners")
+    }
+
+    /// Which worker owns which sites, where workers own keys: the sites are counted from the instance's first.
+    fn ranges(&self) -> Option<Ranges> {
+        None
+    }
+
+    /// Lets a part into its own worker's keys: until its end, what is routed to this worker now stays so. `false` where it has to wait:
+    /// [`Engine::pass`].
+    fn admit(&self, _: &mut Self::Part) -> bool {
+        true
+    }
+
+    /// Waits until the part is let in.
+    ///
+    /// # Errors
+    /// [`Abort::Deadlock`], [`Abort::LockTimeout`].
+    async fn pass(&self, _: &Self::Desk, _: &Executor, _: &mut Self::Part) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Has the worker carry out changes of who owns what, in its turns; the errand says to whom that is told.
+    fn repartition(&self, _: &Self::Desk, errand: Errand) {
+        // Who asked may be gone.
+        let _ = errand.done.send(Err(Refusal::NoOwners));
+    }
+
+    /// The steps of a visit are about to be run.
+    fn begin_visit(&self, _: &mut Self::Part) {}
+
+    /// Visits that the worker has let in and not answered.
+    fn waiting(&self, _: &Self::Desk) -> usize {
+        0
     }
 
     /// The sites whose keys a worker owns, where that matters.
@@ -289,12 +335,20 @@ pub trait Engine: Send + Sync + Sized + 'static {
         unreachable!("an engine without owners")
     }
 
-    /// Sends encoded steps to their owner, on behalf of `part`.
-    fn send(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32, _owner: usize, _steps: Vec<u8>) {
+    /// Sends encoded steps to their owner, on behalf of `part`. They lie where the stamp says.
+    fn send(
+        &self,
+        _: &Self::Desk,
+        _: &mut Self::Part,
+        _meeting: u32,
+        _owner: (usize, Stamp),
+        _steps: Vec<u8>,
+    ) {
         unreachable!("an engine without owners")
     }
 
-    /// Waits until all that was sent has been answered, and ends the meeting.
+    /// Waits until all that was sent has been answered, and ends the meeting. [`Abort::NotHere`] is the answer to steps that belong to
+    /// another worker by now: none of them has been run.
     async fn rendezvous(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
         unreachable!("an engine without owners")
     }
@@ -363,9 +417,6 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn checkpoint(&self) -> Result<(), EngineFault>;
 
     fn counts(&self) -> EngineCounts;
-
-    /// Whether it holds tables.
-    fn has_schema(&self) -> bool;
 
     /// Whether it holds no row yet, so that [`Engine::filling`] can be used.
     fn is_blank(&self) -> bool;

@@ -127,47 +127,19 @@ impl<'a, D: Design> Here<'a, D> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
 
+    /// The table that an index belongs to, as [`Here::table`].
+    fn table_of(&self, index: TableId) -> Result<&'a Table, Abort> {
+        self.engine.store.index(index).map(|(table, _)| table).ok_or(Abort::BadRequest)
+    }
+
+    /// Locks the table that an index belongs to, and gives it as it is then.
+    async fn lock_table_of(&mut self, index: TableId, mode: Mode) -> Result<&'a Table, Abort> {
+        self.lock_table(self.table_of(index)?.def.id, mode).await?;
+        self.table_of(index)
+    }
+
     fn locks(&self) -> bool {
         self.part.protection == Protection::Locks
-    }
-
-    /// As [`Access::read`], by one who will perhaps update the row: shares it with readers, excludes others who read it so
-    /// or update it. The update then waits for the readers only, and two of them never wait for each other's read lock.
-    ///
-    /// # Errors
-    /// As [`Access::read`].
-    pub async fn read_for_update<R>(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        f: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        self.read_under(Mode::ROW_U, table, key, f).await
-    }
-
-    #[inline]
-    async fn read_under<R>(
-        &mut self,
-        mode: Mode,
-        table: TableId,
-        key: &[u8],
-        f: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        self.belongs(table, key);
-        if self.locks() {
-            pin!(self.lock(table, self.name(table, key), mode)).await?;
-        }
-        let t = self.table(table)?;
-        let seen = self.part.ahead.take(table, key);
-        let mut f = Some(f);
-        let read = retry!(
-            self,
-            self.engine.store.get_seen::<D::Latch, _>(t, key, seen, |bytes| f
-                .take()
-                .map(|f| f(Row::new(&t.layout, bytes))))
-        );
-        probe::add(Counter::Records, u64::from(read.is_some()));
-        Ok(read.flatten())
     }
 
     /// An index and its rows disagree although nobody else may be changing them.
@@ -186,9 +158,12 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        if D::OWNERS && self.locks() {
-            self.lock_range(purpose, table, index, range).await?;
+        let table = self.table_of(index)?;
+        if D::OWNERS {
+            self.stays_inside(index, range)?;
+            if self.locks() {
+                self.lock_range(purpose, table, index, range).await?;
+            }
         }
         if range == Range::ALL || table.def.key.is_empty() {
             return self.scan_table(purpose, index, range, direction, f).await;
@@ -205,9 +180,7 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, purpose.table()).await?;
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        let table = self.lock_table_of(index, purpose.table()).await?;
         let mut cursor = Cursor::start(range, direction);
         loop {
             let chunk = self.collect(index, &cursor, usize::MAX).await?;
@@ -215,6 +188,7 @@ impl<'a, D: Design> Here<'a, D> {
                 if row.is_empty() {
                     return Err(self.lost_row(table));
                 }
+                self.met(table, index, key);
                 probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
@@ -237,9 +211,7 @@ impl<'a, D: Design> Here<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
-        self.lock_table(table.def.id, purpose.intention()).await?;
-        let (table, _) = self.engine.store.index(index).ok_or(Abort::BadRequest)?;
+        let table = self.lock_table_of(index, purpose.intention()).await?;
         let mut cursor = Cursor::start(range, direction);
         // Often the first row is all that is wanted, and what is looked at is locked.
         let mut limit = 1;
@@ -259,6 +231,7 @@ impl<'a, D: Design> Here<'a, D> {
             }
             let mut last = None;
             for (key, row) in chunk.rows() {
+                self.met(table, index, key);
                 probe::count(Counter::Records);
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
@@ -352,7 +325,9 @@ impl<'a, D: Design> Here<'a, D> {
 impl<D: Design> Access for Here<'_, D> {
     fn enter(&mut self, route: Route) -> Result<(), Abort> {
         match self.engine.owners.as_ref().and_then(|owners| owners.owner(route)) {
-            Some(owner) if D::OWNERS && owner != self.part.owner => Err(Abort::NotHere(owner as u16)),
+            Some(owner) if D::OWNERS && (owner != self.part.owner || !self.engine.admit(self.part)) => {
+                Err(Abort::NotHere(owner as u16))
+            }
             _ => Ok(()),
         }
     }
@@ -364,7 +339,21 @@ impl<D: Design> Access for Here<'_, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        pin!(self.read_under(Mode::ROW_S, table, key, f)).await
+        self.belongs(table, key);
+        if self.locks() {
+            pin!(self.lock(table, self.name(table, key), Mode::ROW_S)).await?;
+        }
+        let t = self.table(table)?;
+        let seen = self.part.ahead.take(table, key);
+        let mut f = Some(f);
+        let read = retry!(
+            self,
+            self.engine.store.get_seen::<D::Latch, _>(t, key, seen, |bytes| f
+                .take()
+                .map(|f| f(Row::new(&t.layout, bytes))))
+        );
+        probe::add(Counter::Records, u64::from(read.is_some()));
+        Ok(read.flatten())
     }
 
     #[inline]

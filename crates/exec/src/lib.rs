@@ -10,7 +10,7 @@
 //! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability; pages that workers own.
 //! - [`memory`]: the engine of design `occ`, whose rows live in main memory.
 //! - [`local`]: whether a part takes locks.
-//! - [`owners`]: which worker owns which keys; `mail`, `branches`: what workers send each other, and a transaction's work at several;
+//! - [`owners`]: which worker owns which keys, and `chart`: how that changes under transactions; `mail`, `branches`: what workers send each other, and a transaction's work at several;
 //!   `board`: cycles of waiting over several owners.
 //! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
 
@@ -19,6 +19,9 @@
 
 mod board;
 mod branches;
+mod chart;
+#[cfg(test)]
+mod chart_tests;
 pub mod design;
 pub mod engine;
 pub mod executor;
@@ -26,21 +29,25 @@ mod here;
 pub mod local;
 mod mail;
 pub mod memory;
+#[cfg(test)]
+mod models;
 pub mod owners;
 pub mod paged;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod schema;
+mod sync;
 
 pub use branches::{Answer, Visit};
+pub use chart::Stamp;
 pub use design::{Conventional, Design, DesignKind, OccConflict, Partitioned, PartlyOwned, Serial};
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;
 pub use local::{Locking, Part, Protection};
 pub use memory::MemoryEngine;
-pub use owners::{Owners, Territory};
-pub use paged::{EngineOptions, PageEngine};
+pub use owners::{Actor, Owners, Spot, Territory, actor};
+pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
 pub use schema::Refused;
 pub use store::NoteId;
 pub use store::TreeKind;

@@ -13,12 +13,15 @@
 //! (TPC-B four each way) to gain a parallelism inside transactions that is worth having only where cores idle. A
 //! deployment with more sites than workers has as many borders to balance with as it has sites.
 //!
-//! Who may do what: a map is a value that never changes while the engine is open, read by every worker from its own
-//! cache. [`Ranges`] carries a version, so another map can take its place once no transaction is under way.
+//! Who may do what: what is known of tables never changes. Whose a site is may change while transactions run: everybody reads it in the
+//! chart (`chart`), which one owner at a time writes when it gives keys away. Where the borders between partitions are,
+//! which is more than that as a worker may own several, is known under a mutex to those who change it.
 
+use crate::chart::{Chart, Stamp};
 use base::{Key, KeyReader, TableId, WorkerId};
-use partition::{Partition, RangeError, Ranges};
+use partition::{Change, Partition, RangeError, Ranges};
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use txn::{Route, Schema};
 
 /// What of a deployment's data an engine holds, and how finely its owners lock it.
@@ -54,17 +57,39 @@ struct Known {
     aligned: bool,
 }
 
+/// Where a step belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spot {
+    pub worker: usize,
+    /// Counted from the instance's first.
+    pub site: u32,
+}
+
+/// Sites that one worker gives to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Gift {
+    pub sites: Range<u64>,
+    pub from: usize,
+    pub to: usize,
+}
+
 /// The map.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Owners {
     tables: Vec<Option<Known>>,
     sites: u32,
     first: u32,
-    ranges: Ranges,
+    /// There is nobody who could own anything but the one.
+    alone: bool,
+    chart: Chart,
+    ranges: Mutex<Ranges>,
 }
 
 /// Bytes of an integer column in a key.
 const INTEGER: usize = 8;
+
+/// The table of a map that is one for all tables.
+pub(crate) const SITES: TableId = TableId(0);
 
 impl Owners {
     /// Divides the instance's sites equally over its workers. With fewer sites than workers some own nothing: they run
@@ -73,10 +98,23 @@ impl Owners {
     /// # Errors
     /// [`RangeError`] if the instance has no site.
     pub fn even(schema: &Schema, territory: &Territory, workers: usize) -> Result<Owners, RangeError> {
+        let sites = territory.own.end - territory.own.start;
+        Owners::divided(schema, territory, workers, workers.min(sites as usize).max(1))
+    }
+
+    /// Divides the instance's sites into `parts` partitions of equal length, and these in runs over its workers.
+    ///
+    /// # Errors
+    /// [`RangeError`] if the instance has fewer sites.
+    pub fn divided(
+        schema: &Schema,
+        territory: &Territory,
+        workers: usize,
+        parts: usize,
+    ) -> Result<Owners, RangeError> {
         let sites = u64::from(territory.own.end - territory.own.start);
-        let owners: Vec<WorkerId> = (0..workers).map(|w| WorkerId(w as u16)).collect();
-        let parts = workers.min(sites as usize).max(1);
-        let ranges = Ranges::equal(TableId(0), sites, parts, &owners[..parts])?;
+        let owners: Vec<WorkerId> = (0..workers.min(parts).max(1)).map(|w| WorkerId(w as u16)).collect();
+        let ranges = Ranges::equal(SITES, sites, parts, &owners)?;
         let mut tables = Vec::new();
         for def in &schema.tables {
             let columns = territory.lock_columns.iter().find(|(id, _)| *id == def.id).map_or(1, |(_, n)| *n);
@@ -95,7 +133,10 @@ impl Owners {
                 enter(&mut tables, index.id, Known { routed, aligned, ..known });
             }
         }
-        Ok(Owners { tables, sites: territory.sites, first: territory.own.start, ranges })
+        let chart = Chart::new(ranges.partitions().flat_map(|p| p.keys.map(move |_| usize::from(p.owner.0))));
+        let alone = workers == 1 || sites == 1;
+        let (sites, first) = (territory.sites, territory.own.start);
+        Ok(Owners { tables, sites, first, alone, chart, ranges: Mutex::new(ranges) })
     }
 
     /// Everything to one worker.
@@ -103,16 +144,47 @@ impl Owners {
         Owners::even(schema, &Territory::whole(), 1).expect("one worker for one site")
     }
 
-    /// The worker that runs the steps routed there; `None` for a copy that anybody here may read, and for what is no table.
+    /// Where the steps routed there belong; `None` for a copy that anybody here may read, and for what is no table.
     #[inline]
-    pub fn owner(&self, route: Route) -> Option<usize> {
+    pub fn spot(&self, route: Route) -> Option<Spot> {
         let known = self.known(route.table).filter(|known| known.domain > 0)?;
         let product = u128::from(route.key) * u128::from(self.sites);
         let site = match u64::try_from(product) {
             Ok(product) => product / known.domain,
             Err(_) => (product / u128::from(known.domain)) as u64,
         };
-        Some(usize::from(self.ranges.find(site.saturating_sub(u64::from(self.first))).owner.0))
+        let last = self.chart.sites() as u64 - 1;
+        let site = site.saturating_sub(u64::from(self.first)).min(last) as u32;
+        Some(Spot { worker: self.chart.owner(site as usize), site })
+    }
+
+    /// The worker that runs the steps routed there; `None` as for [`Owners::spot`].
+    #[inline]
+    pub fn owner(&self, route: Route) -> Option<usize> {
+        Some(self.spot(route)?.worker)
+    }
+
+    /// To be taken before the steps of a letter are routed.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        self.chart.stamp()
+    }
+
+    /// Whether `worker`, the calling one, may run the steps of a letter that was stamped like this.
+    #[inline]
+    pub(crate) fn holds(&self, worker: usize, stamp: &Stamp) -> bool {
+        self.chart.holds(worker, stamp)
+    }
+
+    /// Counted up whenever keys change hands.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.chart.version()
+    }
+
+    /// Sites of the instance.
+    pub fn sites(&self) -> usize {
+        self.chart.sites()
     }
 
     /// The owner of the row or entry with this key; `None` as for [`Owners::owner`], or without a leading integer.
@@ -121,21 +193,35 @@ impl Owners {
         self.owner(Route { table, key })
     }
 
-    /// The sites that a worker owns: one run, if nothing was moved.
+    /// The longest run of sites that a worker owns: all of them, if nothing was moved.
     pub fn sites_of(&self, worker: usize) -> Range<u32> {
-        let mut owned = self.ranges.partitions().filter(|p| usize::from(p.owner.0) == worker);
-        let keys = owned.next().map_or(0..0, |p| p.keys);
-        self.first + keys.start as u32..self.first + keys.end as u32
+        let mut longest = 0..0;
+        let mut run = 0..0;
+        for site in 0..self.chart.sites() as u32 {
+            let own = self.chart.owner(site as usize) == worker;
+            run = if own && run.end == site && !run.is_empty() {
+                run.start..site + 1
+            } else {
+                site..site + u32::from(own)
+            };
+            if run.len() > longest.len() {
+                longest = run.clone();
+            }
+        }
+        self.first + longest.start..self.first + longest.end
     }
 
-    /// Where each owner's keys of a table begin, in order: the first one with the empty key. Nothing for a copy, and for what is no table.
+    /// Where each partition's keys of a table begin, and whose they are, in order: the first one with the empty key. Nothing for a copy, and
+    /// for what is no table.
     pub fn borders(&self, table: TableId) -> Vec<(Key, usize)> {
-        let Some(known) = self.known(table).filter(|known| known.domain > 0) else { return Vec::new() };
+        self.borders_in(table, &self.locked_ranges())
+    }
+
+    /// The same for other partitions than there are.
+    pub(crate) fn borders_in(&self, table: TableId, ranges: &Ranges) -> Vec<(Key, usize)> {
         let mut borders: Vec<(Key, usize)> = Vec::new();
-        for Partition { keys, owner } in self.ranges.partitions() {
-            let site = u128::from(self.first) + u128::from(keys.start);
-            let first = (site * u128::from(known.domain)).div_ceil(u128::from(self.sites)) as i64;
-            let start = if keys.start == 0 { Key::new() } else { Key::new().i64(first) };
+        for Partition { keys, owner } in ranges.partitions() {
+            let Some(start) = self.border(table, keys.start) else { return Vec::new() };
             // Sites between two keys have none.
             if borders.last().is_some_and(|(before, _)| *before == start) {
                 borders.pop();
@@ -143,6 +229,44 @@ impl Owners {
             borders.push((start, usize::from(owner.0)));
         }
         borders
+    }
+
+    /// The first key of a table in a site of the instance, the empty one for the first site; `None` for a copy.
+    pub(crate) fn border(&self, table: TableId, site: u64) -> Option<Key> {
+        let known = self.known(table).filter(|known| known.domain > 0)?;
+        if site == 0 {
+            return Some(Key::new());
+        }
+        let site = u128::from(self.first) + u128::from(site);
+        let first = (site * u128::from(known.domain)).div_ceil(u128::from(self.sites)) as i64;
+        Some(Key::new().i64(first))
+    }
+
+    fn locked_ranges(&self) -> MutexGuard<'_, Ranges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The partitions as they are: the keys are sites, counted from the instance's first.
+    pub fn ranges(&self) -> Ranges {
+        self.locked_ranges().clone()
+    }
+
+    /// From now on it is as `next` says; `gifts` is what changes hands by it, all of it the calling worker's, which has nothing at work
+    /// there.
+    ///
+    /// # Errors
+    /// [`RangeError::Stale`] when somebody else has changed something meanwhile; nothing is changed then.
+    pub(crate) fn publish(&self, next: Ranges, gifts: &[Gift]) -> Result<(), RangeError> {
+        let mut now = self.locked_ranges();
+        if now.version() + 1 != next.version() {
+            let (expected, found) = (next.version() - 1, now.version());
+            return Err(RangeError::Stale { table: SITES, expected, found });
+        }
+        for Gift { sites, to, .. } in gifts {
+            self.chart.give(sites.start as usize..sites.end as usize, *to);
+        }
+        *now = next;
+        Ok(())
     }
 
     /// The part of a row's key that its lock stands for.
@@ -171,18 +295,59 @@ impl Owners {
         inside.then_some((known.table, prefix))
     }
 
-    /// Whether a worker owns the entries of its own rows in `index`, and no others: all of them where there is one owner.
-    pub fn holds_entries(&self, index: TableId) -> bool {
-        self.ranges.len() == 1 || self.known(index).is_none_or(|known| known.routed)
+    /// Whether the rows of a table, or the entries of an index, have several owners.
+    pub fn divide(&self, index: TableId) -> bool {
+        !self.alone && self.known(index).is_some_and(|known| known.domain > 0)
     }
 
-    pub fn ranges(&self) -> &Ranges {
-        &self.ranges
+    /// Whether a worker owns the entries of its own rows in `index`, and no others: all of them where there is one owner.
+    pub fn holds_entries(&self, index: TableId) -> bool {
+        self.alone || self.known(index).is_none_or(|known| known.routed)
     }
 
     #[inline]
     fn known(&self, table: TableId) -> Option<Known> {
         self.tables.get(usize::from(table.0)).copied().flatten()
+    }
+}
+
+/// What changes hands from one version of the partitions to the next, in runs of sites.
+pub(crate) fn gifts(before: &Ranges, after: &Ranges) -> Vec<Gift> {
+    let mut starts: Vec<u64> = before.starts().iter().chain(after.starts()).copied().collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let ends = starts.iter().skip(1).copied().chain([before.domain()]).collect::<Vec<_>>();
+    let mut gifts: Vec<Gift> = Vec::new();
+    for (start, end) in starts.into_iter().zip(ends) {
+        let [from, to] = [before, after].map(|ranges| usize::from(ranges.find(start).owner.0));
+        match gifts.last_mut() {
+            _ if from == to => {}
+            Some(last) if (last.sites.end, last.from, last.to) == (start, from, to) => last.sites.end = end,
+            _ => gifts.push(Gift { sites: start..end, from, to }),
+        }
+    }
+    gifts
+}
+
+/// Who carries out a change, and whether it gives keys away by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Actor {
+    pub worker: usize,
+    pub gives: bool,
+}
+
+/// Who carries out a change that leads from one version of the partitions to the next: who gives, or who owns what is changed. `None` if two would
+/// have to give.
+pub fn actor(before: &Ranges, after: &Ranges, change: Change) -> Option<Actor> {
+    let gifts = gifts(before, after);
+    match gifts.first() {
+        Some(first) if gifts.iter().any(|gift| gift.from != first.from) => None,
+        Some(first) => Some(Actor { worker: first.from, gives: true }),
+        None => {
+            let (Change::Split { at, .. } | Change::Merge { at, .. } | Change::Move { start: at, .. }) =
+                change;
+            Some(Actor { worker: usize::from(after.find(at).owner.0), gives: false })
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 mod adopting;
 mod face;
 mod filling;
+mod moving;
 mod owning;
 mod property;
 
@@ -32,7 +33,7 @@ use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::Urge;
@@ -41,6 +42,7 @@ use property::Property;
 
 pub use face::PageDesk;
 pub use filling::PageFilling;
+pub use moving::{Carried, DRAIN_NS, Errand, Refusal};
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
@@ -59,20 +61,32 @@ pub struct PageEngine<D: Design> {
     /// The other owners', which only their threads touch.
     others: Box<[LockTable<D::Mutex>]>,
     options: EngineOptions,
-    /// Parts under [`Protection::Locks`] now, of each worker and counted by it, where designs run others alone.
-    locking: Box<[CachePadded<AtomicUsize>]>,
+    /// Of each owner, and of all workers together where there are none.
+    locking: Box<[CachePadded<Locked>]>,
     /// Who owns what; only where workers own keys.
     pub(crate) owners: Option<Owners>,
     mail: Mail<Letter>,
     board: Board,
-    /// Locks that owners take before they begin, for transactions that restart found prepared.
-    wards: Mutex<Vec<adopting::Wards>>,
+    /// Locks of transactions that restart found prepared.
+    keepers: Mutex<Vec<adopting::Keeper>>,
     /// Whether workers own pages, and when they may.
     property: Property,
     /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
     checkpointing: AtomicBool,
     run: Mutex<Option<CheckpointRun>>,
 }
+
+/// What a worker knows of the transactions at its keys. Only its own thread touches this: atomics let other threads hold the engine.
+#[derive(Default)]
+struct Locked {
+    /// Parts under [`Protection::Locks`] now, where designs run others alone.
+    parts: AtomicUsize,
+    /// Nobody else is let in: keys are about to be given away (`moving`).
+    shut: AtomicBool,
+}
+
+/// How often a rollback looks for a frame that does not come; each look takes some 20 ms before it gives up.
+const PATIENCE: u32 = 50;
 
 /// A page that cannot be had: a fault has poisoned the store, want of room has not.
 fn no_page(fault: StoreFault) -> Abort {
@@ -106,7 +120,7 @@ impl<D: Design> PageEngine<D> {
             owners,
             mail: Mail::new(tables),
             board: Board::default(),
-            wards: Mutex::default(),
+            keepers: Mutex::default(),
             property: Property::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
@@ -149,7 +163,7 @@ impl<D: Design> PageEngine<D> {
     pub fn protection_at_home(&self, worker: usize) -> Protection {
         match D::LOCKING {
             Locking::Always => Protection::Locks,
-            _ if self.locking(worker).load(Ordering::Relaxed) == 0 => Protection::Alone,
+            _ if self.locking(worker).parts.load(Ordering::Relaxed) == 0 => Protection::Alone,
             _ => Protection::Locks,
         }
     }
@@ -175,7 +189,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    fn locking(&self, worker: usize) -> &AtomicUsize {
+    fn locking(&self, worker: usize) -> &Locked {
         &self.locking[if D::OWNERS { worker } else { 0 }]
     }
 
@@ -197,8 +211,8 @@ impl<D: Design> PageEngine<D> {
 
     fn count_locking(&self, owner: usize, by: isize) {
         if D::LOCKING != Locking::Always {
-            // One worker only: a plain add would do, the atomic only lets other threads hold the engine.
-            let locking = self.locking(owner);
+            // One worker only: a plain add would do.
+            let locking = &self.locking(owner).parts;
             let now = locking.load(Ordering::Relaxed);
             locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
         }
@@ -294,22 +308,48 @@ impl<D: Design> PageEngine<D> {
         undone
     }
 
+    /// Takes back what a transaction did. What cannot be taken back here, be it for want of room, poisons the store: the
+    /// transaction's locks go next, so nobody may commit beside what is left of it. Restart takes that back.
     fn undo(&self, txn: &mut Txn) -> Result<(), Abort> {
-        loop {
-            let stop = match self.store.rollback::<D::Latch>(txn) {
+        let mut patience = PATIENCE;
+        let fault = loop {
+            let fault = match self.store.rollback::<D::Latch>(txn) {
                 Ok(()) => return Ok(()),
+                Err(Stop::Again) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                Err(Stop::Page(page)) => match self.store.load_page(page) {
+                    Ok(()) => continue,
+                    Err(StoreFault::Page(why)) => Stop::Fault(why),
+                    Err(fault) => break fault,
+                },
                 Err(stop) => stop,
             };
-            match stop {
-                Stop::Page(page) => self.store.load_page(page).map_err(no_page)?,
-                stop => self.resume_at_once(stop)?,
+            let is_brief = match &fault {
+                Stop::Fault(why) => matches!(**why, PageFault::NoFrame { .. }),
+                stop => matches!(stop, Stop::NoSpace),
+            };
+            // Others hold the frames for a moment, or nobody will ever let go of one.
+            if !is_brief || patience == 0 {
+                break match fault {
+                    Stop::Fault(why) if !why.is_want_of_room() => StoreFault::Page(why),
+                    stop => StoreFault::NotUndone { why: stop.to_string() },
+                };
             }
-        }
+            patience -= 1;
+            std::thread::yield_now();
+        };
+        self.store.poison(fault);
+        // On a store that has met a fault this only ends the transaction.
+        let _ = self.store.rollback::<D::Latch>(txn);
+        Err(Abort::Fault)
     }
 
     /// Lets go of a part without ending its transaction: the worker stops, and the next life of the store will find it
-    /// as its log says (prepared, or to be undone).
+    /// as its log says (prepared, or to be undone). Its locks go with the engine: until then others may still be at work.
     pub fn abandon(&self, part: &mut Part) {
+        std::mem::forget(std::mem::replace(&mut part.locker, self.locks(part.owner).locker()));
         self.end(part);
     }
 
@@ -533,10 +573,17 @@ impl<D: Design> PageEngine<D> {
         let deadline = world::now_ns() + self.options.lock_timeout_ns;
         part.locker.deadline_ns = deadline;
         let mut armed = false;
+        let (mut next_ns, mut blockers) = (0, Vec::new());
         let waited = std::future::poll_fn(|cx| {
-            let polled = self.locks(part.owner).poll_until(&mut part.locker, world::now_ns(), cx);
+            let now = world::now_ns();
+            let polled = self.locks(part.owner).poll_until(&mut part.locker, now, cx);
             if D::OWNERS && part.name != 0 && polled.is_pending() {
-                return self.wait_on_board(executor, part, cx);
+                if now < next_ns {
+                    return probe::parks(Wait::Lock, Poll::Pending);
+                }
+                next_ns = now + AGAIN_NS;
+                executor.timer(next_ns, cx.waker().clone());
+                return self.look_at_board(part, &mut blockers);
             }
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
@@ -553,14 +600,10 @@ impl<D: Design> PageEngine<D> {
         waited
     }
 
-    /// The lock is not granted yet: has a look whether a cycle over several owners is the reason, now and again.
-    fn wait_on_board(
-        &self,
-        executor: &Executor,
-        part: &mut Part,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Abort>> {
-        let (locks, mut blockers) = (self.locks(part.owner), Vec::new());
+    /// The lock is not granted yet: has a look whether a cycle over several owners is the reason.
+    fn look_at_board(&self, part: &mut Part, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
+        let locks = self.locks(part.owner);
+        blockers.clear();
         locks.blockers(&part.locker, |name| blockers.push(name));
         if self.board.closes_cycle(part.name, part.owner, blockers) {
             return Poll::Ready(match locks.cancel(&mut part.locker) {
@@ -568,7 +611,6 @@ impl<D: Design> PageEngine<D> {
                 Cancelled::Gone => Err(Abort::Deadlock),
             });
         }
-        executor.timer(world::now_ns() + AGAIN_NS, cx.waker().clone());
         probe::parks(Wait::Lock, Poll::Pending)
     }
 }

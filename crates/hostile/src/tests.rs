@@ -1,3 +1,5 @@
+//! Every target on its seeds, and on drawn changes of them.
+
 use crate::{Pace, TARGETS, Target};
 use fastrand::Rng;
 

@@ -8,92 +8,25 @@
 //! requests without a driver, begun and committed in a row. What the driver takes of a core at 100,000 tps is the
 //! difference in nanoseconds times 0.01 %.
 
-use base::{Key, SiteId, TableId};
 use exec::{DesignKind, EngineOptions, PageEngine, Protection};
 use instance::{Instance, InstanceConfig};
 use probe::Profiling;
-use serde::{Deserialize, Serialize};
-use std::ops::Range;
 use std::time::{Duration, Instant};
 use traffic::{Arrivals, LoadModel, Rate, Share, Think, Traffic};
-use txn::schema::{Column, TableDef, Type};
-use txn::*;
+use txn::{Abort, Pauses, Placement, Workload};
+use workload::idle::{Answer, Ask, Idle};
 
+/// To every request.
 #[derive(Clone)]
-struct Idle;
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct Nothing;
-struct Nothings;
+struct Yes;
 
-impl Generator for Nothings {
-    type Request = Nothing;
-    fn next(&mut self) -> Nothing {
-        Nothing
-    }
-}
-
-impl Workload for Idle {
-    type Request = Nothing;
-    type Reply = ();
-    type Generator = Nothings;
-    type Audit = ();
-
-    fn name(&self) -> String {
-        "idle".into()
-    }
-    fn schema(&self) -> Schema {
-        let columns = vec![Column::new("ID", Type::I64)];
-        let name = "NOTHING".into();
-        Schema {
-            tables: vec![TableDef {
-                id: TableId(1),
-                name,
-                columns,
-                key: vec![0],
-                indexes: vec![],
-                domain: 1,
-                kind: TableKind::Heap,
-            }],
-        }
-    }
-    fn sites(&self) -> u32 {
-        1
-    }
-    async fn run<T: Transaction>(&self, _: &Nothing, _: &mut T) -> Result<(), Abort> {
+impl Answer for Yes {
+    fn answer(&self, _: &Ask) -> Result<(), Abort> {
         Ok(())
     }
-    async fn run_step<A: Access>(
-        &self,
-        _: StepId,
-        _: &[u8],
-        _: &mut A,
-        _: &mut Vec<u8>,
-    ) -> Result<(), Abort> {
-        Err(Abort::BadRequest)
-    }
-    fn routes(&self, _: &Nothing, _: &mut dyn FnMut(Route)) {}
-    fn kind(&self, _: &Nothing) -> &'static str {
-        "nothing"
-    }
-    fn pauses(&self, _: &Nothing) -> Option<Pauses> {
+
+    fn pauses(&self) -> Option<Pauses> {
         Some(Pauses { keying_s: 9.0, think_s: 14.0 })
-    }
-    fn generator(&self, _: u64, _: Range<u32>) -> Nothings {
-        Nothings
-    }
-    fn load_parts(&self, _: SiteId) -> u32 {
-        1
-    }
-    async fn load<A: Access>(&self, site: SiteId, _: u32, access: &mut A) -> Result<(), Abort> {
-        let mut row = RowBuf::new(&self.schema().tables[0]);
-        row.start().set_int(0, site.0.into());
-        access.insert(TableId(1), &Key::new().i64(site.0.into()), row.bytes()).await.map(drop)
-    }
-    async fn audit<A: Access>(&self, _: Range<u32>, _: &mut A) -> Result<(), Abort> {
-        Ok(())
-    }
-    fn judge(&self, _: Vec<()>, _: Option<u64>) -> Verdict {
-        Verdict::default()
     }
 }
 
@@ -123,15 +56,15 @@ fn show(name: &str, mut values: Vec<f64>) {
     println!("{name:<34} {:>8.0} {:>8.0}  {:.0} to {:.0}", values[0], at(0.5), at(0.25), at(0.75));
 }
 
-fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle>) -> T) -> T {
+fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle<Yes>>) -> T) -> T {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let config = InstanceConfig::new(dir.path().into(), Placement::even(1, 1), DesignKind::Conventional);
-    let instance = Instance::start(Idle, config).expect("an instance");
+    let instance = Instance::start(Idle(Yes), config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
     instance.load_with(traffic, Share::whole(1), 1 << 32);
     std::thread::sleep(WINDOW);
     let out = run(&instance);
-    instance.halt();
+    instance.halt().unwrap();
     instance.stop().expect("stopped");
     out
 }
@@ -140,10 +73,10 @@ fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle>) -> T) ->
 fn saturated(traffic: Traffic, rounds: usize) -> Vec<f64> {
     with_instance(traffic, |instance| {
         let window = |_| {
-            instance.measure();
+            instance.measure().unwrap();
             let start = worker_ns();
             std::thread::sleep(WINDOW);
-            let committed = instance.measure().committed_total();
+            let committed = instance.measure().unwrap().committed_total();
             (worker_ns() - start) as f64 / committed.max(1) as f64
         };
         (0..rounds).map(window).collect()
@@ -153,11 +86,11 @@ fn saturated(traffic: Traffic, rounds: usize) -> Vec<f64> {
 /// Of a worker that is idle most of the time: its time but for that.
 fn busy(traffic: Traffic, rounds: usize) -> Vec<f64> {
     with_instance(traffic, |instance| {
-        instance.profile(Profiling::ON);
+        instance.profile(Profiling::ON).unwrap();
         let window = |_| {
-            instance.measure();
+            instance.measure().unwrap();
             std::thread::sleep(WINDOW);
-            let measured = instance.measure();
+            let measured = instance.measure().unwrap();
             let committed = measured.committed_total().max(1);
             let profile = measured.profile.expect("profiling is on").per_transaction(committed);
             profile.worker_ns_per_txn.iter().filter(|(name, _)| *name != "idle").map(|(_, ns)| ns).sum()
@@ -172,7 +105,7 @@ fn engine_ns() -> f64 {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let options = store::StoreOptions::new(wal::Durability::Memory, 2_000);
     let (store, _) = store::Store::open(world::real(), dir.path(), options).expect("a store");
-    store.create(&Idle.schema()).expect("a schema");
+    store.create(&Idle(Yes).schema()).expect("a schema");
     let locks = locks::LockOptions { buckets: 1 << 14, tuning: Default::default() };
     let options = EngineOptions { locks, lock_timeout_ns: 100_000_000, waits_for_log: false };
     let engine = PageEngine::<exec::Conventional>::new(store, options);

@@ -73,18 +73,18 @@ fn count<W: Workload>(
         InstanceConfig { tables, pool_pages: 20_000, lock_timeout_ms: 100_000, spin_us: 0, ..config };
     let instance = Instance::start(workload, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
-    instance.profile(profiling);
-    instance.measure();
+    instance.profile(profiling).unwrap();
+    instance.measure().unwrap();
     counting("on");
     instance.drive(1, 1 << 32);
-    let mut measured = instance.measure();
+    let mut measured = instance.measure().unwrap();
     while measured.committed_total() < transactions {
         std::thread::sleep(Duration::from_millis(300));
-        measured.merge(&instance.measure());
+        measured.merge(&instance.measure().unwrap());
     }
-    instance.halt();
+    instance.halt().unwrap();
     counting("off");
-    measured.merge(&instance.measure());
+    measured.merge(&instance.measure().unwrap());
     println!("{} {:?}", measured.committed_total(), measured.committed);
     instance.stop().expect("stopped");
 }

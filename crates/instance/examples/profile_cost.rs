@@ -45,16 +45,16 @@ fn compare<W: Workload>(name: &str, workload: W, design: DesignKind, on: Profili
     instance.load(&|_, _| {}).expect("loaded");
     instance.drive(4, 1 << 32);
     let window = |profiling| {
-        instance.profile(profiling);
-        instance.measure();
+        instance.profile(profiling).unwrap();
+        instance.measure().unwrap();
         let start = worker_ns();
         std::thread::sleep(WINDOW);
-        let committed = instance.measure().committed_total();
+        let committed = instance.measure().unwrap().committed_total();
         (worker_ns() - start) as f64 / committed.max(1) as f64
     };
     window(Profiling::Off);
     let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (window(Profiling::Off), window(on))).collect();
-    instance.halt();
+    instance.halt().unwrap();
     instance.stop().expect("stopped");
     let off = Spread::of(pairs.iter().map(|p| p.0));
     let with = Spread::of(pairs.iter().map(|p| p.1));

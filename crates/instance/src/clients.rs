@@ -137,7 +137,6 @@ async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
 
 /// Looks when the next request is due, and wakes clerks for those that are.
 pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
-    let mut armed_ns = u64::MAX;
     std::future::poll_fn(|cx| {
         if local.halting.get() {
             return Poll::Ready(());
@@ -147,11 +146,8 @@ pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
         let now = world::now_ns();
         source.release(now);
         source.wanted().for_each(std::task::Waker::wake);
-        let next = source.next_ns().unwrap_or(u64::MAX);
-        // A timer that is set already wakes this in time or too early; too early costs a look.
-        if next != u64::MAX && (armed_ns <= now || next < armed_ns) {
-            armed_ns = next;
-            local.executor.timer(next, cx.waker().clone());
+        if let Some(at_ns) = source.timer_ns(now) {
+            local.executor.timer(at_ns, cx.waker().clone());
         }
         source.pump = Some(cx.waker().clone());
         probe::parks_untimed(Poll::Pending)

@@ -4,6 +4,7 @@ use base::InstanceId;
 use channel::Address;
 use exec::{DesignKind, OccConflict, TreeKind};
 use locks::LockTuning;
+use partition::Mode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use txn::{Placement, TableKind};
@@ -31,6 +32,8 @@ pub struct InstanceConfig {
     pub pool_pages: usize,
     /// One worker for each entry; pinned to that CPU, or left to the operating system.
     pub cpus: Vec<Option<usize>>,
+    /// The island of each worker, by any numbers: workers of one island are close to each other. Empty: all are.
+    pub worker_islands: Vec<u16>,
     /// The NUMA node the buffer pool's memory is bound to.
     pub node: Option<usize>,
     /// Where peers and clients connect; `None` for an instance that stays alone.
@@ -40,8 +43,26 @@ pub struct InstanceConfig {
     /// What transactions of `occ` do on meeting a prepared row.
     #[serde(with = "by_name")]
     pub occ_conflict: OccConflict,
+    /// Whether keys follow the load among the workers that own them.
+    pub balance: Balance,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
     pub spin_us: u64,
+}
+
+/// Whether and how often it is looked who owns too much; where workers own nothing it says nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Balance {
+    #[serde(with = "by_name")]
+    pub mode: Mode,
+    /// Length of a period, in ms.
+    pub every_ms: u64,
+}
+
+impl Default for Balance {
+    /// Off; a quarter of a second, so that a load that has shifted is found out in half a second: two periods agree.
+    fn default() -> Balance {
+        Balance { mode: Mode::Off, every_ms: 250 }
+    }
 }
 
 impl InstanceConfig {
@@ -60,11 +81,13 @@ impl InstanceConfig {
             dir,
             pool_pages: 4096,
             cpus: vec![None],
+            worker_islands: Vec::new(),
             node: None,
             listen: None,
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
             occ_conflict: OccConflict::default(),
+            balance: Balance::default(),
             spin_us: 50,
         }
     }
@@ -83,7 +106,7 @@ mod by_name {
         s.collect_str(named)
     }
 
-    pub fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
         String::deserialize(d)?.parse().map_err(D::Error::custom)
     }
 }
@@ -95,6 +118,10 @@ pub enum InstanceFault {
     Engine(#[from] exec::EngineFault),
     #[error(transparent)]
     Channel(#[from] channel::ChannelError),
+    #[error(
+        "--balance: {sites} sites in instance {id}, expected at most {most}; use more instances, or data of fewer sites (--scale)"
+    )]
+    TooManySites { id: InstanceId, sites: usize, most: usize },
     #[error("loading failed: {0}")]
     Load(String),
     #[error("the consistency check could not read the data: {0}")]

@@ -24,7 +24,7 @@ pub(crate) struct Counts {
 
 /// The entry of a name, of which there are few.
 #[inline]
-fn entry<'a, T: Default>(list: &'a mut Vec<(&'static str, T)>, name: &'static str) -> &'a mut T {
+pub(crate) fn entry<'a, T: Default>(list: &'a mut Vec<(&'static str, T)>, name: &'static str) -> &'a mut T {
     let at = list.iter().position(|(n, _)| std::ptr::eq(*n, name) || *n == name);
     let at = at.unwrap_or_else(|| {
         list.push((name, T::default()));

@@ -8,7 +8,8 @@
 //!           others did            -> twophase::Coordinator says what to do: [prepare], log, decide, reply, forget
 //! ```
 
-use crate::counts::Reach;
+use crate::counts::{self, Reach};
+use crate::groups::{self, Groups};
 use crate::local::{Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
@@ -20,7 +21,7 @@ use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
 use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Steps, Transaction, Workload};
-use wire::{Batch, BatchReader, Frame, Ride};
+use wire::{Frame, Ride};
 
 /// Runs one request to its durable end.
 pub(crate) async fn run<W: Workload, E: Engine>(
@@ -30,6 +31,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
+    local.note_meeting(request);
     let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut protection =
         if local.stays_home(request) { engine.protection_at_home(desk) } else { Protection::Locks };
@@ -64,6 +66,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
+                let seen = engine.horizon();
                 let undone = engine.rollback(desk, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
@@ -71,6 +74,8 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 }
                 undone?;
                 if let Abort::User(_) = abort {
+                    // Others' locks go before their commits are durable, and this answer tells of what they wrote.
+                    local.durable(seen).await?;
                     observe(local, &*workload, request, None);
                 }
                 return Err(abort);
@@ -94,11 +99,7 @@ fn observe<W: Workload, E: Engine>(
     reply: Option<&W::Reply>,
 ) {
     workload.observe(request, reply, &mut |name, n| {
-        let mut observed = local.observed.borrow_mut();
-        match observed.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
-            Some((_, sum)) => *sum += n,
-            None => observed.push((name, n)),
-        }
+        *counts::entry(&mut local.observed.borrow_mut(), name) += n;
     });
 }
 
@@ -156,21 +157,27 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     asked: SmallVec<[InstanceId; 8]>,
 }
 
-/// The steps of one phase that belong to one other instance.
-struct Group {
-    owner: InstanceId,
-    steps: Batch,
-    indexes: SmallVec<[u16; 16]>,
-    call: u32,
-}
+/// The steps for one other instance, and the call they went out with.
+type Group = groups::Group<InstanceId, Option<u32>>;
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
     async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        if E::OWNERS {
+            (0..count).for_each(|i| local.tally(steps.route(i)));
+        }
         if local.is_all_here() || (0..count).all(here) {
-            return pin!(steps.run_all(&mut local.here(self.part))).await;
+            let engine = &local.shared.engine;
+            if engine.admit(self.part) {
+                return pin!(steps.run_all(&mut local.here(self.part))).await;
+            }
+            Box::pin(engine.pass(&local.desk, &local.executor, self.part)).await?;
+            // What was routed here may have gone to another worker meanwhile; from now on it stays.
+            if (0..count).all(here) {
+                return pin!(steps.run_all(&mut local.here(self.part))).await;
+            }
         }
         if E::protection(self.part) == Protection::Alone {
             return Err(Abort::NeedsLocks);
@@ -183,7 +190,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     async fn everywhere<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let mut partial = steps.partial();
-        let mut groups = probe::within(Component::Communication, || self.group(&steps));
+        let others = |_, route| Some(local.owner(route)).filter(|owner| *owner != local.me());
+        let mut groups: Groups<InstanceId, Option<u32>> =
+            probe::within(Component::Communication, || groups::group(local, &steps, others));
         // Who was sent steps before, and none now, is prepared after this phase.
         let in_groups = |asked: &InstanceId| groups.iter().any(|group| group.owner == *asked);
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
@@ -252,11 +261,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if !alone && outcome.is_ok() {
             outcome = self.run_home(steps, partial).await;
         }
-        for group in groups.iter().filter(|group| group.call != NOT_SENT) {
+        for group in groups.iter() {
+            let Some(call) = group.call else { continue };
             if outcome.is_ok() {
                 outcome = self.rendezvous(group, steps, partial).await;
             } else {
-                self.local.calls.abandon(group.call);
+                self.local.calls.abandon(call);
             }
         }
         outcome
@@ -269,28 +279,6 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         let local = self.local;
         local.shared.engine.certify(&local.desk, &local.executor, self.part, Scope::Distributed).await
-    }
-
-    fn group<S: Steps>(&self, steps: &S) -> SmallVec<[Group; 4]> {
-        let local = self.local;
-        let mut groups: SmallVec<[Group; 4]> = SmallVec::new();
-        for i in 0..steps.count() {
-            let owner = local.owner(steps.route(i));
-            if owner == local.me() {
-                continue;
-            }
-            let at = groups.iter().position(|g| g.owner == owner).unwrap_or_else(|| {
-                let steps = local.take_batch();
-                groups.push(Group { owner, steps, indexes: SmallVec::new(), call: NOT_SENT });
-                groups.len() - 1
-            });
-            let group = &mut groups[at];
-            let body = group.steps.open(steps.id(i));
-            steps.encode(i, group.steps.buffer());
-            group.steps.close(body);
-            group.indexes.push(i as u16);
-        }
-        groups
     }
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
@@ -335,7 +323,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         let call = local.calls.open(gtid, link);
         if local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
-            group.call = call;
+            group.call = Some(call);
             return Ok(());
         }
         local.calls.abandon(call);
@@ -349,9 +337,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let gtid = self.gtid.expect("a call was sent");
-        let reply =
-            std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(group.call, cx))).await;
+        let (gtid, call) = self.gtid.zip(group.call).expect("a call was sent");
+        let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
         let _span = probe::span(Component::Communication);
         let taken = match &reply.outcome {
             Err(abort) => {
@@ -361,15 +348,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 Err(*abort)
             }
             Ok(vote) => {
-                let mut outputs = BatchReader::new(&reply.outputs);
-                let mut taken = Ok(());
-                for &i in &group.indexes {
-                    let Some((_, bytes)) = outputs.next() else {
-                        taken = Err(Abort::BadRequest);
-                        break;
-                    };
-                    taken = taken.and(steps.accept(i as usize, bytes, partial));
-                }
+                let taken = group.accept(&reply.outputs, steps, partial);
                 if let Some(vote) = *vote {
                     local.feed_home(gtid, Event::Voted { from: group.owner, vote });
                 }
@@ -380,8 +359,6 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         taken
     }
 }
-
-const NOT_SENT: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {

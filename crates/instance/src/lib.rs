@@ -12,21 +12,24 @@
 //! This room knows no workload and no other process: where instances run is `deploy`'s business.
 //!
 //! - [`config`]: what an instance is told at its start.
-//! - `owned`: steps of other workers of the instance, where each owns keys.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
+//! - `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
+//! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which island.
 //! - [`offline`]: looking at instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+mod balance;
 mod calls;
 mod clients;
 pub mod config;
 mod connector;
 mod counts;
+mod groups;
 mod home;
 mod links;
 mod load;
@@ -34,6 +37,7 @@ mod local;
 pub mod offline;
 mod owned;
 mod participant;
+mod placing;
 mod plan;
 mod running;
 mod shared;
@@ -41,7 +45,11 @@ mod source;
 mod state;
 mod worker;
 
-pub use config::{InstanceConfig, InstanceFault};
+pub use balance::RepartitionError;
+pub use config::{Balance, InstanceConfig, InstanceFault};
+pub use exec::Carried;
+pub use local::MAX_WORKERS;
+pub use partition::Mode;
 pub use running::Recovery;
 pub use shared::Scene;
 
@@ -50,6 +58,7 @@ use channel::Address;
 use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Partitioned, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
+use std::ops::Range;
 use traffic::{Share, Traffic};
 use txn::Workload;
 
@@ -78,7 +87,7 @@ impl<W: Workload> Instance<W> {
     /// Opens (or creates) the store in the configured directory, which replays its log, and starts the workers.
     ///
     /// # Errors
-    /// When the directory is in use or damaged, the address is taken, or the system has no threads left.
+    /// When the directory is in use or damaged, the address is taken, or the system has no threads or file descriptors left.
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         Ok(Instance(match config.design {
             DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
@@ -121,11 +130,6 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.load(progress))
     }
 
-    /// Whether the store holds a schema (it was loaded, at least in part).
-    pub fn has_schema(&self) -> bool {
-        each!(&self.0, r => r.has_schema())
-    }
-
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
@@ -143,22 +147,49 @@ impl<W: Workload> Instance<W> {
     }
 
     /// Turns the workers' profile on or off; measuring carries it from then on.
-    pub fn profile(&self, profiling: Profiling) {
+    ///
+    /// # Errors
+    /// [`InstanceFault::Worker`] when a worker has ended.
+    pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.profile(profiling))
     }
 
     /// What happened since the last call.
-    pub fn measure(&self) -> Measured {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn measure(&self) -> Result<Measured, InstanceFault> {
         each!(&self.0, r => r.measure())
     }
 
+    /// Which worker owns which sites, counted from the instance's first; nothing where workers own no keys.
+    pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
+        each!(&self.0, r => r.partitions())
+    }
+
+    /// Makes it these, in any order, while transactions run: each change by the owner whom it concerns, once it has nothing under way.
+    /// Says what that took.
+    ///
+    /// # Errors
+    /// [`RepartitionError`]: gaps and overlaps, a worker that would be left without a site, an owner that is never idle. What had been
+    /// changed by then stays.
+    pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
+        each!(&self.0, r => r.repartition(parts))
+    }
+
     /// Ends the clients; returns when none of their transactions is in flight.
-    pub fn halt(&self) {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn halt(&self) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.halt())
     }
 
     /// Exchanges the options of the workload (its mix, not its data); to be called while nothing is driven.
-    pub fn reconfigure(&self, workload: W) {
+    ///
+    /// # Errors
+    /// As [`Instance::profile`].
+    pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.reconfigure(workload))
     }
 

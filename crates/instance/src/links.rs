@@ -95,11 +95,6 @@ impl Links {
         slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation).map(|s| s.peer)
     }
 
-    pub fn is_open(&self, id: LinkId) -> bool {
-        let slots = self.slots.borrow();
-        slots[id.slot as usize].as_ref().is_some_and(|s| s.generation == id.generation)
-    }
-
     /// Sends one frame; `false` when the link is gone.
     pub fn send(&self, id: LinkId, frame: &[u8]) -> bool {
         let mut slots = self.slots.borrow_mut();

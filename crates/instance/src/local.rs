@@ -1,6 +1,7 @@
 //! What one worker has to itself: its tasks, links, calls, the distributed transactions that have their home here and
 //! the parts it holds for others. Only the worker's thread touches it; other threads reach it through its inbox.
 
+use crate::balance::Loads;
 use crate::calls::Calls;
 use crate::clients::Mix;
 use crate::counts::Counts;
@@ -10,8 +11,10 @@ use crate::source::Source;
 use crate::state::{Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn};
 use exec::executor::Unpark;
-use exec::{Engine, Executor};
+use exec::{Engine, Executor, Spot};
+use partition::{Mode, QueueMeter};
 use probe::Round;
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -22,19 +25,30 @@ use txn::{Abort, Route, Workload};
 use wal::Urge;
 use wire::{Batch, Frame};
 
+/// Of so many transactions one is looked at to see which sites meet.
+const DRAWN: u32 = 16;
+
+/// How often two sites of the instance met in a transaction, the lower one first.
+pub(crate) type Meetings = HashMap<(u32, u32), u32>;
+
 /// Bits of a transaction's number that tell the worker it belongs to.
 const WORKER_BITS: u32 = 10;
 
 /// Workers an instance may have.
-pub(crate) const MAX_WORKERS: usize = 1 << WORKER_BITS;
+pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
+
+/// The worker, of so many of an instance's, that looks after a transaction.
+pub(crate) fn worker_of(gtid: Gtid, workers: usize) -> usize {
+    (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers
+}
 
 /// Where a step is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// By this worker.
     Here,
-    /// By another worker of this instance.
-    Worker(usize),
+    /// By another worker of this instance; the step's site, counted from the instance's first.
+    Worker(usize, u32),
     Instance(InstanceId),
 }
 
@@ -68,6 +82,12 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub mix: Cell<Mix>,
     /// Of an open loop.
     pub source: RefCell<Option<Source<W>>>,
+    /// Steps that this worker's transactions have had in each site of the instance since somebody asked; none where nobody does.
+    pub tallies: Box<[Cell<u32>]>,
+    pub queue: Cell<QueueMeter>,
+    /// Which sites met in transactions, of one in [`DRAWN`]; only where somebody wants to know.
+    pub meetings: Option<RefCell<Meetings>>,
+    drawn: Cell<u32>,
     next_number: Cell<u64>,
     frame: RefCell<Vec<u8>>,
 }
@@ -81,6 +101,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         workload: W,
     ) -> Rc<Self> {
         let desk = shared.engine.desk(worker, unpark);
+        let watches = E::OWNERS && shared.watches_meetings();
+        let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
         let local = Rc::new(Local {
             shared,
             desk,
@@ -106,6 +128,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
             clients: Cell::new(0),
             mix: Cell::default(),
             source: RefCell::new(None),
+            tallies: (0..tallied).map(|_| Cell::new(0)).collect(),
+            queue: Cell::default(),
+            meetings: watches.then(RefCell::default),
+            drawn: Cell::default(),
             next_number: Cell::new(1),
             frame: RefCell::default(),
         });
@@ -157,9 +183,69 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 return Place::Instance(owner);
             }
         }
-        match self.shared.engine.owner(route) {
-            Some(worker) if E::OWNERS && worker != self.worker => Place::Worker(worker),
+        match self.shared.engine.spot(route) {
+            Some(Spot { worker, site }) if E::OWNERS && worker != self.worker => Place::Worker(worker, site),
             _ => Place::Here,
+        }
+    }
+
+    /// Counts a step of this worker's transactions, for whoever balances.
+    #[inline]
+    pub fn tally(&self, route: Route) {
+        if E::OWNERS
+            && !self.tallies.is_empty()
+            && let Some(spot) = self.shared.engine.spot(route)
+            && let Some(tally) = self.tallies.get(spot.site as usize)
+        {
+            tally.set(tally.get().saturating_add(1));
+        }
+    }
+
+    /// Takes note of how many of others' steps wait here now, for whoever balances.
+    #[inline]
+    pub fn look_at_queue(&self) {
+        if E::OWNERS && !self.tallies.is_empty() {
+            let mut queue = self.queue.get();
+            queue.look(self.shared.engine.waiting(&self.desk));
+            self.queue.set(queue);
+        }
+    }
+
+    /// What was counted since the last call.
+    pub fn loads(&self) -> Loads {
+        let mut queue = self.queue.get();
+        let length = queue.take();
+        self.queue.set(queue);
+        let steps = self.tallies.iter().map(|tally| tally.replace(0)).collect();
+        let met = self.meetings.as_ref().map(RefCell::take).unwrap_or_default();
+        Loads { worker: self.worker, steps, queue: length, met }
+    }
+
+    /// Takes note of the sites that a transaction visits, for whoever places partitions.
+    #[inline]
+    pub fn note_meeting(&self, request: &W::Request) {
+        if self.meetings.is_some() {
+            let drawn = self.drawn.get().wrapping_add(1);
+            self.drawn.set(drawn);
+            if drawn % DRAWN == 0 {
+                self.draw_meeting(request);
+            }
+        }
+    }
+
+    #[cold]
+    fn draw_meeting(&self, request: &W::Request) {
+        let Some(meetings) = &self.meetings else { return };
+        let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut visit = |route| sites.extend(self.shared.engine.spot(route).map(|spot| spot.site));
+        self.workload.borrow().routes(request, &mut visit);
+        sites.sort_unstable();
+        sites.dedup();
+        // Whoever visits more of them is at home nowhere.
+        sites.truncate(8);
+        let mut meetings = meetings.borrow_mut();
+        for (i, &a) in sites.iter().enumerate() {
+            sites[i + 1..].iter().for_each(|&b| *meetings.entry((a, b)).or_default() += 1);
         }
     }
 
@@ -186,7 +272,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The worker of this instance that looks after a transaction, whoever's home it is.
     pub fn worker_of(&self, gtid: Gtid) -> usize {
-        (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % self.shared.config.workers()
+        worker_of(gtid, self.shared.config.workers())
     }
 
     pub fn take_part(&self) -> E::Part {

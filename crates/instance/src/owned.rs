@@ -10,22 +10,20 @@
 //! order of their numbers: transactions of one such phase never wait for each other in a circle. What circles are left (over
 //! several phases) are found on the engine's board.
 
+use crate::groups::{Group, Groups, group};
 use crate::home::Run;
 use crate::local::{Local, Place};
-use exec::{Engine, Visit};
+use exec::{Engine, Stamp, Visit};
 use probe::Component;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
-use wire::{Batch, BatchReader};
+use wire::BatchReader;
 
-/// The steps of one phase that belong to one other worker.
-struct Group {
-    owner: usize,
-    steps: Batch,
-    indexes: SmallVec<[u16; 16]>,
-}
+/// Steps by the worker whose keys they are for, each group with what it was addressed under.
+type Visits = Groups<usize, Option<Stamp>>;
 
-type Groups = SmallVec<[Group; 4]>;
+/// Which steps of a phase are still to be run.
+type Open = SmallVec<[bool; 16]>;
 
 /// Whether the home's own steps are run while the others are under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,11 +39,32 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         steps: &S,
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
+        let mut open: Open = smallvec![true; steps.count()];
+        loop {
+            match self.run_open(steps, partial, &mut open).await {
+                // Some of them have another owner by now.
+                Err(Abort::NotHere(_)) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Runs those steps that have not been run.
+    async fn run_open<S: Steps>(
+        &mut self,
+        steps: &S,
+        partial: &mut S::Partial,
+        open: &mut Open,
+    ) -> Result<(), Abort> {
         let local = self.local;
-        let mut groups = probe::within(Component::Communication, || group(local, steps));
+        let is_here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
+            Box::pin(local.shared.engine.pass(&local.desk, &local.executor, self.part)).await?;
+        }
+        let mut groups = probe::within(Component::Communication, || visits(local, steps, open));
         let outcome = match steps.effect() {
-            Effect::Reads => self.meet(&groups, Own::Run, steps, partial).await,
-            Effect::Writes => self.meet_in_turn(&mut groups, steps, partial).await,
+            Effect::Reads => self.meet(&groups, Own::Run, steps, partial, open).await,
+            Effect::Writes => self.meet_in_turn(&mut groups, steps, partial, open).await,
         };
         groups.into_iter().for_each(|group| local.give_batch(group.steps));
         outcome
@@ -53,18 +72,19 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     async fn meet_in_turn<S: Steps>(
         &mut self,
-        groups: &mut [Group],
+        groups: &mut [Group<usize, Option<Stamp>>],
         steps: &S,
         partial: &mut S::Partial,
+        open: &mut Open,
     ) -> Result<(), Abort> {
         groups.sort_by_key(|group| group.owner);
         let before = groups.partition_point(|group| group.owner < self.local.worker);
         for group in &groups[..before] {
-            self.meet(std::slice::from_ref(group), Own::Skip, steps, partial).await?;
+            self.meet(std::slice::from_ref(group), Own::Skip, steps, partial, open).await?;
         }
-        self.run_own(steps, partial).await?;
+        self.run_own(steps, partial, open).await?;
         for group in &groups[before..] {
-            self.meet(std::slice::from_ref(group), Own::Skip, steps, partial).await?;
+            self.meet(std::slice::from_ref(group), Own::Skip, steps, partial, open).await?;
         }
         Ok(())
     }
@@ -72,63 +92,85 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Sends steps, runs the home's own meanwhile, and waits for all results, whatever has failed: every branch comes home.
     async fn meet<S: Steps>(
         &mut self,
-        groups: &[Group],
+        groups: &[Group<usize, Option<Stamp>>],
         own: Own,
         steps: &S,
         partial: &mut S::Partial,
+        open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
         let (engine, desk) = (&local.shared.engine, &local.desk);
         let meeting = engine.meeting(desk);
         for group in groups {
             let bytes = local.take_buffer(group.steps.bytes());
-            engine.send(desk, self.part, meeting, group.owner, bytes);
+            engine.send(
+                desk,
+                self.part,
+                meeting,
+                (group.owner, group.call.clone().expect("each visit is stamped")),
+                bytes,
+            );
         }
         let mut outcome = match own {
-            Own::Run => self.run_own(steps, partial).await,
+            Own::Run => self.run_own(steps, partial, open).await,
             Own::Skip => Ok(()),
         };
+        let mut moved = Ok(());
         for answer in engine.rendezvous(desk, self.part, meeting).await {
             let group = groups.iter().find(|group| group.owner == answer.owner);
-            let indexes = group.map_or(&[][..], |group| &group.indexes);
+            if let Err(Abort::NotHere(_)) = answer.outcome {
+                moved = answer.outcome;
+                local.give_buffer(answer.outputs);
+                continue;
+            }
             outcome = outcome.and(answer.outcome).and_then(|()| {
-                let mut outputs = BatchReader::new(&answer.outputs);
-                indexes.iter().try_for_each(|&i| {
-                    let (_, bytes) = outputs.next().ok_or(Abort::BadRequest)?;
-                    steps.accept(i as usize, bytes, partial)
-                })
+                let Some(group) = group else { return Ok(()) };
+                group.accept(&answer.outputs, steps, partial)?;
+                group.indexes().for_each(|i| open[i] = false);
+                Ok(())
             });
             local.give_buffer(answer.outputs);
         }
-        outcome
+        outcome.and(moved)
     }
 
-    async fn run_own<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
+    async fn run_own<S: Steps>(
+        &mut self,
+        steps: &S,
+        partial: &mut S::Partial,
+        open: &mut Open,
+    ) -> Result<(), Abort> {
         let local = self.local;
         for i in 0..steps.count() {
-            if local.place(steps.route(i)) == Place::Here {
+            if open[i] && local.place(steps.route(i)) == Place::Here {
                 steps.run(i, &mut local.here(self.part), partial).await?;
+                open[i] = false;
             }
         }
         Ok(())
     }
 }
 
-fn group<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S) -> Groups {
-    let mut groups = Groups::new();
-    for i in 0..steps.count() {
-        let Place::Worker(owner) = local.place(steps.route(i)) else { continue };
-        let at = groups.iter().position(|group| group.owner == owner).unwrap_or_else(|| {
-            groups.push(Group { owner, steps: local.take_batch(), indexes: SmallVec::new() });
-            groups.len() - 1
+fn visits<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Visits {
+    let unmoved = local.shared.engine.stamp();
+    let mut stamps: SmallVec<[(usize, Stamp); 4]> = SmallVec::new();
+    let mut visits: Visits = group(local, steps, |i, route| {
+        let Place::Worker(owner, site) = local.place(route) else { return None };
+        if !open[i] {
+            return None;
+        }
+        let at = stamps.iter().position(|(of, _)| *of == owner).unwrap_or_else(|| {
+            stamps.push((owner, unmoved.clone()));
+            stamps.len() - 1
         });
-        let group = &mut groups[at];
-        let body = group.steps.open(steps.id(i));
-        steps.encode(i, group.steps.buffer());
-        group.steps.close(body);
-        group.indexes.push(i as u16);
+        stamps[at].1.widen(site);
+        Some(owner)
+    });
+    // Groups come into being in the order of their stamps.
+    for (visit, (_, stamp)) in visits.iter_mut().zip(stamps) {
+        visit.call = Some(stamp);
     }
-    groups
+    visits
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
@@ -136,6 +178,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub(crate) async fn serve_visit(&self, mut visit: Visit<E::Part>) {
         let mut outputs = self.take_batch();
         let steps = std::mem::take(&mut visit.steps);
+        self.shared.engine.begin_visit(&mut visit.part);
         let outcome = self.run_batch(&mut visit.part, &steps, &mut outputs).await;
         self.give_buffer(steps);
         let bytes = self.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
@@ -143,11 +186,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.engine.answer(&self.desk, visit, outcome, bytes);
     }
 
-    /// Has a step that came from another instance run by the worker it belongs to.
+    /// Has a step that came from another instance run by the worker it belongs to, as was found under the stamp.
+    ///
+    /// # Errors
+    /// [`Abort::NotHere`] if it belongs to another one by now; nothing was done.
     pub(crate) async fn send_on(
         &self,
         part: &mut E::Part,
-        owner: usize,
+        to: (usize, Stamp),
         (id, args): (StepId, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
@@ -157,12 +203,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         step.buffer().extend_from_slice(args);
         step.close(body);
         let meeting = engine.meeting(desk);
-        engine.send(desk, part, meeting, owner, self.take_buffer(step.bytes()));
+        engine.send(desk, part, meeting, to, self.take_buffer(step.bytes()));
         self.give_batch(step);
         let mut outcome = Ok(());
         for answer in engine.rendezvous(desk, part, meeting).await {
             outcome = answer.outcome;
-            if let Some((_, output)) = BatchReader::new(&answer.outputs).next() {
+            if outcome.is_ok()
+                && let Some((_, output)) = BatchReader::new(&answer.outputs).next()
+            {
                 out.extend_from_slice(output);
             }
             self.give_buffer(answer.outputs);

@@ -34,6 +34,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// A message of the commit protocol for a part held here.
     pub(crate) fn participant_message(&self, link: LinkId, message: Message) {
         let gtid = message.gtid();
+        if let Message::Decide { decision: Decision::Abort, .. } = message {
+            self.drop_jobs_of(gtid);
+        }
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&gtid) else {
             drop(sessions);
@@ -51,6 +54,18 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let effects = session.machine.receive(message, Wrote::Nothing);
         drop(sessions);
         self.perform_session(gtid, effects);
+    }
+
+    /// Requests of a transaction that was given up before a task took them.
+    fn drop_jobs_of(&self, given_up: Gtid) {
+        self.jobs.borrow_mut().retain_mut(|job| match job {
+            Job::Steps { gtid, steps, .. } if *gtid == given_up => {
+                self.give_buffer(std::mem::take(steps));
+                false
+            }
+            Job::Prepare { gtid, .. } => *gtid != given_up,
+            _ => true,
+        });
     }
 
     /// Does what a participant asks for, except sending votes, which ride on replies.
@@ -197,13 +212,21 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let mut reader = BatchReader::new(steps);
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
-            let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
-            match run {
-                Err(Abort::NotHere(owner)) if E::OWNERS => {
-                    let step = (id, args);
-                    Box::pin(self.send_on(part, owner.into(), step, outputs.buffer())).await?;
+            loop {
+                let stamp = E::OWNERS.then(|| self.shared.engine.stamp());
+                let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
+                let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
+                if usize::from(owner) == self.worker {
+                    // The door is shut: keys are about to be given away, these perhaps.
+                    Box::pin(self.shared.engine.pass(&self.desk, &self.executor, part)).await?;
+                    continue;
                 }
-                run => run?,
+                let to = (owner.into(), stamp);
+                match Box::pin(self.send_on(part, to, (id, args), outputs.buffer())).await {
+                    // It has moved on meanwhile.
+                    Err(Abort::NotHere(_)) => {}
+                    sent => break sent?,
+                }
             }
             outputs.close(body);
         }
@@ -226,9 +249,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         if let Err(abort) = outcome {
             let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
-            self.shared.engine.rollback(&self.desk, &mut part)?;
-            self.give_part(part);
-            self.sessions.borrow_mut().remove(&gtid);
+            let seen = self.shared.engine.horizon();
+            self.give_up(gtid, part)?;
+            if let Abort::User(_) = abort {
+                // The home tells its client of what was seen here.
+                self.durable(seen).await?;
+            }
             return Err(abort);
         }
         match ride {
@@ -238,6 +264,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             Ride::Prepare(lock_point) => self.prepare(gtid, part, lock_point).await.map(Some),
         }
+    }
+
+    /// Ends a session whose part cannot be prepared any more.
+    fn give_up(&self, gtid: Gtid, mut part: E::Part) -> Result<(), Abort> {
+        let undone = self.shared.engine.rollback(&self.desk, &mut part);
+        self.give_part(part);
+        self.sessions.borrow_mut().remove(&gtid);
+        undone
     }
 
     fn put_back(&self, gtid: Gtid, part: E::Part) {
@@ -256,9 +290,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     async fn prepare(&self, gtid: Gtid, mut part: E::Part, lock_point: LockPoint) -> Result<Vote, Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
         if let Err(abort) = self.certify(gtid, &mut part).await {
-            engine.rollback(desk, &mut part)?;
-            self.give_part(part);
-            self.sessions.borrow_mut().remove(&gtid);
+            self.give_up(gtid, part)?;
             return Err(abort);
         }
         let wrote = if E::wrote(&part) { Wrote::Something } else { Wrote::Nothing };
@@ -307,7 +339,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         match job {
             Job::Visit(visit) => self.serve_visit(visit).await,
             // A step request is never begun once its link has broken: its home has given it up.
-            Job::Steps { link, .. } | Job::Prepare { link, .. } if !self.links.is_open(link) => {}
+            Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
             Job::Steps { link, call, gtid, ride, steps } => {
                 let mut outputs = self.take_batch();
                 let outcome = self.serve_steps(gtid, link, ride, &steps, &mut outputs).await;

@@ -1,17 +1,20 @@
 //! An instance from its start to its stop, seen from the thread that owns it.
 
+use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{InstanceConfig, InstanceFault};
 use crate::connector;
-use crate::local::MAX_WORKERS;
+use crate::local::{MAX_WORKERS, worker_of};
 use crate::plan::LoadPlan;
 use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use exec::{Carried, Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured, Profiling};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +27,8 @@ use wal::Durability;
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
 const CONNECT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(20);
+/// How often whoever waits for workers looks whether they live.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What the restart of an instance found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +47,9 @@ pub(crate) struct Running<W: Workload, E: Engine> {
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    balancer: Option<Watch>,
+    /// What it has decided in this window.
+    ledger: Ledger,
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
@@ -60,6 +68,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         let workers = config.workers();
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
+        let sites = config.placement.sites_of(config.id).len();
+        if config.balance.mode != Mode::Off && sites > MAX_SITES {
+            return Err(InstanceFault::TooManySites { id: config.id, sites, most: MAX_SITES });
+        }
         let schema = workload.schema().of_kind(config.tables);
         let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema)?;
         let recovery = Recovery {
@@ -79,21 +91,43 @@ impl<W: Workload, E: Engine> Running<W, E> {
         });
         let connector = start_connector(&shared)?;
         let cleaner = start_cleaner(&shared)?;
-        let handles = start_workers(&shared, &workload, inherited)?;
-        let listener = listener.map(|l| start_listener(&shared, l)).transpose()?;
-        let running = Running {
+        let (workers, started) = start_workers(&shared, &workload, inherited);
+        let mut running = Running {
             shared,
-            workers: handles,
-            listener,
+            workers,
+            listener: None,
             connector: Some(connector),
             cleaner: Some(cleaner),
+            balancer: None,
+            ledger: Ledger::default(),
             workload: Mutex::new(workload),
             recovery,
             binding,
             window: Mutex::default(),
         };
-        running.measure();
+        if let Err(fault) = running.begin(&started, listener) {
+            let ended = running.end_threads();
+            return Err(match (fault, ended) {
+                // A panic has more to say than that a worker is gone.
+                (InstanceFault::Worker(_), Err(panic)) => panic,
+                (fault, _) => fault,
+            });
+        }
         Ok(running)
+    }
+
+    /// Lets others in once every worker has locked again what restart found in doubt.
+    fn begin(
+        &mut self,
+        started: &Receiver<Result<(), InstanceFault>>,
+        listener: Option<Arc<Listener>>,
+    ) -> Result<(), InstanceFault> {
+        for _ in &self.shared.inboxes {
+            self.one(started)??;
+        }
+        self.listener = listener.map(|listener| start_listener(&self.shared, listener)).transpose()?;
+        self.balancer = Watch::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
+        self.measure().map(drop)
     }
 
     pub fn address(&self) -> Option<Address> {
@@ -122,15 +156,28 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
     }
 
-    /// Sends an order to every worker and collects the answers.
+    /// Sends an order to every worker, for their answers to be collected.
     fn ask<T>(&self, order: impl Fn(Sender<T>) -> Order<W>) -> Receiver<T> {
         let (reply, replies) = mpsc::channel();
         self.shared.order_all(|| order(reply.clone()));
         replies
     }
 
-    pub fn has_schema(&self) -> bool {
-        self.shared.engine.has_schema()
+    /// The answers of all workers.
+    fn gather<T>(&self, replies: &Receiver<T>) -> Result<Vec<T>, InstanceFault> {
+        self.workers.iter().map(|_| self.one(replies)).collect()
+    }
+
+    /// The next worker's answer; `None` if it takes its time.
+    ///
+    /// # Errors
+    /// When a worker has ended: its answer would be waited for in vain.
+    fn next<T>(&self, replies: &Receiver<T>) -> Result<Option<T>, InstanceFault> {
+        match replies.recv_timeout(LOOK) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) => self.alive().map(|()| None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.dead()),
+        }
     }
 
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
@@ -140,22 +187,27 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let replies = self.ask(|reply| Order::Load(Arc::clone(&plan), reply));
         let mut missing = self.workers.len();
         while missing > 0 {
-            match replies.recv_timeout(Duration::from_millis(50)) {
-                Ok(outcome) => {
-                    outcome.map_err(InstanceFault::Load)?;
-                    missing -= 1;
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.alive()?,
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.dead()),
+            if let Some(outcome) = self.next(&replies)? {
+                outcome.map_err(InstanceFault::Load)?;
+                missing -= 1;
             }
             progress(plan.done.load(Ordering::Relaxed), plan.total());
         }
         if self.shared.config.durability != Durability::Memory {
             let (done, written) = mpsc::channel();
             self.shared.inboxes[0].put(Order::Checkpoint(done));
-            written.recv().map_err(|_| self.dead())??;
+            self.one(&written)??;
         }
         Ok(())
+    }
+
+    /// The answer of the one worker that was asked.
+    fn one<T>(&self, replies: &Receiver<T>) -> Result<T, InstanceFault> {
+        loop {
+            if let Some(reply) = self.next(replies)? {
+                return Ok(reply);
+            }
+        }
     }
 
     fn alive(&self) -> Result<(), InstanceFault> {
@@ -175,13 +227,13 @@ impl<W: Workload, E: Engine> Running<W, E> {
         self.shared.order_all(|| Order::Script(scenes.to_vec()));
     }
 
-    pub fn profile(&self, profiling: Profiling) {
-        self.ask(|done| Order::Profile(profiling, done)).iter().for_each(drop);
+    pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
+        self.gather(&self.ask(|done| Order::Profile(profiling, done))).map(drop)
     }
 
-    pub fn measure(&self) -> Measured {
+    pub fn measure(&self) -> Result<Measured, InstanceFault> {
         let mut measured = Measured::default();
-        self.ask(Order::Measure).iter().for_each(|worker| measured.merge(&worker));
+        self.gather(&self.ask(Order::Measure))?.iter().for_each(|worker| measured.merge(worker));
         let engine = self.shared.engine.counts();
         let usage = world::usage();
         let mut window = self.window.lock().expect("not poisoned");
@@ -189,6 +241,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             &mut *window,
             Window { engine, cpu_ns: usage.cpu_ns, involuntary_switches: usage.involuntary_switches },
         );
+        measured.rebalances = std::mem::take(&mut *self.ledger.lock().expect("not poisoned"));
         measured.log = LogCounts {
             bytes: engine.log.bytes - before.engine.log.bytes,
             records: engine.log.records - before.engine.log.records,
@@ -211,16 +264,26 @@ impl<W: Workload, E: Engine> Running<W, E> {
             profile.set(Counter::MessagesSent, measured.messages);
             profile.set(Counter::MessageBytes, measured.message_bytes);
         }
-        measured
+        Ok(measured)
     }
 
-    pub fn halt(&self) {
-        self.ask(Order::Halt).iter().for_each(drop);
+    pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
+        let ranges = self.shared.engine.ranges();
+        let part = |p: Partition| (p.keys.start as u32..p.keys.end as u32, usize::from(p.owner.0));
+        ranges.iter().flat_map(Ranges::partitions).map(part).collect()
     }
 
-    pub fn reconfigure(&self, workload: W) {
+    pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
+        balance::repartition(&self.shared, parts)
+    }
+
+    pub fn halt(&self) -> Result<(), InstanceFault> {
+        self.gather(&self.ask(Order::Halt)).map(drop)
+    }
+
+    pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
         *self.workload.lock().expect("not poisoned") = workload.clone();
-        self.ask(|done| Order::Reconfigure(workload.clone(), done)).iter().for_each(drop);
+        self.gather(&self.ask(|done| Order::Reconfigure(workload.clone(), done))).map(drop)
     }
 
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
@@ -232,7 +295,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
         let (reply, replies) = mpsc::channel();
         self.shared.inboxes[0].put(Order::Audit(reply));
-        replies.recv().map_err(|_| self.dead())?.map_err(InstanceFault::Audit)
+        self.one(&replies)?.map_err(InstanceFault::Audit)
     }
 
     pub fn stop(mut self) -> Result<(), InstanceFault> {
@@ -254,6 +317,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
+        // First: it waits for workers.
+        if let Some(balancer) = self.balancer.take() {
+            balancer.end();
+        }
         if let Some((listener, stop, thread)) = self.listener.take() {
             stop.store(true, Ordering::Release);
             listener.stopper().stop();
@@ -331,26 +398,30 @@ fn share_out<T>(
         |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
     let mut shares: Vec<Inheritance<T>> =
         (0..workers).map(|_| Inheritance { in_doubt: Vec::new(), decided: Vec::new() }).collect();
-    let worker = |gtid: base::Gtid| (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers;
     for (id, bytes) in notes {
         let note: CommitNote = postcard::from_bytes(bytes).map_err(|_| damaged("commit"))?;
-        shares[worker(note.gtid)].decided.push((*id, note));
+        shares[worker_of(note.gtid, workers)].decided.push((*id, note));
     }
     for (note, in_doubt) in in_doubt {
         let note: PrepareNote = postcard::from_bytes(&note).map_err(|_| damaged("prepare"))?;
-        shares[worker(note.gtid)].in_doubt.push((note.gtid, in_doubt));
+        shares[worker_of(note.gtid, workers)].in_doubt.push((note.gtid, in_doubt));
     }
     Ok(shares)
 }
+
+/// Worker threads, each of which tells whether it is ready.
+type Started = (Vec<JoinHandle<()>>, Receiver<Result<(), InstanceFault>>);
 
 fn start_workers<W: Workload, E: Engine>(
     shared: &Arc<Shared<W, E>>,
     workload: &W,
     inherited: Vec<Inheritance<E::InDoubt>>,
-) -> Result<Vec<JoinHandle<()>>, InstanceFault> {
+) -> Started {
     let mut handles = Vec::new();
+    let (ready, started) = mpsc::channel();
     for (index, inheritance) in inherited.into_iter().enumerate() {
         let (shared, workload) = (Arc::clone(shared), workload.clone());
+        let (ready, failed) = (ready.clone(), ready.clone());
         let name = format!("i{}w{index}", shared.config.id.0);
         let body = move || {
             if let Some(cpu) = shared.config.cpus[index] {
@@ -358,14 +429,22 @@ fn start_workers<W: Workload, E: Engine>(
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
             topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
+            // Whoever starts the instance waits for this, or has given it up.
             match Worker::new(shared, index, workload, inheritance) {
-                Ok(worker) => worker.run(),
-                Err(fault) => panic!("{fault}"),
+                Ok(worker) => {
+                    let _ = ready.send(Ok(()));
+                    drop(ready);
+                    worker.run();
+                }
+                Err(fault) => drop(ready.send(Err(fault.into()))),
             }
         };
-        handles.push(std::thread::Builder::new().name(name).spawn(body).map_err(InstanceFault::Thread)?);
+        match std::thread::Builder::new().name(name).spawn(body) {
+            Ok(handle) => handles.push(handle),
+            Err(why) => drop(failed.send(Err(InstanceFault::Thread(why)))),
+        }
     }
-    Ok(handles)
+    (handles, started)
 }
 
 /// The thread that waits for the device when pages are written. It copies them itself where they have no owner.

@@ -1,11 +1,13 @@
 //! What an instance's threads share: the engine, and an inbox per worker.
 
+use crate::balance::Loads;
 use crate::config::InstanceConfig;
 use crate::links::Peer;
 use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};
-use exec::{Engine, EngineFault};
+use exec::{Engine, EngineFault, Errand};
+use partition::Mode;
 use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -58,6 +60,10 @@ pub(crate) enum Order<W> {
     Reconfigure(W, Sender<()>),
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
+    /// Change who owns which keys, as far as this worker is concerned.
+    Errand(Errand),
+    /// Tell what was counted for whoever balances.
+    Loads(Sender<Loads>),
     /// Write a checkpoint: on the worker, because it may own the pages.
     Checkpoint(Sender<Result<(), EngineFault>>),
     /// A message for a transaction that this worker looks after, received by another.
@@ -121,6 +127,17 @@ impl<W> Inbox<W> {
 }
 
 impl<W: Workload, E: Engine> Shared<W, E> {
+    /// Sites of this instance.
+    pub fn sites(&self) -> usize {
+        self.config.placement.sites_of(self.config.id).len()
+    }
+
+    /// Whether it matters which sites meet in transactions: somebody balances, and some workers are further from each other than others.
+    pub fn watches_meetings(&self) -> bool {
+        let islands = &self.config.worker_islands;
+        self.config.balance.mode != Mode::Off && islands.iter().any(|island| *island != islands[0])
+    }
+
     pub fn order_all(&self, order: impl Fn() -> Order<W>) {
         self.inboxes.iter().for_each(|inbox| inbox.put(order()));
     }

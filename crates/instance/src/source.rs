@@ -95,11 +95,14 @@ pub(crate) struct Source<W: Workload> {
     /// Clerks without work.
     pub idle: Vec<Waker>,
     pub pump: Option<Waker>,
+    /// When the pump looks again by itself; `u64::MAX` if it does not.
+    armed_ns: u64,
 }
 
 impl<W: Workload> Source<W> {
     pub fn new(kind: Kind<W>) -> Source<W> {
-        Source { kind, waiting: VecDeque::new(), offered: Offered::default(), idle: Vec::new(), pump: None }
+        let (waiting, offered) = (VecDeque::new(), Offered::default());
+        Source { kind, waiting, offered, idle: Vec::new(), pump: None, armed_ns: u64::MAX }
     }
 
     /// Puts what has become due into the queue.
@@ -134,8 +137,19 @@ impl<W: Workload> Source<W> {
         self.idle.drain(keep..)
     }
 
+    /// When the pump has to be woken next, if no timer does that yet.
+    pub fn timer_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let next = self.next_ns().unwrap_or(u64::MAX);
+        // A timer that is set already wakes it in time or too early; too early costs a look.
+        if next < self.armed_ns || self.armed_ns <= now_ns {
+            self.armed_ns = next;
+            return (next != u64::MAX).then_some(next);
+        }
+        None
+    }
+
     /// When something becomes due; `None` when all terminals are being served.
-    pub fn next_ns(&self) -> Option<u64> {
+    fn next_ns(&self) -> Option<u64> {
         match &self.kind {
             Kind::Arrivals(stream) => Some(stream.next_ns()),
             Kind::Terminals(terminals) => terminals.wheel.next_ns(),
@@ -155,8 +169,14 @@ impl<W: Workload> Source<W> {
         let Kind::Terminals(terminals) = &mut self.kind else { return };
         let next = terminals.draw(terminal);
         let pause = terminals.pause_ns(workload, last, &next);
-        terminals.wheel.arm(terminal, now_ns + pause);
+        let at_ns = terminals.wheel.arm(terminal, now_ns + pause);
         terminals.requests[terminal as usize] = Some(next);
+        // The pump looked when it did not know of this.
+        if at_ns < self.armed_ns
+            && let Some(pump) = self.pump.take()
+        {
+            pump.wake();
+        }
     }
 
     /// Another rate from now on.

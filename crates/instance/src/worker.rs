@@ -209,6 +209,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// Takes the steps that other workers' transactions have here.
     fn receive_visits(&self) -> bool {
         let (local, mut visits) = (&self.local, 0);
+        local.look_at_queue();
         while visits < BUDGET
             && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.desk))
         {
@@ -364,6 +365,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
+            Order::Errand(errand) => local.shared.engine.repartition(&local.desk, errand),
+            Order::Loads(reply) => drop(reply.send(local.loads())),
             Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
             Order::Message { from, message } => self.coordinator_message(from, message),
             Order::Stop => self.stop = true,

@@ -200,6 +200,12 @@ impl<M: RawMutex> LockTable<M> {
         });
     }
 
+    /// Calls `f` with the label of every locker, of those too whose transaction has ended: for whoever waits until all that hold
+    /// locks now have ended.
+    pub fn labels(&self, mut f: impl FnMut(u64)) {
+        self.slots.all().for_each(|(_, slot)| f(slot.label.load(Ordering::Relaxed)));
+    }
+
     /// Ready once the awaited lock is held; wakes `cx` when that may be so. Ready at once if nothing is awaited,
     /// with the reason if the wait was given up.
     ///

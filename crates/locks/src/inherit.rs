@@ -192,16 +192,6 @@ impl<M: RawMutex> LockTable<M> {
         names.into_iter().for_each(|name| self.drop_kept(id, name));
     }
 
-    /// Gives back everything parked, for instance before a worker rests.
-    pub fn disinherit(&self, locker: &mut Locker) {
-        for at in (0..locker.granules.len()).rev() {
-            if locker.granules[at].usage != Use::Held {
-                let parked = locker.granules.remove(at);
-                self.drop_parked(locker.id, &parked);
-            }
-        }
-    }
-
     /// The end of a transaction, for its granules: parked or given back. The intentions that lie in the slot go
     /// together, in one visit.
     pub(crate) fn leave_granules(&self, locker: &mut Locker) {

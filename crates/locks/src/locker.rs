@@ -41,6 +41,11 @@ impl Held {
     pub(crate) fn name(&self) -> LockName {
         LockName { space: self.space, key: self.key }
     }
+
+    /// Its place in a list where the keys of a table lie together.
+    pub(crate) fn place(&self) -> (u16, u32, u64) {
+        (self.table, self.space, self.key)
+    }
 }
 
 /// Where the table knows of a granule's lock.

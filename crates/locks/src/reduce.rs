@@ -16,9 +16,11 @@ use crate::queue::Entry;
 use crate::slot::Standing;
 use crate::table::{Acquired, LockTable};
 use latch::RawMutex;
+use probe::Counter;
 use std::sync::atomic::Ordering;
 
-/// Keys that one locker remembers: 64 KiB. Locking more of them again would take longer than most waits.
+/// Room for the keys that one locker remembers: 64 KiB. Once it is full of accesses, each key is kept once; with more keys than
+/// half of it, the table stays locked: locking them again would take longer than most waits.
 pub(crate) const REMEMBERED: usize = 4096;
 
 impl Locker {
@@ -29,13 +31,34 @@ impl Locker {
         if granule.fixed {
             return;
         }
-        if name.is_granule() || path.len() > 1 || self.covered.len() >= REMEMBERED {
-            granule.fixed = true;
-            let table = granule.name.space as u16;
+        let table = granule.name.space as u16;
+        if name.is_granule() || path.len() > 1 || !self.has_room() {
+            self.granules[at].fixed = true;
             self.covered.retain(|key| key.table != table);
             return;
         }
-        self.covered.push(Held::new(name, mode, granule.name.space as u16));
+        self.covered.push(Held::new(name, mode, table));
+    }
+
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        self.covered.len() < REMEMBERED || {
+            self.merge_covered();
+            self.covered.len() < REMEMBERED / 2
+        }
+    }
+
+    /// Keeps each covered key once, under all modes that it was asked for in.
+    #[cold]
+    fn merge_covered(&mut self) {
+        self.covered.sort_unstable_by_key(Held::place);
+        self.covered.dedup_by(|again, key| {
+            let is_again = again.place() == key.place();
+            if is_again {
+                key.mode = key.mode.with(again.mode);
+            }
+            is_again
+        });
     }
 }
 
@@ -52,8 +75,17 @@ impl<M: RawMutex> LockTable<M> {
             self.reduce(locker, at);
         }
         locker.covered.clear();
-        locker.counts.requests -= 1;
-        let Pending { name, wanted, table, .. } = pending;
+        let Pending { name, before, wanted, table } = pending;
+        // It is one request, however often it is asked.
+        let counts = &mut locker.counts;
+        counts.requests -= 1;
+        if name.is_granule() {
+            counts.granule_calls -= 1;
+            counts.granule_requests -= u64::from(before == Mode::NONE);
+            probe::take_back(Counter::HigherLocks);
+        } else {
+            probe::take_back(Counter::RowLocks);
+        }
         match name.is_granule() {
             true => self.acquire_granule(locker, name, wanted),
             false => self.acquire_key(locker, name, wanted, table),
@@ -68,6 +100,7 @@ impl<M: RawMutex> LockTable<M> {
             return;
         }
         let table = name.space as u16;
+        locker.merge_covered();
         let covered = std::mem::take(&mut locker.covered);
         let mine = || covered.iter().filter(|key| key.table == table);
         if !mine().all(|key| self.lock_covered(locker, key)) {

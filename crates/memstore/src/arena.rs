@@ -34,6 +34,10 @@ const SLAB_WORDS: u64 = if cfg!(test) { 1 << 9 } else { 1 << 13 };
 const SLABBED_WORDS: usize = 512;
 /// The largest block, 512 KiB.
 pub(crate) const MAX_WORDS: usize = 1 << 16;
+/// The least and the most that is backed ahead of its use: 8 and 64 MiB.
+const AHEAD: (u64, u64) = (1 << 20, 8 << 20);
+/// And in steps of 2 MiB, huge pages.
+const BACKED_AT_ONCE: u64 = 1 << 18;
 /// Classes of 16-byte steps up to 512 bytes; from there four per doubling.
 const FINE: usize = 32;
 const CLASSES: usize = FINE + 4 * 10;
@@ -67,6 +71,8 @@ pub(crate) struct Arena {
     span: Span,
     words: u64,
     used: AtomicU64,
+    /// Words that the system was asked to back ahead of their use.
+    backed: AtomicU64,
     /// Free blocks that are no worker's, by class.
     pool: Box<[SpinMutex<Vec<Vec<Ref>>>]>,
 }
@@ -78,12 +84,24 @@ impl Arena {
         let words = span.words().len() as u64;
         // The first line is nobody's, so that no block has the number 0.
         let pool = (0..CLASSES).map(|_| SpinMutex::default()).collect();
-        Ok(Arena { span, words, used: AtomicU64::new(8), pool })
+        Ok(Arena { span, words, used: AtomicU64::new(8), backed: AtomicU64::new(0), pool })
     }
 
     /// Bytes handed out to workers.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed).min(self.words) * 8
+    }
+
+    /// Has the system back what will be handed out next, a sixteenth of what is in use: the first touch of a huge page
+    /// costs a worker up to milliseconds. Two threads at it do it twice, which is harmless.
+    pub(crate) fn back_ahead(&self) {
+        let used = self.used.load(Ordering::Relaxed);
+        let until = (used + (used / 16).clamp(AHEAD.0, AHEAD.1)).min(self.words);
+        let from = self.backed.load(Ordering::Relaxed).max(used);
+        if until >= from + BACKED_AT_ONCE {
+            self.span.back(from as usize, until as usize);
+            self.backed.store(until, Ordering::Relaxed);
+        }
     }
 
     /// The first `words` words of a block.

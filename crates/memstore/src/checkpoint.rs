@@ -3,21 +3,19 @@
 //! Every row is copied as it is when the copy comes by, with the id of who wrote it. That is no state the store ever was in
 //! (it is fuzzy, as in SiloR: Zheng et al., OSDI 2014), and it needs no old versions: together with the log from epoch
 //! `from` on, of which the latest id of each row wins, it is one. `from` is chosen before the first row is looked at, so
-//! that every transaction of an earlier epoch has written everything by then. It counts once all that it may have copied
-//! is durable.
+//! that every transaction of an earlier epoch has written everything by then. It counts once the log of all that it may have
+//! copied is on the device, in every mode.
 //!
 //! ```text
 //!   from = the oldest epoch that anybody commits in; then notes and undecided transactions; then the rows, in parallel, by
-//!   ranges of keys; sync; wait until the epoch that runs then is durable; control file; older files go
+//!   ranges of keys; sync; wait until the device has the log of the epoch that runs then; control file; older files go
 //!
 //!   part: blocks of rows: table u16, key bytes u16, value bytes u32, id u64, key, value
 //! ```
 
 use crate::arena::Ref;
 use crate::epoch::What;
-use crate::log::{
-    ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, Durability, FileHead, Kind, Log, LogFault, Part, held,
-};
+use crate::log::{ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, FileHead, Kind, Log, LogFault, Part, held};
 use crate::row;
 use crate::store::Memstore;
 use crate::tid::{self, ABSENT, DEAD};
@@ -52,7 +50,8 @@ impl Memstore {
     /// transactions go on. Nothing in a store without files.
     ///
     /// # Errors
-    /// The file system's, or why the log is broken. The store is as before, and a checkpoint can be tried again.
+    /// The file system's, or why the log is broken, as it is from then on if the control file could not be put in place
+    /// for certain. If it is not ([`Memstore::log_fault`]), the store is as before, and a checkpoint can be tried again.
     pub fn checkpoint(self: &Arc<Memstore>) -> Result<(), LogFault> {
         let Some(log) = &self.log else { return Ok(()) };
         let _one = held(&log.checkpoint);
@@ -77,18 +76,14 @@ impl Memstore {
         let written = run.write().and_then(|parts| {
             log.shared.files.sync_dir(&log.shared.dir)?;
             let until = self.epochs.now();
-            log.wait_durable(until)?;
-            if log.shared.options.durability == Durability::Async {
-                // What is with the operating system only may be lost to a power cut, and with it the rest of a transaction
-                // of which some rows were copied.
-                log.write_out()?;
-            }
-            self.install(log, Checkpoint { number, life, from, until, parts, notes, undecided })
+            // The parts are on the device, and `async` alone would not have the log there: a power cut would then leave of a
+            // transaction what was copied after it.
+            log.wait_stable(until)?;
+            Ok(Checkpoint { number, life, from, until, parts, notes, undecided })
         });
-        if written.is_err() {
-            run.remove();
-        }
-        written
+        // From `install` on a control file may name the parts, also when it fails.
+        let checkpoint = written.inspect_err(|_| run.remove())?;
+        self.install(log, checkpoint)
     }
 
     fn install(&self, log: &Log, checkpoint: Checkpoint) -> Result<(), LogFault> {

@@ -142,7 +142,7 @@ impl Worker {
             return Ok(());
         }
         self.may_log()?;
-        txn.writes.sort_unstable_by_key(|write| write.row.0);
+        txn.sort_writes();
         let since = self.own.committing.add(&self.store.epochs, self.number);
         let certified = self.lock_all(&mut txn.writes).and_then(|()| {
             let tid = self.serialise(txn);
@@ -157,6 +157,7 @@ impl Worker {
                 Ok(())
             }
             Err(refused) => {
+                self.unguard(txn);
                 self.own.committing.remove(&self.store.epochs, self.number, since);
                 Err(refused)
             }
@@ -196,19 +197,25 @@ impl Worker {
     }
 
     /// The serialisation point.
-    pub(crate) fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
+    fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
         guard::settle();
         for write in &txn.writes {
             if guard::is_held(row::readers(&self.store.arena, write.row), guard::OF_ROW) {
                 return Err(self.met_readers(write.row, Held::Readers));
             }
         }
+        Ok(self.next_id(txn))
+    }
+
+    /// An id of the running epoch, later than what this worker has committed and than all that the transaction has read and
+    /// replaces.
+    pub(crate) fn next_id(&self, txn: &Txn) -> u64 {
         let read = txn.reads.iter().map(|(_, word)| *word);
         let above = read.chain(txn.writes.iter().map(|write| write.before)).fold(self.own.last_tid, u64::max);
         loop {
             let now = self.store.epochs.now();
             if let Some(tid) = tid::next(now, above) {
-                return Ok(tid);
+                return tid;
             }
             // Nobody ticked for as many commits as an epoch has numbers.
             self.store.epochs.end(now);

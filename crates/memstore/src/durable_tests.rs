@@ -40,7 +40,7 @@ fn open(disk: &Disk) -> (Arc<Memstore>, Recovered) {
     open_with(disk.files(), log_options(Durability::Sync)).unwrap()
 }
 
-fn fault(disk: &Disk) -> LogFault {
+pub(crate) fn fault(disk: &Disk) -> LogFault {
     match open_with(disk.files(), log_options(Durability::Sync)) {
         Err(OpenError::Log(fault)) => fault,
         Err(other) => panic!("{other}"),
@@ -111,7 +111,7 @@ fn what_was_committed_is_there_again() {
     }
 }
 
-fn log_files(disk: &Disk) -> Vec<PathBuf> {
+pub(crate) fn log_files(disk: &Disk) -> Vec<PathBuf> {
     let paths = disk.paths().into_iter().map(|(path, _)| path);
     paths.filter(|path| path.to_string_lossy().contains("log-")).collect()
 }

@@ -59,11 +59,15 @@ pub use transaction::Txn;
 pub use worker::Worker;
 
 #[cfg(test)]
+mod checkpoint_tests;
+#[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
 mod distributed;
 #[cfg(test)]
 mod durable_tests;
+#[cfg(test)]
+mod ending_tests;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]

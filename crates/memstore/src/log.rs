@@ -13,7 +13,7 @@
 //! epochs up to the durable one, is whole transactions and everything they have seen (Silo, section 4.10).
 //!
 //! Read: records (`record`), where they wait (`buffer`), files (`block`, `control`), how they are written (`stream`,
-//! `flusher`), who waits (`waiters`).
+//! `flusher`).
 
 mod block;
 mod buffer;
@@ -23,11 +23,10 @@ mod flusher;
 mod options;
 mod record;
 mod stream;
-mod waiters;
 
 pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind};
 use buffer::{Buffer, NUDGE_BYTES};
-pub(crate) use control::{Checkpoint, Control, Ended, Part, Segment, Undecided};
+pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
 pub use fault::LogFault;
 pub use options::{Durability, LogOptions, LogStats, Urge};
 pub(crate) use record::{Bytes, Changes, Malformed, Open, Record, Verdict};
@@ -37,14 +36,13 @@ pub(crate) use record::{put_decision, put_forget, put_named_note, put_write};
 use crate::epoch::Epochs;
 use crate::sync;
 use flusher::Flushers;
-use latch::CachePadded;
+use latch::{CachePadded, Waiters};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use stream::Stream;
-use waiters::Waiters;
+use stream::{Aim, Stream};
 use world::{Caching, File, Files, FolderLock};
 
 /// What is behind these mutexes is whole between any two statements that hold them.
@@ -118,13 +116,21 @@ impl Shared {
     /// Replaces the control file by what `change` makes of it.
     ///
     /// # Errors
-    /// The file system's; what is in memory is then as before.
+    /// The file system's; what is in memory is then as before. If it is unknown which of the two control files is there after
+    /// a crash, the log is broken: so whatever either of them names has to stay.
     pub(crate) fn recontrol(&self, change: impl FnOnce(&mut Control)) -> Result<(), LogFault> {
         let mut control = held(&self.control);
         let mut next = control.clone();
         change(&mut next);
-        next.write(&*self.files, &self.dir)?;
-        *control = next;
+        next.write_beside(&*self.files, &self.dir)?;
+        match Control::put_in_place(&*self.files, &self.dir) {
+            Ok(()) => *control = next,
+            Err(fault) => {
+                drop(control);
+                self.poison(fault.clone());
+                return Err(fault);
+            }
+        }
         Ok(())
     }
 
@@ -342,6 +348,19 @@ impl Log {
     pub(crate) fn write_out(&self) -> Result<(), LogFault> {
         self.flushers.write_out();
         self.fault().map_or(Ok(()), Err)
+    }
+
+    /// Waits until the device has everything up to `epoch`, whatever the mode promises.
+    pub(crate) fn wait_stable(&self, epoch: u64) -> Result<(), LogFault> {
+        self.wait_durable(epoch)?;
+        let is_there = |stream: &Stream| {
+            let mut work = stream.work();
+            work.stable_epoch() >= epoch || stream.attempt(&self.shared, &mut work, Aim::Everything)
+        };
+        match self.shared.streams.iter().all(is_there) {
+            true => Ok(()),
+            false => Err(self.fault().expect("a broken log says why")),
+        }
     }
 
     /// Has what is waited for flushed by the flushers' threads.

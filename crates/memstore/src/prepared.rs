@@ -207,14 +207,15 @@ impl Worker {
     /// [`Refused::Full`], if a snapshot was opened before: it stays in doubt, its rows locked; try again when there is memory.
     pub fn adopt(&mut self, mut doubt: InDoubt) -> Result<Box<Txn>, (Refused, InDoubt)> {
         let (pin, _) = self.enter_epoch();
-        let equipped = self.serialise(&doubt.txn).and_then(|tid| {
-            if self.store.snapshot.load(Ordering::Acquire) > 0 {
-                // One that has been opened meanwhile may want what is overwritten.
-                self.unequip(&mut doubt.txn.writes);
-                self.equip(&mut doubt.txn, tid)?;
-            }
+        // Its rows have been locked since before anybody could read them, so nobody who reads is to be given way to.
+        let tid = self.next_id(&doubt.txn);
+        let equipped = if self.store.snapshot.load(Ordering::Acquire) > 0 {
+            // One that has been opened meanwhile may want what is overwritten.
+            self.unequip(&mut doubt.txn.writes);
+            self.equip(&mut doubt.txn, tid).map(|()| tid)
+        } else {
             Ok(tid)
-        });
+        };
         match equipped {
             Ok(tid) => {
                 self.own.last_tid = tid;

@@ -292,6 +292,11 @@ impl Memstore {
         self.epochs.tick()
     }
 
+    /// Makes memory ready that commits will soon need. For whoever ticks, a thread that no transaction waits for.
+    pub fn back_ahead(&self) {
+        self.arena.back_ahead();
+    }
+
     /// Whether what was in somebody's way still is.
     pub fn is_busy(&self, RowId(at, held): RowId) -> bool {
         match held {

@@ -24,6 +24,8 @@ pub struct Txn {
     pub(crate) used: usize,
     /// One bit of each row written, so that most reads need not look for it among the writes.
     written: u64,
+    /// Where each row lies among the writes, if they are more than [`LINEAR`] and were not put in order since.
+    places: RowPlaces,
     /// Since when it reads, as published.
     pub(crate) since: u64,
     /// Once it is certain that it can commit.
@@ -66,8 +68,69 @@ pub(crate) struct Write {
     pub(crate) prepared: Prepared,
 }
 
+fn mix(row: Ref) -> u64 {
+    row.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 fn bit(row: Ref) -> u64 {
-    1 << (row.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+    1 << (mix(row) >> 58)
+}
+
+/// So many writes are looked at one by one. With more of them the filter in front lets too much through.
+const LINEAR: usize = 16;
+/// Places for more than this are not kept for the next transaction, which would have to clear them.
+const KEPT: usize = 1024;
+
+/// Positions of writes by row: open addressing, each one more than the position; empty if nothing is known.
+#[derive(Default)]
+struct RowPlaces(Vec<u32>);
+
+impl RowPlaces {
+    /// The position, or the free place.
+    fn probe(&self, writes: &[Write], row: Ref) -> Result<usize, usize> {
+        let mask = self.0.len() - 1;
+        let mut at = (mix(row) >> 32) as usize & mask;
+        loop {
+            match self.0[at] as usize {
+                0 => return Err(at),
+                n if writes[n - 1].row == row => return Ok(n - 1),
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    fn find(&self, writes: &[Write], row: Ref) -> Option<usize> {
+        match self.0.is_empty() {
+            true => writes.iter().position(|write| write.row == row),
+            false => self.probe(writes, row).ok(),
+        }
+    }
+
+    /// The last of the writes is new.
+    fn enter_last(&mut self, writes: &[Write]) {
+        if writes.len() <= LINEAR {
+            return;
+        }
+        if self.0.len() >= 2 * writes.len() {
+            return self.enter(writes, writes.len() - 1);
+        }
+        self.0.clear();
+        self.0.resize((4 * writes.len()).next_power_of_two(), 0);
+        (0..writes.len()).for_each(|n| self.enter(writes, n));
+    }
+
+    fn enter(&mut self, writes: &[Write], n: usize) {
+        if let Err(free) = self.probe(writes, writes[n].row) {
+            self.0[free] = n as u32 + 1;
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.0.len() > KEPT {
+            self.0 = Vec::new();
+        }
+        self.0.clear();
+    }
 }
 
 impl Txn {
@@ -75,6 +138,7 @@ impl Txn {
         self.reads.clear();
         self.tables.clear();
         self.writes.clear();
+        self.places.clear();
         self.leaves.clear();
         self.entered.clear();
         self.ahead.clear();
@@ -102,12 +166,19 @@ impl Txn {
         if self.written & bit(row) == 0 {
             return None;
         }
-        self.writes.iter().rposition(|write| write.row == row)
+        self.places.find(&self.writes, row)
+    }
+
+    /// Puts the writes into the order in which all transactions lock.
+    pub(crate) fn sort_writes(&mut self) {
+        self.writes.sort_unstable_by_key(|write| write.row.0);
+        self.places.clear();
     }
 
     pub(crate) fn write(&mut self, table: TableId, row: Ref, value: Option<usize>) {
         self.written |= bit(row);
         self.writes.push(Write { row, table, value, before: 0, prepared: Prepared::default() });
+        self.places.enter_last(&self.writes);
     }
 
     #[inline]
@@ -142,6 +213,38 @@ impl Txn {
         }
         if let (true, Some(other)) = (has_half, inserted.split_off) {
             self.leaves.push(other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_among_any_number_of_writes() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut txn = Txn::default();
+        for many in [3, LINEAR, LINEAR + 1, 300, 3 * KEPT, 40] {
+            let mut rows: Vec<Ref> = (0..2 * many as u64).map(|n| Ref(1 + n * 24)).collect();
+            random.shuffle(&mut rows);
+            let (written, others) = rows.split_at(many);
+            for (n, row) in written.iter().enumerate() {
+                assert_eq!(txn.own(*row), None);
+                txn.write(TableId(1), *row, None);
+                assert_eq!(txn.own(written[n / 2]), Some(n / 2));
+                if n == many / 2 {
+                    // As when a commit is refused for now and more is written before it is tried again.
+                    txn.sort_writes();
+                    assert!(written[..=n].iter().all(|row| txn.writes[txn.own(*row).unwrap()].row == *row));
+                    txn.writes.sort_by_key(|write| written.iter().position(|row| *row == write.row));
+                    txn.places.clear();
+                }
+            }
+            assert!(written.iter().enumerate().all(|(n, row)| txn.own(*row) == Some(n)));
+            assert!(others.iter().all(|row| txn.own(*row).is_none()));
+            txn.clear();
+            assert!(rows.iter().all(|row| txn.own(*row).is_none()));
         }
     }
 }

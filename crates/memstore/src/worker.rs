@@ -39,6 +39,8 @@ pub(crate) struct Left {
     pub(crate) garbage: VecDeque<(u64, Garbage)>,
     pub(crate) last_tid: u64,
     appended: u64,
+    /// The epoch in which nothing could be taken away any more, when it was last looked for.
+    pub(crate) looked: u64,
     /// So much waits to be written that the next commit waits as well.
     pub(crate) is_behind: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Left {
             garbage: VecDeque::new(),
             last_tid: 0,
             appended: 0,
+            looked: 0,
             is_behind: false,
         }
     }
@@ -73,7 +76,8 @@ pub struct Worker {
     chunk: Chunk,
 }
 
-/// Garbage is looked at when there is this much of it, and after each commit from then on some of it.
+/// Garbage is looked at when there is this much of it, and after each commit from then on some of it, until what is left waits
+/// for another epoch.
 const GARBAGE_STEP: usize = 64;
 
 impl Worker {
@@ -101,7 +105,8 @@ impl Worker {
         self.own.reading.remove(&self.store.epochs, self.number, txn.since);
         txn.clear();
         self.pool.push(txn);
-        if self.own.garbage.len() + self.own.local.waiting() >= GARBAGE_STEP {
+        let waiting = self.own.garbage.len() + self.own.local.waiting();
+        if waiting >= GARBAGE_STEP && self.own.looked != self.store.epochs.now() {
             self.collect(GARBAGE_STEP);
         }
     }
@@ -259,30 +264,20 @@ impl Worker {
         }
         let store = Rc::clone(&self.store);
         let index = store.index(table)?;
-        let row = match index.find(&store.arena, key).row {
-            Some(row) => row,
-            None => {
-                let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
-                match index.insert(&store.arena, &mut self.own.local, key, row) {
-                    Ok(Insertion::Done(done)) => {
-                        txn.adjust(done);
-                        txn.entered.push((table, row));
-                        row
-                    }
-                    Ok(Insertion::Exists(other, _)) => {
-                        row::discard(&store.arena, &mut self.own.local, row);
-                        other
-                    }
-                    Ok(Insertion::Guarded(leaf)) => {
-                        row::discard(&store.arena, &mut self.own.local, row);
-                        return Err(self.met_readers(leaf, Held::LeafReaders));
-                    }
-                    Err(full) => {
-                        row::discard(&store.arena, &mut self.own.local, row);
-                        return Err(full.into());
-                    }
-                }
+        // Most keys that are inserted are new: one way down the index does it, at the price of a row for nothing if not.
+        let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
+        let entered = index.insert(&store.arena, &mut self.own.local, key, row);
+        if !matches!(entered, Ok(Insertion::Done(_))) {
+            row::discard(&store.arena, &mut self.own.local, row);
+        }
+        let row = match entered? {
+            Insertion::Done(done) => {
+                txn.adjust(done);
+                txn.entered.push((table, row));
+                row
             }
+            Insertion::Exists(other, _) => other,
+            Insertion::Guarded(leaf) => return Err(self.met_readers(leaf, Held::LeafReaders)),
         };
         self.put(txn, table, row, bytes)
     }
@@ -470,9 +465,11 @@ impl Worker {
     /// themselves as they commit; one that has nothing to do may be asked to.
     pub fn collect(&mut self, limit: usize) {
         let store = Rc::clone(&self.store);
+        let now = store.epochs.now();
         // Who finds no row under a key has to wait until its deletion is durable, and learns that from the row.
         let horizon = store.oldest_snapshot().min(store.durable_epoch());
-        for _ in 0..limit {
+        let mut done = 0;
+        while done < limit {
             let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };
             if epoch > horizon {
                 self.own.garbage.push_front((epoch, garbage));
@@ -484,8 +481,13 @@ impl Worker {
                 }
                 Garbage::Row(table, row, word) => self.unlink(table, row, word),
             }
+            done += 1;
         }
+        let waiting = self.own.local.waiting();
         self.own.local.reclaim(&store.arena, &store.epochs);
+        if done == 0 && self.own.local.waiting() == waiting {
+            self.own.looked = now;
+        }
     }
 
     /// Takes an absent row out of its index, if it is still absent under the same word.

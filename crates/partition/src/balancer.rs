@@ -15,7 +15,8 @@
 //! the histograms have forgotten the time before it. Then the balancer compares what it promised with what came: if
 //! less than half came (the load moves faster than the ranges), it waits twice as long next time, up to a limit, and half as
 //! long after a success. There is one good excuse: the hottest sub-bucket now lies within the hottest of then and is narrower, so
-//! the load stayed and was but less even within than the histogram could tell. That ends at single keys. The thesis (section 4.4.3) leaves this to future work.
+//! the load stayed and was but less even within than the histogram could tell. That ends at single keys. The thesis (section
+//! 4.4.3) leaves this to future work.
 
 use crate::histogram::{PartitionLoad, WEIGHT};
 use crate::level::{Drift, Group, Levelled, imbalance, level, work};
@@ -31,6 +32,23 @@ pub enum Mode {
     /// Decide and say so; nothing is carried out.
     Advise,
     On,
+}
+
+impl Mode {
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Advise => "advise",
+            Mode::On => "on",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl std::str::FromStr for Mode {

@@ -132,6 +132,13 @@ impl Histogram {
         self.counts[self.active + self.sub(key)] += 1;
     }
 
+    /// Counts many accesses of one key.
+    pub fn add(&mut self, key: u64, accesses: u64) {
+        let sub = self.sub(key);
+        let count = &mut self.counts[self.active + sub];
+        *count = count.saturating_add(accesses);
+    }
+
     /// The current period ends: the oldest counts are forgotten, and their row is counted in from now on.
     pub fn age(&mut self) {
         self.active = (self.active + self.starts.len()) % self.counts.len();

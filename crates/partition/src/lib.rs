@@ -8,6 +8,7 @@
 //! In the order of a key's way and then of a decision's: [`Routing`] makes a number of a key, [`Ranges`] finds its owner, the
 //! owner counts it in a [`Histogram`], [`level`] finds new borders, [`Balancer`] judges whether they are worth it, [`Plan`] says
 //! how to get there, [`cost`] what that costs. `docs/balancing.md` says where this differs from the thesis.
+
 #![forbid(unsafe_code)]
 
 mod routing;

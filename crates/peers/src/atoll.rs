@@ -48,7 +48,7 @@ impl<B: Bench> Atoll<B> {
 
     fn measure(&self) -> Measured {
         let mut all = Measured::default();
-        self.deployment.instances.iter().for_each(|i| all.merge(&i.measure()));
+        self.deployment.instances.iter().for_each(|i| all.merge(&i.measure().unwrap()));
         all
     }
 
@@ -77,7 +77,7 @@ impl<B: Bench> Contestant for Atoll<B> {
         sleep(work.window);
         let window = self.measure();
         let cpu_ns = world::usage().cpu_ns - cpu_ns;
-        self.deployment.instances.iter().for_each(|i| i.halt());
+        self.deployment.instances.iter().for_each(|i| i.halt().unwrap());
         let tail = self.measure();
         for measured in [&warm, &window, &tail] {
             self.count(work, measured);

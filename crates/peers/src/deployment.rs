@@ -129,7 +129,7 @@ impl<W: Workload> Deployment<W> {
 
     /// Exchanges the workload's options everywhere.
     pub fn reconfigure(&mut self, workload: W) {
-        self.instances.iter().for_each(|i| i.reconfigure(workload.clone()));
+        self.instances.iter().for_each(|i| i.reconfigure(workload.clone()).unwrap());
         self.workload = workload;
     }
 
@@ -141,11 +141,11 @@ impl<W: Workload> Deployment<W> {
         let driven = &self.instances[..driven];
         driven.iter().for_each(|i| i.drive(1, seed));
         sleep(times.warm_up);
-        driven.iter().for_each(|i| drop(i.measure()));
+        driven.iter().for_each(|i| drop(i.measure().unwrap()));
         sleep(times.window);
         let mut all = Measured::default();
-        driven.iter().for_each(|i| all.merge(&i.measure()));
-        driven.iter().for_each(|i| i.halt());
+        driven.iter().for_each(|i| all.merge(&i.measure().unwrap()));
+        driven.iter().for_each(|i| i.halt().unwrap());
         if all.committed_total() == 0 { Err(PeerFault::Idle(self.name.clone())) } else { Ok(all) }
     }
 
@@ -156,7 +156,7 @@ impl<W: Workload> Deployment<W> {
     pub fn drive(&self, clients: usize, seed: u64, times: Times) -> Result<Driven, PeerFault> {
         let measure = || {
             let mut all = Measured::default();
-            self.instances.iter().for_each(|i| all.merge(&i.measure()));
+            self.instances.iter().for_each(|i| all.merge(&i.measure().unwrap()));
             all
         };
         self.instances.iter().for_each(|i| i.drive(clients, seed));
@@ -164,7 +164,7 @@ impl<W: Workload> Deployment<W> {
         let warm = measure();
         sleep(times.window);
         let window = measure();
-        self.instances.iter().for_each(|i| i.halt());
+        self.instances.iter().for_each(|i| i.halt().unwrap());
         let committed = [&warm, &window, &measure()].iter().map(|m| m.committed_total()).sum();
         if window.committed_total() == 0 {
             Err(PeerFault::Idle(self.name.clone()))

@@ -55,6 +55,12 @@ pub fn add(counter: Counter, n: u64) {
     }
 }
 
+/// Of what this thread has just counted, one was no event of its own.
+#[cold]
+pub fn take_back(counter: Counter) {
+    add(counter, 1u64.wrapping_neg());
+}
+
 /// To be called before the critical section's latch is taken: a wait for it is counted under this section.
 #[inline(always)]
 pub fn enter(section: Section) {

@@ -29,7 +29,7 @@ mod worker;
 pub use hardware::Hardware;
 pub use hooks::*;
 pub use latency::Latency;
-pub use measured::{LockWork, LogCounts, Measured, Offered};
+pub use measured::{LockWork, LogCounts, Measured, Offered, Rebalance, Rebalanced};
 pub use profile::{PerTransaction, Profile};
 pub use series::{Second, Series};
 pub use table::{Component, Counter, Event, Group, Kind, PageKind, Profiling, Section, Wait};

@@ -67,6 +67,41 @@ impl Offered {
     }
 }
 
+/// What became of a decision to divide keys otherwise among their owners.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Rebalanced {
+    /// Advice was all that was asked for.
+    Advised,
+    Done,
+    /// Not, or not to its end; in words.
+    Refused(String),
+}
+
+/// A decision to divide keys otherwise among their owners, and what it took.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rebalance {
+    /// When it was made, by the clock that the processes of a machine share (`world::now_ns`).
+    pub at_ns: u64,
+    pub instance: u16,
+    /// The decision with its reasons.
+    pub why: String,
+    pub outcome: Rebalanced,
+    /// Partitions.
+    pub splits: u64,
+    pub merges: u64,
+    pub moves: u64,
+    /// From the decision until all was done, ns; and how long owners let nobody in meanwhile, all together.
+    pub took_ns: u64,
+    pub shut_ns: u64,
+    /// Letters that waited for that.
+    pub held: u64,
+    /// Trees that were cut or joined, entries that lie in another page since, pages that were read, pointers that were set.
+    pub trees: u64,
+    pub entries: u64,
+    pub pages_read: u64,
+    pub pointers: u64,
+}
+
 /// Counts and latencies of a window.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
@@ -113,6 +148,8 @@ pub struct Measured {
     /// Pages read from the data file in the window, and written to it.
     pub page_reads: u64,
     pub page_writes: u64,
+    /// Decisions about who owns which keys, in the order of time.
+    pub rebalances: Vec<Rebalance>,
 }
 
 impl Measured {
@@ -139,6 +176,7 @@ impl Measured {
             self.latency_by_kind.entry(kind.clone()).or_default().merge(latency);
         }
         series::merge(&mut self.series, &other.series);
+        self.rebalances.extend(other.rebalances.iter().cloned());
         self.retries += other.retries;
         self.given_up += other.given_up;
         if let Some(offered) = &other.offered {

@@ -1,3 +1,5 @@
+//! The profile of worker loops made up here: that time adds up, and that counts are of whom they should be.
+
 use crate::worker::{TIMING, WORKER};
 use crate::*;
 use std::future::Future;

@@ -49,6 +49,7 @@ const DEPLOYMENT: &[&str] = &[
     "sli",
     "escalation",
     "occ_conflict",
+    "balance",
     "tree",
     "partitions",
     "host",

@@ -5,7 +5,7 @@
 //! 1. `begin` = a fence in the log ([`wal::Log::fence`]): records that were appended before lie before it, later ones
 //!    behind it. Every page changed by a record before it is latched or dirty.
 //! 2. Write all those pages. From now on redo needs nothing before `begin`.
-//! 3. Take the values restart needs: running transactions, notes, allocator, catalog. They may already contain
+//! 3. Take the values restart needs: running transactions, notes, allocator. They may already contain
 //!    effects of records after `begin`; replaying such a record again changes nothing.
 //! 4. Wait until the log is on the device up to its end now: everything the values rest on is.
 //!    In particular a transaction that is not listed has ended, and its end is never lost.
@@ -56,7 +56,7 @@ impl Store {
         self.conclude(control, redo_start)
     }
 
-    /// Begins a checkpoint in pieces. One at a time, and none of another kind meanwhile. Blocks if a restart has left pages
+    /// Begins a checkpoint in pieces, one at a time. Should one of the other kind be taken meanwhile, this one concludes nothing. Blocks if a restart has left pages
     /// to be brought up to date that [`Store::redo_some`] did not; should one of them be unreadable, the first step says so.
     pub fn begin_checkpoint(&self) -> CheckpointRun {
         // It poisons the store, where the first step looks.

@@ -107,6 +107,7 @@ impl Store {
         }
     }
 
+    /// [`Store::get_at`], out of the way of rows that lie in their leaves.
     #[cold]
     pub(crate) fn get_away<P: Policies, R>(
         &self,
@@ -114,13 +115,7 @@ impl Store {
         rid: Rid,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
-        match read {
-            Some(Some(result)) => Ok(Some(result)),
-            Some(None) => Err(self.broken(table, LAYOUT)),
-            // Without locks the row may have gone between the two looks.
-            None => Ok(None),
-        }
+        self.get_at::<P, R>(table, rid, f)
     }
 
     /// As [`Store::update`], in `row` as the place to work.
@@ -234,39 +229,32 @@ impl Store {
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
         let (tree, heap) = (self.tree(table), self.heap(table));
-        let old = &mut txn.old_row;
-        let look = tree.get::<P::Index, _>(key, |value| match Lies::of(value) {
-            Some(Lies::Here(row)) => {
-                old.clear();
-                old.extend_from_slice(row);
-                Look::Done(())
-            }
-            Some(Lies::Away(rid)) => Look::Away(rid),
-            None => Look::Bad(NO_VALUE),
-        })?;
-        let rid = match look {
-            None => return Ok(DeleteOutcome::Missing),
-            Some(Look::Bad(what)) => return Err(self.broken(table, what)),
-            Some(Look::Done(())) => None,
-            Some(Look::Away(rid)) => Some(rid),
-        };
-        if let Some(rid) = rid.filter(|_| !table.indexes.is_empty()) {
-            old.clear();
-            if heap.read::<P::Heap, _>(rid, |row| old.extend_from_slice(row))?.is_none() {
-                return Err(self.broken(table, NO_ROW));
-            }
-        }
-        if !table.indexes.is_empty() && !table.layout.fits(old) {
-            return Err(self.broken(table, LAYOUT));
-        }
-        match tree.delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
-            TreeDelete::Done(_) => {}
+        let value = match tree.delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
+            TreeDelete::Done(value) => value,
             TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
             TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
+        };
+        let is_wanted = !table.indexes.is_empty();
+        let old = &mut txn.old_row;
+        old.clear();
+        match Lies::of(&value) {
+            Some(Lies::Here(row)) if is_wanted => old.extend_from_slice(row),
+            Some(Lies::Here(_)) => {}
+            Some(Lies::Away(rid)) => {
+                let mut copy = |row: &[u8]| {
+                    old.clear();
+                    old.extend_from_slice(row);
+                };
+                if is_wanted && self.insist(|| heap.read::<P::Heap, _>(rid, &mut copy))?.is_none() {
+                    return Err(self.broken(table, NO_ROW));
+                }
+                self.insist(|| heap.delete::<P::Heap>(&mut self.writer(&mut txn.chain), rid))?;
+                txn.ghosts.push((table.def.id, rid));
+            }
+            None => return Err(self.broken(table, NO_VALUE)),
         }
-        if let Some(rid) = rid {
-            self.insist(|| heap.delete::<P::Heap>(&mut self.writer(&mut txn.chain), rid))?;
-            txn.ghosts.push((table.def.id, rid));
+        if is_wanted && !table.layout.fits(&txn.old_row) {
+            return Err(self.broken(table, LAYOUT));
         }
         Ok(DeleteOutcome::Done)
     }

@@ -37,7 +37,7 @@ impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` says who runs it: a hint that spreads
     /// inserts over pages.
     pub fn begin(&self, txn: &mut Txn, worker: usize) {
-        debug_assert_eq!(txn.state, State::Idle, "a transaction begins twice");
+        assert_eq!(txn.state, State::Idle, "a transaction begins before the last one in its place has ended");
         self.attach(txn);
         txn.chain.worker = worker;
         txn.begun += 1;

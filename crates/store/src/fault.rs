@@ -78,6 +78,12 @@ pub enum StoreFault {
     /// A schema that cannot be created beside what is there.
     #[error("{0}")]
     Schema(String),
+    /// A rollback could not go on.
+    #[error(
+        "a transaction could not be undone ({why}); nothing that was committed is lost: make room for what is missing, and \
+         start again to have the rest undone"
+    )]
+    NotUndone { why: String },
     /// Index and rows of a table disagree.
     #[error("{table:?}: {what}; restore the folder from a backup")]
     Broken { table: TableId, what: String },

@@ -12,7 +12,7 @@
 //! | noted joint commit | the same | [`Joint`], then the note |
 //! | joint prepare | of several | [`Joint`], then the note |
 //!
-//! 37 was a catalog record in a format before this one.
+//! 37 is not used.
 
 use base::{TableId, TxnId};
 

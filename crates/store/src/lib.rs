@@ -69,7 +69,7 @@ pub use open::{Store, StoreOptions};
 pub use restart::{InDoubt, Recovered};
 pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 pub use scan::ChunkEnd;
-pub use touched::Touched;
+pub use touched::{Change, Touched};
 pub use txn::{Savepoint, Txn};
 
 /// The data file's name within a data folder.

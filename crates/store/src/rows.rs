@@ -16,6 +16,7 @@ use std::mem;
 use std::ops::ControlFlow;
 use txn::{Columns, Row, RowMut};
 
+const NO_ADDRESS: &str = "an index entry is no row address";
 pub(crate) const LAYOUT: &str = "a row does not have the table's layout";
 
 /// What an update's closure has done to a copy of a row.
@@ -125,7 +126,7 @@ impl Store {
         match self.tree(table).get::<P::Index, _>(key, Rid::decode)? {
             None => Ok(None),
             Some(Some(rid)) => Ok(Some(rid)),
-            Some(None) => Err(self.broken(table, "an index entry is no row address")),
+            Some(None) => Err(self.broken(table, NO_ADDRESS)),
         }
     }
 
@@ -183,7 +184,20 @@ impl Store {
         if table.is_clustered() {
             return self.get_clustered::<P, R>(table, key, sight, f);
         }
-        let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(None) };
+        match self.locate::<P>(table, key, sight)? {
+            Some(rid) => self.get_at::<P, R>(table, rid, f),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Store::get`], of a row that lies in the heap.
+    #[inline]
+    pub(crate) fn get_at<P: Policies, R>(
+        &self,
+        table: &Table,
+        rid: Rid,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
         let read = self.heap(table).read::<P::Heap, _>(rid, |row| table.layout.fits(row).then(|| f(row)))?;
         match read {
             Some(Some(result)) => Ok(Some(result)),
@@ -497,9 +511,10 @@ impl Store {
         key: &[u8],
         expect: Expect<'_>,
     ) -> Result<DeleteOutcome, Stop> {
-        let Some(rid) = self.find::<P>(table, key)? else { return Ok(DeleteOutcome::Missing) };
         let heap = self.heap(table);
         if !table.indexes.is_empty() {
+            // Before anything is changed, so that whoever lacks the row's page need not wait for it here.
+            let Some(rid) = self.find::<P>(table, key)? else { return Ok(DeleteOutcome::Missing) };
             let old = &mut txn.old_row;
             old.clear();
             heap.read::<P::Heap, _>(rid, |row| old.extend_from_slice(row))?;
@@ -507,11 +522,13 @@ impl Store {
                 return Err(self.broken(table, LAYOUT));
             }
         }
-        match self.tree(table).delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
-            TreeDelete::Done(_) => {}
-            TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
-            TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
-        }
+        let value =
+            match self.tree(table).delete::<P::Index>(&mut self.writer(&mut txn.chain), key, expect)? {
+                TreeDelete::Done(value) => value,
+                TreeDelete::Missing => return Ok(DeleteOutcome::Missing),
+                TreeDelete::Next(next) => return Ok(DeleteOutcome::Next(next)),
+            };
+        let rid = Rid::decode(&value).ok_or_else(|| self.broken(table, NO_ADDRESS))?;
         self.insist(|| heap.delete::<P::Heap>(&mut self.writer(&mut txn.chain), rid))?;
         txn.ghosts.push((table.def.id, rid));
         Ok(DeleteOutcome::Done)

@@ -20,9 +20,28 @@ pub struct Touched {
     /// key has one entry with an empty key: rows were appended.
     pub index: TableId,
     pub key: Key,
+    pub change: Change,
     /// For a key that was taken out: the key that follows now (`None` behind the last one). The gap before it
     /// must stay closed, for the key may come back.
     pub gap: Option<Option<Key>>,
+}
+
+/// What became of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Its row or entry has other contents.
+    InPlace,
+    /// It was put in or taken out, perhaps both: the gap below it is another one.
+    PutOrTaken,
+}
+
+impl Change {
+    fn of(kind: u8) -> Change {
+        match Kind::of(kind) {
+            Some(Kind::TreeInsert | Kind::TreeDelete | Kind::TreeReplace) => Change::PutOrTaken,
+            _ => Change::InPlace,
+        }
+    }
 }
 
 /// What a record of the access methods is about; their layouts are in `access`'s documentation of records.
@@ -62,8 +81,12 @@ impl Store {
                 Some(Kind::TreeDelete) => Some(self.key_behind(index, &key)?),
                 _ => None,
             };
-            let touched = Touched { table: table.def.id, index, key: key.clone(), gap };
+            let change = Change::of(entry.kind);
+            let touched = Touched { table: table.def.id, index, key: key.clone(), change, gap };
             let seen = all.entry((index, key)).or_insert_with(|| touched.clone());
+            if change == Change::PutOrTaken {
+                seen.change = change;
+            }
             if touched.gap.is_some() {
                 seen.gap = touched.gap;
             }

@@ -32,31 +32,20 @@ pub fn schema() -> Schema {
 /// of middling length leave them.
 pub fn schema_of(kind: TableKind) -> Schema {
     let index = |id, name: &str, column| IndexDef { id, name: name.into(), columns: vec![column] };
+    let columns = vec![
+        Column::new("id", Type::Text(220)),
+        Column::new("score", Type::I64),
+        Column::new("name", Type::Text(600)),
+    ];
     let accounts = TableDef {
-        id: ACCOUNTS,
-        name: "accounts".into(),
-        columns: vec![
-            Column::new("id", Type::Text(220)),
-            Column::new("score", Type::I64),
-            Column::new("name", Type::Text(600)),
-        ],
-        key: vec![0],
         indexes: match kind {
             TableKind::Heap => vec![index(BY_SCORE, "by_score", SCORE), index(BY_NAME, "by_name", NAME)],
             TableKind::Clustered => vec![index(BY_SCORE, "by_score", SCORE)],
         },
-        domain: 1,
         kind,
+        ..TableDef::new(ACCOUNTS, "accounts", columns, &[0], 1)
     };
-    let history = TableDef {
-        id: HISTORY,
-        name: "history".into(),
-        columns: vec![Column::new("number", Type::I64)],
-        key: vec![],
-        indexes: vec![],
-        domain: 1,
-        kind: TableKind::Heap,
-    };
+    let history = TableDef::new(HISTORY, "history", vec![Column::new("number", Type::I64)], &[], 1);
     Schema { tables: vec![accounts, history] }
 }
 

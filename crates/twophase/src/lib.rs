@@ -2,7 +2,7 @@
 //!
 //! No I/O, no clock, no thread, no log lives here, and no way to reach one: the room above (`instance`) feeds events
 //! and carries effects out, in the order given. So the same machines run under load, under the fault simulator, and
-//! under a model checker (`tests/model.rs`) that explores every order of messages, losses, repeats and crashes.
+//! under a model checker (`tests/model`) that explores every order of messages, losses, repeats and crashes.
 //!
 //! A transaction enters with [`Coordinator::new`] at its home and [`Participant::new`] wherever its first remote step
 //! arrives. It is one-shot: the prepare request rides on the last steps, so the vote comes back with their results:

@@ -109,3 +109,55 @@ pub trait Access {
         self.scan(index, range, direction, f).await
     }
 }
+
+/// The [`Access`] of whoever takes new rows and nothing else, as loading needs it: there is nothing to read before all are
+/// there, so every other call is [`Abort::BadRequest`].
+pub trait NewRows {
+    /// Takes a row; `key` is `None` for a table without a key.
+    ///
+    /// # Errors
+    /// Why it was not taken. A key that is there already may be told now ([`Inserted::Exists`]) or when all rows are there.
+    fn put(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort>;
+}
+
+impl<N: NewRows> Access for N {
+    async fn read<R>(
+        &mut self,
+        _: TableId,
+        _: &[u8],
+        _: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    async fn update<R>(
+        &mut self,
+        _: TableId,
+        _: &[u8],
+        _: impl FnOnce(&mut RowMut<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        self.put(table, Some(key), row)
+    }
+
+    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        self.put(table, None, row).map(drop)
+    }
+
+    async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    async fn scan(
+        &mut self,
+        _: TableId,
+        _: Range<'_>,
+        _: Direction,
+        _: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        Err(Abort::BadRequest)
+    }
+}

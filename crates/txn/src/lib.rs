@@ -20,7 +20,7 @@ pub mod step;
 pub mod workload;
 
 pub use abort::Abort;
-pub use access::{Access, Direction, Flow, Inserted, Range};
+pub use access::{Access, Direction, Flow, Inserted, NewRows, Range};
 pub use row::{Row, RowBuf, RowMut};
 pub use schema::{Column, Columns, IndexDef, Schema, TableDef, TableKind, Type};
 pub use step::{Effect, Route, Step, StepId, Steps, Transaction};

@@ -118,6 +118,12 @@ pub struct TableDef {
 }
 
 impl TableDef {
+    /// A table in a heap, without secondary indexes.
+    pub fn new(id: TableId, name: &str, columns: Vec<Column>, key: &[u16], domain: u64) -> TableDef {
+        let (name, key, indexes) = (name.into(), key.into(), Vec::new());
+        TableDef { id, name, columns, key, indexes, domain, kind: TableKind::Heap }
+    }
+
     pub fn column(&self, name: &str) -> Option<u16> {
         self.columns.iter().position(|c| c.name == name).map(|i| i as u16)
     }

@@ -18,6 +18,7 @@ use crate::files::LogFiles;
 use crate::insert::{Complete, Holes};
 use crate::log::Shared;
 use crate::segment::Segment;
+use latch::Pace;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{JoinHandle, Thread};
@@ -28,10 +29,6 @@ const NUDGE_SHIFT: u32 = 18;
 /// Records nobody asks for are written after this time, or when the ring fills.
 const BUSY: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_millis(50);
-/// A device that syncs faster than this, in nanoseconds, is not worth waiting for company.
-const QUICK_NS: u64 = 50_000;
-/// Nobody waits for company longer than this, whatever the device does.
-const PATIENCE_NS: u64 = 2_000_000;
 
 pub(crate) struct Flusher {
     desk: Arc<Desk>,
@@ -184,38 +181,10 @@ struct Work {
     all_written_ns: u64,
 }
 
-/// How fast the device is and how many wait for it at a time.
-///
-/// After a sync everybody it served comes back at about the same time. A sync begun for the first of them serves one,
-/// and the others wait for two; so it is begun when as many are there as last time, or after a quarter of the time
-/// that a sync takes. Who is alone is never kept waiting.
-#[derive(Default)]
-struct Pace {
-    /// A sync's duration, smoothed, ns.
-    sync_ns: u64,
-    /// How many waited for each of the last two syncs.
-    groups: [usize; 2],
-}
-
-impl Pace {
-    fn synced(&mut self, took_ns: u64, group: usize) {
-        let smooth = if self.sync_ns == 0 { took_ns } else { self.sync_ns / 8 * 7 + took_ns / 8 };
-        *self = Pace { sync_ns: smooth, groups: [group, self.groups[0]] };
-    }
-
-    /// How many to expect, and how long to wait for them, ns.
-    fn company(&self) -> (usize, u64) {
-        let expected = self.groups[0].max(self.groups[1]);
-        let patience = if self.sync_ns < QUICK_NS { 0 } else { (self.sync_ns / 4).min(PATIENCE_NS) };
-        (expected, if expected > 1 { patience } else { 0 })
-    }
-}
-
 impl Work {
     /// Whether nobody is to be waited for.
     fn is_company_here(&self) -> bool {
-        let (expected, patience_ns) = self.pace.company();
-        patience_ns == 0 || expected <= self.shared.waiters.count()
+        self.pace.is_company_here(self.shared.waiters.count())
     }
 
     /// One round; gives how long to sleep, `None` if the log is broken.
@@ -302,7 +271,7 @@ impl Work {
         let written = self.shared.written.load(Ordering::Relaxed);
         let (group, began) = (self.shared.waiters.count(), world::now_ns());
         self.current.file.sync()?;
-        self.pace.synced(world::now_ns() - began, group);
+        self.pace.flushed(world::now_ns() - began, group);
         self.shared.fsyncs.fetch_add(1, Ordering::Relaxed);
         self.shared.stable.store(written, Ordering::Release);
         Ok(())
@@ -318,36 +287,5 @@ impl Work {
         let files = self.files.clone();
         self.spare =
             std::thread::Builder::new().name("log-segments".into()).spawn(move || files.prepare()).ok();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn company_is_waited_for_only_when_there_was_some() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.company(), (0, 0), "nothing is known yet");
-        pace.synced(4_000_000, 1);
-        pace.synced(4_000_000, 1);
-        assert_eq!(pace.company(), (1, 0), "a client that is alone");
-        pace.synced(4_000_000, 15);
-        pace.synced(4_000_000, 1);
-        assert_eq!(
-            pace.company(),
-            (15, 1_000_000),
-            "one came early: the others follow, within a quarter of a sync"
-        );
-        pace.synced(4_000_000, 1);
-        assert_eq!(pace.company(), (1, 0), "the others have gone");
-        for _ in 0..100 {
-            pace.synced(80_000_000, 9);
-        }
-        assert_eq!(pace.company(), (9, PATIENCE_NS), "however slow the device");
-        for _ in 0..100 {
-            pace.synced(20_000, 9);
-        }
-        assert_eq!(pace.company(), (9, 0), "a quick device");
     }
 }

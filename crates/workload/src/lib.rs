@@ -7,9 +7,10 @@
 //!
 //! Read it in this order: the list of all workloads, how one is named and chosen ([`spec`]), and what it tells those who
 //! measure it ([`benchmark`]); the islands microbenchmark ([`micro`]),
-//! TPC-B ([`tpcb`]) TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws that they share ([`random`], and hot ranges, [`hot`]). With
-//! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), and the do-nothing storage
-//! on which the language itself is measured (`null`).
+//! TPC-B ([`tpcb`]), TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws
+//! that they share ([`random`], and hot ranges, [`hot`]). With
+//! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), the do-nothing storage on which the
+//! language itself is measured (`null`), and a workload without data (`idle`).
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,8 @@ pub mod random;
 mod columns;
 mod findings;
 
+#[cfg(feature = "oracle")]
+pub mod idle;
 #[cfg(feature = "oracle")]
 pub mod null;
 #[cfg(feature = "oracle")]

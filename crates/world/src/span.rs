@@ -50,6 +50,18 @@ impl Span {
         Ok(Span { start, words: bytes / 8 })
     }
 
+    /// Has the system back the words from `from` to `to` with memory now, so that their first use does not wait for it.
+    /// Advice only: what cannot be backed ahead, for want of memory or before Linux 5.14, is at its first use.
+    pub fn back(&self, from: usize, to: usize) {
+        let page = 4096 / 8;
+        let (from, to) = (from.next_multiple_of(page), to.min(self.words) / page * page);
+        if from < to {
+            let start = self.start.as_ptr().wrapping_add(from);
+            // SAFETY: the range lies within the mapping, and backing it changes no word.
+            let _ = unsafe { madvise(start.cast(), (to - from) * 8, Advice::LinuxPopulateWrite) };
+        }
+    }
+
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has this many words, is aligned to a page, initialised (zeroed by the system) and lives as
@@ -78,6 +90,9 @@ mod tests {
             assert!(words.len() * 8 >= 100_000);
             assert_eq!(words[words.len() - 1].load(Relaxed), 0);
             words[words.len() - 1].store(7, Relaxed);
+            for (from, to) in [(1, 700), (0, words.len()), (600, 600), (9, 4), (0, usize::MAX)] {
+                span.back(from, to);
+            }
             assert_eq!((words[0].load(Relaxed), words[words.len() - 1].load(Relaxed)), (0, 7));
         }
     }

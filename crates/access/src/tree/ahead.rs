@@ -46,6 +46,8 @@ impl Sight {
 /// One descent.
 #[derive(Clone, Copy)]
 struct Lane<'p, 'k> {
+    /// Which of the keys.
+    key: usize,
     probe: Probe<'k>,
     at: PageView<'p>,
     /// The entry in the leaf.
@@ -55,7 +57,8 @@ struct Lane<'p, 'k> {
 }
 
 impl<'p> BTree<'p> {
-    /// Looks for up to [`LANES`] keys at once; gives a sight of each that was found.
+    /// Looks for up to [`LANES`] keys at once; gives a sight of each that was found, by its place among the keys. Of a key
+    /// whose way could not even begin nothing is said.
     #[inline]
     pub fn ahead<'k, L: LatchPolicy>(
         &self,
@@ -65,17 +68,11 @@ impl<'p> BTree<'p> {
         let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
         // A tree of one root is looked at once for all.
         let mut only = None;
-        for key in keys.take(LANES) {
-            let probe = Probe::new(key);
-            let root = match only {
-                Some(root) => root,
-                None => {
-                    let Ok(Look::Saw((root, _))) = self.top_view::<L>(Seek::Key(probe)) else { return };
-                    only = self.roots.is_none().then_some(root);
-                    root
-                }
-            };
-            lanes.push(Lane { probe, at: root, slot: 0, good: self.is_node(Node(root.bytes()), None) });
+        for (key, bytes) in keys.take(LANES).enumerate() {
+            let probe = Probe::new(bytes);
+            let Some(at) = only.or_else(|| self.top_ahead::<L>(probe)) else { continue };
+            only = self.roots.is_none().then_some(at);
+            lanes.push(Lane { key, probe, at, slot: 0, good: self.is_node(Node(at.bytes()), None) });
         }
         let levels = lanes.iter().map(|lane| Node(lane.at.bytes()).level()).max().unwrap_or_default();
         for _ in 0..levels.min(super::node::MAX_LEVEL) {
@@ -99,8 +96,21 @@ impl<'p> BTree<'p> {
                 _ => lane.good = false,
             }
         }
-        for (i, lane) in lanes.iter().enumerate() {
-            seen(i, lane.sight());
+        for lane in &lanes {
+            seen(lane.key, lane.sight());
+        }
+    }
+
+    /// The root that a key's way begins at. One that is absent is asked for.
+    #[inline]
+    fn top_ahead<L: LatchPolicy>(&self, probe: Probe<'_>) -> Option<PageView<'p>> {
+        match self.top_view::<L>(Seek::Key(probe)) {
+            Ok(Look::Saw((root, _))) => Some(root),
+            Err(Stop::Page(page)) => {
+                self.pool.prefetch_beside(page);
+                None
+            }
+            Ok(Look::Changed) | Err(_) => None,
         }
     }
 

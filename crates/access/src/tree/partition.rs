@@ -299,9 +299,12 @@ impl<'p> BTree<'p> {
         }
         moved.pages_made = made.len() + usize::from(spare.is_some());
         moved.pointers += 1;
+        let grown = spare.as_ref().map(|page| page.page_id());
         table.extend(spare);
         let mut all: Vec<&mut PageMut<'p, L>> = made.iter_mut().chain(path.iter_mut()).collect();
-        self.log_table(journal, body, &rewrite, &mut all, &mut table)
+        let done = self.log_table(journal, body, &rewrite, &mut all, &mut table);
+        grown.filter(|_| done.is_err()).into_iter().for_each(|page| self.pool.free(page));
+        done
     }
 
     /// Logs and does what `body` says, and the change of the partition table with it; then it holds for everybody.

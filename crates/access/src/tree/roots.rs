@@ -195,6 +195,8 @@ impl RootMap {
     }
 }
 
+/// # Panics
+/// When there are more sub-trees than an entry can say where its key lies of: some 350,000.
 fn words_of(starts: &[Start]) -> Vec<u64> {
     let mut words = vec![starts.len() as u64];
     let mut at = 1 + 2 * starts.len();
@@ -203,6 +205,7 @@ fn words_of(starts: &[Start]) -> Vec<u64> {
         words.push(u64::from(root.0) << (AT_BITS + LEN_BITS) | (at as u64) << LEN_BITS | key.len() as u64);
         at += key.len().div_ceil(8);
     }
+    assert!(at <= 1 << AT_BITS, "a partition table of {} sub-trees takes {at} words", starts.len());
     for (key, _) in starts {
         words.extend(key.chunks(8).map(head_of));
     }

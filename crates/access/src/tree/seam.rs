@@ -21,6 +21,13 @@ struct Ends<'a> {
     before: &'a Start,
 }
 
+/// Where the higher of two sub-trees meets the lower one.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
 impl<'p> BTree<'p> {
     /// Makes the partition that begins at `key` a part of the one before it.
     ///
@@ -70,8 +77,8 @@ impl<'p> BTree<'p> {
         }
         match self.level_of(&left)?.cmp(&self.level_of(&right)?) {
             std::cmp::Ordering::Equal => self.merge_alike(journal, left, right, ends).map(Some),
-            std::cmp::Ordering::Greater => self.hang_right(journal, left, right, ends),
-            std::cmp::Ordering::Less => self.hang_left(journal, left, right, ends),
+            std::cmp::Ordering::Greater => self.hang(journal, Side::Right, (left, right), ends),
+            std::cmp::Ordering::Less => self.hang(journal, Side::Left, (right, left), ends),
         }
     }
 
@@ -129,39 +136,51 @@ impl<'p> BTree<'p> {
         done.map(|()| moved)
     }
 
-    /// The right sub-tree is lower: it becomes the last child of the rightmost node above its level.
-    fn hang_right<L: LatchPolicy>(
+    /// Two roots of different levels: the lower one becomes the outermost child, on the side where they meet, of the node
+    /// above its level that lies there; all nodes on the way there get its outer bound.
+    fn hang<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
-        left: PageMut<'p, L>,
-        right: PageMut<'p, L>,
+        side: Side,
+        (higher, lower): (PageMut<'p, L>, PageMut<'p, L>),
         ends: &Ends<'_>,
     ) -> Result<Option<Moved>, Stop> {
-        let node = self.node(&right, None)?;
-        let (level, high) = (node.level() + 1, node.high().map_err(|Garbled| corrupt(&right))?);
-        let (root, child) = (left.page_id(), right.page_id().0.to_le_bytes());
-        let mut path = vec![left];
-        while self.level_of(&path[path.len() - 1])? > level {
-            let page = &path[path.len() - 1];
-            let node = self.node(page, None)?;
-            let next = node.child(node.count()).map_err(|Garbled| corrupt(page))?;
-            path.push(self.pool.exclusive::<L>(next)?);
-        }
+        let node = self.node(&lower, None)?;
+        let bounds = || Ok((node.low()?, node.high()?));
+        let (low, high) = bounds().map_err(|Garbled| corrupt(&lower))?;
+        let level = node.level() + 1;
+        let (root, child) = (higher.page_id(), lower.page_id());
+        let child_bytes = child.0.to_le_bytes();
+        let mut path = self.edge(side, higher, level)?;
         let mut images = Vec::new();
         for page in &path {
             let node = self.node(page, None)?;
             let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
             let mut parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
-            let low = parts.low.to_vec();
-            parts.high = high;
-            if parts.level == level {
-                parts.entries.push((ends.key, &child));
+            let (begins, first) = (parts.low.to_vec(), parts.first.0.to_le_bytes());
+            let bound = match side {
+                Side::Right => {
+                    parts.high = high;
+                    high.unwrap_or_default()
+                }
+                Side::Left => {
+                    parts.low = low;
+                    low
+                }
+            };
+            match side {
+                _ if parts.level != level => {}
+                Side::Right => parts.entries.push((ends.key, &child_bytes)),
+                Side::Left => {
+                    parts.first = child;
+                    parts.entries.insert(0, (ends.key, &first));
+                }
             }
             if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
-                let (level, more) = (parts.level, ends.key.len() + high.map_or(0, <[u8]>::len) + 64);
-                drop((path, right));
+                let (level, more) = (parts.level, ends.key.len() + bound.len() + 64);
+                drop((path, lower));
                 // What the node begins with leads to it from above.
-                self.make_room::<L>(journal, Probe::new(&low), level, &move |_| Ok(more))?;
+                self.make_room::<L>(journal, Probe::new(&begins), level, &move |_| Ok(more))?;
                 return Ok(None);
             }
             images.push((page.page_id(), parts.whole()));
@@ -172,46 +191,27 @@ impl<'p> BTree<'p> {
         Ok(Some(moved))
     }
 
-    /// The left sub-tree is lower: it becomes the first child of the leftmost node above its level.
-    fn hang_left<L: LatchPolicy>(
+    /// The outermost nodes on one side, from `root` down to `level`, latched.
+    fn edge<L: LatchPolicy>(
         &self,
-        journal: &mut impl Journal,
-        left: PageMut<'p, L>,
-        right: PageMut<'p, L>,
-        ends: &Ends<'_>,
-    ) -> Result<Option<Moved>, Stop> {
-        let node = self.node(&left, None)?;
-        let (level, low) = (node.level() + 1, node.low().map_err(|Garbled| corrupt(&left))?);
-        let (root, child) = (right.page_id(), left.page_id());
-        let mut path = vec![right];
-        while self.level_of(&path[path.len() - 1])? > level {
+        side: Side,
+        root: PageMut<'p, L>,
+        level: u8,
+    ) -> Result<Vec<PageMut<'p, L>>, Stop> {
+        let mut path = vec![root];
+        loop {
             let page = &path[path.len() - 1];
-            let next = self.node(page, None)?.child(0).map_err(|Garbled| corrupt(page))?;
+            let node = self.node(page, None)?;
+            if node.level() <= level {
+                return Ok(path);
+            }
+            let outermost = match side {
+                Side::Left => 0,
+                Side::Right => node.count(),
+            };
+            let next = node.child(outermost).map_err(|Garbled| corrupt(page))?;
             path.push(self.pool.exclusive::<L>(next)?);
         }
-        let mut images = Vec::new();
-        for page in &path {
-            let node = self.node(page, None)?;
-            let entries = Entries::of(node).map_err(|Garbled| corrupt(page))?;
-            let mut parts = Parts::of(node, &entries).map_err(|Garbled| corrupt(page))?;
-            let first = parts.first.0.to_le_bytes();
-            parts.low = low;
-            if parts.level == level {
-                parts.first = child;
-                parts.entries.insert(0, (ends.key, &first));
-            }
-            if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
-                let (level, more) = (parts.level, ends.key.len() + low.len() + 64);
-                drop((path, left));
-                self.make_room::<L>(journal, Probe::new(ends.key), level, &move |_| Ok(more))?;
-                return Ok(None);
-            }
-            images.push((page.page_id(), parts.whole()));
-        }
-        let mut moved = Moved { pages_read: path.len() + 1, pointers: path.len() + 1, ..Moved::default() };
-        let pages = path.iter_mut().collect();
-        self.log_merge(journal, self.body_of(&images), ends, root, pages, &mut moved)?;
-        Ok(Some(moved))
     }
 
     fn body_of(&self, images: &[(PageId, Image)]) -> SystemBody {

@@ -97,7 +97,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn ahead<L: LatchPolicy>(tree: &BTree<'_>, keys: &[Vec<u8>]) -> Vec<Option<Sight>> {
+pub(super) fn ahead<L: LatchPolicy>(tree: &BTree<'_>, keys: &[Vec<u8>]) -> Vec<Option<Sight>> {
     let mut seen = vec![None; keys.len()];
     tree.ahead::<L>(keys.iter().map(Vec::as_slice), |i, sight| seen[i] = sight);
     seen

@@ -196,6 +196,21 @@ fn what_cannot_be_loaded_or_checked_is_refused() {
     assert_refused(&["load", "counter", "--data", path], 2, &["counter", "micro, tpcb"]);
     assert_refused(&["load", "micro"], 2, &["--data"]);
     assert_refused(&["load", "micro", "--data", path, "--islands", "9", "--workers", "2"], 2, &["9", "2"]);
+    let many = ["load", "micro", "--data", path, "--islands", "1", "--workers"];
+    assert_refused(&[&many[..], &["2000"]].concat(), 2, &["--workers 2000", "1024", "--islands"]);
+    let owners = [
+        "bench",
+        "micro",
+        "--islands",
+        "1",
+        "--design",
+        "plp-regular",
+        "--tree",
+        "mrbtree",
+        "--workers",
+        "1024",
+    ];
+    assert_refused(&owners, 2, &["--workers 1024", "1023"]);
     assert_refused(&["check", "--data", "/no/such/place"], 1, &["/no/such/place"]);
     assert_refused(&["check", "--data", path], 2, &[path, "deployment.json"]);
     fs::write(dir.path().join("letter.txt"), "mine").unwrap();

@@ -1,3 +1,5 @@
+//! What expressions give, and what is said of those that are wrong.
+
 use super::*;
 
 fn rows() -> Vec<Row> {

@@ -48,6 +48,27 @@ impl<D: Design> Here<'_, D> {
         );
     }
 
+    /// A row that a scan has met.
+    #[inline]
+    pub(super) fn met(&self, table: &Table, index: TableId, key: &[u8]) {
+        if index == table.def.id {
+            self.belongs(index, key);
+        }
+    }
+
+    /// Before a scan.
+    ///
+    /// # Errors
+    /// [`Abort::BadRequest`] for one that goes on into other workers' keys: nothing here keeps them as they are.
+    pub(super) fn stays_inside(&self, index: TableId, range: Range<'_>) -> Result<(), Abort> {
+        let Some(owners) = &self.engine.owners else { return Ok(()) };
+        let is_open = range.low.is_none() || range.high.is_none();
+        if is_open && self.part.protection != Protection::Quiet && owners.divide(index) {
+            return Err(Abort::BadRequest);
+        }
+        Ok(())
+    }
+
     /// Before a scan: the lock of the keys' common beginning, or of all that this worker owns of the table.
     ///
     /// # Errors

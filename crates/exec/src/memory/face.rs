@@ -269,6 +269,7 @@ impl Engine for MemoryEngine {
             if self.stirred.swap(false, Ordering::Relaxed) {
                 pause = EPOCH_MS;
                 self.store.tick();
+                self.store.back_ahead();
             }
         }
     }
@@ -300,10 +301,6 @@ impl Engine for MemoryEngine {
             pages: self.store.used_bytes() / 8192,
             ..EngineCounts::default()
         }
-    }
-
-    fn has_schema(&self) -> bool {
-        true
     }
 
     /// Looks for a row, as a worker that the instance does not have.

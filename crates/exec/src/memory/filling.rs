@@ -3,7 +3,7 @@
 use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, abort_of};
 use base::TableId;
 use memstore::{Refused, Worker};
-use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
+use txn::{Abort, Inserted, NewRows, Row};
 
 /// Takes new rows only, as the filling of every engine does.
 pub struct MemoryFilling<'a> {
@@ -24,12 +24,14 @@ impl<'a> MemoryFilling<'a> {
         let mut worker = self.desk.worker.borrow_mut();
         self.engine.cut(&mut worker, &mut self.part)
     }
+}
 
-    fn add(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort> {
+impl NewRows for MemoryFilling<'_> {
+    fn put(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort> {
         let t = self.engine.table(table)?;
         let mut worker = self.desk.worker.borrow_mut();
         let mut put = |part: &mut MemoryPart, table, key: Option<&[u8]>, row: &[u8]| {
-            put(&mut worker, part, table, key, row).map_err(abort_of)
+            put_in(&mut worker, part, table, key, row).map_err(abort_of)
         };
         if put(&mut self.part, table, key, row)? == Inserted::Exists {
             return Ok(Inserted::Exists);
@@ -55,7 +57,7 @@ impl Drop for MemoryFilling<'_> {
     }
 }
 
-fn put(
+fn put_in(
     worker: &mut Worker,
     part: &mut MemoryPart,
     table: TableId,
@@ -65,47 +67,5 @@ fn put(
     match key {
         Some(key) => worker.insert(part.txn(), table, key, row),
         None => worker.append(part.txn(), table, row).map(|()| Inserted::Done),
-    }
-}
-
-impl Access for MemoryFilling<'_> {
-    async fn read<R>(
-        &mut self,
-        _: TableId,
-        _: &[u8],
-        _: impl FnOnce(Row<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        Err(Abort::BadRequest)
-    }
-
-    async fn update<R>(
-        &mut self,
-        _: TableId,
-        _: &[u8],
-        _: impl FnOnce(&mut RowMut<'_>) -> R,
-    ) -> Result<Option<R>, Abort> {
-        Err(Abort::BadRequest)
-    }
-
-    async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        self.add(table, Some(key), row)
-    }
-
-    async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        self.add(table, None, row).map(drop)
-    }
-
-    async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
-        Err(Abort::BadRequest)
-    }
-
-    async fn scan(
-        &mut self,
-        _: TableId,
-        _: Range<'_>,
-        _: Direction,
-        _: impl FnMut(&[u8], Row<'_>) -> Flow,
-    ) -> Result<(), Abort> {
-        Err(Abort::BadRequest)
     }
 }

@@ -294,11 +294,16 @@ impl Access for MemoryHere<'_> {
         let t = self.engine.table(table)?;
         let mut f = Some(f);
         let mut moved = Vec::new();
+        let is_indexed = !t.def.indexes.is_empty();
+        let mut old = if is_indexed { std::mem::take(&mut self.part.keys[0]) } else { Vec::new() };
         let updated = retry!(
             self,
             self.with(|worker, txn| {
                 worker.update(txn, table, key, |bytes| {
-                    let old = if t.def.indexes.is_empty() { Vec::new() } else { bytes.clone() };
+                    if is_indexed {
+                        old.clear();
+                        old.extend_from_slice(bytes);
+                    }
                     let mut row = RowMut::new(&t.layout, bytes);
                     let result = f.take().map(|f| f(&mut row));
                     if row.columns_set().meets(t.indexed) {
@@ -308,6 +313,9 @@ impl Access for MemoryHere<'_> {
                 })
             })
         );
+        if is_indexed {
+            self.part.keys[0] = old;
+        }
         probe::add(Counter::Records, u64::from(updated.is_some()));
         if !moved.is_empty() {
             Box::pin(self.change_entries(moved)).await?;

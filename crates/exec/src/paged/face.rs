@@ -1,21 +1,23 @@
 //! The page-based engines as an instance sees them.
 
 use super::adopting::Doubt;
+use super::moving::{Door, Errand};
 use super::property::Hold;
-use crate::branches::{Answer, Letter, Meetings, Visit, Ward};
+use crate::branches::{Answer, Letter, Meetings, Visit};
+use crate::chart::Stamp;
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
 use crate::here::Here;
 use crate::local::{Locking, Part, Protection};
 use crate::mail::Mailbox;
-use crate::owners::Owners;
+use crate::owners::{Owners, Spot};
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
+use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -43,12 +45,12 @@ pub struct PageDesk {
         reason = "a branch goes into a letter as it is, without being moved into a box again"
     )]
     pub(super) spare: RefCell<Vec<Box<Part>>>,
-    pub(super) wards: RefCell<HashMap<Ward, Part>>,
     /// Transactions named so far.
     pub(super) number: Cell<u64>,
     /// Branches that were sent to be undone and are not yet.
     pub(super) undoing: Cell<usize>,
     pub(super) hold: Cell<Hold>,
+    pub(super) door: Door,
 }
 
 impl PageDesk {
@@ -81,28 +83,23 @@ impl<D: Design> Engine for PageEngine<D> {
         if store.schema().is_none() {
             store.create(&setup.schema)?;
         }
-        let mut recovered = Recovered {
-            life: found.life,
-            log_bytes: found.redo_bytes,
-            in_doubt: Vec::new(),
-            notes: found.notes,
-        };
         let buckets = if D::OWNERS { OWNER_BUCKETS } else { LOCK_BUCKETS };
         let options = EngineOptions {
             locks: LockOptions { buckets, tuning: setup.locks },
             lock_timeout_ns: setup.lock_timeout_ns,
             waits_for_log: setup.durability == Durability::Sync,
         };
-        let even = || Owners::even(&setup.schema, &setup.territory, setup.workers);
-        let owners = D::OWNERS.then(even).transpose()?;
+        let owners = if D::OWNERS { Some(owners_of(setup)?) } else { None };
         let mut engine = PageEngine::of(store, options, setup.workers, owners);
         if setup.design.owns_pages() {
             engine.divide(setup, found.in_doubt.len())?;
         }
-        for (number, mut doubt) in found.in_doubt.into_iter().enumerate() {
-            let note = std::mem::take(&mut doubt.note);
-            recovered.in_doubt.push((note, engine.doubt(doubt, number)));
-        }
+        let recovered = Recovered {
+            life: found.life,
+            log_bytes: found.redo_bytes,
+            in_doubt: engine.doubts(found.in_doubt),
+            notes: found.notes,
+        };
         Ok((engine, recovered))
     }
 
@@ -125,10 +122,10 @@ impl<D: Design> Engine for PageEngine<D> {
             mailbox: D::OWNERS.then(|| self.mail.take(worker, unpark)),
             meetings: RefCell::default(),
             spare: RefCell::default(),
-            wards: RefCell::default(),
             number: Cell::new(0),
             undoing: Cell::new(0),
             hold: Cell::new(Hold::Nothing),
+            door: Door::default(),
         };
         self.act(&desk);
         self.take_wards(&desk);
@@ -136,7 +133,6 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn leave(&self, desk: &PageDesk) {
-        desk.wards.borrow_mut().drain().for_each(|(_, mut part)| self.end(&mut part));
         self.stop_acting(desk);
         self.disown();
     }
@@ -226,15 +222,18 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
-        let found = part.branches.wards.is_some();
-        if !part.branches.is_empty() {
-            self.rollback_branches(desk, part)?;
+        if part.branches.is_empty() {
+            return PageEngine::rollback(self, part);
         }
-        let undone = PageEngine::rollback(self, part);
+        let found = part.branches.wards.is_some();
+        let others = self.rollback_branches(desk, part);
+        let own = PageEngine::rollback(self, part);
+        // The part's own chain may hold keys of any owner's, too.
+        self.release_wards(desk, part);
         if found {
             self.undoubted();
         }
-        undone
+        others.and(own)
     }
 
     fn abandon(&self, _: &PageDesk, part: &mut Part) {
@@ -249,8 +248,41 @@ impl<D: Design> Engine for PageEngine<D> {
     const OWNERS: bool = D::OWNERS;
 
     #[inline]
-    fn owner(&self, route: Route) -> Option<usize> {
-        self.owners.as_ref()?.owner(route)
+    fn spot(&self, route: Route) -> Option<Spot> {
+        self.owners.as_ref()?.spot(route)
+    }
+
+    #[inline]
+    fn stamp(&self) -> Stamp {
+        self.owners.as_ref().expect("only where workers own keys").stamp()
+    }
+
+    fn ranges(&self) -> Option<Ranges> {
+        self.owners.as_ref().map(Owners::ranges)
+    }
+
+    #[inline]
+    fn admit(&self, part: &mut Part) -> bool {
+        PageEngine::admit(self, part)
+    }
+
+    async fn pass(&self, desk: &PageDesk, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
+        PageEngine::pass(self, desk, executor, part).await
+    }
+
+    fn repartition(&self, desk: &PageDesk, errand: Errand) {
+        self.take_errand(desk, errand);
+    }
+
+    #[inline]
+    fn begin_visit(&self, part: &mut Part) {
+        if D::OWNERS && !part.counted {
+            self.begin_locking(part);
+        }
+    }
+
+    fn waiting(&self, desk: &PageDesk) -> usize {
+        desk.door.visits.get()
     }
 
     fn sites_of(&self, desk: &PageDesk) -> Option<Range<u32>> {
@@ -269,8 +301,15 @@ impl<D: Design> Engine for PageEngine<D> {
         desk.meetings.borrow_mut().open()
     }
 
-    fn send(&self, desk: &PageDesk, part: &mut Part, meeting: u32, owner: usize, steps: Vec<u8>) {
-        self.send_steps(desk, part, meeting, owner, steps);
+    fn send(
+        &self,
+        desk: &PageDesk,
+        part: &mut Part,
+        meeting: u32,
+        (owner, stamp): (usize, Stamp),
+        steps: Vec<u8>,
+    ) {
+        self.send_steps(desk, part, meeting, (owner, stamp), steps);
     }
 
     async fn rendezvous(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
@@ -322,7 +361,8 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
         self.own_wanted(desk);
-        PageEngine::turn(self)
+        let errand = self.run_errands(desk);
+        PageEngine::turn(self) | errand
     }
 
     fn ready(&self) -> bool {
@@ -370,10 +410,6 @@ impl<D: Design> Engine for PageEngine<D> {
         }
     }
 
-    fn has_schema(&self) -> bool {
-        self.store.schema().is_some()
-    }
-
     fn is_blank(&self) -> bool {
         matches!(self.store.is_blank::<D::Latch>(), Ok(true))
     }
@@ -391,4 +427,14 @@ impl<D: Design> Engine for PageEngine<D> {
         all.into_iter().for_each(|loaded| whole.merge(loaded));
         self.store.build_trees::<D::Latch>(whole).map_err(|stop| format!("the indexes: {stop}"))
     }
+}
+
+/// One partition for each worker, or as many as were asked for if that is more.
+fn owners_of(setup: &Setup) -> Result<Owners, EngineFault> {
+    let sites = setup.territory.own.len();
+    if setup.partitions > setup.workers && setup.partitions > sites {
+        return Err(EngineFault::TooManyPartitions { partitions: setup.partitions, sites });
+    }
+    let parts = setup.partitions.max(setup.workers).min(sites.max(1));
+    Ok(Owners::divided(&setup.schema, &setup.territory, setup.workers, parts)?)
 }

@@ -1,7 +1,8 @@
 //! Parts with branches at other workers: sending steps, running visits, and one end for all.
 
 use super::{PageDesk, PageEngine};
-use crate::branches::{Answer, Letter, Visit};
+use crate::branches::{Answer, Letter, Steps, Visit};
+use crate::chart::Stamp;
 use crate::design::Design;
 use crate::local::{Part, Protection};
 use base::Lsn;
@@ -31,12 +32,13 @@ impl<D: Design> PageEngine<D> {
         desk: &PageDesk,
         part: &mut Part,
         meeting: u32,
-        owner: usize,
+        (owner, stamp): (usize, Stamp),
         steps: Vec<u8>,
     ) {
         desk.meetings.borrow_mut().get(meeting).missing += 1;
         let (branch, name) = (part.branches.take(owner), part.name);
-        desk.mailbox().send(owner, Letter::Steps { home: desk.worker, meeting, name, branch, steps });
+        let steps = Steps { home: desk.worker, meeting, name, stamp, branch, steps };
+        desk.mailbox().send(owner, Letter::Steps(steps));
     }
 
     pub(super) async fn await_answers(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
@@ -51,8 +53,8 @@ impl<D: Design> PageEngine<D> {
         })
         .await;
         let answers = desk.meetings.borrow_mut().close(meeting);
-        let home = |(branch, answer): (Box<Part>, Answer)| {
-            part.branches.away.push((answer.owner, branch));
+        let home = |(branch, answer): (Option<Box<Part>>, Answer)| {
+            part.branches.away.extend(branch.map(|branch| (answer.owner, branch)));
             answer
         };
         answers.into_iter().map(home).collect()
@@ -62,13 +64,20 @@ impl<D: Design> PageEngine<D> {
     pub(super) fn read_mail(&self, desk: &PageDesk) -> Option<Visit<Part>> {
         let mailbox = desk.mailbox();
         mailbox.push_on();
+        if let Some(visit) = self.next_held(desk) {
+            return Some(visit);
+        }
         while let Some(letter) = mailbox.take() {
             match letter {
-                Letter::Steps { home, meeting, name, branch, steps } => {
-                    let part = branch.unwrap_or_else(|| self.new_branch(desk, name));
-                    return Some(Visit { part, steps, home, meeting });
+                Letter::Steps(steps) => {
+                    if let Some(visit) = self.let_in(desk, steps) {
+                        return Some(visit);
+                    }
                 }
                 Letter::Answer { meeting, branch, answer } => {
+                    desk.meetings.borrow_mut().answer(meeting, Some(branch), answer);
+                }
+                Letter::Moved { meeting, branch, answer } => {
                     desk.meetings.borrow_mut().answer(meeting, branch, answer);
                 }
                 Letter::Commit(mut branch) => {
@@ -83,13 +92,13 @@ impl<D: Design> PageEngine<D> {
                     mailbox.send(home, Letter::Undone);
                 }
                 Letter::Undone => desk.undoing.set(desk.undoing.get() - 1),
-                Letter::Release(ward) => self.release_ward(desk, ward),
+                Letter::Release(ward) => self.release_ward(ward, desk.worker),
             }
         }
         None
     }
 
-    fn new_branch(&self, desk: &PageDesk, name: u64) -> Box<Part> {
+    pub(super) fn new_branch(&self, desk: &PageDesk, name: u64) -> Box<Part> {
         let spare = desk.spare.borrow_mut().pop();
         let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(desk.worker)));
         self.begin(&mut part, desk.worker, Protection::Locks);
@@ -105,6 +114,7 @@ impl<D: Design> PageEngine<D> {
         outputs: Vec<u8>,
     ) {
         let (owner, Visit { part, home, meeting, .. }) = (desk.worker, visit);
+        desk.door.visits.set(desk.door.visits.get() - 1);
         let answer = Answer { owner, outcome, outputs };
         desk.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
     }
@@ -122,7 +132,8 @@ impl<D: Design> PageEngine<D> {
         };
         if logged.is_err() {
             // On a store that has met a fault this only ends the branches.
-            self.undo_branches(desk, part);
+            let _ = self.rollback_branches(desk, part);
+            self.release_wards(desk, part);
             return self.after_commit(part, logged);
         }
         for (owner, branch) in part.branches.away.drain(..) {
@@ -139,11 +150,13 @@ impl<D: Design> PageEngine<D> {
         self.store.prepare_together(&mut chains(part), note)
     }
 
-    /// Undoes what was found with the part, and has its branches undone.
+    /// Undoes what was found with the part, and has its branches undone. Their locks stay for the part's own chain to be undone.
     pub(super) fn rollback_branches(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
         self.undo_branches(desk, part);
-        let undone = part.branches.found.drain(..).try_for_each(|mut txn| self.undo(&mut txn));
-        self.release_wards(desk, part);
+        let mut undone = Ok(());
+        for mut txn in part.branches.found.drain(..) {
+            undone = undone.and(self.undo(&mut txn));
+        }
         undone
     }
 

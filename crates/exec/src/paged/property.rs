@@ -7,6 +7,9 @@
 //!   the load halts: give_back                       pages are nobody's: filling, audits and checks go anywhere
 //! ```
 //!
+//! While a load runs keys may change owners (`moving`): then the giver's pages become nobody's before the keys are another's, and the
+//! taker owns them in its next turn. What is wanted of a worker is what the map says, what it has is its `Door::owned`.
+//!
 //! Who may do what: a worker owns and disowns on its own thread, between operations, when it holds no page; so
 //! whether a page has an owner may change under any transaction, and each access finds out from the page ([`latch::ByPage`]). What keeps others away
 //! is the routing of steps: only the owner of a key runs steps on it, whether or not its pages are owned. Three kinds of
@@ -18,9 +21,11 @@
 use super::{PageDesk, PageEngine};
 use crate::design::Design;
 use crate::engine::{EngineFault, Setup};
+use crate::owners::Owners;
 use base::{Key, TableId};
 use latch::{OwnerId, act_for};
 use pages::Stop;
+use partition::Ranges;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use store::StoreFault;
 
@@ -42,6 +47,13 @@ pub(super) enum Hold {
     Pages,
 }
 
+impl Property {
+    /// Whether workers own pages at all.
+    pub fn owned(&self) -> bool {
+        self.owned
+    }
+}
+
 impl<D: Design> PageEngine<D> {
     /// Cuts every tree where the owners' keys are cut; before any worker begins.
     ///
@@ -52,7 +64,8 @@ impl<D: Design> PageEngine<D> {
         if OwnerId::new(last).is_none() {
             return Err(EngineFault::TooManyOwners(setup.design, setup.workers));
         }
-        for (table, borders) in self.divided() {
+        let now = self.owners.as_ref().map(Owners::ranges);
+        for (table, borders) in now.iter().flat_map(|now| self.divided(now)) {
             let starts = self.store.partitions(table);
             if starts.is_empty() {
                 return Err(EngineFault::OneRoot(setup.design));
@@ -60,23 +73,34 @@ impl<D: Design> PageEngine<D> {
             for (start, _) in borders.iter().filter(|(start, _)| !starts.contains(start)) {
                 self.store.split_partition::<D::Latch>(table, start).map_err(fault)?;
             }
+            // What an earlier life cut elsewhere: who owns what is not remembered.
+            for start in
+                starts.iter().skip(1).filter(|start| !borders.iter().any(|(border, _)| border == *start))
+            {
+                self.store.merge_partition::<D::Latch>(table, start).map_err(fault)?;
+            }
         }
         self.property = Property { owned: true, doubts: AtomicUsize::new(doubts) };
         Ok(())
     }
 
-    /// The tables whose primary trees have owners, and where their keys begin.
-    fn divided(&self) -> Vec<(TableId, Vec<(Key, usize)>)> {
+    /// The tables whose primary trees have owners.
+    pub(super) fn divided_tables(&self) -> Vec<TableId> {
         let (Some(owners), Some(schema)) = (&self.owners, self.store.schema()) else { return Vec::new() };
         let tables = schema.tables.iter().filter(|table| !table.key.is_empty());
-        let borders = tables.map(|table| (table.id, owners.borders(table.id)));
-        borders.filter(|(_, borders)| !borders.is_empty()).collect()
+        tables.map(|table| table.id).filter(|id| owners.border(*id, 0).is_some()).collect()
+    }
+
+    /// They, and where their keys begin.
+    fn divided(&self, now: &Ranges) -> Vec<(TableId, Vec<(Key, usize)>)> {
+        let Some(owners) = &self.owners else { return Vec::new() };
+        self.divided_tables().into_iter().map(|table| (table, owners.borders_in(table, now))).collect()
     }
 
     /// Every partition with keys of this worker's: its tree, and a key in it.
-    fn property_of(&self, worker: usize) -> Vec<(TableId, Key)> {
+    fn property_of(&self, worker: usize, now: &Ranges) -> Vec<(TableId, Key)> {
         let mut all = Vec::new();
-        for (table, borders) in self.divided() {
+        for (table, borders) in self.divided(now) {
             for start in self.store.partitions(table) {
                 let behind = borders.partition_point(|(border, _)| *border <= start);
                 if behind > 0 && borders[behind - 1].1 == worker {
@@ -101,11 +125,16 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// Owns what is wanted, if it can be had by now.
+    /// Owns what is wanted, if it can be had by now, and what has come to this worker since.
     #[inline]
     pub(super) fn own_wanted(&self, desk: &PageDesk) {
-        if D::OWNERS && desk.hold.get() == Hold::Wanted {
-            self.own_pages(desk);
+        if D::OWNERS && self.property.owned {
+            let hold = desk.hold.get();
+            let changed =
+                || self.owners.as_ref().is_some_and(|owners| owners.version() != desk.door.seen.get());
+            if hold == Hold::Wanted || (hold == Hold::Pages && changed()) {
+                self.own_pages(desk);
+            }
         }
     }
 
@@ -115,11 +144,28 @@ impl<D: Design> PageEngine<D> {
             return;
         }
         desk.hold.set(Hold::Pages);
-        for (table, start) in self.property_of(desk.worker) {
+        if let Some(owners) = &self.owners {
+            // In this order: what changes in between is looked at in the next turn.
+            desk.door.seen.set(owners.version());
+            self.own_missing(desk, &owners.ranges());
+        }
+    }
+
+    /// Owns what is this worker's and not owned yet; nothing outside a load.
+    pub(super) fn own_missing(&self, desk: &PageDesk, now: &Ranges) {
+        if desk.hold.get() != Hold::Pages {
+            return;
+        }
+        let mut owned = desk.door.owned.borrow_mut();
+        for (table, start) in self.property_of(desk.worker, now) {
+            if owned.contains(&(table, start.clone())) {
+                continue;
+            }
             if self.store.own_partition(table, &start).is_err() {
                 // A fault has poisoned the store. What is not owned is latched.
                 return;
             }
+            owned.insert((table, start));
         }
     }
 
@@ -128,7 +174,7 @@ impl<D: Design> PageEngine<D> {
         if desk.hold.replace(Hold::Nothing) != Hold::Pages {
             return;
         }
-        for (table, start) in self.property_of(desk.worker) {
+        for (table, start) in desk.door.owned.borrow_mut().drain() {
             // A fault has poisoned the store, and nobody will get at these pages.
             let _ = self.store.disown_partition(table, &start);
         }

@@ -18,7 +18,6 @@ fn the_same_on_clustered_tables() {
         isolation::a_deleted_key_and_its_gap_stay_closed_until_the_end,
         isolation::two_inserts_into_one_gap_do_not_wait_for_each_other,
         isolation::a_whole_scan_and_a_writer_exclude_each_other,
-        isolation::a_row_read_to_be_updated_is_shared_with_readers_only,
         secondary::no_value_appears_in_or_leaves_a_scanned_range,
         secondary::values_beside_a_scanned_range_may_change,
         secondary::a_scan_waits_for_values_that_are_not_committed,

@@ -376,25 +376,6 @@ pub fn a_whole_scan_and_a_writer_exclude_each_other() {
     assert_eq!(b.write(&mut three, 1, 1), Done(Some(())));
 }
 
-#[test]
-pub fn a_row_read_to_be_updated_is_shared_with_readers_only() {
-    let b = bench(0..10);
-    let (mut one, mut two, mut three) = (b.begin(), b.begin(), b.begin());
-    let claim =
-        |scene: &mut Scene<'_>| once(b.here(scene.part()).read_for_update(T, &key(3), |row| row.int(1)));
-    assert_eq!(b.read(&mut three, 3), Done(Some(0)));
-    assert_eq!(claim(&mut one), Done(Some(0)));
-    assert_eq!(
-        claim(&mut two),
-        Waits,
-        "a second one would wait for the first in vain when both go on to write"
-    );
-    two.rollback();
-    assert_eq!(b.write(&mut one, 3, 7), Waits, "the reader is waited for");
-    three.commit();
-    one.rollback();
-}
-
 /// TPC-C's Delivery takes the oldest of a queue. With read locks both would have seen it, and each waited for the other.
 #[test]
 pub fn two_that_scan_to_take_the_oldest_do_not_deadlock() {
@@ -457,7 +438,6 @@ pub fn the_same_without_inheritance() {
         a_deleted_key_and_its_gap_stay_closed_until_the_end,
         two_inserts_into_one_gap_do_not_wait_for_each_other,
         a_whole_scan_and_a_writer_exclude_each_other,
-        a_row_read_to_be_updated_is_shared_with_readers_only,
         two_that_scan_to_take_the_oldest_do_not_deadlock,
         a_whole_table_scanned_for_update_is_shared_with_readers_only,
     ] {

@@ -2,8 +2,10 @@
 //! histories of several, each replayed in the order of commits.
 
 mod clustered;
+mod doubts;
 mod histories;
 mod isolation;
+mod moving;
 mod owners;
 mod schema;
 mod secondary;

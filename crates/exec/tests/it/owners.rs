@@ -15,12 +15,12 @@ use txn::{
 };
 use wal::Durability;
 
-const T: TableId = TableId(1);
+pub const T: TableId = TableId(1);
 /// Keys below belong to the first of two workers, the others to the second.
 const BORDER: i64 = 50;
 
-type Owned = PageEngine<Partitioned>;
-type Desk = <Owned as Engine>::Desk;
+pub type Owned = PageEngine<Partitioned>;
+pub type Desk = <Owned as Engine>::Desk;
 
 fn table() -> TableDef {
     TableDef {
@@ -34,11 +34,11 @@ fn table() -> TableDef {
     }
 }
 
-fn key(id: i64) -> Key {
+pub fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
-fn row(id: i64, value: i64) -> Vec<u8> {
+pub fn row(id: i64, value: i64) -> Vec<u8> {
     let mut buf = RowBuf::new(&table());
     let mut row = buf.start();
     row.set_int(0, id);
@@ -46,17 +46,17 @@ fn row(id: i64, value: i64) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
-fn once<T>(future: impl Future<Output = T>) -> Option<T> {
+pub fn once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),
         Poll::Pending => None,
     }
 }
 
-struct Bench {
-    engine: Arc<Owned>,
-    desks: Vec<Desk>,
-    executor: Executor,
+pub struct Bench {
+    pub engine: Arc<Owned>,
+    pub desks: Vec<Desk>,
+    pub executor: Executor,
 }
 
 type InDoubt = Vec<(Vec<u8>, <Owned as Engine>::InDoubt)>;
@@ -67,6 +67,12 @@ impl Bench {
     }
 
     fn open_as(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
+        let (engine, in_doubt) = Bench::engine(design, dir, workers);
+        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+    }
+
+    fn engine(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Arc<Owned>, InDoubt) {
         let setup = Setup {
             design,
             dir: dir.into(),
@@ -82,17 +88,15 @@ impl Bench {
             territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
         };
         let (engine, Recovered { in_doubt, .. }) = Owned::open(&setup).unwrap();
-        let engine = Arc::new(engine);
-        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
-        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+        (Arc::new(engine), in_doubt)
     }
 
     /// Two owners, and rows 10 and 60 of value 0.
-    fn new(dir: &std::path::Path) -> Bench {
+    pub fn new(dir: &std::path::Path) -> Bench {
         Bench::new_as(DesignKind::Logical, dir)
     }
 
-    fn new_as(design: DesignKind, dir: &std::path::Path) -> Bench {
+    pub fn new_as(design: DesignKind, dir: &std::path::Path) -> Bench {
         let (bench, _) = Bench::open_as(design, dir, 2);
         for (worker, id) in [(0, 10), (1, 60)] {
             let mut part = bench.begin(worker);
@@ -105,33 +109,39 @@ impl Bench {
         bench
     }
 
-    fn begin(&self, worker: usize) -> Part {
+    pub fn begin(&self, worker: usize) -> Part {
         let mut part = Engine::part(&*self.engine, &self.desks[worker]);
         Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
         part
     }
 
-    fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
+    pub fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
         self.engine.here(&self.desks[worker], &self.executor, part)
     }
 
     /// Runs steps of a transaction at an owner: there, by `steps`, and back.
-    fn visit<R>(&self, home: usize, part: &mut Part, owner: usize, steps: impl FnOnce(&mut Part) -> R) -> R {
+    pub fn visit<R>(
+        &self,
+        home: usize,
+        part: &mut Part,
+        owner: usize,
+        steps: impl FnOnce(&mut Part) -> R,
+    ) -> R {
         let visit = self.arrive(home, part, owner);
         self.finish(home, part, visit, steps)
     }
 
     /// As far as the owner.
-    fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
+    pub fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
         let desk = &self.desks[home];
         let meeting = self.engine.meeting(desk);
-        self.engine.send(desk, part, meeting, owner, vec![7]);
+        self.engine.send(desk, part, meeting, (owner, self.engine.stamp()), vec![7]);
         let visit = self.engine.receive(&self.desks[owner]).expect("the steps have arrived");
         assert_eq!(visit.steps, [7]);
         (meeting, visit)
     }
 
-    fn finish<R>(
+    pub fn finish<R>(
         &self,
         home: usize,
         part: &mut Part,
@@ -150,13 +160,13 @@ impl Bench {
     }
 
     /// Brings the mail of every worker.
-    fn mail(&self) {
+    pub fn mail(&self) {
         for _ in 0..2 {
             self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
         }
     }
 
-    fn write(
+    pub fn write(
         &self,
         worker: usize,
         part: &mut Part,
@@ -166,12 +176,12 @@ impl Bench {
         once(self.here(worker, part).update(T, &key(id), |row| row.set_int(1, value)))
     }
 
-    fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
+    pub fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
         once(self.here(worker, part).read(T, &key(id), |row| row.int(1)))
     }
 
     /// The value of a row, read by a transaction of its owner's; `None` if it has to wait.
-    fn value(&self, id: i64) -> Option<i64> {
+    pub fn value(&self, id: i64) -> Option<i64> {
         let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
         let mut part = self.begin(worker);
         let seen = {
@@ -191,13 +201,13 @@ impl Bench {
         Some(seen?.unwrap().unwrap())
     }
 
-    fn commit(&self, worker: usize, part: &mut Part) {
+    pub fn commit(&self, worker: usize, part: &mut Part) {
         once(self.engine.certify(&self.desks[worker], &self.executor, part, Scope::Home)).unwrap().unwrap();
         Engine::commit(&*self.engine, &self.desks[worker], part).unwrap();
     }
 }
 
-const DONE: Option<Result<Option<()>, Abort>> = Some(Ok(Some(())));
+pub const DONE: Option<Result<Option<()>, Abort>> = Some(Ok(Some(())));
 
 #[test]
 fn a_transaction_of_two_owners_commits_at_both() {
@@ -285,6 +295,52 @@ fn a_step_that_reaches_into_another_owners_keys_is_a_bug() {
     let _ = b.read(0, &mut part, 60);
 }
 
+/// Nobody here keeps what comes behind the worker's own keys as it is.
+#[test]
+fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (low, high) = (key(5), key(20));
+    let open = [Range::ALL, Range { low: Some(&low), high: None }, Range { low: None, high: Some(&high) }];
+    for protection in [Protection::Locks, Protection::Alone] {
+        for range in open {
+            let mut part = Engine::part(&*b.engine, &b.desks[0]);
+            Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
+            let mut here = b.here(0, &mut part);
+            let scan = here.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
+            assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?} {range:?}");
+            Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+        }
+    }
+    // One owner may go anywhere.
+    drop(b);
+    let (b, _) = Bench::open(dir.path(), 1);
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
+    let mut part = b.begin(0);
+    let mut seen = 0;
+    let mut here = b.here(0, &mut part);
+    let visit = |_: &[u8], _: txn::Row<'_>| {
+        seen += 1;
+        Flow::More
+    };
+    assert_eq!(once(here.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
+    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    assert_eq!(seen, 2);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "which worker 1 owns: a step must touch keys of the site that it is routed to")]
+fn a_scan_over_the_border_is_a_bug() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let mut part = b.begin(0);
+    let (low, high) = (key(5), key(70));
+    let mut here = b.here(0, &mut part);
+    // Dropped with its locks while this panics, which is allowed.
+    let _ = once(here.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
+}
+
 /// Prepared at two owners, found by three, decided either way.
 #[test]
 fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
@@ -316,6 +372,47 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
         let (one, two) = if commits { (1, 2) } else { (0, 0) };
         assert_eq!((b.value(10), b.value(60)), (Some(one), Some(two)));
     }
+}
+
+/// What one worker has prepared for keys of both is in one chain, which its heir undoes: before the other owner hears that
+/// its lock may go.
+#[test]
+fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Bench::new(dir.path()));
+    let (b, _) = Bench::open(dir.path(), 1);
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
+    let mut part = b.begin(0);
+    for id in [10, 60] {
+        assert_eq!(b.write(0, &mut part, id, 7), DONE);
+    }
+    Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
+    Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+    drop((part, b));
+
+    let seen = Arc::new(std::sync::Mutex::new(None));
+    let (engine, mut in_doubt) = Bench::engine(DesignKind::Logical, dir.path(), 2);
+    let (looked, store) = (Arc::clone(&seen), Arc::clone(&engine));
+    let look = move || {
+        let store = store.store();
+        let table = store.table(T).unwrap();
+        let row = loop {
+            match store.get::<latch::Coupled, _>(table, &key(60), |row| row.to_vec()) {
+                Ok(row) => break row,
+                Err(pages::Stop::Page(page)) => store.load_page(page).unwrap(),
+                Err(stop) => panic!("{stop}"),
+            }
+        };
+        *looked.lock().unwrap() = row;
+    };
+    let desks = vec![engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(look))];
+    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+    let mut part = b.engine.adopt(&b.desks[0], in_doubt.pop().expect("one is in doubt").1);
+    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    let at_the_letter = seen.lock().unwrap().take().expect("a letter has come");
+    assert_eq!(at_the_letter, row(60, 0), "the lock may go as soon as the letter is there");
+    b.mail();
+    assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
 
 /// Whoever hears of the decision touches pages of several workers: none of them has an owner before it is carried out.

@@ -1,3 +1,5 @@
+//! Deployments of every shape, in which the workloads' consistency conditions hold.
+
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::{DesignKind, TreeKind};
 use instance::InstanceConfig;

@@ -57,9 +57,9 @@ fn a_table_of_four_times_the_pool_is_read_and_updated() {
         let measured = drive(&deployment, 100, 300);
         assert!(measured.page_writes > 0, "{measured:?}");
         let committed = measured.committed_total();
-        deployment.instances.iter().for_each(|i| i.reconfigure(micro(Op::Read)));
+        deployment.instances.iter().for_each(|i| i.reconfigure(micro(Op::Read)).unwrap());
         drive(&deployment, 20, 20);
-        deployment.instances.iter().for_each(|i| i.reconfigure(workload.clone()));
+        deployment.instances.iter().for_each(|i| i.reconfigure(workload.clone()).unwrap());
         let verdict = workload.judge(deployment.audits(), Some(committed));
         assert!(verdict.holds(), "{design} {durability}: {verdict:?}");
         deployment.stop();

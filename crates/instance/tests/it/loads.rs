@@ -1,19 +1,16 @@
 //! Loads of every model on a workload without data, whose server can be made to stall.
 
 use crate::support::{Via, config, private_dir};
-use base::{Key, SiteId, TableId};
 use exec::DesignKind;
 use instance::{Instance, Scene};
 use probe::Measured;
-use serde::{Deserialize, Serialize};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use traffic::{Arrivals, LoadModel, Rate, Retries, Share, Think, Traffic};
-use txn::schema::{Column, TableDef, Type};
-use txn::*;
+use txn::{Abort, Pauses};
 use wal::Durability;
+use workload::idle::{Answer, Ask, Idle};
 
 /// Answers at once, but once for `stall` blocks its worker, and aborts the first `aborts` tries.
 #[derive(Clone, Default)]
@@ -25,54 +22,11 @@ struct Server {
     kind: Option<&'static str>,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct Ask {
-    terminal: Option<(u32, u32)>,
-}
-
-struct Asks;
-
-impl Generator for Asks {
-    type Request = Ask;
-    fn next(&mut self) -> Ask {
-        Ask { terminal: None }
-    }
-    fn next_at(&mut self, site: u32, number: u32) -> Ask {
-        Ask { terminal: Some((site, number)) }
-    }
-}
-
 /// The request before which the server stalls.
 const STALLS_AT: u64 = 100;
 
-impl Workload for Server {
-    type Request = Ask;
-    type Reply = ();
-    type Generator = Asks;
-    type Audit = ();
-
-    fn name(&self) -> String {
-        "server".into()
-    }
-    fn schema(&self) -> Schema {
-        let columns = vec![Column::new("ID", Type::I64)];
-        let name = "NOTHING".into();
-        Schema {
-            tables: vec![TableDef {
-                id: TableId(1),
-                name,
-                columns,
-                key: vec![0],
-                indexes: vec![],
-                domain: 2,
-                kind: TableKind::Heap,
-            }],
-        }
-    }
-    fn sites(&self) -> u32 {
-        2
-    }
-    async fn run<T: Transaction>(&self, request: &Ask, _: &mut T) -> Result<(), Abort> {
+impl Answer for Server {
+    fn answer(&self, request: &Ask) -> Result<(), Abort> {
         if request.terminal.is_some_and(|(site, number)| site >= 2 || number >= 500) {
             return Err(Abort::BadRequest);
         }
@@ -85,38 +39,17 @@ impl Workload for Server {
             Err(_) => Ok(()),
         }
     }
-    async fn run_step<A: Access>(
-        &self,
-        _: StepId,
-        _: &[u8],
-        _: &mut A,
-        _: &mut Vec<u8>,
-    ) -> Result<(), Abort> {
-        Err(Abort::BadRequest)
-    }
-    fn routes(&self, _: &Ask, _: &mut dyn FnMut(Route)) {}
-    fn kind(&self, _: &Ask) -> &'static str {
+
+    fn kind(&self) -> &'static str {
         self.kind.unwrap_or("ask")
     }
-    fn pauses(&self, _: &Ask) -> Option<Pauses> {
+
+    fn sites(&self) -> u32 {
+        2
+    }
+
+    fn pauses(&self) -> Option<Pauses> {
         Some(Pauses { keying_s: 0.1, think_s: 0.1 })
-    }
-    fn generator(&self, _: u64, _: Range<u32>) -> Asks {
-        Asks
-    }
-    fn load_parts(&self, _: SiteId) -> u32 {
-        1
-    }
-    async fn load<A: Access>(&self, site: SiteId, _: u32, access: &mut A) -> Result<(), Abort> {
-        let mut row = RowBuf::new(&self.schema().tables[0]);
-        row.start().set_int(0, site.0.into());
-        access.insert(TableId(1), &Key::new().i64(site.0.into()), row.bytes()).await.map(drop)
-    }
-    async fn audit<A: Access>(&self, _: Range<u32>, _: &mut A) -> Result<(), Abort> {
-        Ok(())
-    }
-    fn judge(&self, _: Vec<()>, _: Option<u64>) -> Verdict {
-        Verdict::default()
     }
 }
 
@@ -124,15 +57,15 @@ impl Workload for Server {
 fn run(
     server: Server,
     traffic: Traffic,
-    script: impl Fn(&Instance<Server>),
+    script: impl Fn(&Instance<Idle<Server>>),
     done: impl Fn(&Measured) -> bool,
 ) -> Measured {
-    let dir = private_dir();
+    let (dir, server) = (private_dir(), Idle(server));
     let config = config(&server, dir.path(), DesignKind::Serial, Durability::Memory, (0, 1), 1, Via::Ring);
     std::fs::create_dir_all(&config.dir).unwrap();
     let instance = Instance::start(server, config).unwrap();
     instance.load(&|_, _| {}).unwrap();
-    instance.measure();
+    instance.measure().unwrap();
     instance.load_with(traffic, Share::whole(1), 7);
     script(&instance);
     let (mut all, start) = (Measured::default(), Instant::now());
@@ -140,15 +73,15 @@ fn run(
         assert!(start.elapsed() < Duration::from_secs(20), "not done: {all:?}");
         std::thread::sleep(Duration::from_millis(20));
         let last = all.offered;
-        let window = instance.measure();
+        let window = instance.measure().unwrap();
         all.window_ns += window.window_ns;
         all.merge(&Measured { window_ns: 0, ..window });
         if let (Some(all), Some(last)) = (&mut all.offered, last) {
             all.backlog -= last.backlog;
         }
     }
-    instance.halt();
-    let rest = instance.measure();
+    instance.halt().unwrap();
+    let rest = instance.measure().unwrap();
     all.merge(&Measured { window_ns: 0, ..rest });
     instance.stop().unwrap();
     all
@@ -225,6 +158,19 @@ fn terminals_pause_and_each_has_one_request_at_a_time() {
     assert!(all.aborted.is_empty(), "a terminal of nowhere: {:?}", all.aborted);
 }
 
+/// With one terminal nothing is armed while it is served, so whoever waits for what is due has to be told of the next request.
+#[test]
+fn a_single_terminal_goes_on() {
+    let model = LoadModel::Terminals { terminals: 1, think: Think::STANDARD };
+    let traffic = Traffic { model, ..Traffic::closed(1) };
+    let all = run(Server::default(), traffic, |_| {}, |m| m.committed_total() >= 5);
+    assert!(
+        all.window_ns >= 400_000_000,
+        "five requests, and 100 ms or more between two: {} ns",
+        all.window_ns
+    );
+}
+
 #[test]
 fn retries_are_counted_and_end_at_the_limit() {
     let aborts = |n| Server { aborts: Arc::new(AtomicU64::new(n)), ..Server::default() };
@@ -242,10 +188,10 @@ fn retries_are_counted_and_end_at_the_limit() {
 #[test]
 fn the_load_changes_when_the_script_says_so() {
     let later = Server { kind: Some("later"), ..Server::default() };
-    let script = |instance: &Instance<Server>| {
+    let script = |instance: &Instance<Idle<Server>>| {
         let at_ns = world::now_ns() + 300_000_000;
         let rate = Some(Rate::constant(5_000.0).unwrap());
-        instance.script(&[Scene { at_ns, rate, requests: Some((later.clone(), 9)) }]);
+        instance.script(&[Scene { at_ns, rate, requests: Some((Idle(later.clone()), 9)) }]);
     };
     let all = run(Server::default(), open(500.0, Arrivals::Uniform), script, |m| {
         m.committed.get("later").is_some_and(|n| *n >= 2_000)

@@ -157,7 +157,7 @@ fn owners_of_pages_latch_a_fifth_of_what_others_do_at_most() {
         let configs = vec![config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring)];
         let deployment = Deployment::start(workload, configs);
         deployment.load();
-        deployment.instances[0].profile(Profiling::OneIn(1));
+        deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
         let measured = deployment.run(2, 400);
         let verdict = deployment.workload.judge(deployment.audits(), None);
         assert!(verdict.holds(), "{design}: {verdict:?}");

@@ -33,7 +33,7 @@ impl Shape {
         });
         let deployment = Deployment::start(workload.clone(), configs.collect());
         deployment.load();
-        deployment.instances.iter().for_each(|i| i.profile(profiling));
+        deployment.instances.iter().for_each(|i| i.profile(profiling).unwrap());
         let measured = deployment.run(self.clients, ms);
         deployment.stop();
         assert!(measured.committed_total() > 10, "{measured:?}");

@@ -1,3 +1,5 @@
+//! What is there after a stop and a start.
+
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind;
 use txn::Workload;

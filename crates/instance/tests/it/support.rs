@@ -83,13 +83,13 @@ impl<W: Workload> Deployment<W> {
         let seed = |instance: usize| (seed << 32) + ((instance as u64) << 16);
         self.instances.iter().enumerate().for_each(|(i, instance)| instance.drive(clients, seed(i)));
         std::thread::sleep(std::time::Duration::from_millis(ms));
-        self.instances.iter().for_each(|i| i.halt());
+        self.instances.iter().for_each(|i| i.halt().unwrap());
         self.measure()
     }
 
     pub fn measure(&self) -> Measured {
         let mut all = Measured::default();
-        self.instances.iter().for_each(|i| all.merge(&i.measure()));
+        self.instances.iter().for_each(|i| all.merge(&i.measure().unwrap()));
         all
     }
 

@@ -141,6 +141,59 @@ fn too_many_keys_stay_a_table() {
     end(&table, [&mut reader, &mut writer]);
 }
 
+/// Each access was remembered, so that few keys read often filled the memory, and the table stayed locked.
+#[test]
+fn few_keys_read_often_are_remembered_once() {
+    let table = escalating(10, 1000);
+    let (mut reader, mut writer) = (table.locker(), table.locker());
+    (0..300).for_each(|_| read_lines(&table, &mut reader, 0..20));
+    (0..20).for_each(|i| assert!(granted(lock(&table, &mut reader, i, Mode::ROW_S))));
+    assert!(granted(stock(&table, &mut writer, Mode::ROW_X)));
+    assert_eq!(lock(&table, &mut writer, 7000, Mode::ROW_X), Acquired::Waiting);
+    assert_eq!(stock(&table, &mut reader, Mode::ROW_S), Acquired::Waiting);
+    assert!(is_granted(&table, &mut writer), "the table is held by its keys now");
+    assert_eq!((reader.holds(LINES), table.stats().reductions), (Mode::IS, 1));
+    assert_eq!((0..20).map(|i| reader.holds(line(i))).find(|m| *m != Mode::ROW_AND_GAP_S), None);
+    // After twice as many keys, not accesses, it escalates again.
+    table.release_all(&mut writer);
+    assert!(is_granted(&table, &mut reader));
+    read_lines(&table, &mut reader, 20..60);
+    assert_eq!(reader.holds(LINES), Mode::S);
+    end(&table, [&mut reader, &mut writer]);
+}
+
+/// What was asked again, once the keys were locked, was counted as another request.
+#[test]
+fn a_request_that_waits_with_keys_is_counted_once() {
+    use probe::{Counter, Profiling};
+    probe::profile(Profiling::ON);
+    let table = escalating(10, 1000);
+    let (mut reader, mut third) = (table.locker(), table.locker());
+    assert!(granted(stock(&table, &mut third, Mode::ROW_X)));
+    assert!(granted(table.acquire(&mut third, LockName::table(TableId(3)), Mode::X)));
+    for asked in [false, true] {
+        read_lines(&table, &mut reader, 0..40);
+        assert!(granted(stock(&table, &mut reader, Mode::GAP_S)));
+        let before = reader.counts();
+        drop(probe::window());
+        let waits = match asked {
+            false => stock(&table, &mut reader, Mode::ROW_S),
+            true => table.acquire(&mut reader, LockName::table(TableId(3)), Mode::IS),
+        };
+        assert_eq!(waits, Acquired::Waiting);
+        let (now, granules) = (reader.counts(), u64::from(asked));
+        assert_eq!((now.requests - before.requests, now.waited - before.waited), (1, 1));
+        assert_eq!(now.granule_requests - before.granule_requests, granules);
+        // The table that goes back to keys is changed once.
+        assert_eq!(now.granule_calls - before.granule_calls, 1 + granules);
+        let counted = probe::window().expect("it is on");
+        assert_eq!(counted.count(Counter::LockRequests), 1);
+        table.release_all(&mut reader);
+    }
+    probe::profile(Profiling::Off);
+    end(&table, [&mut reader, &mut third]);
+}
+
 #[test]
 fn the_next_transaction_remembers_nothing() {
     let table = escalating(10, 1000);

@@ -65,7 +65,8 @@ pub(crate) struct Checkpoint {
     /// The life that wrote it.
     pub(crate) life: u64,
     pub(crate) from: u64,
-    /// Durable when it was put in place: the log may begin behind this.
+    /// The device had the log of its life up to this epoch when it was put in place: rows may have been copied from all
+    /// epochs up to this one.
     pub(crate) until: u64,
     pub(crate) parts: Vec<Part>,
     pub(crate) notes: Vec<(u64, Vec<u8>)>,
@@ -147,6 +148,12 @@ impl Control {
 
     /// Replaces the control file, durably.
     pub(crate) fn write(&self, files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
+        self.write_beside(files, dir)?;
+        Control::put_in_place(files, dir)
+    }
+
+    /// Writes what is to be the control file beside it, to the device.
+    pub(crate) fn write_beside(&self, files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
         let body =
             postcard::to_stdvec(self).map_err(|e| LogFault::Options(format!("control record: {e}")))?;
         let mut bytes = Vec::with_capacity(HEAD + body.len());
@@ -159,9 +166,12 @@ impl Control {
         let file = files.open(&incoming, Open::Create)?;
         file.set_len(0)?;
         file.write_all_at(&bytes, 0)?;
-        file.sync()?;
-        drop(file);
-        Ok(files.rename(&incoming, &dir.join(CONTROL))?)
+        Ok(file.sync()?)
+    }
+
+    /// Makes what was written beside it the control file. After an error either of the two may be what the next opening finds.
+    pub(crate) fn put_in_place(files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
+        Ok(files.rename(&dir.join(INCOMING), &dir.join(CONTROL))?)
     }
 
     /// Names of files that this control record knows.

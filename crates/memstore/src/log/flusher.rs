@@ -79,8 +79,7 @@ impl Drop for Flushers {
 
 /// Whether nobody is to be waited for.
 fn is_company_here(shared: &Shared, work: &Work) -> bool {
-    let (expected, patience_ns) = work.pace.company();
-    patience_ns == 0 || expected <= shared.waiters.count()
+    work.pace.is_company_here(shared.waiters.count())
 }
 
 /// A thread's body.

@@ -39,7 +39,7 @@ pub struct LogOptions {
     pub threads: usize,
     /// How much a worker may log before it has to wait until it was written.
     pub backlog_bytes: usize,
-    /// What nobody waits for is written after this time.
+    /// What nobody waits for is written after this time, or after up to 50 ms when nothing was written for a while.
     pub leisure: Duration,
 }
 

@@ -5,7 +5,7 @@
 use super::block::{ALIGN, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
 use super::{Durability, LogFault, LogFile, Place, Segment, Shared, held, make_segment};
-use latch::Backoff;
+use latch::{Backoff, Pace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
@@ -85,35 +85,10 @@ impl Aligned {
     }
 }
 
-/// How fast the device is and how many wait for it at a time.
-///
-/// After a flush everybody it served comes back at about the same time. A flush begun for the first of them serves one, and the
-/// others wait for two; so it is begun when as many are there as last time, or after a quarter of the time that a flush
-/// takes. Who is alone is never kept waiting.
-#[derive(Default)]
-pub(crate) struct Pace {
-    /// A flush's duration, smoothed, ns.
-    flush_ns: u64,
-    /// How many waited for each of the last two.
-    groups: [usize; 2],
-}
-
-/// A device that flushes faster than this, ns, is not worth waiting for company.
-const QUICK_NS: u64 = 50_000;
-/// Nobody waits for company longer than this, ns, whatever the device does.
-const PATIENCE_NS: u64 = 2_000_000;
-
-impl Pace {
-    fn flushed(&mut self, took_ns: u64, group: usize) {
-        let smooth = if self.flush_ns == 0 { took_ns } else { self.flush_ns / 8 * 7 + took_ns / 8 };
-        *self = Pace { flush_ns: smooth, groups: [group, self.groups[0]] };
-    }
-
-    /// How many to expect, and how long to wait for them, ns.
-    pub(crate) fn company(&self) -> (usize, u64) {
-        let expected = self.groups[0].max(self.groups[1]);
-        let patience = if self.flush_ns < QUICK_NS { 0 } else { (self.flush_ns / 4).min(PATIENCE_NS) };
-        (expected, if expected > 1 { patience } else { 0 })
+impl Work {
+    /// Up to which epoch the device has the stream complete.
+    pub(crate) fn stable_epoch(&self) -> u64 {
+        self.sealed_stable
     }
 }
 
@@ -188,7 +163,6 @@ impl Stream {
             shared.poison(fault);
             return false;
         }
-        shared.publish();
         true
     }
 
@@ -201,18 +175,20 @@ impl Stream {
         if aim == Aim::Everything || !is_sealed || is_old || self.is_pressed(shared) {
             self.write(shared, work, wanted)?;
         }
-        let is_due = began.saturating_sub(work.synced_ns) >= SYNC_NS;
-        let is_needed = shared.options.durability == Durability::Sync && is_asked;
-        if work.stable < work.sequence && (is_needed || is_due || aim == Aim::Everything) {
+        let is_due = began.saturating_sub(work.synced_ns) >= SYNC_NS || aim == Aim::Everything;
+        let is_promised = shared.options.durability == Durability::Sync;
+        if is_promised && (is_due || is_asked) {
             self.sync(work)?;
         }
-        let reached = match shared.options.durability {
-            Durability::Sync => work.sealed_stable,
-            Durability::Async | Durability::Memory => work.sealed,
-        };
+        let reached = if is_promised { work.sealed_stable } else { work.sealed };
         self.durable.store(reached, Ordering::Release);
+        shared.publish();
         if is_asked {
             work.pace.flushed(world::now_ns() - began, group);
+        }
+        // Where the device is not promised, nobody is kept waiting for it.
+        if is_due {
+            self.sync(work)?;
         }
         Ok(())
     }
@@ -286,9 +262,7 @@ impl Stream {
 
     /// A segment that has a successor with blocks is complete on the device: recovery relies on it.
     fn next_segment(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<(), LogFault> {
-        if work.stable < work.sequence {
-            self.sync(work)?;
-        }
+        self.sync(work)?;
         let made = work.next.take().map(JoinHandle::join);
         let (segment, file) = match made {
             Some(Ok(made)) => made?,
@@ -300,7 +274,11 @@ impl Stream {
         Ok(())
     }
 
+    /// Brings the blocks that the device does not have there.
     fn sync(&self, work: &mut Work) -> Result<(), LogFault> {
+        if work.stable == work.sequence {
+            return Ok(());
+        }
         work.file.file.sync()?;
         self.counts.fsyncs.fetch_add(1, Ordering::Relaxed);
         (work.stable, work.sealed_stable) = (work.sequence, work.sealed);
@@ -352,28 +330,5 @@ impl Drop for Guard<'_> {
         if std::thread::panicking() {
             self.0.poison(std::io::Error::other("a flush of the log panicked").into());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn company_is_waited_for_only_when_there_was_some() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.company(), (0, 0), "nothing is known yet");
-        pace.flushed(4_000_000, 1);
-        pace.flushed(4_000_000, 1);
-        assert_eq!(pace.company(), (1, 0), "a client that is alone");
-        pace.flushed(4_000_000, 15);
-        pace.flushed(4_000_000, 1);
-        assert_eq!(pace.company(), (15, 1_000_000), "one came early: the others follow");
-        pace.flushed(4_000_000, 1);
-        assert_eq!(pace.company(), (1, 0), "the others have gone");
-        (0..100).for_each(|_| pace.flushed(80_000_000, 9));
-        assert_eq!(pace.company(), (9, PATIENCE_NS), "however slow the device");
-        (0..100).for_each(|_| pace.flushed(20_000, 9));
-        assert_eq!(pace.company(), (9, 0), "a quick device");
     }
 }

@@ -366,7 +366,7 @@ impl<'s> Loader<'s> {
                 (write.before, write.prepared) = (before, prepared);
             }
         }
-        txn.writes.sort_unstable_by_key(|write| write.row.0);
+        txn.sort_writes();
         Ok(txn)
     }
 

@@ -1,9 +1,10 @@
 //! Where the log of the last life ends.
 //!
 //! A stream ends before its first block that is not whole. That is what a crash leaves of a block that was being written;
-//! but if any block behind it says that the device had more by then, it is damage.
+//! but if any block behind it says that the device had more by then, it is damage. So it is if the life's own checkpoint
+//! needs more: all that it may have copied was on the device before it was put in place.
 
-use crate::log::{ALIGN, BlockHead, Blocks, Control, LogFault, Segment, segment_head};
+use crate::log::{ALIGN, BlockHead, Blocks, CONTROL, Control, LogFault, Segment, segment_head};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,27 +45,42 @@ impl Tail {
         for segment in &control.segments {
             open_segment(files, dir, control, segment)?;
         }
-        let until = control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.until);
+        let own = control.checkpoint.as_ref().filter(|checkpoint| checkpoint.life == control.life);
+        let until = own.map_or(0, |checkpoint| checkpoint.until);
         let mut tail = Tail { durable: u64::MAX, blocks: Vec::new() };
         for stream in 0..control.streams {
             let is_own = |segment: &&Segment| (segment.life, segment.stream) == (control.life, stream);
             let own: Vec<Segment> = control.segments.iter().filter(is_own).copied().collect();
-            let (sealed, blocks) = end_of_stream(files, dir, control, &own)?;
-            tail.durable = tail.durable.min(sealed);
-            tail.blocks.push(blocks);
+            let end = end_of_stream(files, dir, control, &own)?;
+            if end.sealed < until {
+                let what = format!("expected stream {stream} to go on: the checkpoint rests on more of it");
+                return Err(LogFault::corrupt(&end.file, end.at, what));
+            }
+            tail.durable = tail.durable.min(end.sealed);
+            tail.blocks.push(end.blocks);
         }
-        tail.durable = tail.durable.max(control.begun).max(until);
+        // A life that has written nothing ends where it began.
+        tail.durable = tail.durable.max(control.begun);
         Ok(tail)
     }
 }
 
-/// The last epoch that a stream is complete to, and how many blocks it has.
+/// The end of a stream.
+struct End {
+    /// The last epoch that it is complete to.
+    sealed: u64,
+    /// How many blocks it has.
+    blocks: u64,
+    file: PathBuf,
+    at: u64,
+}
+
 fn end_of_stream(
     files: &dyn Files,
     dir: &Path,
     control: &Control,
     segments: &[Segment],
-) -> Result<(u64, u64), LogFault> {
+) -> Result<End, LogFault> {
     let is_own =
         |head: &BlockHead, segment: &Segment| head.store == control.store && head.number == segment.number;
     for (i, segment) in segments.iter().enumerate().rev() {
@@ -97,9 +113,10 @@ fn end_of_stream(
                 return Err(LogFault::corrupt(path, at, what));
             }
         }
-        return Ok(last.map_or((0, 0), |last| (last.sealed, last.sequence + 1)));
+        let (sealed, blocks) = last.map_or((0, 0), |last| (last.sealed, last.sequence + 1));
+        return Ok(End { sealed, blocks, file: path, at });
     }
-    Ok((0, 0))
+    Ok(End { sealed: 0, blocks: 0, file: dir.join(CONTROL), at: 0 })
 }
 
 /// A block at `at` or behind that says that the device had had the stream further than to where it ends now: `end`, `None`

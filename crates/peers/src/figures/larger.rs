@@ -71,7 +71,7 @@ pub fn larger(asked: Asked, size: &Size) -> Result<Larger, PeerFault> {
     let frames = (size.dataset * PAGES_PER_THOUSAND / 1000 / TIMES).max(64);
     let places = Places { pool_pages: frames as usize, cpus: &[cpus(1)?] };
     let deployment = Deployment::load_in("larger", micro, design, Durability::Async, size.dir, places)?;
-    let pages = deployment.instances[0].measure().pages;
+    let pages = deployment.instances[0].measure()?.pages;
     let disk = Disk::prepare(size.dir, pages)?;
     let mut figure = Larger {
         what: format!("{design}, 10 rows {op:?}, {depth} clients").to_lowercase(),

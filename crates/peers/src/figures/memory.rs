@@ -27,7 +27,7 @@ pub fn memory(size: &Size) -> Result<Figure, PeerFault> {
         size.dir,
         &[cpus(1)?],
     )?;
-    let measured = deployment.instances[0].measure();
+    let measured = deployment.instances[0].measure()?;
     deployment.check(None)?;
     deployment.stop()?;
     let pages = measured.pages as f64 * PAGE_BYTES / MIB;

@@ -1,11 +1,13 @@
-//! Random transactions, killed at random moments, against a model; many seeds, few frames, deaths during restart too.
+//! Random transactions, and splits and merges of partitions beside them, killed at random moments, against a model; many seeds, few frames, deaths during restart too.
 //!
 //! Each transaction appends its number to the history before it ends, so that what survived says itself which
 //! transactions it is made of: those must include every acknowledged one, be a prefix of the log's commits, and
 //! together give exactly the rows found.
 
 use crate::files::{Life, Mortal};
-use crate::{ACCOUNTS, HISTORY, KIND, L, Model, contents, history, key, options, row, schema};
+use crate::{
+    ACCOUNTS, BY_SCORE, HISTORY, KIND, L, Model, TREES, contents, history, key, options, row, schema,
+};
 use access::Expect;
 use base::{Lsn, TableId};
 use pages::Stop;
@@ -13,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{DeleteOutcome, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, Txn};
+use store::{DeleteOutcome, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, TreeKind, Txn};
 use txn::{RowBuf, Schema, TableDef, TableKind};
 use wal::Durability;
 use world::Files;
@@ -180,6 +182,7 @@ impl Process<'_> {
             3 if self.random.below(6) == 0 => Ok(self.store.checkpoint()?),
             3 if self.random.below(2) == 0 => self.change_schema(),
             7 | 8 if !self.running.is_empty() => self.go_back(),
+            9 if TREES.get() == TreeKind::MultiRooted => self.repartition(),
             4..=6 if !self.running.is_empty() => self.commit(),
             _ if self.running.len() < 3 => {
                 let begin = |worker| {
@@ -263,6 +266,26 @@ impl Process<'_> {
         }
         self.store.commit(&mut txn, None)?;
         self.store.committed::<L>(&mut txn);
+        Ok(())
+    }
+
+    /// A partition of the primary tree or of a secondary one begins somewhere else, whatever transactions are under way.
+    fn repartition(&mut self) -> Result<(), Died> {
+        let index = [ACCOUNTS, BY_SCORE][self.random.below(2) as usize];
+        let starts = self.store.partitions(index);
+        let at = if starts.len() < 8 && self.random.below(2) == 0 {
+            key(self.random.below(if index == ACCOUNTS { KEYS } else { 50 }) as i64)
+        } else {
+            starts[self.random.below(starts.len() as u64) as usize].clone()
+        };
+        if at.is_empty() {
+            return Ok(());
+        }
+        retry(self.store, || match starts.contains(&at) {
+            true => self.store.merge_partition::<L>(index, &at),
+            false => self.store.split_partition::<L>(index, &at),
+        })?;
+        assert_ne!(starts.contains(&at), self.store.partitions(index).contains(&at));
         Ok(())
     }
 
@@ -450,6 +473,7 @@ fn tables() -> Schema {
 
 fn campaign(disk: &Disk, seed: u64) {
     KIND.set(TableKind::ALL[seed as usize % 2]);
+    TREES.set([TreeKind::BTree, TreeKind::MultiRooted][seed as usize / 2 % 2]);
     let (mut truth, mut random) = (Truth::default(), Random(seed));
     let mut lives = 0;
     while lives < 8 {

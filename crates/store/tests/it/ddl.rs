@@ -1,8 +1,8 @@
 //! Tables and indexes that come and go with transactions.
 
-use crate::files::{Life, Mortal};
 use crate::{
-    ACCOUNTS, BY_NAME, BY_SCORE, HISTORY, L, begin, commit, contents, key, options, retry, row, scan, schema,
+    ACCOUNTS, BY_NAME, BY_SCORE, HISTORY, L, begin, commit, contents, key, killed_before_every_change,
+    options, retry, row, scan, schema,
 };
 use access::Expect;
 use base::TableId;
@@ -33,8 +33,7 @@ fn fill(store: &Store, txn: &mut Txn, ids: std::ops::Range<i64>) {
 }
 
 fn small(files: &Arc<dyn Files>) -> (Store, store::Recovered) {
-    let options = store::StoreOptions { node_bytes: 400, ..options(Durability::Sync, 200) };
-    Store::open(files.clone(), Path::new("/db"), options).unwrap_or_else(|fault| panic!("{fault}"))
+    Store::open(files.clone(), Path::new("/db"), small_options()).unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 /// Every page in use is reached from the catalog, once.
@@ -210,37 +209,16 @@ pub fn a_build_that_fails_gives_its_pages_back() {
 /// found is the state before or after the transaction, whole, and no page is lost.
 #[test]
 pub fn killed_at_any_point_a_schema_change_is_whole_and_loses_no_page() {
-    let base = || {
-        let files = world::memory();
-        let (store, _) = small(&files);
-        store.create(&schema()).unwrap();
-        let mut txn = begin(&store);
-        fill(&store, &mut txn, 0..60);
-        commit(&store, txn);
-        store.close().unwrap();
-        files
-    };
-    let mut n = 0;
-    loop {
-        n += 1;
-        let files = base();
-        let life = Life::of_changes(n);
-        let done = change_schema(&Mortal::over(&files, &life));
-        // A second death, during restart.
-        let second = Life::of_changes(n % 23);
-        drop(Store::open(Mortal::over(&files, &second), Path::new("/db"), small_options()));
-        let (store, _) = small(&files);
-        no_page_is_lost(&store);
+    let fill = |store: &Store, txn: &mut Txn| fill(store, txn, 0..60);
+    let changes = killed_before_every_change(small_options, fill, (change_schema, 23), |store, done, n| {
+        no_page_is_lost(store);
         let tables = store.schema().unwrap().tables;
         let changed = tables[0].indexes.iter().any(|i| i.id == BY_BOTH);
         assert_eq!(tables.len(), if changed { 1 } else { 2 }, "killed before change {n}");
-        assert_eq!(contents(&store).len(), if changed { 80 } else { 60 });
+        assert_eq!(contents(store).len(), if changed { 80 } else { 60 });
         assert!(changed || !done, "what was acknowledged is lost, killed before change {n}");
-        if !life.is_dead() {
-            assert!(done && changed && n > 20, "only {n} changes");
-            return;
-        }
-    }
+    });
+    assert!(changes > 20, "only {changes} changes");
 }
 
 fn small_options() -> store::StoreOptions {

@@ -15,6 +15,7 @@ mod restart;
 mod savepoints;
 mod threads;
 
+use crate::files::{Life, Mortal};
 use base::{Key, TableId};
 use latch::Coupled;
 use pages::{PoolOptions, Stop};
@@ -45,28 +46,16 @@ thread_local! {
 /// A keyed table with two secondary indexes and rows of varying length, and a keyless one.
 fn schema() -> Schema {
     let index = |id, name: &str, column| IndexDef { id, name: name.into(), columns: vec![column] };
+    let columns = vec![
+        Column::new("id", Type::I64),
+        Column::new("score", Type::I64),
+        Column::new("name", Type::Text(600)),
+    ];
     let accounts = TableDef {
-        id: ACCOUNTS,
-        name: "accounts".into(),
-        columns: vec![
-            Column::new("id", Type::I64),
-            Column::new("score", Type::I64),
-            Column::new("name", Type::Text(600)),
-        ],
-        key: vec![0],
         indexes: vec![index(BY_SCORE, "by_score", 1), index(BY_NAME, "by_name", 2)],
-        domain: 1,
-        kind: TableKind::Heap,
+        ..TableDef::new(ACCOUNTS, "accounts", columns, &[0], 1)
     };
-    let history = TableDef {
-        id: HISTORY,
-        name: "history".into(),
-        columns: vec![Column::new("number", Type::I64)],
-        key: vec![],
-        indexes: vec![],
-        domain: 1,
-        kind: TableKind::Heap,
-    };
+    let history = TableDef::new(HISTORY, "history", vec![Column::new("number", Type::I64)], &[], 1);
     Schema { tables: vec![accounts, history] }.of_kind(KIND.get())
 }
 
@@ -83,6 +72,40 @@ fn options(durability: Durability, frames: usize) -> StoreOptions {
 
 fn open(files: &Arc<dyn Files>, durability: Durability, frames: usize) -> (Store, Recovered) {
     Store::open(files.clone(), Path::new("/db"), options(durability, frames)).expect("the database opens")
+}
+
+/// Something done to the database in these files; whether it was acknowledged.
+type Deed = fn(&Arc<dyn Files>) -> bool;
+
+/// Fills a database and runs `change` on it, killed before its n-th change to the files, for every n; each restart is killed
+/// once as well, before one of its first changes (`deaths` of them). `found` judges what is there after that; it is told whether
+/// `change` was acknowledged, and n. Gives the changes that there are.
+fn killed_before_every_change(
+    options: fn() -> StoreOptions,
+    fill: impl Fn(&Store, &mut Txn),
+    (change, deaths): (Deed, i64),
+    found: impl Fn(&Store, bool, i64),
+) -> i64 {
+    let open = |files| Store::open(files, Path::new("/db"), options());
+    for n in 1.. {
+        let files = world::memory();
+        let (store, _) = open(files.clone()).expect("an empty folder");
+        store.create(&schema()).expect("a schema");
+        let mut txn = begin(&store);
+        fill(&store, &mut txn);
+        commit(&store, txn);
+        store.close().expect("closed");
+        let life = Life::of_changes(n);
+        let done = change(&Mortal::over(&files, &life));
+        drop(open(Mortal::over(&files, &Life::of_changes(n % deaths))));
+        let (store, _) = open(files).unwrap_or_else(|fault| panic!("killed before change {n}: {fault}"));
+        found(&store, done, n);
+        if !life.is_dead() {
+            assert!(done, "nobody killed it");
+            return n;
+        }
+    }
+    unreachable!("it changes something for ever")
 }
 
 fn key(id: i64) -> Key {

@@ -1,7 +1,6 @@
 //! Multi-rooted trees: what holds for trees of one root holds for them; their partitions are split, merged, loaded and owned.
 
 use super::*;
-use crate::files::{Life, Mortal};
 use access::Expect;
 use latch::{ByPage, OwnerId, act_for};
 use std::sync::Mutex;
@@ -123,35 +122,15 @@ fn repartition(files: &Arc<dyn Files>) -> bool {
 /// or not at all, and no row and no page is lost.
 #[test]
 fn killed_at_any_point_a_repartitioning_is_whole() {
-    let base = || {
-        let files = memory();
-        let (store, _) = small(&files);
-        store.create(&schema()).unwrap();
-        let mut txn = begin(&store);
-        put(&store, &mut txn, 0..60);
-        commit(&store, txn);
-        store.close().unwrap();
-        files
-    };
-    let mut n = 0;
-    loop {
-        n += 1;
-        let files = base();
-        let life = Life::of_changes(n);
-        let done = repartition(&Mortal::over(&files, &life));
-        let second = Life::of_changes(n % 17);
-        drop(Store::open(Mortal::over(&files, &second), Path::new("/db"), small_options()));
-        let (store, _) = small(&files);
-        let rows = sound(&store);
+    let fill = |store: &Store, txn: &mut Txn| put(store, txn, 0..60);
+    let changes = killed_before_every_change(small_options, fill, (repartition, 17), |store, done, n| {
+        let rows = sound(store);
         assert!(rows == 80 || (rows == 60 && !done), "{rows} rows, killed before change {n}");
         if done {
             assert_eq!(store.partitions(ACCOUNTS), [Key::new(), key(20)]);
         }
-        if !life.is_dead() {
-            assert!(done && n > 10, "only {n} changes");
-            return;
-        }
-    }
+    });
+    assert!(changes > 10, "only {changes} changes");
 }
 
 /// Workers that own partitions of the primary tree, work on their rows without latching its pages, and hand partitions on; the

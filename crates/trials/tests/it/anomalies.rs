@@ -21,15 +21,8 @@ use wal::Durability;
 const T: TableId = TableId(1);
 
 fn table(kind: TableKind) -> TableDef {
-    TableDef {
-        id: T,
-        name: "t".into(),
-        columns: vec![Column::new("id", Type::I64), Column::new("value", Type::I64)],
-        key: vec![0],
-        indexes: vec![],
-        domain: 1,
-        kind,
-    }
+    let columns = ["id", "value"].map(|name| Column::new(name, Type::I64)).into();
+    TableDef { kind, ..TableDef::new(T, "t", columns, &[0], 1) }
 }
 
 fn key(id: i64) -> Key {

@@ -1,14 +1,18 @@
 //! A full disk: what holds is written in docs/trials.md.
 
+use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
 use std::path::Path;
+use std::pin::pin;
 use std::process::Command;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use store::{Store, StoreFault};
 use trials::crash::{DIR, open_and_settle};
 use trials::engine_run::{self, Mix};
 use trials::ledger::{Ledger, Promise};
 use trials::table;
-use trials::workers::Crew;
-use txn::TableKind;
+use trials::workers::{self, Crew};
+use txn::{Abort, Access, Inserted, TableKind};
 use wal::Durability;
 use world::sim::Disk;
 
@@ -106,4 +110,61 @@ fn reads_go_on_when_the_disk_is_full() {
         }
     }
     assert_eq!(table::accounts(&store).unwrap(), ledger.base);
+}
+
+fn to_its_end<T>(engine: &Arc<PageEngine<Conventional>>, doing: impl Future<Output = T>) -> T {
+    let mut doing = pin!(doing);
+    loop {
+        match doing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => drop(engine.turn()),
+        }
+    }
+}
+
+/// Its locks go although its changes stay, so nobody may commit from then on; the next life of the store undoes them.
+#[test]
+fn a_rollback_that_finds_no_room_poisons_the_store() {
+    let disk = Disk::new();
+    let options = table::options(Durability::Memory, 48);
+    let (store, _) = Store::open(disk.files(), Path::new(DIR), options).unwrap();
+    store.create(&table::schema()).unwrap();
+    let options = EngineOptions {
+        locks: workers::lock_options(0),
+        lock_timeout_ns: 2_000_000_000,
+        waits_for_log: false,
+    };
+    let engine = Arc::new(PageEngine::<Conventional>::new(store, options));
+    let executor = Executor::new(Arc::new(|| {}));
+    let mut parts = [Protection::Quiet, Protection::Locks].map(|protection| {
+        let mut part = engine.part();
+        engine.begin(&mut part, 0, protection);
+        part
+    });
+    let [filler, victim] = &mut parts;
+    let insert = |part: &mut Part, id| {
+        let (key, row) = (table::key(id), table::row(id, &(1, "n".repeat(300))));
+        let mut here = Here { engine: &engine, executor: &executor, part };
+        to_its_end(&engine, here.insert(table::ACCOUNTS, &key, &row))
+    };
+    (0..600).for_each(|id| assert_eq!(insert(filler, id), Ok(Inserted::Done)));
+    engine.commit(filler).unwrap();
+    engine.begin(filler, 0, Protection::Quiet);
+    for id in 0..30 {
+        let mut here = Here { engine: &engine, executor: &executor, part: &mut *victim };
+        let set = |row: &mut txn::RowMut<'_>| row.set_int(table::SCORE, 2);
+        let key = table::key(id * 20);
+        assert_eq!(to_its_end(&engine, here.update(table::ACCOUNTS, &key, set)), Ok(Some(())));
+    }
+    disk.set_capacity(Some(disk.used()));
+    let full = (1_000..).find_map(|id| insert(filler, id).err());
+    assert_eq!(full, Some(Abort::NoSpace), "all of the pool is new pages, which the disk does not take");
+    assert_eq!(engine.store().fault().map(|fault| fault.to_string()), None);
+
+    assert_eq!(engine.rollback(victim), Err(Abort::Fault));
+    let fault = engine.store().fault().expect("it is poisoned").to_string();
+    assert!(fault.contains("could not be undone") && fault.contains("space"), "{fault}");
+    engine.begin(victim, 0, Protection::Locks);
+    assert_eq!(engine.commit(victim), Err(Abort::Fault), "not even what has changed nothing");
+    assert_eq!(engine.rollback(filler), Ok(()));
 }

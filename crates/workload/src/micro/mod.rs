@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use txn::schema::{Column, Schema, TableDef, TableKind, Type};
+use txn::schema::{Column, Schema, TableDef, Type};
 use txn::step::{Route, StepId, Transaction};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Inserted, RowBuf, Workload};
@@ -187,19 +187,12 @@ pub(crate) fn payload(id: u64) -> [u8; PAYLOAD_BYTES] {
 }
 
 fn table(dataset: u64) -> TableDef {
-    TableDef {
-        id: MICRO,
-        name: "MICRO".into(),
-        columns: vec![
-            Column::new("ID", Type::I64),
-            Column::new("COUNTER", Type::I64),
-            Column::new("PAYLOAD", Type::Char(PAYLOAD_BYTES as u16)),
-        ],
-        key: vec![ID],
-        indexes: vec![],
-        domain: dataset,
-        kind: TableKind::Heap,
-    }
+    let columns = vec![
+        Column::new("ID", Type::I64),
+        Column::new("COUNTER", Type::I64),
+        Column::new("PAYLOAD", Type::Char(PAYLOAD_BYTES as u16)),
+    ];
+    TableDef::new(MICRO, "MICRO", columns, &[ID], dataset)
 }
 
 impl Workload for Micro {

@@ -7,7 +7,7 @@
 use super::{Index, TatpOptions};
 use crate::columns::columns;
 use base::{Key, TableId};
-use txn::schema::{Column, IndexDef, Schema, TableDef, TableKind, Type};
+use txn::schema::{Column, IndexDef, Schema, TableDef, Type};
 
 pub const SUBSCRIBER: TableId = TableId(1);
 /// SUBSCRIBER by (S_ID, SUB_NBR), if the index is aligned with the table.
@@ -48,25 +48,13 @@ pub fn digits(number: u64) -> Digits {
     digits
 }
 
-fn table(id: TableId, name: &str, columns: Vec<Column>, key: &[u16], domain: u64) -> TableDef {
-    TableDef {
-        id,
-        name: name.into(),
-        columns,
-        key: key.to_vec(),
-        indexes: vec![],
-        domain,
-        kind: TableKind::Heap,
-    }
-}
-
 pub(super) fn schema(options: &TatpOptions) -> Schema {
     let domain = u64::from(options.population()) + 1;
     let mut tables = vec![
-        table(SUBSCRIBER, "SUBSCRIBER", subscriber::list(), &[0], domain),
-        table(ACCESS_INFO, "ACCESS_INFO", access_info::list(), &[0, 1], domain),
-        table(SPECIAL_FACILITY, "SPECIAL_FACILITY", special_facility::list(), &[0, 1], domain),
-        table(CALL_FORWARDING, "CALL_FORWARDING", call_forwarding::list(), &[0, 1, 2], domain),
+        TableDef::new(SUBSCRIBER, "SUBSCRIBER", subscriber::list(), &[0], domain),
+        TableDef::new(ACCESS_INFO, "ACCESS_INFO", access_info::list(), &[0, 1], domain),
+        TableDef::new(SPECIAL_FACILITY, "SPECIAL_FACILITY", special_facility::list(), &[0, 1], domain),
+        TableDef::new(CALL_FORWARDING, "CALL_FORWARDING", call_forwarding::list(), &[0, 1, 2], domain),
     ];
     match options.index {
         Index::Aligned => tables[0].indexes.push(IndexDef {
@@ -74,7 +62,7 @@ pub(super) fn schema(options: &TatpOptions) -> Schema {
             name: "SUBSCRIBER_NUMBER".into(),
             columns: vec![subscriber::S_ID, subscriber::SUB_NBR],
         }),
-        Index::NonAligned => tables.push(table(NUMBER, "NUMBER", number::list(), &[0, 1], domain)),
+        Index::NonAligned => tables.push(TableDef::new(NUMBER, "NUMBER", number::list(), &[0, 1], domain)),
     }
     Schema { tables }
 }
@@ -91,5 +79,5 @@ pub(super) fn number_key(place: u32, subscriber: u32) -> Key {
 
 /// CALL_FORWARDING, for building its rows.
 pub(super) fn forwarding_table() -> TableDef {
-    table(CALL_FORWARDING, "CALL_FORWARDING", call_forwarding::list(), &[0, 1, 2], 1)
+    TableDef::new(CALL_FORWARDING, "CALL_FORWARDING", call_forwarding::list(), &[0, 1, 2], 1)
 }

@@ -2,7 +2,7 @@
 
 use super::{Padding, TpcbOptions, TpcbRequest};
 use base::{Key, TableId};
-use txn::schema::{Column, Schema, TableDef, TableKind, Type};
+use txn::schema::{Column, Schema, TableDef, Type};
 use txn::{Abort, Access, Inserted, RowBuf};
 
 pub const BRANCH: TableId = TableId(1);
@@ -40,20 +40,13 @@ pub(crate) fn key(id: u64) -> Key {
 }
 
 fn balances(id: TableId, name: &str, domain: u64, row_bytes: u16) -> TableDef {
-    TableDef {
-        id,
-        name: name.into(),
-        columns: vec![
-            Column::new(&format!("{}_ID", &name[..1]), Type::I64),
-            Column::new("HOME_B_ID", Type::I64),
-            Column::new(&format!("{}_BALANCE", &name[..1]), Type::I64),
-            Column::new("FILLER", Type::Char(row_bytes - 24)),
-        ],
-        key: vec![ID],
-        indexes: vec![],
-        domain,
-        kind: TableKind::Heap,
-    }
+    let columns = vec![
+        Column::new(&format!("{}_ID", &name[..1]), Type::I64),
+        Column::new("HOME_B_ID", Type::I64),
+        Column::new(&format!("{}_BALANCE", &name[..1]), Type::I64),
+        Column::new("FILLER", Type::Char(row_bytes - 24)),
+    ];
+    TableDef::new(id, name, columns, &[ID], domain)
 }
 
 fn history_table(domain: u64) -> TableDef {
@@ -62,15 +55,7 @@ fn history_table(domain: u64) -> TableDef {
         .into_iter()
         .collect();
     columns.push(Column::new("FILLER", Type::Char(history::BYTES as u16 - 48)));
-    TableDef {
-        id: HISTORY,
-        name: "HISTORY".into(),
-        columns,
-        key: vec![],
-        indexes: vec![],
-        domain,
-        kind: TableKind::Heap,
-    }
+    TableDef::new(HISTORY, "HISTORY", columns, &[], domain)
 }
 
 pub(super) fn schema(options: &TpcbOptions) -> Schema {

@@ -6,7 +6,7 @@
 
 use crate::columns::columns;
 use base::{Key, TableId};
-use txn::schema::{Column, IndexDef, Schema, TableDef, TableKind, Type};
+use txn::schema::{Column, IndexDef, Schema, TableDef, Type};
 
 pub const WAREHOUSE: TableId = TableId(1);
 pub const DISTRICT: TableId = TableId(2);
@@ -56,30 +56,18 @@ columns! { stock:
     S_DIST_09 Char(24); S_DIST_10 Char(24); S_DATA Text(50);
 }
 
-fn table(id: TableId, name: &str, columns: Vec<Column>, key: &[u16], domain: u64) -> TableDef {
-    TableDef {
-        id,
-        name: name.into(),
-        columns,
-        key: key.to_vec(),
-        indexes: vec![],
-        domain,
-        kind: TableKind::Heap,
-    }
-}
-
 pub(super) fn schema(warehouses: u32) -> Schema {
     let w = u64::from(warehouses);
     let mut tables = vec![
-        table(WAREHOUSE, "WAREHOUSE", warehouse::list(), &[0], w),
-        table(DISTRICT, "DISTRICT", district::list(), &[0, 1], w),
-        table(CUSTOMER, "CUSTOMER", customer::list(), &[0, 1, 2], w),
-        table(HISTORY, "HISTORY", history::list(), &[], w),
-        table(NEW_ORDER, "NEW_ORDER", new_order::list(), &[0, 1, 2], w),
-        table(ORDERS, "ORDERS", orders::list(), &[0, 1, 2], w),
-        table(ORDER_LINE, "ORDER_LINE", order_line::list(), &[0, 1, 2, 3], w),
-        table(ITEM, "ITEM", item::list(), &[0], 0),
-        table(STOCK, "STOCK", stock::list(), &[0, 1], w),
+        TableDef::new(WAREHOUSE, "WAREHOUSE", warehouse::list(), &[0], w),
+        TableDef::new(DISTRICT, "DISTRICT", district::list(), &[0, 1], w),
+        TableDef::new(CUSTOMER, "CUSTOMER", customer::list(), &[0, 1, 2], w),
+        TableDef::new(HISTORY, "HISTORY", history::list(), &[], w),
+        TableDef::new(NEW_ORDER, "NEW_ORDER", new_order::list(), &[0, 1, 2], w),
+        TableDef::new(ORDERS, "ORDERS", orders::list(), &[0, 1, 2], w),
+        TableDef::new(ORDER_LINE, "ORDER_LINE", order_line::list(), &[0, 1, 2, 3], w),
+        TableDef::new(ITEM, "ITEM", item::list(), &[0], 0),
+        TableDef::new(STOCK, "STOCK", stock::list(), &[0, 1], w),
     ];
     tables[2].indexes = vec![IndexDef {
         id: CUSTOMER_NAME,

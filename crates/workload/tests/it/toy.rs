@@ -43,9 +43,7 @@ impl Workload for Tally {
     }
     fn schema(&self) -> Schema {
         let columns = ["ID", "COUNT"].map(|name| Column::new(name, Type::I64)).to_vec();
-        let (name, domain, kind) = ("TALLY".into(), self.0.into(), TableKind::Heap);
-        let (key, indexes) = (vec![0], vec![]);
-        Schema { tables: vec![TableDef { id: TALLY, name, columns, key, indexes, domain, kind }] }
+        Schema { tables: vec![TableDef::new(TALLY, "TALLY", columns, &[0], self.0.into())] }
     }
     fn sites(&self) -> u32 {
         self.0

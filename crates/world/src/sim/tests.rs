@@ -1,3 +1,5 @@
+//! What the simulated disk keeps, loses, tears and refuses.
+
 use super::*;
 use crate::{File, Open};
 use std::collections::BTreeSet;

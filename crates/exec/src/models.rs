@@ -1,0 +1,96 @@
+//! The chart under loom: every interleaving of a giver, a taker and a home, with loom's memory model. The file is compiled a
+//! second time here against loom's atomics, so what is explored is what runs.
+//!
+//! What a worker does on a site is two accesses of a counter that order nothing themselves: two workers at work at once, or a taker that
+//! does not see what the giver did, lose a count. Letters travel in loom's channels; as in the rings, what was written before a
+//! letter is seen by whoever reads it.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+}
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "chart.rs"]
+mod chart;
+
+use chart::{Chart, Stamp};
+use loom::sync::Arc;
+use loom::sync::mpsc::{Receiver, Sender, channel};
+use loom::thread::spawn;
+use sync::{AtomicU64, Ordering};
+
+enum Letter {
+    Step(Stamp),
+    /// From whoever balances.
+    Give,
+    End,
+}
+
+#[derive(PartialEq, Eq)]
+enum Reply {
+    Done,
+    Moved,
+}
+
+/// One site, and what was counted there.
+struct World {
+    chart: Chart,
+    count: AtomicU64,
+}
+
+impl World {
+    fn work(&self) {
+        let before = self.count.load(Ordering::Relaxed);
+        self.count.store(before + 1, Ordering::Relaxed);
+    }
+
+    fn owner(&self, worker: usize, letters: &Receiver<Letter>, home: &Sender<Reply>) {
+        loop {
+            match letters.recv().unwrap() {
+                Letter::Step(stamp) if self.chart.holds(worker, &stamp) => {
+                    self.work();
+                    home.send(Reply::Done).unwrap();
+                }
+                Letter::Step(_) => home.send(Reply::Moved).unwrap(),
+                Letter::Give => self.chart.give(0..1, 1 - worker),
+                Letter::End => return,
+            }
+        }
+    }
+}
+
+#[test]
+fn a_site_that_changes_hands_has_one_worker_at_a_time() {
+    const STEPS: u64 = 2;
+    let mut model = loom::model::Builder::new();
+    // More switches than that have found nothing that fewer do not, and take minutes.
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let world = Arc::new(World { chart: Chart::new([0]), count: AtomicU64::new(0) });
+        let (to_home, answers) = channel();
+        let mut owners = Vec::new();
+        let mut threads = Vec::new();
+        for worker in 0..2 {
+            let (to, letters) = channel();
+            let (world, home) = (Arc::clone(&world), to_home.clone());
+            threads.push(spawn(move || world.owner(worker, &letters, &home)));
+            owners.push(to);
+        }
+        let giver = owners[0].clone();
+        let balancer = spawn(move || giver.send(Letter::Give).unwrap());
+        for _ in 0..STEPS {
+            loop {
+                let mut stamp = world.chart.stamp();
+                let owner = world.chart.owner(0);
+                stamp.widen(0);
+                owners[owner].send(Letter::Step(stamp)).unwrap();
+                if answers.recv().unwrap() == Reply::Done {
+                    break;
+                }
+            }
+        }
+        balancer.join().unwrap();
+        owners.iter().for_each(|to| to.send(Letter::End).unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((world.count.load(Ordering::Relaxed), world.chart.owner(0)), (STEPS, 1));
+    });
+}

@@ -1,0 +1,237 @@
+//! Transactions in doubt at a restart, under the design they were prepared under and under others.
+
+use base::{Key, TableId};
+use exec::{
+    Conventional, Design, DesignKind, Engine, Executor, LockPoint, OccConflict, PageEngine, Part,
+    Partitioned, Protection, Setup, Territory, TreeKind,
+};
+use locks::LockTuning;
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use txn::{Abort, Access, Column, Inserted, RowBuf, Schema, TableDef, TableKind, Type};
+use wal::Durability;
+
+const T: TableId = TableId(1);
+
+/// One lock of an owner's stands for all rows of a group.
+fn table() -> TableDef {
+    let int = |name| Column::new(name, Type::I64);
+    TableDef {
+        id: T,
+        name: "t".into(),
+        columns: vec![int("group"), int("id"), int("value")],
+        key: vec![0, 1],
+        indexes: vec![],
+        domain: 100,
+        kind: TableKind::Heap,
+    }
+}
+
+type Id = (i64, i64);
+
+fn key((group, id): Id) -> Key {
+    Key::new().i64(group).i64(id)
+}
+
+fn row((group, id): Id) -> Vec<u8> {
+    let mut buf = RowBuf::new(&table());
+    let mut row = buf.start();
+    row.set_int(0, group);
+    row.set_int(1, id);
+    buf.bytes().to_vec()
+}
+
+/// Whatever has to be waited for in this long is a lock.
+const LOOKS: usize = 200;
+
+struct Life<D: Design> {
+    engine: Arc<PageEngine<D>>,
+    desks: Vec<<PageEngine<D> as Engine>::Desk>,
+    executor: Executor,
+}
+
+type InDoubt<D> = Vec<<PageEngine<D> as Engine>::InDoubt>;
+
+impl<D: Design> Life<D> {
+    fn open(design: DesignKind, dir: &Path, workers: usize) -> (Life<D>, InDoubt<D>) {
+        let setup = Setup {
+            design,
+            dir: dir.into(),
+            durability: Durability::Async,
+            pool_pages: 256,
+            workers,
+            locks: LockTuning::PLAIN,
+            lock_timeout_ns: 1 << 40,
+            occ_conflict: OccConflict::default(),
+            trees: TreeKind::BTree,
+            partitions: 1,
+            schema: Schema { tables: vec![table()] },
+            territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
+        };
+        let (engine, recovered) = PageEngine::open(&setup).unwrap();
+        let engine = Arc::new(engine);
+        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+        let doubts = recovered.in_doubt.into_iter().map(|(_, doubt)| doubt).collect();
+        (Life { engine, desks, executor: Executor::new(Arc::new(|| {})) }, doubts)
+    }
+
+    /// With these rows, by the first worker.
+    fn with(design: DesignKind, dir: &Path, ids: &[Id]) -> Life<D> {
+        let (life, _) = Life::open(design, dir, 1);
+        let mut part = life.begin(0);
+        for id in ids {
+            let put = life.try_it(0, &mut part, async |here| here.insert(T, &key(*id), &row(*id)).await);
+            assert_eq!(put, Some(Ok(Inserted::Done)));
+        }
+        Engine::commit(&*life.engine, &life.desks[0], &mut part).unwrap();
+        life
+    }
+
+    fn begin(&self, worker: usize) -> Part {
+        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
+        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
+        part
+    }
+
+    /// What an operation gives; `None` if it has to wait for a lock.
+    fn try_it<'a, R>(
+        &'a self,
+        worker: usize,
+        part: &'a mut Part,
+        operation: impl AsyncFnOnce(&mut <PageEngine<D> as Engine>::Here<'a>) -> R,
+    ) -> Option<R> {
+        let mut here = self.engine.here(&self.desks[worker], &self.executor, part);
+        let mut doing = pin!(operation(&mut here));
+        (0..LOOKS).find_map(|_| {
+            // A page may have to be read.
+            Engine::turn(&self.engine, &self.desks[worker]);
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            match doing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(done) => Some(done),
+                Poll::Pending => None,
+            }
+        })
+    }
+
+    fn update(&self, part: &mut Part, id: Id, value: i64) {
+        let set = |row: &mut txn::RowMut<'_>| row.set_int(2, value);
+        assert_eq!(
+            self.try_it(0, part, async |here| here.update(T, &key(id), set).await),
+            Some(Ok(Some(())))
+        );
+    }
+
+    fn delete(&self, part: &mut Part, id: Id) {
+        assert_eq!(self.try_it(0, part, async |here| here.delete(T, &key(id)).await), Some(Ok(true)));
+    }
+
+    /// Prepares all these, and ends without their decisions.
+    fn crash(self, parts: Vec<Part>) {
+        for mut part in parts {
+            let prepared =
+                Engine::prepare(&*self.engine, &self.desks[0], &mut part, b"note", LockPoint::Reached);
+            prepared.unwrap();
+            Engine::abandon(&*self.engine, &self.desks[0], &mut part);
+        }
+    }
+
+    /// What a transaction of its own sees; `None` if it would have to wait.
+    fn value(&self, worker: usize, id: Id) -> Option<Result<Option<i64>, Abort>> {
+        let mut part = self.begin(worker);
+        let seen =
+            self.try_it(worker, &mut part, async |here| here.read(T, &key(id), |row| row.int(2)).await);
+        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
+        seen
+    }
+
+    /// Whether a row could be put in there.
+    fn has_room(&self, id: Id) -> bool {
+        let mut part = self.begin(0);
+        let put = self.try_it(0, &mut part, async |here| here.insert(T, &key(id), &row(id)).await);
+        Engine::rollback(&*self.engine, &self.desks[0], &mut part).unwrap();
+        put.is_some()
+    }
+
+    fn adopt(&self, worker: usize, doubt: <PageEngine<D> as Engine>::InDoubt) -> Part {
+        Engine::adopt(&*self.engine, &self.desks[worker], doubt)
+    }
+
+    /// Carries out the decision, and has everybody hear of it.
+    fn decide(&self, worker: usize, part: &mut Part, commits: bool) {
+        match commits {
+            true => drop(Engine::commit(&*self.engine, &self.desks[worker], part).unwrap()),
+            false => Engine::rollback(&*self.engine, &self.desks[worker], part).unwrap(),
+        }
+        self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
+    }
+}
+
+/// One deletes a key, the other changes the row behind it: the gap between them is the first one's.
+#[test]
+fn two_in_doubt_that_got_along_before_the_crash_get_along_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let life = Life::<Conventional>::with(DesignKind::Conventional, dir.path(), &[(1, 5), (1, 7)]);
+    let (mut deletes, mut updates) = (life.begin(0), life.begin(0));
+    life.delete(&mut deletes, (1, 5));
+    life.update(&mut updates, (1, 7), 70);
+    life.crash(vec![deletes, updates]);
+
+    let (life, doubts) = Life::<Conventional>::open(DesignKind::Conventional, dir.path(), 1);
+    let mut parts: Vec<Part> = doubts.into_iter().map(|doubt| life.adopt(0, doubt)).collect();
+    assert_eq!((life.value(0, (1, 5)), life.value(0, (1, 7))), (None, None), "both are locked again");
+    assert!(!life.has_room((1, 6)), "and the gap that one left");
+    let of = |life: &Life<Conventional>| (life.value(0, (1, 5)), life.value(0, (1, 7)));
+    life.decide(0, &mut parts[1], true);
+    assert_eq!(of(&life), (None, Some(Ok(Some(70)))), "the other one still waits for its decision");
+    life.decide(0, &mut parts[0], false);
+    assert_eq!(of(&life), (Some(Ok(Some(0))), Some(Ok(Some(70)))));
+    assert!(life.has_room((1, 6)));
+}
+
+/// Each has a row lock of its own; with owners one lock stands for both rows.
+#[test]
+fn rows_of_one_group_in_doubt_share_its_owners_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let life = Life::<Conventional>::with(DesignKind::Conventional, dir.path(), &[(60, 1), (60, 2), (70, 1)]);
+    let parts = [(60, 1), (60, 2), (70, 1)].map(|id| {
+        let mut part = life.begin(0);
+        life.update(&mut part, id, 9);
+        part
+    });
+    life.crash(parts.into());
+
+    let (life, doubts) = Life::<Partitioned>::open(DesignKind::Logical, dir.path(), 2);
+    let mut parts: Vec<Part> = doubts.into_iter().map(|doubt| life.adopt(0, doubt)).collect();
+    let of = |life: &Life<Partitioned>| [(60, 1), (60, 2), (70, 1)].map(|id| life.value(1, id));
+    assert_eq!(of(&life), [None, None, None]);
+    life.decide(0, &mut parts[2], true);
+    assert_eq!(of(&life), [None, None, Some(Ok(Some(9)))], "whose locks exclude nobody's waits for nobody");
+    life.decide(0, &mut parts[0], true);
+    assert_eq!(of(&life), [None, None, Some(Ok(Some(9)))]);
+    life.decide(0, &mut parts[1], false);
+    assert_eq!(of(&life), [Some(Ok(Some(9))), Some(Ok(Some(0))), Some(Ok(Some(9)))]);
+}
+
+/// With owners nobody locks gaps, so two may have deleted neighbours.
+#[test]
+fn neighbours_deleted_under_owners_share_the_gap_at_a_central_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let life = Life::<Partitioned>::with(DesignKind::Logical, dir.path(), &[(1, 9), (2, 1), (2, 5)]);
+    let (mut one, mut two) = (life.begin(0), life.begin(0));
+    life.delete(&mut one, (1, 9));
+    life.delete(&mut two, (2, 1));
+    life.crash(vec![one, two]);
+
+    let (life, doubts) = Life::<Conventional>::open(DesignKind::Conventional, dir.path(), 2);
+    let mut parts: Vec<Part> = (0..).zip(doubts).map(|(worker, doubt)| life.adopt(worker, doubt)).collect();
+    assert!(!life.has_room((2, 3)));
+    assert_eq!(life.value(0, (2, 5)), Some(Ok(Some(0))), "its row is nobody's");
+    life.decide(0, &mut parts[0], true);
+    assert!(!life.has_room((2, 3)), "the other one may come back");
+    life.decide(1, &mut parts[1], false);
+    assert!(life.has_room((2, 3)));
+    assert_eq!((life.value(0, (1, 9)), life.value(0, (2, 1))), (Some(Ok(None)), Some(Ok(Some(0)))));
+}

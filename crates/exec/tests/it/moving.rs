@@ -1,0 +1,232 @@
+//! Keys that change owners, driven by hand on one thread: who is in goes on, who comes waits, and what was sent to the old owner is sent
+//! back.
+
+use crate::owners::{Bench, DONE, T, once};
+use base::WorkerId;
+use exec::{Carried, DesignKind, Engine, Errand, Part, Refusal};
+use partition::Change;
+use std::sync::mpsc::{Receiver, channel};
+use txn::{Abort, Access, Route};
+
+type Done = Receiver<Result<Carried, Refusal>>;
+
+/// Asks the first worker to give the sites from `at` on, of ten keys each, to the second.
+fn ask(b: &Bench, at: u64) -> Done {
+    let (done, carried) = channel();
+    let made_for = b.engine.ranges().expect("owners").version();
+    let changes = vec![Change::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
+    b.engine.repartition(&b.desks[0], Errand { made_for, changes, gives: true, done });
+    carried
+}
+
+fn turn(b: &Bench, worker: usize) {
+    latch::act_for(latch::OwnerId::new(worker));
+    Engine::turn(&b.engine, &b.desks[worker]);
+    latch::act_for(None);
+}
+
+fn owner(b: &Bench, id: u64) -> usize {
+    b.engine.spot(Route { table: T, key: id }).expect("a table").worker
+}
+
+fn end(b: &Bench, worker: usize, part: &mut Part) {
+    Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+}
+
+#[test]
+fn keys_go_to_another_owner_at_once_when_nothing_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let done = ask(&b, 1);
+    assert!(done.try_recv().is_err());
+    turn(&b, 0);
+    let carried = done.try_recv().unwrap().unwrap();
+    assert_eq!((carried.changes, carried.held, carried.trees), (1, 0, 0));
+    assert_eq!([9, 10, 49, 50].map(|id| owner(&b, id)), [0, 1, 1, 1]);
+    let mut part = b.begin(1);
+    assert_eq!(b.write(1, &mut part, 10, 7), DONE);
+    b.commit(1, &mut part);
+    let mut part = b.begin(1);
+    assert_eq!(b.read(1, &mut part, 10), Some(Ok(Some(7))));
+    end(&b, 1, &mut part);
+}
+
+/// The old border holds until the last transaction that was in has ended; steps that came meanwhile go back to their home.
+#[test]
+fn what_is_under_way_ends_first_and_what_comes_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (mut first, mut late, mut own) = (b.begin(0), b.begin(1), b.begin(0));
+    assert_eq!(b.write(0, &mut first, 10, 1), DONE);
+    let done = ask(&b, 1);
+    turn(&b, 0);
+    // A letter that comes now, and a transaction of the giver's own.
+    let meeting = b.engine.meeting(&b.desks[1]);
+    b.engine.send(&b.desks[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
+    assert!(b.engine.receive(&b.desks[0]).is_none(), "the door is shut");
+    assert!(!b.engine.admit(&mut own));
+    let entered = b.here(0, &mut own).enter(Route { table: T, key: 10 });
+    assert_eq!(entered, Err(Abort::NotHere(0)), "not now");
+    // Who is in goes on.
+    assert!(b.engine.admit(&mut first));
+    assert_eq!(b.write(0, &mut first, 10, 2), DONE);
+    turn(&b, 0);
+    assert!(done.try_recv().is_err() && owner(&b, 10) == 0, "not before the last one has left");
+    b.commit(0, &mut first);
+    turn(&b, 0);
+    assert_eq!(done.try_recv().unwrap().unwrap().held, 1);
+    assert_eq!(owner(&b, 10), 1);
+    assert!(b.engine.admit(&mut own), "the door is open again");
+    // The letter has waited for a stamp that is over.
+    assert!(b.engine.receive(&b.desks[0]).is_none());
+    assert!(b.engine.receive(&b.desks[1]).is_none());
+    let answers = once(b.engine.rendezvous(&b.desks[1], &mut late, meeting)).unwrap();
+    assert_eq!(answers[0].outcome, Err(Abort::NotHere(0)));
+    assert_eq!(b.read(1, &mut late, 10), Some(Ok(Some(2))));
+    end(&b, 1, &mut late);
+    end(&b, 0, &mut own);
+}
+
+/// One is in at the first owner and wants what the other has at the second; that one comes to the first owner's door.
+#[test]
+fn a_circle_through_a_shut_door_is_found_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(b.write(0, &mut one, 10, 1), DONE);
+    assert_eq!(b.write(1, &mut two, 60, 2), DONE);
+    let done = ask(&b, 1);
+    turn(&b, 0);
+    let mut one_there = b.arrive(0, &mut one, 1);
+    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), None, "the first waits for the second");
+    let meeting = b.engine.meeting(&b.desks[1]);
+    b.engine.send(&b.desks[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
+    assert!(b.engine.receive(&b.desks[0]).is_none());
+    assert!(b.engine.receive(&b.desks[1]).is_none());
+    let answers = once(b.engine.rendezvous(&b.desks[1], &mut two, meeting)).expect("answered, not held");
+    assert_eq!(answers[0].outcome, Err(Abort::Deadlock));
+    end(&b, 1, &mut two);
+    b.finish(0, &mut one, one_there, |_| ());
+    b.commit(0, &mut one);
+    b.mail();
+    turn(&b, 0);
+    assert_eq!(done.try_recv().unwrap().map(|carried| carried.changes), Ok(1));
+}
+
+/// The same when who comes is held first, and the other begins to wait for it only then.
+#[test]
+fn a_circle_that_closes_behind_one_who_is_held_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(b.write(0, &mut one, 10, 1), DONE);
+    assert_eq!(b.write(1, &mut two, 60, 2), DONE);
+    let done = ask(&b, 1);
+    turn(&b, 0);
+    let meeting = b.engine.meeting(&b.desks[1]);
+    b.engine.send(&b.desks[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
+    assert!(b.engine.receive(&b.desks[0]).is_none());
+    let mut one_there = b.arrive(0, &mut one, 1);
+    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), Some(Err(Abort::Deadlock)));
+    b.finish(0, &mut one, one_there, |_| ());
+    end(&b, 0, &mut one);
+    b.mail();
+    turn(&b, 0);
+    assert_eq!(done.try_recv().unwrap().map(|carried| carried.held), Ok(1));
+    assert!(b.engine.receive(&b.desks[0]).is_none(), "gone, so it is sent back");
+    b.mail();
+    let answers = once(b.engine.rendezvous(&b.desks[1], &mut two, meeting)).unwrap();
+    assert_eq!(answers[0].outcome, Err(Abort::NotHere(0)));
+    end(&b, 1, &mut two);
+}
+
+#[test]
+fn an_owner_that_is_never_idle_keeps_its_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let mut part = b.begin(0);
+    assert_eq!(b.write(0, &mut part, 10, 1), DONE);
+    let done = ask(&b, 1);
+    turn(&b, 0);
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    turn(&b, 0);
+    assert_eq!(done.try_recv().unwrap(), Err(Refusal::Busy { worker: 0 }));
+    let mut other = b.begin(0);
+    assert!(b.engine.admit(&mut other) && owner(&b, 10) == 0);
+    end(&b, 0, &mut other);
+    end(&b, 0, &mut part);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_nothing_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let refused = |worker: usize, gives: bool, made_for: u64, change: Change| {
+        let (done, carried) = channel();
+        b.engine.repartition(&b.desks[worker], Errand { made_for, changes: vec![change], gives, done });
+        turn(&b, worker);
+        carried.try_recv().unwrap().unwrap_err().to_string()
+    };
+    let split = |at, upper| Change::Split { at, lower: WorkerId(0), upper: WorkerId(upper) };
+    assert!(refused(0, true, 7, split(1, 1)).contains("plan again"));
+    assert!(refused(0, true, 1, split(5, 1)).contains("begins there already"));
+    assert!(refused(1, true, 1, split(1, 1)).contains("worker 1 does not own"));
+    assert!(refused(0, false, 1, split(1, 1)).contains("worker 0 does not own"), "who gives drains first");
+    let merge = Change::Merge { at: 3, owner: WorkerId(0) };
+    assert!(refused(0, true, 1, merge).contains("no partition begins at 3"));
+    assert_eq!(b.engine.ranges().unwrap().version(), 1);
+}
+
+/// Their pages go with the keys: cut, given up by one, owned by the other; and back again.
+#[test]
+fn pages_go_with_their_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new_as(DesignKind::PlpRegular, dir.path());
+    for id in (1..50).filter(|id| *id != 10) {
+        let mut part = b.begin(0);
+        let put = once(b.here(0, &mut part).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
+        assert!(matches!(put, Some(Ok(_))), "{put:?}");
+        b.commit(0, &mut part);
+    }
+    let owned = || {
+        // More than there are: some below the last one are free.
+        let pages = (1..64).map(base::PageId);
+        let owners = pages.filter_map(|page| b.engine.store().pool().owner_of(page));
+        owners.fold([0; 2], |mut owned, owner| {
+            owned[owner.number()] += 1;
+            owned
+        })
+    };
+    b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+    (0..2).for_each(|worker| turn(&b, worker));
+    assert_eq!(owned(), [1, 1]);
+    let done = ask(&b, 1);
+    turn(&b, 0);
+    let carried = done.try_recv().unwrap().unwrap();
+    assert_eq!((carried.trees, carried.moved.leaf_entries), (1, 40), "{carried:?}");
+    assert_eq!(owned(), [1, 1], "what is given is nobody's until the other has looked around");
+    turn(&b, 1);
+    assert_eq!(owned(), [1, 2]);
+    latch::act_for(latch::OwnerId::new(1));
+    let mut part = b.begin(1);
+    assert_eq!(b.write(1, &mut part, 10, 5), DONE);
+    b.commit(1, &mut part);
+    let (done, carried) = channel();
+    let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
+    b.engine.repartition(&b.desks[1], Errand { made_for: 2, changes, gives: false, done });
+    turn(&b, 1);
+    assert_eq!(carried.try_recv().unwrap().map(|carried| carried.trees), Ok(1));
+    assert_eq!(owned(), [1, 1]);
+    assert_eq!(b.engine.store().partitions(T).len(), 2);
+    for worker in 0..2 {
+        latch::act_for(latch::OwnerId::new(worker));
+        b.engine.give_back(&b.desks[worker]);
+    }
+    latch::act_for(None);
+    assert_eq!(owned(), [0, 0]);
+    let mut part = b.begin(1);
+    assert_eq!(b.read(1, &mut part, 10), Some(Ok(Some(5))));
+    end(&b, 1, &mut part);
+    let report = b.engine.store().check().unwrap();
+    assert_eq!(report.lost_pages, 0);
+}

@@ -1,0 +1,378 @@
+//! Who owns which keys, watched and changed while transactions run (thesis, section 4.4).
+//!
+//! ```text
+//!   workers: a count for each site in which their transactions have a step
+//!       ^ once a period |
+//!       |               v
+//!   balancer's thread: counts -> histograms with ages -> partition::Balancer -> a plan, with its reasons
+//!       |
+//!       +-- errand --> inbox of the worker that gives, or owns, what is changed; one after the other
+//! ```
+//!
+//! Who counts is the transaction's own worker, in an array that nobody else touches, one addition a step. The owner need not know, and the histogram is
+//! the balancer's: an aged count is needed once a period, not at each access. Everything else is done on a thread that sleeps between periods.
+//!
+//! A plan is carried out change by change; what could not be done (an owner that is never idle) leaves the partitions as they are then, and
+//! the balancer looks at those in the next period.
+
+use crate::config::Balance;
+use crate::local::Meetings;
+use crate::placing::Placer;
+use crate::shared::{Order, Shared};
+use base::WorkerId;
+use exec::{Carried, Engine, Errand, Refusal, actor};
+use partition::{
+    BalanceError, Balancer, Change, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
+    PlanError, QueueLength, RangeError, RangeMap, Ranges, Settings, Verdict,
+};
+use probe::{Rebalance, Rebalanced};
+use std::ops::Range;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use txn::Workload;
+
+/// Sites that an instance may have where somebody counts their steps: 256 KiB for each worker.
+pub const MAX_SITES: usize = 1 << 16;
+
+/// How long a worker may take to answer: it looks into its inbox every few microseconds, unless it waits for the device.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often an owner that is busy for long is asked again.
+const TRIES: usize = 3;
+
+/// Why the partitions are not, or not all, as they were asked to be; [`crate::Instance::partitions`] says how they are.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RepartitionError {
+    #[error("this design has no owners of keys; expected logical or plp-regular")]
+    NoOwners,
+    #[error("worker {worker} of {workers}: there is none of this number")]
+    NoWorker { worker: usize, workers: usize },
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("a worker has not answered in time: it has ended, or waits for a device")]
+    Silent,
+}
+
+/// What a worker has counted since it was asked last.
+pub(crate) struct Loads {
+    pub worker: usize,
+    /// Steps in each site, counted from the instance's first.
+    pub steps: Vec<u32>,
+    pub queue: QueueLength,
+    pub met: Meetings,
+}
+
+/// What the partitions should be: which worker owns which sites, counted from the instance's first.
+pub(crate) fn wanted(
+    now: &Ranges,
+    parts: &[(Range<u32>, usize)],
+    workers: usize,
+) -> Result<Ranges, RepartitionError> {
+    if let Some((_, worker)) = parts.iter().find(|(_, worker)| *worker >= workers) {
+        return Err(RepartitionError::NoWorker { worker: *worker, workers });
+    }
+    let part = |(sites, worker): &(Range<u32>, usize)| Partition {
+        keys: sites.start.into()..sites.end.into(),
+        owner: WorkerId(*worker as u16),
+    };
+    Ok(Ranges::new(now.table(), now.domain(), parts.iter().map(part).collect())?)
+}
+
+/// Leads from the partitions that there are to those that are wanted.
+pub(crate) fn repartition<W: Workload, E: Engine>(
+    shared: &Shared<W, E>,
+    parts: &[(Range<u32>, usize)],
+) -> Result<Carried, RepartitionError> {
+    let now = shared.engine.ranges().ok_or(RepartitionError::NoOwners)?;
+    let to = wanted(&now, parts, shared.config.workers())?;
+    carry_out(shared, &now, &Plan::between(&now, &to)?)
+}
+
+/// Has a plan carried out, each change by the worker that it concerns.
+fn carry_out<W: Workload, E: Engine>(
+    shared: &Shared<W, E>,
+    now: &Ranges,
+    plan: &Plan,
+) -> Result<Carried, RepartitionError> {
+    // Whoever owned something has something to do afterwards.
+    let mut fed: Vec<WorkerId> = now.owners().to_vec();
+    fed.sort_unstable();
+    fed.dedup();
+    plan.feeds(&RangeMap::new([now.clone()]), &fed)?;
+    let mut carried = Carried::default();
+    for (worker, gives, made_for, changes) in runs(now, plan)? {
+        let mut tries = 0;
+        loop {
+            let (done, answer) = mpsc::channel();
+            let errand = Errand { made_for, changes: changes.clone(), gives, done };
+            shared.inboxes[worker].put(Order::Errand(errand));
+            match answer.recv_timeout(PATIENCE).map_err(|_| RepartitionError::Silent)? {
+                Ok(did) => break carried.add(&did),
+                Err(Refusal::Busy { .. }) if tries + 1 < TRIES => tries += 1,
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+    }
+    Ok(carried)
+}
+
+/// The changes of one worker that follow each other: it, whether it gives keys away, the version they begin with.
+type Runs = Vec<(usize, bool, u64, Vec<Change>)>;
+
+fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
+    let mut runs: Runs = Vec::new();
+    let mut ranges = now.clone();
+    for &change in &plan.changes {
+        for change in each_by_one(&ranges, change) {
+            let version = ranges.version();
+            let next = ranges.apply(version, change)?;
+            let actor = actor(&ranges, &next, change).ok_or(Refusal::NotOwner(0))?;
+            match runs.last_mut() {
+                Some((worker, gives, _, changes)) if *worker == actor.worker => {
+                    *gives |= actor.gives;
+                    changes.push(change);
+                }
+                _ => runs.push((actor.worker, actor.gives, version, vec![change])),
+            }
+            ranges = next;
+        }
+    }
+    Ok(runs)
+}
+
+/// A merge of what is not one owner's yet begins with moves to it: who merges trees owns both.
+fn each_by_one(now: &Ranges, change: Change) -> Vec<Change> {
+    let mut all = Vec::new();
+    if let Change::Merge { at, owner } = change
+        && at > 0
+    {
+        let pieces = [now.partition(now.index(at - 1)), now.partition(now.index(at))];
+        let foreign = pieces.into_iter().filter(|piece| piece.owner != owner);
+        all.extend(foreign.map(|piece| Change::Move { start: piece.keys.start, owner }));
+    }
+    all.push(change);
+    all
+}
+
+/// What was decided, for whoever measures; times by [`world::now_ns`].
+pub(crate) type Ledger = Arc<Mutex<Vec<Rebalance>>>;
+
+/// The thread that balances, and how to end it.
+pub(crate) struct Watch {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Watch {
+    /// `None` where nothing is to be balanced.
+    pub fn start<W: Workload, E: Engine>(
+        shared: &Arc<Shared<W, E>>,
+        ledger: &Ledger,
+    ) -> std::io::Result<Option<Watch>> {
+        let Balance { mode, .. } = shared.config.balance;
+        if mode == Mode::Off || !E::OWNERS || shared.config.workers() < 2 {
+            return Ok(None);
+        }
+        let (stop, stopped) = mpsc::channel();
+        let (shared, ledger) = (Arc::clone(shared), Arc::clone(ledger));
+        let name = format!("i{}balance", shared.config.id.0);
+        let body = move || Watching::new(&shared, ledger).watch(&stopped);
+        let thread = std::thread::Builder::new().name(name).spawn(body)?;
+        Ok(Some(Watch { stop, thread }))
+    }
+
+    pub fn end(self) {
+        drop(self.stop);
+        // It has said what was the matter, if anything was.
+        drop(self.thread.join());
+    }
+}
+
+struct Watching<'s, W: Workload, E: Engine> {
+    shared: &'s Shared<W, E>,
+    ledger: Ledger,
+    balancer: Balancer,
+    /// Of the partitions at this version.
+    version: u64,
+    histograms: Vec<Histogram>,
+    /// Where it matters.
+    placer: Option<Placer>,
+}
+
+impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
+    fn new(shared: &'s Shared<W, E>, ledger: Ledger) -> Self {
+        let settings = Settings { mode: shared.config.balance.mode, ..Settings::default() };
+        let balancer = Balancer::new(settings).expect("the default settings fit each other");
+        let islands = &shared.config.worker_islands;
+        let placer =
+            shared.watches_meetings().then(|| Placer::new(islands, shared.config.workers(), settings.settle));
+        Watching { shared, ledger, balancer, version: 0, histograms: Vec::new(), placer }
+    }
+
+    fn watch(mut self, stopped: &Receiver<()>) {
+        let period = Duration::from_millis(self.shared.config.balance.every_ms);
+        while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+            let Some(loads) = self.gather() else { return };
+            if let Err(error) = self.round(&loads) {
+                eprintln!("atoll: balance: {}: {error}", self.shared.config.id);
+            }
+        }
+    }
+
+    /// `None` when a worker has ended.
+    fn gather(&self) -> Option<Vec<Loads>> {
+        let (reply, replies) = mpsc::channel();
+        self.shared.order_all(|| Order::Loads(reply.clone()));
+        drop(reply);
+        (0..self.shared.config.workers()).map(|_| replies.recv_timeout(PATIENCE).ok()).collect()
+    }
+
+    fn round(&mut self, loads: &[Loads]) -> Result<(), BalanceError> {
+        let Some(ranges) = self.shared.engine.ranges() else { return Ok(()) };
+        self.follow(&ranges);
+        for worker in loads {
+            for (site, &steps) in worker.steps.iter().enumerate().filter(|(_, steps)| **steps > 0) {
+                self.histograms[ranges.index(site as u64)].add(site as u64, steps.into());
+            }
+        }
+        let partitions = self.loads_of(&ranges, loads);
+        self.histograms.iter_mut().for_each(Histogram::age);
+        let decided_ns = world::now_ns();
+        let decision = self.balancer.judge(&ranges, &partitions)?;
+        let on = self.shared.config.balance.mode == Mode::On;
+        if let Verdict::Repartition { plan, .. } = &decision.verdict {
+            let outcome = on.then(|| carry_out(self.shared, &ranges, plan));
+            self.enter(told(&decision), plan, outcome, decided_ns);
+        } else if let Some(placer) = &mut self.placer {
+            loads.iter().for_each(|worker| placer.met(&worker.met));
+            let work: Vec<u64> = partitions.iter().map(PartitionLoad::load).collect();
+            if let Some((to, why)) = placer.judge(&ranges, &work) {
+                let plan = Plan::between(&ranges, &to)?;
+                let outcome = on.then(|| carry_out(self.shared, &ranges, &plan));
+                self.enter(why, &plan, outcome, decided_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Histograms of these partitions, with what those before them counted.
+    fn follow(&mut self, ranges: &Ranges) {
+        if self.version == ranges.version() && self.histograms.len() == ranges.len() {
+            return;
+        }
+        let grain = Grain::default();
+        let old = std::mem::take(&mut self.histograms);
+        let made = ranges.partitions().map(|p| Histogram::successor(p.keys, grain, &old));
+        self.histograms = made.collect::<Result<_, _>>().expect("partitions have keys");
+        self.version = ranges.version();
+    }
+
+    /// The load of each partition. Its queue is its owner's.
+    fn loads_of(&self, ranges: &Ranges, workers: &[Loads]) -> Vec<PartitionLoad> {
+        let queue = |owner: WorkerId| {
+            let of = workers.iter().find(|loads| loads.worker == usize::from(owner.0));
+            of.map_or(QueueLength::default(), |loads| loads.queue)
+        };
+        let owners = ranges.owners().iter();
+        self.histograms.iter().zip(owners).map(|(h, &owner)| h.snapshot(0, queue(owner))).collect()
+    }
+
+    fn enter(
+        &self,
+        why: String,
+        plan: &Plan,
+        outcome: Option<Result<Carried, RepartitionError>>,
+        decided_ns: u64,
+    ) {
+        let id = self.shared.config.id;
+        eprintln!("atoll: balance: {id}: {why}");
+        let counts = plan.counts();
+        let carried = outcome.as_ref().and_then(|done| done.as_ref().ok()).copied().unwrap_or_default();
+        let outcome = match outcome {
+            None => Rebalanced::Advised,
+            Some(Ok(_)) => Rebalanced::Done,
+            Some(Err(error)) => {
+                eprintln!("atoll: balance: {id}: not carried out to its end: {error}");
+                Rebalanced::Refused(error.to_string())
+            }
+        };
+        let moved = carried.moved;
+        let entry = Rebalance {
+            at_ns: decided_ns,
+            instance: id.0,
+            why,
+            outcome,
+            splits: counts.splits as u64,
+            merges: counts.merges as u64,
+            moves: counts.moves as u64,
+            took_ns: world::now_ns() - decided_ns,
+            shut_ns: carried.shut_ns,
+            held: carried.held as u64,
+            trees: carried.trees as u64,
+            entries: (moved.leaf_entries + moved.inner_entries) as u64,
+            pages_read: moved.pages_read as u64,
+            pointers: moved.pointers as u64,
+        };
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+}
+
+/// The map is one for all tables: the number of the table in front says nothing.
+fn told(decision: &Decision) -> String {
+    let told = decision.to_string();
+    told.split_once(": ").map_or(told.as_str(), |(_, why)| why).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::TableId;
+
+    fn ranges(workers: u16) -> Ranges {
+        let owners: Vec<WorkerId> = (0..workers).map(WorkerId).collect();
+        Ranges::equal(TableId(0), 100, workers.into(), &owners).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_partitioning_is_refused_with_what_is_wrong() {
+        let now = ranges(2);
+        let refused = |parts: &[(Range<u32>, usize)]| wanted(&now, parts, 2).unwrap_err().to_string();
+        assert!(refused(&[(0..50, 0), (40..100, 1)]).contains("keys 40..50 are in two ranges"));
+        assert!(refused(&[(0..50, 0), (60..100, 1)]).contains("keys 50..60 are in no range"));
+        assert!(refused(&[(0..50, 0), (50..101, 1)]).contains("past its 100"));
+        assert!(refused(&[(0..50, 0), (50..100, 2)]).contains("worker 2 of 2"));
+        assert!(refused(&[(0..50, 0), (50..50, 1), (50..100, 1)]).contains("holds no key"));
+        let many: Vec<_> = (0..101).map(|i| (i..i + 1, 0)).collect();
+        assert!(refused(&many).contains("101 partitions for 100 keys"));
+    }
+
+    #[test]
+    fn changes_of_one_worker_are_one_errand() {
+        let now = ranges(3);
+        let to = wanted(&now, &[(0..20, 0), (20..80, 1), (80..100, 2)], 3).unwrap();
+        let plan = Plan::between(&now, &to).unwrap();
+        let runs = runs(&now, &plan).unwrap();
+        let told: Vec<_> =
+            runs.iter().map(|(worker, gives, _, changes)| (*worker, *gives, changes.len())).collect();
+        // The border between 0 and 1 goes down, that between 1 and 2 goes up: both make worker 1 larger, which then joins.
+        assert_eq!(told, [(0, true, 1), (2, true, 1), (1, false, 2)]);
+        // One partition less: its keys change hands before they are joined with the others.
+        let to = wanted(&now, &[(0..33, 1), (33..66, 1), (66..100, 2)], 3).unwrap();
+        let whole = Plan {
+            changes: vec![Change::Merge { at: 33, owner: WorkerId(1) }],
+            ..Plan::between(&now, &to).unwrap()
+        };
+        let told: Vec<_> = super::runs(&now, &whole)
+            .unwrap()
+            .into_iter()
+            .map(|(worker, gives, ..)| (worker, gives))
+            .collect();
+        assert_eq!(told, [(0, true), (1, false)]);
+    }
+}

@@ -1,0 +1,60 @@
+//! The steps of one phase, divided by who runs them: other instances (`home`), or other workers of this one (`owned`).
+
+use crate::local::Local;
+use exec::Engine;
+use smallvec::SmallVec;
+use txn::{Abort, Route, Steps, Workload};
+use wire::{Batch, BatchReader};
+
+/// The steps that belong to one owner.
+pub(crate) struct Group<O, C = ()> {
+    pub owner: O,
+    pub steps: Batch,
+    indexes: SmallVec<[u16; 16]>,
+    /// What is to be known of their sending; its default before that.
+    pub call: C,
+}
+
+pub(crate) type Groups<O, C = ()> = SmallVec<[Group<O, C>; 4]>;
+
+/// Encodes the steps for which `elsewhere`, given a step's place in its phase and its route, names an owner.
+pub(crate) fn group<W: Workload, E: Engine, S: Steps, O: PartialEq, C: Default>(
+    local: &Local<W, E>,
+    steps: &S,
+    mut elsewhere: impl FnMut(usize, Route) -> Option<O>,
+) -> Groups<O, C> {
+    let mut groups = Groups::new();
+    for i in 0..steps.count() {
+        let Some(owner) = elsewhere(i, steps.route(i)) else { continue };
+        let at = groups.iter().position(|group: &Group<O, C>| group.owner == owner).unwrap_or_else(|| {
+            let (steps, indexes) = (local.take_batch(), SmallVec::new());
+            groups.push(Group { owner, steps, indexes, call: C::default() });
+            groups.len() - 1
+        });
+        let group = &mut groups[at];
+        let body = group.steps.open(steps.id(i));
+        steps.encode(i, group.steps.buffer());
+        group.steps.close(body);
+        group.indexes.push(i as u16);
+    }
+    groups
+}
+
+impl<O, C> Group<O, C> {
+    /// Which of the phase's steps these are.
+    pub fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.indexes.iter().map(|&i| usize::from(i))
+    }
+
+    /// Takes the results that have come back.
+    ///
+    /// # Errors
+    /// [`Abort::BadRequest`] if there are fewer than steps; whatever a step says of its own.
+    pub fn accept<S: Steps>(&self, outputs: &[u8], steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
+        let mut outputs = BatchReader::new(outputs);
+        self.indexes.iter().try_for_each(|&i| {
+            let (_, bytes) = outputs.next().ok_or(Abort::BadRequest)?;
+            steps.accept(i as usize, bytes, partial)
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! On which island each partition of the keys lives: those that meet in transactions on the same one (ATraPos; thesis, section 3.5).
+//!
+//! Workers of an instance may lie on several islands. A transaction with steps on two of them sends letters over the slow way between,
+//! so partitions that meet often belong together, as far as every island then has its share of the work. What meets is drawn by the
+//! transactions' workers; what follows from it is decided by [`partition::placement`], which counts a price for each partition that moves.
+//! Borders are not its business: it decides only when the balancer leaves them as they are.
+
+use crate::local::Meetings;
+use base::WorkerId;
+use partition::placement::{Placement, Problem, Together, improve};
+use partition::{Partition, Ranges};
+use std::collections::BTreeMap;
+
+/// Meetings that a decision rests on at least.
+const ENOUGH: f64 = 200.0;
+
+/// It must spare so much of the meetings over islands, as a share of all meetings.
+const GAIN: f64 = 0.1;
+
+/// What moving one partition costs, as a share of all meetings.
+const PRICE: f64 = 0.01;
+
+/// What an island may have above its share of the work.
+const SLACK: f64 = 0.15;
+
+/// Watches which partitions meet. See the file's head.
+pub(crate) struct Placer {
+    /// Which of `sizes` each worker lies on.
+    island: Vec<usize>,
+    /// Workers of each island.
+    sizes: Vec<usize>,
+    /// How often sites met; halved in each period, so that what was long ago does not count.
+    met: BTreeMap<(u32, u32), f64>,
+    /// Periods still without a decision, and how many there are after each.
+    quiet: u32,
+    settle: u32,
+}
+
+impl Placer {
+    /// `islands` says on which each worker lies; those behind its end lie on the first.
+    pub fn new(islands: &[u16], workers: usize, settle: u32) -> Placer {
+        let number = |worker: usize| islands.get(worker).or(islands.first()).copied().unwrap_or(0);
+        let mut numbers: Vec<u16> = (0..workers).map(number).collect();
+        let of = numbers.clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let island: Vec<usize> = of.iter().map(|n| numbers.partition_point(|m| m < n)).collect();
+        let sizes = (0..numbers.len()).map(|i| island.iter().filter(|at| **at == i).count()).collect();
+        Placer { island, sizes, met: BTreeMap::new(), quiet: settle, settle }
+    }
+
+    /// Takes note of what one worker has drawn in this period.
+    pub fn met(&mut self, drawn: &Meetings) {
+        for (&sites, &n) in drawn {
+            *self.met.entry(sites).or_default() += f64::from(n);
+        }
+    }
+
+    /// The period ends: other owners for the partitions, and why; `None` if they are well where they are.
+    pub fn judge(&mut self, now: &Ranges, work: &[u64]) -> Option<(Ranges, String)> {
+        let problem = self.problem(now, work);
+        self.met.values_mut().for_each(|n| *n /= 2.0);
+        self.met.retain(|_, n| *n >= 0.1);
+        if self.quiet > 0 {
+            self.quiet -= 1;
+            return None;
+        }
+        let all: f64 = problem.together.iter().map(|t| t.transactions as f64).sum();
+        if all < ENOUGH {
+            return None;
+        }
+        let current = Placement(now.owners().iter().map(|owner| self.island[usize::from(owner.0)]).collect());
+        let better = improve(&problem, &current, PRICE * all).ok()?;
+        let (before, after) = (problem.price(&current).crossing / all, problem.price(&better).crossing / all);
+        if before - after < GAIN {
+            return None;
+        }
+        self.quiet = self.settle;
+        let moves = current.0.iter().zip(&better.0).filter(|(a, b)| a != b).count();
+        let to = self.owners(now, &better, work)?;
+        let why = format!(
+            "{:.0} % of the meetings of partitions in transactions are between islands: move {moves} of {} partitions, to {:.0} %",
+            before * 100.0,
+            now.len(),
+            after * 100.0
+        );
+        Some((to, why))
+    }
+
+    fn problem(&self, now: &Ranges, work: &[u64]) -> Problem {
+        let mut pairs: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for (&(a, b), n) in &self.met {
+            let (a, b) = (now.index(a.into()), now.index(b.into()));
+            if a != b {
+                *pairs.entry((a, b)).or_default() += n;
+            }
+        }
+        let pair = |((a, b), n): ((usize, usize), f64)| Together { a, b, transactions: n as u64 };
+        Problem {
+            work: work.iter().map(|w| *w as f64).collect(),
+            together: pairs.into_iter().map(pair).collect(),
+            islands: self.sizes.clone(),
+            slack: SLACK,
+        }
+    }
+
+    /// Who moves goes to the worker of its new island that has the least to do; `None` if somebody would be left with nothing.
+    fn owners(&self, now: &Ranges, placement: &Placement, work: &[u64]) -> Option<Ranges> {
+        let mut owners: Vec<Option<usize>> =
+            now.owners().iter().map(|owner| Some(usize::from(owner.0))).collect();
+        let mut has = vec![0u64; self.island.len()];
+        for (i, owner) in owners.iter_mut().enumerate() {
+            match *owner {
+                Some(worker) if self.island[worker] == placement.0[i] => has[worker] += work[i],
+                _ => *owner = None,
+            }
+        }
+        for (i, owner) in owners.iter_mut().enumerate().filter(|(_, owner)| owner.is_none()) {
+            let near = (0..has.len()).filter(|w| self.island[*w] == placement.0[i]);
+            let idlest = near.min_by_key(|w| has[*w])?;
+            has[idlest] += work[i];
+            *owner = Some(idlest);
+        }
+        let part = |(p, owner): (Partition, Option<usize>)| {
+            let owner = WorkerId(owner.unwrap_or_default() as u16);
+            Partition { owner, ..p }
+        };
+        Ranges::new(now.table(), now.domain(), now.partitions().zip(owners).map(part).collect()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::TableId;
+
+    /// Four partitions of ten sites; the first two are worker 0's, and meet the other two.
+    fn apart() -> (Ranges, Meetings) {
+        let owners = [0, 1].map(WorkerId);
+        let ranges = Ranges::equal(TableId(0), 40, 4, &owners).unwrap();
+        let met = (0..20).map(|site| ((site, site + 20), 50)).collect();
+        (ranges, met)
+    }
+
+    #[test]
+    fn partitions_that_meet_come_to_one_island_and_stay_there() {
+        let (ranges, met) = apart();
+        let mut placer = Placer::new(&[0, 7], 2, 2);
+        let work = [100; 4];
+        let mut judged = Vec::new();
+        for _ in 0..3 {
+            placer.met(&met);
+            judged.push(placer.judge(&ranges, &work));
+        }
+        assert!(judged[..2].iter().all(Option::is_none), "it begins with periods in which it looks only");
+        let (to, why) = judged.pop().unwrap().expect("all meetings are between the islands");
+        let owners: Vec<u16> = to.owners().iter().map(|owner| owner.0).collect();
+        assert!(owners[0] == owners[2] && owners[1] == owners[3] && owners[0] != owners[1], "{owners:?}");
+        assert!(why.contains("100 % of the meetings") && why.ends_with("to 0 %"), "{why}");
+        for _ in 0..6 {
+            placer.met(&met);
+            assert!(placer.judge(&to, &work).is_none(), "nothing is gained any more");
+        }
+    }
+
+    #[test]
+    fn few_meetings_or_one_island_move_nothing() {
+        let (ranges, met) = apart();
+        let few: Meetings = met.iter().take(2).map(|(sites, _)| (*sites, 1)).collect();
+        let mut placer = Placer::new(&[0, 1], 2, 1);
+        let mut near = Placer::new(&[3, 3], 2, 1);
+        for _ in 0..4 {
+            placer.met(&few);
+            assert!(placer.judge(&ranges, &[100; 4]).is_none());
+            near.met(&met);
+            assert!(near.judge(&ranges, &[100; 4]).is_none());
+        }
+    }
+}
