@@ -123,11 +123,11 @@ fn kill(rest: &[String]) -> Result<(), Failed> {
         [times, "--design", design] | ["--design", design, times] => (times, Some(design)),
         _ => return Err(Failed::Usage(format!("kill {}: expected [N] [--design D]", rest.join(" ")))),
     };
-    let design_of = |deployment: &&str| {
+    let wanted = |deployment: &&str| {
         let mut options = deployment.split_whitespace().skip_while(|option| *option != "--design");
-        options.nth(1).unwrap_or("conventional")
+        let own = options.nth(1).unwrap_or("conventional");
+        design.is_none_or(|design| design == own)
     };
-    let wanted = |deployment: &&str| design.is_none_or(|d| design_of(deployment) == d);
     if !TORMENTED.lines().any(|deployment| wanted(&deployment)) {
         return Err(Failed::Usage(format!(
             "kill --design {}: none of its deployments",

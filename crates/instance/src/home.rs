@@ -66,7 +66,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
-                let seen = engine.horizon();
+                let seen = engine.horizon(part, desk);
                 let undone = engine.rollback(desk, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);

@@ -249,7 +249,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         if let Err(abort) = outcome {
             let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
-            let seen = self.shared.engine.horizon();
+            let seen = self.shared.engine.horizon(&part, &self.desk);
             self.give_up(gtid, part)?;
             if let Abort::User(_) = abort {
                 // The home tells its client of what was seen here.
