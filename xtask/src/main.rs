@@ -108,7 +108,8 @@ fn ci() -> Result<(), Failed> {
 }
 
 /// Options of `atoll bench tpcb` for each deployment whose instances are killed: two under distributed transactions, several
-/// workers on one, one worker each, owners on one and on two, a page memory that a quarter of the data fits, and rows in main memory. A file, so that a
+/// workers on one, one worker each, owners on one and on two, a page memory that a quarter of the data fits, and rows in main
+/// memory. A file, so that a
 /// test of the command line reads it too.
 const TORMENTED: &str = include_str!("kill.txt");
 
@@ -123,11 +124,12 @@ fn kill(rest: &[String]) -> Result<(), Failed> {
         [times, "--design", design] | ["--design", design, times] => (times, Some(design)),
         _ => return Err(Failed::Usage(format!("kill {}: expected [N] [--design D]", rest.join(" ")))),
     };
-    let wanted = |deployment: &&str| {
-        let mut options = deployment.split_whitespace().skip_while(|option| *option != "--design");
-        let own = options.nth(1).unwrap_or("conventional");
-        design.is_none_or(|design| design == own)
+    let design_of = |deployment: &str| {
+        let options: Vec<&str> = deployment.split_whitespace().collect();
+        let at = options.iter().position(|option| *option == "--design");
+        at.map_or("conventional".to_owned(), |at| options[at + 1].to_owned())
     };
+    let wanted = |deployment: &&str| design.is_none_or(|d| design_of(deployment) == d);
     if !TORMENTED.lines().any(|deployment| wanted(&deployment)) {
         return Err(Failed::Usage(format!(
             "kill --design {}: none of its deployments",

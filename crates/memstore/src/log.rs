@@ -333,6 +333,19 @@ impl Log {
         self.known(epoch).unwrap_or(Ok(()))
     }
 
+    /// Waits until the device has everything up to `epoch`, whatever the mode promises.
+    pub(crate) fn wait_stable(&self, epoch: u64) -> Result<(), LogFault> {
+        self.wait_durable(epoch)?;
+        let is_there = |stream: &Stream| {
+            let mut work = stream.work();
+            work.stable_epoch() >= epoch || stream.attempt(&self.shared, &mut work, Aim::Everything)
+        };
+        match self.shared.streams.iter().all(is_there) {
+            true => Ok(()),
+            false => Err(self.fault().expect("a broken log says why")),
+        }
+    }
+
     /// `true` when it is durable; else it is asked for, once.
     pub(crate) fn ask_durable(&self, epoch: u64) -> bool {
         if self.durable() >= epoch {
@@ -348,19 +361,6 @@ impl Log {
     pub(crate) fn write_out(&self) -> Result<(), LogFault> {
         self.flushers.write_out();
         self.fault().map_or(Ok(()), Err)
-    }
-
-    /// Waits until the device has everything up to `epoch`, whatever the mode promises.
-    pub(crate) fn wait_stable(&self, epoch: u64) -> Result<(), LogFault> {
-        self.wait_durable(epoch)?;
-        let is_there = |stream: &Stream| {
-            let mut work = stream.work();
-            work.stable_epoch() >= epoch || stream.attempt(&self.shared, &mut work, Aim::Everything)
-        };
-        match self.shared.streams.iter().all(is_there) {
-            true => Ok(()),
-            false => Err(self.fault().expect("a broken log says why")),
-        }
     }
 
     /// Has what is waited for flushed by the flushers' threads.

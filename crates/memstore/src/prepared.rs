@@ -210,12 +210,13 @@ impl Worker {
         let (pin, _) = self.enter_epoch();
         // Its rows have been locked since before anybody could read them, so nobody who reads is to be given way to.
         let tid = self.next_id(&doubt.txn);
-        let equipped = if self.store.snapshot.load(Ordering::Acquire) > 0 {
+        let equipped = match self.store.snapshot.load(Ordering::Acquire) {
+            0 => Ok(tid),
             // One that has been opened meanwhile may want what is overwritten.
-            self.unequip(&mut doubt.txn.writes);
-            self.equip(&mut doubt.txn, tid).map(|()| tid)
-        } else {
-            Ok(tid)
+            _ => {
+                self.unequip(&mut doubt.txn.writes);
+                self.equip(&mut doubt.txn, tid).map(|()| tid)
+            }
         };
         match equipped {
             Ok(tid) => {
