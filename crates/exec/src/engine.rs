@@ -382,7 +382,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
         true
     }
 
-    /// What a certified part that wrote nothing has to wait for.
+    /// What has to be durable before anybody is told of what a part has seen that wrote nothing, or that is going to be rolled back.
     fn horizon(&self, part: &Self::Part, desk: &Self::Desk) -> Lsn;
 
     /// What [`Engine::durable`] would give without waiting.

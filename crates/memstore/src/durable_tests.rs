@@ -643,3 +643,33 @@ fn what_is_asked_for_becomes_durable_and_what_is_written_out_is() {
     assert_eq!(rows_of(&disk.crash_image(1)), of(&[(b"a", b"1"), (b"b", b"2")]));
     assert!(store.log_stats().records >= 2);
 }
+
+/// Under `async` the log that a checkpoint may have seen was with the operating system only when the checkpoint was put in
+/// place: a power cut left rows of half a transaction.
+#[test]
+fn a_checkpoint_counts_only_once_the_device_has_the_log_that_it_may_have_seen() {
+    use std::sync::Mutex;
+    let disk = Disk::new();
+    let deeds: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+    let told = deeds.clone();
+    let files = world::watched(disk.files(), move |path, deed| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        told.lock().unwrap().push((name, matches!(deed, world::Deed::Sync)));
+        world::Verdict::Do
+    });
+    // No sync comes by itself in the time that this takes.
+    let (store, _) = open_with(files, log_options(Durability::Async)).unwrap();
+    let mut w = store.worker(0).unwrap();
+    let done = put(&mut w, b"a", b"1");
+    store.wait_durable(done.epoch).unwrap();
+    deeds.lock().unwrap().clear();
+    let done = put(&mut w, b"b", b"2");
+    store.wait_durable(done.epoch).unwrap();
+    store.checkpoint().unwrap();
+    let deeds = deeds.lock().unwrap();
+    let control =
+        deeds.iter().position(|(name, _)| name.starts_with("control")).expect("it was put in place");
+    let log: Vec<bool> =
+        deeds[..control].iter().filter(|(name, _)| name.starts_with("log-")).map(|(_, sync)| *sync).collect();
+    assert_eq!(log.last(), Some(&true), "a sync behind the last write: {log:?}");
+}

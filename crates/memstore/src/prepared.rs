@@ -103,9 +103,10 @@ impl Worker {
         self.store.log.as_ref().map_or(epoch, |log| epoch.max(log.late()))
     }
 
-    /// What has to be durable before anybody is told of what a certified transaction has read.
+    /// What has to be durable before anybody is told of what a transaction has read.
     pub fn depends_on(&self, txn: &Txn) -> u64 {
-        self.seen(txn.certified.map_or(0, |certified| crate::tid::epoch(certified.tid)))
+        let epochs = txn.reads.iter().map(|(_, word)| crate::tid::epoch(crate::tid::of(*word)));
+        self.seen(epochs.max().unwrap_or(0))
     }
 
     fn name(&self) -> u64 {

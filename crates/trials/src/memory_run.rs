@@ -63,7 +63,7 @@ fn commits(number: i64) -> bool {
 pub fn open(files: Arc<dyn Files>, durability: Durability, seed: u64) -> Result<Opened, Flaw> {
     let conflict = OccConflict::ALL[seed as usize % 2];
     let (engine, recovered) = MemoryEngine::open_on(files, &setup(durability, conflict), |log| {
-        (log.segment_bytes, log.checkpoint_bytes) = (1 << 16, 1 << 17);
+        (log.segment_bytes, log.checkpoint_bytes) = (1 << 16, 1 << 15);
         log.leisure = Duration::from_micros(200);
         log.threads = 1;
     })?;
