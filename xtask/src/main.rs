@@ -24,9 +24,10 @@ usage: cargo xtask <command> [arguments]
   test [ARGS]      every test (arguments go to `cargo test`)
   ci               tidy, test, documentation: what ./test and CI run
   bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
-  kill [N]         kill -9 a random instance N times (200) under TPC-B, for each of several deployments
-  crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N)
-  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables)
+  kill [N] [--design D]
+                   kill -9 a random instance N times (200) under TPC-B, for each of several deployments (of this design)
+  crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N, --design pages|occ)
+  faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables, --design)
   flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
   fuzz [TARGET] [--seconds N]
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         "test" => test(&rest),
         "ci" => ci(),
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
-        "kill" => kill(rest.first().map_or("200", String::as_str)),
+        "kill" => kill(&rest),
         "crash" | "faults" | "flips" | "histories" => trial(&verb, &rest),
         "fuzz" => fuzz::fuzz(&rest),
         "report-test" => report_test(rest.first().map(String::as_str)),
@@ -107,15 +108,36 @@ fn ci() -> Result<(), Failed> {
 }
 
 /// Options of `atoll bench tpcb` for each deployment whose instances are killed: two under distributed transactions, several
-/// workers on one, one worker each, owners on one and on two, of keys and of pages, and a page memory that a quarter of the data fits. A file, so that a
+/// workers on one, one worker each, owners on one and on two, a page memory that a quarter of the data fits, and rows in main
+/// memory. A file, so that a
 /// test of the command line reads it too.
 const TORMENTED: &str = include_str!("kill.txt");
 
 /// The campaign of docs/commit.md: fails when an acknowledged transaction is missing, one is half applied, or one stays
 /// in doubt.
-fn kill(times: &str) -> Result<(), Failed> {
+fn kill(rest: &[String]) -> Result<(), Failed> {
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let (times, design) = match rest[..] {
+        [] => ("200", None),
+        ["--design", design] => ("200", Some(design)),
+        [times] => (times, None),
+        [times, "--design", design] | ["--design", design, times] => (times, Some(design)),
+        _ => return Err(Failed::Usage(format!("kill {}: expected [N] [--design D]", rest.join(" ")))),
+    };
+    let design_of = |deployment: &str| {
+        let options: Vec<&str> = deployment.split_whitespace().collect();
+        let at = options.iter().position(|option| *option == "--design");
+        at.map_or("conventional".to_owned(), |at| options[at + 1].to_owned())
+    };
+    let wanted = |deployment: &&str| design.is_none_or(|d| design_of(deployment) == d);
+    if !TORMENTED.lines().any(|deployment| wanted(&deployment)) {
+        return Err(Failed::Usage(format!(
+            "kill --design {}: none of its deployments",
+            design.unwrap_or_default()
+        )));
+    }
     cargo(&["build", "--release", "--package", "atoll"], &[])?;
-    TORMENTED.lines().try_for_each(|deployment| {
+    TORMENTED.lines().filter(wanted).try_for_each(|deployment| {
         let options = deployment.split_whitespace();
         let args: Vec<&str> = ["bench", "tpcb"].into_iter().chain(options).chain(["--kill", times]).collect();
         run("target/release/atoll", &args)

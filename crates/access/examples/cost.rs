@@ -98,7 +98,7 @@ fn run<L: LatchPolicy>() {
     measure(&format!("{}: heap modify 8 bytes, hot", L::NAME), CALLS, |i| {
         let done = heap.modify::<L, _>(&mut journal, rids[key(i % 1000) as usize], &mut buffer, |row| {
             row[100..108].copy_from_slice(&i.to_le_bytes());
-            ControlFlow::Continue(())
+            ControlFlow::Continue(((), 100..108))
         });
         assert!(matches!(done, Ok(HeapModify::Done(()))));
     });
@@ -106,7 +106,7 @@ fn run<L: LatchPolicy>() {
     measure(&format!("{}: heap modify 8 bytes, hot, logged", L::NAME), CALLS, |i| {
         let done = heap.modify::<L, _>(&mut appender, rids[key(i % 1000) as usize], &mut buffer, |row| {
             row[100..108].copy_from_slice(&i.to_le_bytes());
-            ControlFlow::Continue(())
+            ControlFlow::Continue(((), 100..108))
         });
         assert!(matches!(done, Ok(HeapModify::Done(()))));
     });

@@ -66,7 +66,7 @@ fn run<L: LatchPolicy>(op: &str, calls: u64, roots: u64, whose: Pages) {
             "modify" => {
                 let done = heap.modify::<L, _>(&mut journal, rid, &mut buffer, |row| {
                     row[20..28].copy_from_slice(&i.to_le_bytes());
-                    ControlFlow::Continue(())
+                    ControlFlow::Continue(((), 20..28))
                 });
                 assert!(matches!(done, Ok(HeapModify::Done(()))));
             }

@@ -72,7 +72,7 @@ fn counted<L: LatchPolicy>(data: &Data, op: Op, seed: u64, calls: u64) -> f64 {
             Op::Modify => {
                 let set = |row: &mut Vec<u8>| {
                     row[100..108].copy_from_slice(&i.to_le_bytes());
-                    ControlFlow::Continue(())
+                    ControlFlow::Continue(((), 100..108))
                 };
                 _ = black_box(heap.modify::<L, _>(&mut journal, rid, &mut buffer, set).expect("at hand"));
             }

@@ -5,6 +5,7 @@
 
 use pages::{PAGE_SIZE, Racing};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A page as bytes.
 pub(crate) type Bytes = [u8; PAGE_SIZE];
@@ -208,24 +209,51 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |word, &b| word << 8 | u64::from(b)).unbounded_shl(8 * (8 - n))
 }
 
+/// Where two byte strings differ, as a range of the first: behind what they begin alike with, before what is left of them if they
+/// end alike. Of the same length they are known to differ nowhere outside of `within`, which may reach beyond their ends.
+#[inline]
+pub(crate) fn difference(a: &[u8], b: &[u8], within: Range<usize>) -> Range<usize> {
+    let (mut from, mut tail) = (0, 0);
+    if a.len() == b.len() {
+        let end = within.end.min(a.len());
+        (from, tail) = (within.start.min(end), a.len() - end);
+        debug_assert!(a[..from] == b[..from] && a[end..] == b[end..], "a byte changed that was not touched");
+    }
+    let (x, y) = (&a[from..a.len() - tail], &b[from..b.len() - tail]);
+    let alike = common_prefix(x, y);
+    from += alike;
+    tail += common_suffix(&x[alike..], &y[alike..]);
+    from..a.len() - tail
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let (a8, _) = a.as_chunks::<8>();
-    let (b8, _) = b.as_chunks::<8>();
-    let words = a8.iter().zip(b8).take_while(|(x, y)| x == y).count();
-    let (a, b) = (&a[8 * words..], &b[8 * words..]);
-    8 * words + a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let n = a.len().min(b.len());
+    let (a8, a_rest) = a[..n].as_chunks::<8>();
+    let (b8, b_rest) = b[..n].as_chunks::<8>();
+    for (i, (x, y)) in a8.iter().zip(b8).enumerate() {
+        let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differ != 0 {
+            return 8 * i + differ.trailing_zeros() as usize / 8;
+        }
+    }
+    8 * a8.len() + a_rest.iter().zip(b_rest).take_while(|(x, y)| x == y).count()
 }
 
 /// Length of the longest common suffix.
 #[inline]
 pub(crate) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
-    let (_, a8) = a.as_rchunks::<8>();
-    let (_, b8) = b.as_rchunks::<8>();
-    let words = a8.iter().rev().zip(b8.iter().rev()).take_while(|(x, y)| x == y).count();
-    let (a, b) = (&a[..a.len() - 8 * words], &b[..b.len() - 8 * words]);
-    8 * words + a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
+    let n = a.len().min(b.len());
+    let (a_rest, a8) = a[a.len() - n..].as_rchunks::<8>();
+    let (b_rest, b8) = b[b.len() - n..].as_rchunks::<8>();
+    for (i, (x, y)) in a8.iter().rev().zip(b8.iter().rev()).enumerate() {
+        let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differ != 0 {
+            return 8 * i + differ.leading_zeros() as usize / 8;
+        }
+    }
+    8 * a8.len() + a_rest.iter().rev().zip(b_rest.iter().rev()).take_while(|(x, y)| x == y).count()
 }
 
 #[cfg(test)]
@@ -257,6 +285,18 @@ mod tests {
             assert_eq!(common_prefix(&a, &b), common);
             let common = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
             assert_eq!(common_suffix(&a, &b), common);
+            let differ = difference(&a, &b, 0..usize::MAX);
+            let behind = differ.end + b.len() - a.len();
+            assert_eq!((&a[..differ.start], &a[differ.end..]), (&b[..differ.start], &b[behind..]));
+            assert!(
+                differ.start == common_prefix(&a, &b)
+                    && (a == b) == (differ.is_empty() && behind == differ.end)
+            );
+            if a.len() == b.len() {
+                let wider = differ.start.saturating_sub(random.below(3))..differ.end + random.below(3);
+                let narrow = difference(&a, &b, wider);
+                assert!(narrow == differ || narrow.is_empty() && differ.is_empty());
+            }
         }
     }
 }

@@ -223,6 +223,17 @@ pub(crate) fn slot_front(page: PageId, owner: TableId, slot: u16) -> [u8; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
+/// What an update of a row begins with: [`slot_front`] and [`range_front`].
+#[inline]
+pub(crate) fn update_front(page: PageId, owner: TableId, slot: u16, at: usize, old: usize) -> [u8; 12] {
+    let whole = u128::from(page.0)
+        | u128::from(owner.0) << 32
+        | u128::from(slot) << 48
+        | u128::from(at as u16) << 64
+        | u128::from(old as u16) << 80;
+    *whole.to_le_bytes().first_chunk().expect("twelve of sixteen")
+}
+
 /// What follows [`slot_front`] in an update: where the changed bytes begin and how many old ones there are.
 pub(crate) fn range_front(at: usize, old: usize) -> [u8; 4] {
     let [a, b] = (at as u16).to_le_bytes();

@@ -128,5 +128,9 @@ fn sentence(examined: &Examined) -> String {
         n => format!(", {n} transactions in doubt"),
     };
     let tables = tables.collect::<Vec<_>>().join(", ");
-    format!("instance {}: {tables}; {} log records{doubt}", examined.instance, report.log_records)
+    let log = match report.log_records {
+        0 => String::new(),
+        n => format!("; {n} log records"),
+    };
+    format!("instance {}: {tables}{log}{doubt}", examined.instance)
 }

@@ -48,7 +48,7 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 }
 
 fn origin(args: &ClaimsArgs, lab: &Lab) -> Origin {
-    let size = if args.rows.quick { " --quick" } else { "" };
+    let size = args.rows.size_in_words();
     Origin::of(lab.all_rows().iter(), driver::VERSION, format!("atoll claims{size} --markdown"))
 }
 

@@ -34,13 +34,15 @@ Examples:
   atoll load tpcb --scale 4 --islands 2 --data bank
   atoll bench tpcb --data bank --durability async,sync
   atoll load micro --dataset 1000000 --data rows
+  atoll load tpcc --scale 2 --design occ --data warehouses
 
 Exit code: 0 the database is there; 1 it could not be loaded; 2 wrong usage; 130 interrupted.";
 
 const CHECK_EXAMPLES: &str = "\
 Nothing may run on the directory meanwhile, and nothing in it is changed: what restart would repair or undo is worked out
 in memory. Looked at are every page's checksum, every index against its rows both ways, which pages belong to what, the
-whole log, and the consistency conditions of the workload.
+whole log, and the consistency conditions of the workload; of a database of design occ the blocks of checkpoint and log,
+every index against its rows, and the same conditions.
 
 Examples:
   atoll check --data bank
@@ -164,6 +166,9 @@ pub struct LoadArgs {
     /// Instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1)
     #[arg(long, value_name = "N", default_value = "1")]
     pub islands: IslandCount,
+    /// For which design: those on pages share their files, occ has files of its own
+    #[arg(long, value_name = "D", value_enum, default_value = "conventional")]
+    pub design: DesignArg,
     /// Worker threads in total that load [default: one per core of this process' CPU set]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub workers: Option<u32>,
@@ -563,7 +568,8 @@ pub struct DeploymentArgs {
     /// Run in the directory of --data itself, so that it keeps what the run changes
     #[arg(long, requires = "data")]
     pub keep: bool,
-    /// Page memory of all instances together, shared out as their data is, e.g. 512M, 2G [default: what the data needs]
+    /// Page memory of all instances together, shared out as their data is, e.g. 512M, 2G [default: what the data needs]; with
+    /// design occ all that rows may take [default: half of what is free]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
@@ -656,9 +662,10 @@ pub struct MeasuringArgs {
     /// How often a request is tried again after a deadlock, a time-out or the loss of an instance: N, unlimited
     #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true)]
     pub retries: RetryLimit,
-    /// The first pause before a retry is drawn up to this, and the range doubles with each: 1ms, none
-    #[arg(long, value_name = "TIME", default_value = "none", value_parser = backoff)]
-    pub backoff: Backoff,
+    /// The first pause before a retry is drawn up to this, and the range doubles with each, up to 64 times it: 1ms, 10us, none
+    /// [default: none; with --occ-conflict abort 10us]
+    #[arg(long, value_name = "TIME", value_parser = backoff)]
+    pub backoff: Option<Backoff>,
     /// A script of how the load changes while it is measured, a line each: 10s hot 50/30, 20s rate 5000, 30s multisite 50, ...
     #[arg(long, value_name = "FILE")]
     pub phases: Option<PathBuf>,
@@ -705,6 +712,10 @@ pub struct Backoff(pub Duration);
 fn backoff(text: &str) -> Result<Backoff, String> {
     match text {
         "none" => Ok(Backoff(Duration::ZERO)),
+        _ if text.strip_suffix("us").is_some_and(|n| n.parse::<u16>().is_ok_and(|n| n > 0)) => {
+            let us = text.trim_end_matches("us").parse().unwrap_or(1);
+            Ok(Backoff(Duration::from_micros(us)))
+        }
         _ => traffic::parse_time(text).map(Backoff).map_err(|why| format!("{why}, or none")),
     }
 }
@@ -784,7 +795,13 @@ mod tests {
         assert!(["", "M", "0", "-1M", "1X", "nan", "99999999T"].iter().all(|t| size(t).is_err()));
         assert_eq!(warmup("auto"), Ok(Warmup::UntilSteady));
         assert_eq!(retries("3"), Ok(RetryLimit(Some(3))));
-        assert!(retries("-1").is_err() && backoff("soon").is_err() && warmup("automatic").is_err());
+        assert_eq!(backoff("10us"), Ok(Backoff(Duration::from_micros(10))));
+        assert!(
+            retries("-1").is_err()
+                && backoff("soon").is_err()
+                && backoff("0us").is_err()
+                && warmup("automatic").is_err()
+        );
         assert!(["", "s", "0s", "-1s", "1h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
         assert_eq!(socket_address("7000").unwrap().to_string(), "127.0.0.1:7000");
         assert_eq!(socket_address("0.0.0.0").unwrap().to_string(), "0.0.0.0:0");

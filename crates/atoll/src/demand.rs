@@ -3,6 +3,7 @@
 use crate::cli::{LoadModelArg, MeasuringArgs};
 use crate::failure::Failure;
 use driver::{Arrivals, LoadModel, Phases, Rate, Retries, Schedule, Subject, Think, Traffic};
+use std::time::Duration;
 
 /// Of each worker, unless said otherwise: a closed loop's clients, and the requests of an open one that run at once.
 const CLIENTS: u32 = 4;
@@ -62,17 +63,23 @@ impl Demand<'_> {
         Ok(Demand { args, phases })
     }
 
-    /// Every load on `subject`, the rate varying fastest. `schedule` has what does not depend on it.
+    /// Every load on `subject`, the rate varying fastest. `schedule` has what does not depend on it; `backoff` is the first
+    /// pause before a retry, unless the options say another.
     ///
     /// # Errors
     /// Terminals for a workload that has none; a phase that does not fit it.
-    pub fn schedules(&self, subject: &Subject, schedule: &Schedule) -> Result<Vec<Schedule>, Failure> {
+    pub fn schedules(
+        &self,
+        subject: &Subject,
+        schedule: &Schedule,
+        backoff: Duration,
+    ) -> Result<Vec<Schedule>, Failure> {
         let mut all = Vec::new();
         for model in self.models(subject)? {
             let default = if model == LoadModel::Closed { CLIENTS } else { CLERKS };
             let given = &self.args.clients;
             for clients in if given.is_empty() { vec![default] } else { given.clone() } {
-                let retries = self.retries();
+                let retries = self.retries(backoff);
                 let changes = self.phases.as_ref().map(|phases| phases.changes(subject, &model));
                 let changes = changes.transpose().map_err(Failure::usage)?.unwrap_or_default();
                 let ramp = matches!(model, LoadModel::Open { rate, .. } if rate.is_ramp());
@@ -89,8 +96,9 @@ impl Demand<'_> {
         Ok(all)
     }
 
-    fn retries(&self) -> Retries {
-        Retries { limit: self.args.retries.0, backoff_ns: self.args.backoff.0.as_nanos() as u64 }
+    fn retries(&self, default: Duration) -> Retries {
+        let backoff = self.args.backoff.map_or(default, |backoff| backoff.0);
+        Retries { limit: self.args.retries.0, backoff_ns: backoff.as_nanos() as u64 }
     }
 
     fn models(&self, subject: &Subject) -> Result<Vec<LoadModel>, Failure> {

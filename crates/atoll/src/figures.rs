@@ -84,7 +84,14 @@ fn heading(figure: &Experiment) -> String {
 
 fn show(figure: &Experiment, rows: &[Row]) -> Result<(), Failure> {
     let Some(plot) = &figure.plot else { return Ok(()) };
-    for data in claims::figure::tables(plot, &rows.iter().collect::<Vec<_>>()) {
+    let rows: Vec<&Row> = rows.iter().collect();
+    let tables = claims::figure::tables(plot, &rows);
+    if tables.is_empty()
+        && let Some(why) = claims::figure::missing(plot, &rows)
+    {
+        print(&format!("nothing to show: {why}"))?;
+    }
+    for data in tables {
         let mut table = Table::new();
         table.load_preset(presets::UTF8_BORDERS_ONLY);
         table.set_header(&data.head);

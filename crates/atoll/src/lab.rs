@@ -5,6 +5,7 @@
 //!   --rows FILE --> given --.
 //!   --out DIR   --> Folder --> rows of an experiment --> figures, claims
 //!   runs        --> bench, counter, ipc --Sink-'
+//!   loads, counts ------------------------------'
 //! ```
 //!
 //! An experiment that fails does not keep the others from running: whoever needs its rows is told why there are none.
@@ -15,6 +16,7 @@ use crate::counter;
 use crate::demand::REPEAT;
 use crate::failure::Failure;
 use crate::ipc;
+use crate::loaded;
 use crate::output::Output;
 use crate::papers::RowArgs;
 use crate::progress::Progress;
@@ -28,32 +30,44 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use topology::Machine;
 
 /// How long windows are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
-    Quick,
-    Full,
+pub struct Size {
+    window: Duration,
 }
 
 impl Size {
-    fn name(self) -> &'static str {
-        match self {
-            Size::Quick => "quick",
-            Size::Full => "full",
-        }
+    const QUICK: Size = Size::of(30);
+    const FULL: Size = Size::of(100);
+
+    /// Windows of so many hundredths of a second.
+    const fn of(hundredths: u64) -> Size {
+        Size { window: Duration::from_millis(10 * hundredths) }
+    }
+
+    /// Load before the first window.
+    fn warmup(self) -> Duration {
+        (self.window / 2).clamp(Duration::from_millis(200), Duration::from_millis(500))
+    }
+
+    fn name(self) -> String {
+        format!("{} ms", self.window.as_millis())
     }
 
     /// Options that a run takes on unless it has them itself.
-    fn options(self) -> [(&'static str, &'static str); 3] {
-        match self {
-            Size::Quick => [("--duration", "300ms"), ("--warmup", "200ms"), ("--repeat", "3")],
-            Size::Full => [("--duration", "1s"), ("--warmup", "500ms"), ("--repeat", "3")],
-        }
+    fn options(self) -> [(&'static str, String); 3] {
+        let ms = |time: Duration| format!("{}ms", time.as_millis());
+        [("--duration", ms(self.window)), ("--warmup", ms(self.warmup())), ("--repeat", "3".into())]
     }
 }
+
+/// Of the windows that `--within` may choose, in hundredths of a second: in shorter ones chance is too large, and longer ones
+/// tell nothing more.
+const SHORTEST: u64 = 10;
+const LONGEST: u64 = 200;
 
 /// What an experiment gave.
 #[derive(Clone, Debug)]
@@ -67,6 +81,11 @@ pub struct Lab {
     machine: Machine,
     interrupt: Interrupt,
     size: Size,
+    within: Option<Duration>,
+    started: Instant,
+    /// Experiments to run, and how many of them have begun.
+    planned: usize,
+    begun: usize,
     /// Which program this is: see [`build`].
     build: String,
     folder: Option<Folder>,
@@ -93,7 +112,11 @@ impl Lab {
         Ok(Lab {
             machine: bench::live_machine("live")?,
             interrupt: interrupt.clone(),
-            size: if args.quick { Size::Quick } else { Size::Full },
+            size: if args.quick { Size::QUICK } else { Size::FULL },
+            within: args.within,
+            started: Instant::now(),
+            planned: 0,
+            begun: 0,
             build: build(),
             folder: args.out.as_ref().map(folder).transpose()?,
             given: args.rows.as_deref().map(given).transpose()?.unwrap_or_default(),
@@ -113,7 +136,7 @@ impl Lab {
     }
 
     fn stamp(&self, experiment: &Experiment) -> Stamp {
-        Stamp::new(experiment, self.size.name(), driver::VERSION, &self.build)
+        Stamp::new(experiment, &self.size.name(), driver::VERSION, &self.build)
     }
 
     /// The rows that are there without running anything.
@@ -122,22 +145,56 @@ impl Lab {
         self.given.get(&experiment.id).cloned().or_else(kept)
     }
 
-    /// Says what is going to be run and how long that takes, roughly.
+    /// Chooses how long windows are, and says what is going to be run and how long that takes, roughly.
     ///
     /// # Errors
-    /// A run that the command line of `bench` does not take.
-    pub fn announce(&self, experiments: &[&Experiment]) -> Result<(), Failure> {
-        let (mut rows, mut time, mut count) = (0, Duration::ZERO, 0);
-        for experiment in experiments.iter().filter(|e| self.can_run(e).is_ok() && self.at_hand(e).is_none())
-        {
-            let (more, takes) = self.estimate(experiment)?;
-            (rows, time, count) = (rows + more, time + takes, count + 1);
+    /// A run that the command line of `bench` does not take; more to run than there is time for.
+    pub fn announce(&mut self, experiments: &[&Experiment]) -> Result<(), Failure> {
+        let can_run: Vec<&Experiment> =
+            experiments.iter().filter(|e| self.can_run(e).is_ok()).copied().collect();
+        if let Some(within) = self.within {
+            // Of all that is asked for, so that a call which goes on with an earlier one's rows chooses as that did.
+            self.size = self.fitting(&can_run, within)?;
         }
-        let minutes = (time.as_secs_f64() / 60.0).max(0.1);
+        let missing: Vec<&Experiment> = can_run.into_iter().filter(|e| self.at_hand(e).is_none()).collect();
+        let (rows, time) = self.total(&missing, self.size)?;
+        self.planned = missing.len();
         eprintln!(
-            "{count} experiments to run, {rows} rows, about {minutes:.1} minutes; Ctrl-C keeps what was measured"
+            "{} experiments to run, {rows} rows of windows of {}, about {:.1} minutes; Ctrl-C keeps what was measured",
+            self.planned,
+            self.size.name(),
+            minutes(time)
         );
         Ok(())
+    }
+
+    /// The longest windows with which everything fits.
+    fn fitting(&self, experiments: &[&Experiment], within: Duration) -> Result<Size, Failure> {
+        let takes = |hundredths: u64| Ok::<_, Failure>(self.total(experiments, Size::of(hundredths))?.1);
+        let least = takes(SHORTEST)?;
+        if least > within {
+            return Err(Failure::Usage(format!(
+                "--within: with the shortest windows, of {}, this takes about {:.1} minutes; expected that at least, or fewer ids",
+                Size::of(SHORTEST).name(),
+                minutes(least)
+            )));
+        }
+        let (mut low, mut high) = (SHORTEST, LONGEST);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if takes(middle)? <= within { low = middle } else { high = middle - 1 }
+        }
+        Ok(Size::of(low))
+    }
+
+    /// Rows of these experiments, and roughly the time they take.
+    fn total(&self, experiments: &[&Experiment], size: Size) -> Result<(usize, Duration), Failure> {
+        let mut sum = (0, Duration::ZERO);
+        for experiment in experiments {
+            let (rows, time) = self.estimate(experiment, size)?;
+            sum = (sum.0 + rows, sum.1 + time);
+        }
+        Ok(sum)
     }
 
     fn can_run(&self, experiment: &Experiment) -> Result<(), String> {
@@ -151,10 +208,11 @@ impl Lab {
         Ok(())
     }
 
-    fn estimate(&self, experiment: &Experiment) -> Result<(usize, Duration), Failure> {
-        let (mut rows, mut time) = (0, COUNTING * experiment.counts.len() as u32);
+    fn estimate(&self, experiment: &Experiment, size: Size) -> Result<(usize, Duration), Failure> {
+        let counting = COUNTING * experiment.counts.len() as u32;
+        let (mut rows, mut time) = (0, counting + LOAD * experiment.loads.len() as u32);
         for run in &experiment.runs {
-            let args = self.args(run)?;
+            let args = bench_args(run, size, self.machine.default_workers())?;
             let m = &args.measuring;
             let repeat = m.repeat.unwrap_or(REPEAT);
             let (more, each) = match args.workload.as_str() {
@@ -163,18 +221,13 @@ impl Lab {
                 _ => {
                     let sweep = Sweep::plan(&args, &self.machine, &self.interrupt)?;
                     time += LAUNCH * sweep.stops.len() as u32;
-                    (sweep.rows(), WARM_UP + m.duration * repeat + CHECK)
+                    (sweep.rows(), size.warmup() + m.duration * repeat + CHECK)
                 }
             };
             rows += more;
             time += each * more as u32;
         }
         Ok((rows, time))
-    }
-
-    /// The command line of a run for this machine: windows of this size, and `{cores}` and `{workers}` replaced.
-    fn args(&self, run: &str) -> Result<BenchArgs, Failure> {
-        bench_args(run, self.size, self.machine.default_workers())
     }
 
     /// The rows of an experiment. Measured at the first call.
@@ -188,6 +241,12 @@ impl Lab {
             (Ok(()), None) if self.interrupted() => {
                 Outcome::None("interrupted before it was measured".into())
             }
+            (Ok(()), None) if self.within.is_some_and(|within| self.started.elapsed() > within) => {
+                Outcome::None(
+                    "the time of --within was over before it was measured; with --out another call goes on"
+                        .into(),
+                )
+            }
             (Ok(()), None) => self.run(experiment),
         };
         self.outcomes.insert(experiment.id.clone(), outcome.clone());
@@ -195,7 +254,9 @@ impl Lab {
     }
 
     fn run(&mut self, experiment: &Experiment) -> Outcome {
-        eprintln!("{}: {}", experiment.id, experiment.caption);
+        self.begun += 1;
+        let (of, so_far) = (self.planned.max(self.begun), minutes(self.started.elapsed()));
+        eprintln!("{} of {of}, {so_far:.1} min: {}: {}", self.begun, experiment.id, experiment.caption);
         let stamp = self.stamp(experiment);
         let rows = Rc::new(RefCell::new(Vec::new()));
         let outcome = self.run_into(experiment, &stamp, &rows);
@@ -204,7 +265,8 @@ impl Lab {
             Ok(()) => Outcome::Rows(rows),
             Err(failure) => {
                 self.partial.extend(rows.iter().cloned());
-                if matches!(failure, Failure::Interrupted) {
+                // A Ctrl-C reaches children too, and what breaks then is no failure.
+                if matches!(failure, Failure::Interrupted) || self.interrupted() {
                     return Outcome::None("interrupted while it was measured".into());
                 }
                 self.failures += 1;
@@ -229,9 +291,15 @@ impl Lab {
                 keeper.keep(row)?;
             }
         }
+        for line in &experiment.loads {
+            for row in loaded::rows(line, &self.interrupt)? {
+                keeper.keep(row)?;
+            }
+        }
         let keeper = Rc::new(RefCell::new(keeper));
         for run in &experiment.runs {
-            self.bench(&self.args(run)?, &keeper)?;
+            let args = bench_args(run, self.size, self.machine.default_workers())?;
+            self.bench(&args, &keeper)?;
         }
         let partial = keeper.borrow_mut().partial.take();
         partial.map_or(Ok(()), |partial| partial.finish().map_err(cannot))
@@ -300,10 +368,14 @@ impl Lab {
     }
 }
 
-/// Loading and launching a deployment, warming it up for a row and checking the data after it, a count, and an `ipc`
+fn minutes(time: Duration) -> f64 {
+    (time.as_secs_f64() / 60.0).max(0.1)
+}
+
+/// Loading and launching a deployment, checking the data after a row, a load with a look at it, a count, and an `ipc`
 /// measurement: for the estimate.
 const LAUNCH: Duration = Duration::from_millis(700);
-const WARM_UP: Duration = Duration::from_millis(500);
+const LOAD: Duration = Duration::from_secs(4);
 const CHECK: Duration = Duration::from_millis(400);
 const COUNTING: Duration = Duration::from_millis(500);
 const ROUND_TRIPS: Duration = Duration::from_millis(700);
@@ -366,9 +438,10 @@ fn workers(cores: usize) -> String {
 fn bench_args(run: &str, size: Size, cores: usize) -> Result<BenchArgs, Failure> {
     let line = run.replace("{cores}", &cores.to_string()).replace("{workers}", &workers(cores));
     let mut words: Vec<&str> = ["atoll", "bench"].into_iter().chain(line.split_whitespace()).collect();
-    for (option, value) in size.options() {
-        if !words.contains(&option) {
-            words.extend([option, value]);
+    let options = size.options();
+    for (option, value) in &options {
+        if !words.contains(option) {
+            words.extend([option, value.as_str()]);
         }
     }
     let wrong = |e: clap::Error| Failure::Usage(format!("{run}: {e}"));
@@ -390,8 +463,12 @@ mod tests {
         for text in ["package:1 l3:1 core:2", "package:4 l3:1 core:6"] {
             let machine = Machine::parse(text).unwrap();
             for experiment in library.experiments.iter().filter(|e| e.waits.is_none()) {
+                for line in &experiment.loads {
+                    loaded::args(line, Path::new("data"))
+                        .unwrap_or_else(|e| panic!("{}: {line}: {e}", experiment.id));
+                }
                 for run in &experiment.runs {
-                    let args = bench_args(run, Size::Quick, machine.default_workers()).unwrap();
+                    let args = bench_args(run, Size::QUICK, machine.default_workers()).unwrap();
                     let planned = match args.workload.as_str() {
                         COUNTER => counter::rows(&args, &machine),
                         IPC => ipc::rows(&args, &machine),
@@ -408,10 +485,26 @@ mod tests {
     fn sizes_fit_the_machine_and_windows_the_size() {
         assert_eq!([1, 2, 6, 8].map(workers), ["1", "1,2", "1,2,4,6", "1,2,4,8"]);
         let args =
-            bench_args("micro --workers {workers} --scale {cores} --repeat 1", Size::Quick, 4).unwrap();
+            bench_args("micro --workers {workers} --scale {cores} --repeat 1", Size::QUICK, 4).unwrap();
         assert_eq!((args.deployment.workers, args.requests.scale), (vec![1, 2, 4], vec![4]));
         assert_eq!((args.measuring.repeat, args.measuring.duration), (Some(1), Duration::from_millis(300)));
-        assert!(bench_args("micro --no-such-thing", Size::Full, 4).is_err());
-        assert!(bench_args("topology", Size::Full, 4).is_err());
+        assert!(bench_args("micro --no-such-thing", Size::FULL, 4).is_err());
+        assert!(bench_args("topology", Size::FULL, 4).is_err());
+    }
+
+    #[test]
+    fn windows_are_as_long_as_there_is_time_for() {
+        let library = Library::built_in().unwrap();
+        let args = RowArgs { quick: false, within: None, out: None, rows: None };
+        let lab = Lab::open(&args, &Interrupt::default()).unwrap();
+        let some: Vec<&Experiment> =
+            library.experiments.iter().filter(|e| lab.can_run(e).is_ok()).take(5).collect();
+        let takes = |size| lab.total(&some, size).unwrap().1;
+        let within = takes(Size::of(47));
+        assert_eq!(lab.fitting(&some, within).unwrap(), Size::of(47));
+        assert_eq!(lab.fitting(&some, within - Duration::from_millis(1)).unwrap(), Size::of(46));
+        assert_eq!(lab.fitting(&some, Duration::from_secs(86_400)).unwrap(), Size::of(LONGEST));
+        let failure = lab.fitting(&some, Duration::from_millis(1)).unwrap_err();
+        assert!(failure.code() == 2 && failure.to_string().contains("windows, of 100 ms"), "{failure}");
     }
 }

@@ -3,7 +3,7 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one; `stats` counts what one
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one (`loaded` does both for an experiment); `stats` counts what one
 //! transaction touches. `report_command` makes a page of rows, and `results` keeps the directory that rows and page go into.
 //! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
@@ -23,6 +23,7 @@ mod counter;
 mod demand;
 mod ipc;
 mod load;
+mod loaded;
 mod report_command;
 mod shelf;
 mod stats;

@@ -20,7 +20,24 @@ use std::time::Instant;
 /// Effects committed since loading, of data just loaded.
 const NO_EFFECTS: Option<u64> = Some(0);
 
+/// What a load came to.
+pub struct Built {
+    /// In words.
+    data: String,
+    /// The very database was there already.
+    was_there: bool,
+    seconds: f64,
+}
+
 pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    report(args, &build(args, interrupt)?)
+}
+
+/// Loads and says nothing but how far it is.
+///
+/// # Errors
+/// Options that cannot be, a directory that holds something else, whatever keeps it from being written.
+pub fn build(args: &LoadArgs, interrupt: &Interrupt) -> Result<Built, Failure> {
     if [COUNTER, IPC].contains(&args.workload.as_str()) {
         let expected = workload_names();
         return Err(Failure::Usage(format!("counter and ipc have no data to load; expected {expected}")));
@@ -44,8 +61,7 @@ pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Err(Failure::Interrupted) = outcome {
         eprintln!("atoll: {} is unfinished; the same command starts the load anew", args.data.display());
     }
-    let was_there = outcome?;
-    report(args, &data, was_there, start.elapsed().as_secs_f64())
+    Ok(Built { data, was_there: outcome?, seconds: start.elapsed().as_secs_f64() })
 }
 
 /// The options that shape data, as those of a bench with one deployment.
@@ -56,6 +72,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     };
     let mut bench = *defaults;
     bench.deployment.islands = vec![args.islands];
+    bench.deployment.design = vec![args.design];
     bench.deployment.workers = args.workers.into_iter().collect();
     bench.deployment.data = Some(args.data.clone());
     bench.deployment.tables = vec![args.tables];
@@ -78,7 +95,8 @@ fn load(deployment: Deployment, progress: &mut Progress) -> Result<bool, Failure
     Ok(was_there)
 }
 
-fn report(args: &LoadArgs, data: &str, was_there: bool, seconds: f64) -> Result<(), Failure> {
+fn report(args: &LoadArgs, built: &Built) -> Result<(), Failure> {
+    let Built { data, was_there, seconds } = built;
     let (dir, bytes) = (args.data.display(), bytes_below(&args.data));
     if args.json {
         let line = serde_json::json!({

@@ -3,6 +3,7 @@
 use claims::How;
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const FIGURES_EXAMPLES: &str = "\
 Each figure is measured at a size that fits this machine; the papers' machines are others, so shapes can be compared and
@@ -12,6 +13,7 @@ Examples:
   atoll figures --list
   atoll figures vldbj-11 pvldb-6 --quick
   atoll figures --out results          every figure that can be measured today: rows, tables, a report
+  atoll figures --within 30m           the same in half an hour
 
 Exit code: 0 success; 1 a run failed, a consistency check did not hold, or rows are damaged; 2 wrong usage; 130 interrupted.";
 
@@ -23,7 +25,7 @@ Examples:
   atoll claims --quick
   atoll claims ISL-024 ISL-037 --out results
   atoll claims --how counts
-  atoll claims --out results --markdown > docs/claims.md
+  atoll claims --within 20m --out results --markdown > docs/claims.md
 
 Exit code: 0 everything asked for was decided or is said to be undecidable; 1 a run failed, a consistency check did not hold, or
 rows are damaged; 2 wrong usage; 130 interrupted. A claim that is not reproduced is a result and no failure.";
@@ -67,12 +69,27 @@ pub struct RowArgs {
     /// Shorter windows: a third of the time, and more noise
     #[arg(long)]
     pub quick: bool,
+    /// Windows of such a length that everything asked for takes about so long, e.g. 20m; nothing is begun after that
+    #[arg(long, value_name = "TIME", conflicts_with = "quick", value_parser = traffic::parse_time)]
+    pub within: Option<Duration>,
     /// Keep the rows in this directory, and use those that an earlier call of the same program left there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Use the rows of this file, as --out writes them (rows.jsonl), in place of measuring their experiments
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
+}
+
+impl RowArgs {
+    /// As it was typed, after a space.
+    pub fn size_in_words(&self) -> String {
+        match (self.quick, self.within) {
+            (true, _) => " --quick".into(),
+            (_, Some(time)) if time.as_secs() % 60 == 0 => format!(" --within {}m", time.as_secs() / 60),
+            (_, Some(time)) => format!(" --within {}s", time.as_secs_f64()),
+            _ => String::new(),
+        }
+    }
 }
 
 fn how(word: &str) -> Result<How, String> {

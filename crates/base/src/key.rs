@@ -10,33 +10,47 @@ use std::ops::Deref;
 
 /// An encoded key. Up to 32 bytes live in place; longer ones allocate.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Key(SmallVec<[u8; 32]>);
+pub struct Key(SmallVec<[u8; PLACE]>);
+
+/// Bytes of a key that need no allocation.
+const PLACE: usize = 32;
 
 impl Key {
+    #[inline]
     pub fn new() -> Key {
         Key(SmallVec::new())
     }
 
+    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Key {
         Key(SmallVec::from_slice(bytes))
     }
 
     #[must_use]
+    #[inline]
     pub fn u32(mut self, v: u32) -> Key {
         self.0.extend_from_slice(&v.to_be_bytes());
         self
     }
 
     #[must_use]
+    #[inline]
     pub fn u64(mut self, v: u64) -> Key {
-        self.0.extend_from_slice(&v.to_be_bytes());
+        let bytes = v.to_be_bytes();
+        if self.0.is_empty() {
+            // Most keys are one number: no call to make room for it.
+            let mut place = [0; PLACE];
+            place[..8].copy_from_slice(&bytes);
+            return Key(SmallVec::from_buf_and_len(place, 8));
+        }
+        self.0.extend_from_slice(&bytes);
         self
     }
 
     #[must_use]
-    pub fn i64(mut self, v: i64) -> Key {
-        self.0.extend_from_slice(&((v as u64) ^ (1 << 63)).to_be_bytes());
-        self
+    #[inline]
+    pub fn i64(self, v: i64) -> Key {
+        self.u64((v as u64) ^ (1 << 63))
     }
 
     #[must_use]
@@ -56,6 +70,7 @@ impl Key {
         self.bytes(v.as_bytes())
     }
 
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
@@ -75,6 +90,7 @@ impl Key {
 }
 
 impl AsRef<[u8]> for Key {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -82,6 +98,7 @@ impl AsRef<[u8]> for Key {
 
 impl Deref for Key {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.0
     }

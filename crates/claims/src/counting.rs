@@ -10,9 +10,11 @@
 //! | `operations` | kind of transaction | see `trace` |
 //! | `updated` | kind and table | `keys`: different keys that were updated |
 //! | `sections` | critical section | `component`, `kind` |
+//! | `splits`, `merges`, `ages`, `levels` | see [`crate::repartitioning`] | |
 //!
 //! Shares and rates are between 0 and 1.
 
+use crate::repartitioning::{self, Ageing, BadExample, Pair, Tree, Uneven};
 use crate::row::Row;
 use crate::trace;
 use base::{SiteId, TableId};
@@ -31,13 +33,26 @@ pub enum What {
     Requests,
     Operations,
     Sections,
+    Splits,
+    Merges,
+    Ages,
+    Levels,
+}
+
+/// What is to be counted cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum CountError {
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Example(#[from] BadExample),
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
     pub what: What,
-    /// Which workload, with its options; nothing for `sections`.
+    /// Which workload, with its options; for the first four.
     #[serde(default)]
     pub spec: WorkloadSpec,
     /// Rows of a transaction, one after the other, in place of the one in `spec`.
@@ -49,6 +64,18 @@ pub struct Count {
     /// Requests drawn or transactions run for each of them.
     #[serde(default = "many")]
     pub draws: u64,
+    /// For `splits`.
+    #[serde(default)]
+    pub trees: Vec<Tree>,
+    /// For `merges`.
+    #[serde(default)]
+    pub pairs: Vec<Pair>,
+    /// For `ages`.
+    #[serde(default)]
+    pub ageing: Vec<Ageing>,
+    /// For `levels`.
+    #[serde(default)]
+    pub uneven: Vec<Uneven>,
 }
 
 fn one_island() -> Vec<u16> {
@@ -64,11 +91,19 @@ const SEED: u64 = 0x0a70_0112;
 
 impl Count {
     /// # Errors
-    /// A specification that names no workload.
-    pub fn rows(&self) -> Result<Vec<Row>, SpecError> {
-        if self.what == What::Sections {
-            return Ok(sections());
+    /// A specification that names no workload, a tree or a load that cannot be.
+    pub fn rows(&self) -> Result<Vec<Row>, CountError> {
+        match self.what {
+            What::Schema | What::Population | What::Requests | What::Operations => Ok(self.of_workload()?),
+            What::Sections => Ok(sections()),
+            What::Splits => joined(self.trees.iter().map(repartitioning::splits)),
+            What::Merges => Ok(self.pairs.iter().flat_map(repartitioning::merges).collect()),
+            What::Ages => joined(self.ageing.iter().map(repartitioning::ages)),
+            What::Levels => joined(self.uneven.iter().map(repartitioning::levels)),
         }
+    }
+
+    fn of_workload(&self) -> Result<Vec<Row>, SpecError> {
         let specs: Vec<WorkloadSpec> = match &self.rows[..] {
             [] => vec![self.spec.clone()],
             rows => rows.iter().map(|&n| WorkloadSpec { rows: Some(n), ..self.spec.clone() }).collect(),
@@ -83,8 +118,12 @@ impl Count {
     }
 }
 
+fn joined(parts: impl Iterator<Item = Result<Vec<Row>, BadExample>>) -> Result<Vec<Row>, CountError> {
+    Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
 /// The options that were given, as result rows name them.
-fn label(row: &mut Row, spec: &WorkloadSpec) {
+pub fn label(row: &mut Row, spec: &WorkloadSpec) {
     row.set("workload", spec.name.clone());
     if let Some(rows) = spec.rows {
         row.set("rows", rows);
@@ -113,7 +152,8 @@ impl Visitor for Counter<'_> {
             What::Operations => {
                 islands.iter().flat_map(|&n| trace::operations(&workload, n, *draws)).collect()
             }
-            What::Sections => Vec::new(),
+            // Of no workload: see `Count::rows`.
+            What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
         }
     }
 }

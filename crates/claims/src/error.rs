@@ -25,6 +25,8 @@ impl DataError {
 pub enum EvalError {
     #[error("no row has {0}")]
     NoField(String),
+    #[error("no {field}: {why}")]
+    Missing { field: String, why: String },
     #[error("no row is left by [{0}]")]
     NoRows(String),
     #[error("{left} values beside {right}: expected as many, or one")]

@@ -1,7 +1,8 @@
 //! An experiment: what is run, and what is drawn from it. One file of `experiments/` each, named like its id.
 //!
 //! The runs are command lines of `atoll bench`, without the lengths of windows, which follow from how much time there
-//! is; or things to count ([`crate::counting`]). Most experiments are figures and tables of the papers; the others feed
+//! is; the loads are command lines of `atoll load`, whose databases are looked at and thrown away; and there are things to
+//! count ([`crate::counting`]). Most experiments are figures and tables of the papers; the others feed
 //! claims only. Those that cannot run yet stand together in `later.toml`, with what they wait for.
 
 use crate::counting::Count;
@@ -30,6 +31,9 @@ pub struct Experiment {
     /// Command lines of `atoll bench`.
     #[serde(default)]
     pub runs: Vec<String>,
+    /// Command lines of `atoll load` without a directory: a row for each table with its rows and pages, and one for `all`.
+    #[serde(default)]
+    pub loads: Vec<String>,
     #[serde(default)]
     pub counts: Vec<Count>,
     #[serde(default)]
@@ -63,8 +67,8 @@ impl Experiment {
         if file != format!("{}.toml", experiment.id) {
             return wrong(format!("its id is {:?}; expected the name of the file", experiment.id));
         }
-        if experiment.runs.is_empty() && experiment.counts.is_empty() {
-            return wrong("nothing to run: expected runs or counts".into());
+        if experiment.is_idle() {
+            return wrong("nothing to run: expected runs, loads or counts".into());
         }
         if experiment.waits.is_some() {
             return wrong("it waits for something; expected that in later.toml".into());
@@ -84,13 +88,18 @@ impl Experiment {
         }
         let later: Later = toml::from_str(text)
             .map_err(|e| DataError::of(file, e.to_string().trim_end().replace('\n', "; ")))?;
-        let is_late = |e: &&Experiment| e.waits.is_none() || !e.runs.is_empty() || !e.counts.is_empty();
+        let is_late = |e: &&Experiment| e.waits.is_none() || !e.is_idle();
         match later.figure.iter().find(is_late) {
             Some(e) => {
                 Err(DataError::of(file, format!("{}: expected what it waits for, and nothing to run", e.id)))
             }
             None => Ok(later.figure),
         }
+    }
+
+    /// Whether it gives no row.
+    fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.loads.is_empty() && self.counts.is_empty()
     }
 
     /// Whether it is a figure or table of the papers.

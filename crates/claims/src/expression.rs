@@ -210,10 +210,19 @@ fn field(name: &str, rows: &[&Row], names: &Names) -> Result<Vec<f64>, EvalError
     }
     let of = |row: &&Row| match names.columns.get(name) {
         Some(column) => eval(&column.0, &[row], names),
-        None => Ok(vec![row.number(name).ok_or_else(|| EvalError::NoField(name.into()))?]),
+        None => Ok(vec![row.number(name).ok_or_else(|| missing(name, row))?]),
     };
     let values: Result<Vec<_>, _> = rows.iter().map(of).collect();
     Ok(values?.concat())
+}
+
+/// A row that has nothing under `a.b` may say why in `a_missing`.
+fn missing(name: &str, row: &Row) -> EvalError {
+    let whole = name.split('.').next().unwrap_or(name);
+    match row.word(&format!("{whole}_missing")) {
+        Some(why) => EvalError::Missing { field: name.into(), why },
+        None => EvalError::NoField(name.into()),
+    }
 }
 
 /// The rows that all filters leave.

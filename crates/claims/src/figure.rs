@@ -3,6 +3,12 @@
 use crate::experiment::Plot;
 use crate::row::Row;
 
+/// Why rows have nothing to draw, in their own words: a row without `a.b` may say why in `a_missing`.
+pub fn missing(plot: &Plot, rows: &[&Row]) -> Option<String> {
+    let whole = |y: &String| y.split('.').next().unwrap_or(y).to_owned();
+    plot.y.iter().find_map(|y| rows.iter().find_map(|row| row.word(&format!("{}_missing", whole(y)))))
+}
+
 /// The table of one panel for one quantity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
@@ -113,6 +119,16 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn rows_say_why_there_is_nothing_to_draw() {
+        let row = Row::parse(r#"{"hardware":null,"hardware_missing":"a virtual machine"}"#).unwrap();
+        let y = vec!["tps".into(), "hardware.cycles".into()];
+        let plot = Plot { x: "islands".into(), y, series: vec![], panels: vec![] };
+        assert!(tables(&plot, &[&row]).is_empty());
+        assert_eq!(missing(&plot, &[&row]).as_deref(), Some("a virtual machine"));
+        assert_eq!(missing(&plot, &[]), None);
     }
 
     #[test]

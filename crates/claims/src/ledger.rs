@@ -50,7 +50,9 @@ impl How {
             How::MeasuredHere | How::Counts => None,
             How::Simulated => Some("needs one of the papers' machines, and simulated machines come later"),
             How::TraceSim => Some("trace simulators come later"),
-            How::Hardware => Some("needs hardware counters"),
+            How::Hardware => Some(
+                "needs events of the processor that are not counted: stalled cycles, lines that cores share, traffic between sockets",
+            ),
         }
     }
 }

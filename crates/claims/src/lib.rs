@@ -14,7 +14,8 @@
 //!   in the program and are held against each other.
 //! - [`row`]: rows as JSON objects. [`rows`]: files of them. [`expression`]: the language over rows, read by `parse`.
 //! - [`judge`]: evaluators and verdicts. [`figure`]: rows as a table of a plot. [`page`]: the table of all claims.
-//! - [`counting`]: counts of workload definitions; `trace`: what transactions do on the naive model.
+//! - [`counting`]: counts of workload definitions; `trace`: what transactions do on the naive model; [`repartitioning`]: what
+//!   splits, merges and balancing come to.
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ pub mod row;
 pub mod rows;
 
 pub mod counting;
+pub mod repartitioning;
 mod trace;
 
 pub mod figure;

@@ -218,6 +218,41 @@ mod tests {
         assert!(library.claim("quite something else").unwrap_err().nearest.is_empty());
     }
 
+    /// What follows from the room that decides about partitions is as the thesis has it, down to the last digit.
+    #[test]
+    fn claims_about_repartitioning_are_reproduced() {
+        use crate::counting::What;
+        use crate::row::{EXPERIMENT, Row};
+        let library = Library::built_in().unwrap();
+        let counted = |id: &str| {
+            let e = library.experiment(id).unwrap();
+            let is = |what| matches!(what, What::Splits | What::Merges | What::Ages | What::Levels);
+            e.runs.is_empty() && e.loads.is_empty() && e.counts.iter().all(|c| is(c.what))
+        };
+        let mut decided = 0;
+        for evaluator in library.evaluators.all.iter().filter(|e| e.experiments.iter().all(|id| counted(id)))
+        {
+            let mut rows: Vec<Row> = Vec::new();
+            for id in &evaluator.experiments {
+                for count in &library.experiment(id).unwrap().counts {
+                    let mut some = count.rows().unwrap();
+                    some.iter_mut().for_each(|row| row.set(EXPERIMENT, id.as_str()));
+                    rows.extend(some);
+                }
+            }
+            let decision = library.evaluators.decide(evaluator, &rows.iter().collect::<Vec<_>>());
+            assert_eq!(
+                decision.verdict,
+                crate::Verdict::Reproduced,
+                "{}: {:?}",
+                decision.id,
+                decision.values
+            );
+            decided += 1;
+        }
+        assert!(decided >= 20, "{decided}");
+    }
+
     #[test]
     fn at_least_forty_claims_can_be_decided() {
         let library = Library::built_in().unwrap();

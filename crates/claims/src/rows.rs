@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stamp {
     pub experiment: String,
-    /// `quick` or `full`.
+    /// How long windows are.
     pub size: String,
-    /// Hash of the runs and counts.
+    /// Hash of the runs, loads and counts.
     pub definition: String,
     pub version: String,
     /// Tells builds of one version apart.
@@ -31,7 +31,7 @@ pub struct Stamp {
 
 impl Stamp {
     pub fn new(experiment: &Experiment, size: &str, version: &str, build: &str) -> Stamp {
-        let text = format!("{:?} {:?}", experiment.runs, experiment.counts);
+        let text = format!("{:?} {:?} {:?}", experiment.runs, experiment.loads, experiment.counts);
         Stamp {
             experiment: experiment.id.clone(),
             size: size.into(),

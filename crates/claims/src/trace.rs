@@ -4,7 +4,8 @@
 //! A row for each kind of transaction has, per committed transaction, `records` (rows read, updated, inserted, appended,
 //! deleted or met by a scan, each row once) and how many calls of each operation there were (`probes` find a row by its
 //! key, to read, change or remove it). `local_records` and `remote_records` divide the records of distributed transactions
-//! between the home and the `others`. `failed` is the share that the transaction itself rolled back.
+//! between the home and the `others`. `phases` are the times at which steps are awaited, `most_steps` the most that are awaited
+//! together. `failed` is the share that the transaction itself rolled back.
 
 use crate::counting::{row, stream};
 use crate::row::Row;
@@ -23,6 +24,8 @@ struct Trace {
     calls: BTreeMap<&'static str, u64>,
     updated: Vec<(TableId, Vec<u8>)>,
     secondary: u64,
+    phases: u64,
+    most_steps: usize,
 }
 
 /// What all transactions of one kind did.
@@ -41,6 +44,8 @@ struct Kind {
     calls: BTreeMap<&'static str, u64>,
     /// Transactions that used a secondary index.
     secondary: u64,
+    phases: u64,
+    most_steps: usize,
     updated: BTreeMap<TableId, BTreeSet<Vec<u8>>>,
 }
 
@@ -91,6 +96,8 @@ impl Kind {
             self.remote += all - at(&home);
         }
         self.secondary += u64::from(trace.secondary > 0);
+        self.phases += trace.phases;
+        self.most_steps = self.most_steps.max(trace.most_steps);
         for (name, n) in trace.calls {
             *self.calls.entry(name).or_default() += n;
         }
@@ -118,6 +125,8 @@ impl Kind {
         operations.set("remote_records", per(self.remote, self.distributed));
         operations.set("others", per(self.others, self.distributed));
         operations.set("secondary", self.secondary > 0);
+        operations.set("phases", per(self.phases, self.committed));
+        operations.set("most_steps", self.most_steps);
         for call in CALLS {
             operations.set(call, per(self.calls.get(call).copied().unwrap_or(0), self.committed));
         }
@@ -140,6 +149,8 @@ struct Traced<'a, W> {
 
 impl<W: Workload> Transaction for Traced<'_, W> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        self.trace.phases += 1;
+        self.trace.most_steps = self.trace.most_steps.max(steps.count());
         let mut outputs = steps.partial();
         for i in 0..steps.count() {
             let owner = self.oracle.owner(steps.route(i));
@@ -272,6 +283,7 @@ mod tests {
         ] {
             assert_eq!(rows[0].number(field), Some(expected), "{field}");
         }
+        assert_eq!((rows[0].number("phases"), rows[0].number("most_steps")), (Some(1.0), Some(2.0)));
         // The account is elsewhere, the other three are at home.
         assert_eq!(
             (rows[0].number("local_records"), rows[0].number("remote_records")),

@@ -1,9 +1,9 @@
 //! Looking at a deployment that does not run: its directory, and each of its instances without changing anything.
 
 use crate::DeployError;
-use crate::manifest::{Look, look};
+use crate::manifest::{Look, MEMORY, look};
 use base::InstanceId;
-use instance::offline::{Examined, examine};
+use instance::offline::{Examined, Family, examine};
 use std::path::Path;
 use txn::{Placement, Workload};
 use workload::{Visitor, with_workload};
@@ -33,7 +33,8 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspecte
         return Err(damaged("it names no instance".into()));
     }
     let frames = (pool_bytes / PAGE / u64::from(islands)).max(MIN_FRAMES) as usize;
-    let visit = Examine { dir, islands, frames, watch };
+    let family = if look.manifest.family == MEMORY { Family::Memory } else { Family::Pages };
+    let visit = Examine { dir, islands, family, frames, watch };
     let instances = with_workload(&look.manifest.workload, visit).map_err(|e| damaged(e.to_string()))?;
     Ok(Inspected { look, instances: instances.map_err(damaged)? })
 }
@@ -41,6 +42,7 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspecte
 struct Examine<'a> {
     dir: &'a Path,
     islands: u16,
+    family: Family,
     frames: usize,
     watch: Watch<'a>,
 }
@@ -54,6 +56,6 @@ impl Visitor for Examine<'_> {
             return Err(format!("it names {islands} instances for data of {sites} sites"));
         }
         let dirs = (0..islands).map(|i| self.dir.join(i.to_string())).collect();
-        Ok(examine(&workload, &Placement::even(sites, islands), dirs, self.frames, self.watch))
+        Ok(examine(&workload, &Placement::even(sites, islands), dirs, (self.family, self.frames), self.watch))
     }
 }

@@ -26,6 +26,10 @@ const RUN: &str = "run";
 /// Counted up whenever anything in a data directory changes its shape.
 pub const FORMAT: u32 = 6;
 
+/// Families of designs.
+pub(crate) const DISK: &str = "disk";
+pub(crate) const MEMORY: &str = "memory";
+
 /// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {

@@ -248,12 +248,6 @@ impl Deployment {
                 self.balance.mode, self.design
             ));
         }
-        if self.design == DesignKind::Occ && self.durability != Durability::Memory {
-            return impossible(format!(
-                "--design occ: it keeps no log yet; expected --durability memory, got {}",
-                durability_name(self.durability)
-            ));
-        }
         if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
             return impossible(
                 "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),

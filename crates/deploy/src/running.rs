@@ -8,7 +8,7 @@
 use crate::control::{Birth, Cue, Order, Reply};
 use crate::copy::{Watch, clones};
 use crate::engine::{Address, DesignKind, Durability, TreeKind};
-use crate::manifest::{FORMAT, Home, Manifest, Unfinished};
+use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
 use crate::member::Member;
 use crate::scratch::Scratch;
 use crate::{DataUse, DeployError, Deployment, Host};
@@ -84,7 +84,7 @@ impl Deployment {
             data: self.data_name.clone(),
             islands: self.islands,
             // The designs on pages keep their data in the same pages and logs.
-            family: if self.design == DesignKind::Occ { "memory" } else { "disk" }.into(),
+            family: if self.design == DesignKind::Occ { MEMORY } else { DISK }.into(),
             tables: self.tables,
             trees: self.trees,
             heaps: self.heaps,

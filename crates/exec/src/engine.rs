@@ -53,7 +53,7 @@ pub struct Setup {
     pub workers: usize,
     pub locks: LockTuning,
     pub lock_timeout_ns: u64,
-    /// For `occ`.
+    /// For `occ`, whose rows, index and old versions take [`Setup::pool_pages`] at most.
     pub occ_conflict: OccConflict,
     /// How trees are made, if the folder holds none; for `occ` it says nothing.
     pub trees: TreeKind,
@@ -111,8 +111,12 @@ pub enum EngineFault {
     Divide(String),
     #[error("the main-memory store: {0}")]
     Memory(#[from] memstore::OpenError),
-    #[error("design 'occ' has no log yet; expected durability 'memory', got '{0:?}'")]
-    NoLog(Durability),
+    #[error(
+        "no main-memory store: there is no control file, so it was never made or has lost it; restore it from a backup"
+    )]
+    NoStore,
+    #[error("the main-memory store's tables: {0}; open it with the version of Atoll that wrote it")]
+    Tables(String),
 }
 
 /// Whether a transaction has parts elsewhere, which may have been certified earlier and end later than this one.
@@ -251,7 +255,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort>;
 
-    fn forget(&self, note: NoteId);
+    fn forget(&self, desk: &Self::Desk, note: NoteId);
 
     /// Prepares a certified part that wrote something: it can go either way from now on. The vote may be given once the
     /// returned position is durable.
@@ -378,8 +382,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
         true
     }
 
-    /// What a part that logged nothing has to wait for.
-    fn horizon(&self) -> Lsn;
+    /// What a certified part that wrote nothing has to wait for.
+    fn horizon(&self, part: &Self::Part, desk: &Self::Desk) -> Lsn;
 
     /// What [`Engine::durable`] would give without waiting.
     fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>>;

@@ -12,9 +12,18 @@
 //! [`OccConflict::Abort`] is asked for. What it read may be inconsistent until it is certified; so whatever a procedure
 //! concludes from it, an abort included, is an answer only if [`Engine::holds`](crate::Engine::holds).
 //!
+//! What is committed goes to the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this engine is the number of an
+//! epoch, and a reply or a vote waits until all of its epoch, and so all that it has seen, is durable. A checkpoint copies the
+//! rows on threads of its own, once enough was logged, and the log before it goes. The tables' definitions lie in the
+//! store's control file.
+//!
 //! A secondary index is a table of entries without values: an entry ends with the primary key. Entries are changed with their
 //! rows, in the same transaction, so that validation covers them like rows.
 
+mod check;
+mod durability;
+#[cfg(test)]
+mod durable_tests;
 mod face;
 mod filling;
 mod here;
@@ -22,11 +31,10 @@ mod here;
 mod tests;
 mod waiting;
 
-use crate::design::OccConflict;
-use crate::engine::{EngineFault, Order};
+use crate::engine::Order;
 use crate::local::Protection;
 use base::TableId;
-use memstore::{Memstore, Options, Refused, Txn, Worker};
+use memstore::{Memstore, Refused, Txn, Worker};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,6 +42,7 @@ use txn::row::Layout;
 use txn::{Abort, Columns, Schema, TableDef};
 use waiting::Waiting;
 
+pub use check::{Checked, TableCount};
 pub use filling::MemoryFilling;
 pub use here::MemoryHere;
 
@@ -49,6 +58,9 @@ pub struct MemoryEngine {
     /// Something has been committed since the ticker looked last.
     stirred: AtomicBool,
     ticker: Ticker,
+    /// A checkpoint is being written.
+    checkpointing: AtomicBool,
+    unwritten: Mutex<Option<String>>,
 }
 
 /// The bell of the thread that begins epochs.
@@ -69,6 +81,15 @@ enum Place {
     },
 }
 
+impl Place {
+    fn table(&self) -> Option<&Table> {
+        match self {
+            Place::Table(table) => Some(table),
+            Place::Nothing | Place::Index { .. } => None,
+        }
+    }
+}
+
 pub(crate) struct Table {
     pub(crate) def: TableDef,
     pub(crate) layout: Layout,
@@ -79,6 +100,7 @@ pub(crate) struct Table {
 /// What one worker has of the engine to itself.
 pub struct MemoryDesk {
     pub(crate) worker: RefCell<Worker>,
+    pub(crate) number: usize,
 }
 
 /// A transaction's work at one instance.
@@ -91,6 +113,8 @@ pub struct MemoryPart {
     pub(crate) prepared: bool,
     /// Rows seen or written by a [`Protection::Quiet`] part since it was last cut.
     pub(crate) rows: u32,
+    /// The latest epoch that it has committed something in when it was cut; 0 if nothing.
+    pub(crate) logged: u64,
     /// Where a scan stands: memory for the next scan.
     pub(crate) keys: [Vec<u8>; 2],
 }
@@ -103,6 +127,7 @@ impl MemoryPart {
             order: Order::Upwards,
             prepared: false,
             rows: 0,
+            logged: 0,
             keys: Default::default(),
         }
     }
@@ -120,35 +145,18 @@ impl MemoryPart {
 pub(crate) const CUT: u32 = 512;
 
 impl MemoryEngine {
-    fn make(
-        budget: u64,
-        workers: usize,
-        conflict: OccConflict,
-        wait_ns: u64,
-        schema: &Schema,
-    ) -> Result<MemoryEngine, EngineFault> {
-        let ids = schema.tables.iter().flat_map(|t| t.indexes.iter().map(|i| i.id).chain([t.id]));
-        let tables = ids.map(|id| id.0 + 1).max().unwrap_or(1);
-        // Silo knows no queues either.
-        let (conflict, contention) = match conflict {
-            OccConflict::Wait => (memstore::Conflict::Wait, memstore::Contention::Queues),
-            OccConflict::Abort => (memstore::Conflict::Abort, memstore::Contention::Optimistic),
-        };
-        let options = Options { tables, conflict, contention, ..Options::new(budget, workers + 1) };
-        let store = Memstore::open(options)?;
-        let mut places: Vec<Place> = (0..tables).map(|_| Place::Nothing).collect();
+    fn of(store: Arc<Memstore>, schema: &Schema, workers: usize, wait_ns: u64) -> MemoryEngine {
+        let mut places: Vec<Place> = (0..durability::ids_of(schema)).map(|_| Place::Nothing).collect();
         for def in &schema.tables {
-            store.create(def.id)?;
             let mut indexed = Columns::NONE;
             for (at, index) in def.indexes.iter().enumerate() {
-                store.create(index.id)?;
                 places[usize::from(index.id.0)] = Place::Index { table: def.id, at };
                 indexed = index.columns.iter().fold(indexed, |set, &column| set.with(column));
             }
             let table = Table { def: def.clone(), layout: Layout::of(def), indexed };
             places[usize::from(def.id.0)] = Place::Table(Box::new(table));
         }
-        Ok(MemoryEngine {
+        MemoryEngine {
             store,
             places,
             waiting: Waiting::default(),
@@ -156,7 +164,9 @@ impl MemoryEngine {
             spare: workers,
             stirred: AtomicBool::new(false),
             ticker: Ticker::default(),
-        })
+            checkpointing: AtomicBool::new(false),
+            unwritten: Mutex::default(),
+        }
     }
 
     #[inline]
@@ -203,18 +213,18 @@ impl MemoryEngine {
             self.ended(has_turns);
             Ok(())
         } else {
-            self.commit_now(worker, txn)
+            self.commit_now(worker, txn).map(|epoch| part.logged = part.logged.max(epoch))
         };
         part.txn = Some(worker.begin());
         ended
     }
 
-    /// Commits a transaction that was not certified: one that nobody else is in the way of.
-    fn commit_now(&self, worker: &mut Worker, txn: Box<Txn>) -> Result<(), Abort> {
+    /// Commits a transaction that was not certified: one that nobody else is in the way of. Gives its epoch.
+    fn commit_now(&self, worker: &mut Worker, txn: Box<Txn>) -> Result<u64, Abort> {
         self.stir();
         let has_turns = txn.has_turns();
         let ended = match worker.commit(txn) {
-            Ok(_) => Ok(()),
+            Ok(committed) => Ok(committed.epoch),
             Err((refused, back)) => {
                 if let Some(txn) = back {
                     worker.abort(txn);

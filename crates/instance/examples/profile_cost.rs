@@ -1,8 +1,8 @@
 //! What the profile costs: the same instance under the same load, with the profile off and on in turns.
 //!
-//! `cargo run --profile quick -p instance --example profile_cost [rounds] [off]`
+//! `cargo run --profile quick -p instance --example profile_cost [rounds] [off] [design ...]`
 //!
-//! Prints processor time per transaction: the floor (the mean of the fastest tenth of the windows, which other work on the
+//! Prints, as a Markdown table, processor time per transaction: the floor (the mean of the fastest tenth of the windows, which other work on the
 //! machine disturbed least) and the median, and the ratios on / off of both; the ratio of the medians within each pair of
 //! neighbouring windows is the one with a spread. What the hooks cost while they are off shows only against a build
 //! without them: with `off` the profile is never turned on, so that two builds can be run in turns.
@@ -21,18 +21,21 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rounds = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(61);
     let on = if arguments.iter().any(|a| a == "off") { Profiling::Off } else { Profiling::ON };
-    println!(
-        "{:<28} {:>8} {:>8} {:>8} {:>8} {:>8}  middle half",
-        "", "floor ns", "on/off", "median", "on/off", "paired"
-    );
-    for design in DesignKind::ALL {
+    let asked = |design: &DesignKind| arguments.contains(&design.to_string());
+    let none = !DesignKind::ALL.iter().any(asked);
+    println!("| design | workload | floor, ns | on / off | median, ns | on / off | paired | middle half |");
+    println!("|---|---|--:|--:|--:|--:|--:|--:|");
+    for design in DesignKind::ALL.into_iter().filter(|design| none || asked(design)) {
         for op in [Op::Read, Op::Update] {
             let micro = MicroOptions { dataset: 20_000, op, ..MicroOptions::new(1) };
-            let name = format!("{design}, micro {op:?} 10");
+            let name = match op {
+                Op::Update => format!("{design} | update 10"),
+                _ => format!("{design} | read 10"),
+            };
             compare(&name, Micro::new(micro).expect("valid options"), design, on, rounds);
         }
         let tpcb = TpcbOptions { accounts: 10_000, ..TpcbOptions::new(1) };
-        compare(&format!("{design}, tpcb"), Tpcb::new(tpcb).expect("valid options"), design, on, rounds);
+        compare(&format!("{design} | tpcb"), Tpcb::new(tpcb).expect("valid options"), design, on, rounds);
     }
 }
 
@@ -60,7 +63,7 @@ fn compare<W: Workload>(name: &str, workload: W, design: DesignKind, on: Profili
     let with = Spread::of(pairs.iter().map(|p| p.1));
     let ratio = Spread::of(pairs.iter().map(|p| p.1 / p.0));
     println!(
-        "{name:<28} {:>8.0} {:>8.3} {:>8.0} {:>8.3} {:>8.3}  {:.3} to {:.3}",
+        "| {name} | {:.0} | {:.3} | {:.0} | {:.3} | {:.3} | {:.3} to {:.3} |",
         off.floor,
         with.floor / off.floor,
         off.quarters[1],

@@ -66,7 +66,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
-                let seen = engine.horizon();
+                let seen = engine.horizon(part, desk);
                 let undone = engine.rollback(desk, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
@@ -433,7 +433,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             && let Some(home) = self.homes.borrow_mut().remove(&gtid)
             && let Some(note) = home.note
         {
-            self.shared.engine.forget(note);
+            self.shared.engine.forget(&self.desk, note);
         }
         if let Some(waker) = wake {
             waker.wake();

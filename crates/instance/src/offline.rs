@@ -4,23 +4,18 @@
 //! are. Transactions in doubt are settled as they would be by asking: committed if their home remembers it, else
 //! rolled back (presumed abort); that needs all instances of a deployment at once.
 
+mod memory;
+mod pages;
+
 use base::{Gtid, InstanceId};
-use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Protection};
-use latch::Coupled;
-use locks::{LockOptions, LockTuning};
+use exec::{Engine, Executor, Protection, Scope};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use store::{CheckReport, Finding, InDoubt, Store, StoreFault, StoreOptions};
-use twophase::{CommitNote, PrepareNote};
+use store::{CheckReport, Finding};
 use txn::{Placement, Workload};
-use wal::Durability;
-use world::Files;
-
-/// Log that restart itself writes while it is looked at: little, and in memory.
-const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// What was found in one instance.
 #[derive(Debug)]
@@ -34,34 +29,53 @@ pub struct Examined {
     pub audit: Option<Vec<u8>>,
 }
 
+/// Designs of one family share their files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    Pages,
+    /// `occ`.
+    Memory,
+}
+
 /// Told which instance is looked at, what of it, how much of that is done, and how much there is.
 pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
+
+/// Transactions that some instance remembers as committed.
+type Committed = BTreeSet<Gtid>;
 
 /// An instance whose files are being looked at.
 struct Looked {
     examined: Examined,
     dir: PathBuf,
-    /// `None` if it does not open.
-    store: Option<Store>,
-    in_doubt: Vec<InDoubt>,
-    committed: Vec<Gtid>,
+    opened: Opened,
+}
+
+enum Opened {
+    /// It does not open.
+    Nothing,
+    Pages(pages::Opened),
+    Memory(memory::Opened),
 }
 
 /// Looks at the instances of a deployment, whose folders are `dirs` in the order of their numbers. `pool_pages` of 8 KiB
-/// are the page memory of each.
+/// are the page memory of each; rows in main memory take what they need.
 pub fn examine<W: Workload>(
     workload: &W,
     placement: &Placement,
     dirs: Vec<PathBuf>,
-    pool_pages: usize,
+    (family, pool_pages): (Family, usize),
     watch: Watch<'_>,
 ) -> Vec<Examined> {
-    let look = |(i, dir): (usize, PathBuf)| {
+    let (mut all, mut committed) = (Vec::new(), Committed::new());
+    for (i, dir) in dirs.into_iter().enumerate() {
         let id = InstanceId(i as u16);
-        look_at(id, dir, pool_pages, &mut |what, done, total| watch(id, what, done, total))
-    };
-    let mut all: Vec<Looked> = dirs.into_iter().enumerate().map(look).collect();
-    let committed: BTreeSet<Gtid> = all.iter().flat_map(|l| l.committed.iter().copied()).collect();
+        let mut watch = |what: &str, done, total| watch(id, what, done, total);
+        let (report, audit) = (CheckReport::default(), None);
+        let examined = Examined { instance: id, findings: vec![], report, in_doubt: 0, audit };
+        let mut looked = Looked { examined, dir, opened: Opened::Nothing };
+        committed.extend(looked.open(workload, (family, pool_pages), &mut watch));
+        all.push(looked);
+    }
     for looked in &mut all {
         watch(looked.examined.instance, "consistency conditions", 0, 1);
         looked.settle(&committed);
@@ -70,20 +84,8 @@ pub fn examine<W: Workload>(
     all.into_iter().map(|looked| looked.examined).collect()
 }
 
-fn look_at(id: InstanceId, dir: PathBuf, pool_pages: usize, watch: store::Watch<'_>) -> Looked {
-    let files = world::overlay(world::real());
-    let examined =
-        Examined { instance: id, findings: vec![], report: CheckReport::default(), in_doubt: 0, audit: None };
-    let mut looked = Looked { examined, dir, store: None, in_doubt: Vec::new(), committed: Vec::new() };
-    if let Err(fault) = looked.open(&files, pool_pages, watch) {
-        looked.found(&fault);
-    }
-    looked
-}
-
 impl Looked {
-    fn found(&mut self, fault: &StoreFault) {
-        let finding = Finding::of(fault, &self.dir);
+    fn found(&mut self, finding: Finding) {
         // Restart meets the same damaged page that the look through the file has met already.
         let known = |f: &Finding| f.file == finding.file && f.offset == finding.offset && f.offset.is_some();
         if !self.examined.findings.iter().any(known) {
@@ -91,117 +93,110 @@ impl Looked {
         }
     }
 
-    fn open(
+    /// Opens it; gives the transactions that it remembers as committed.
+    fn open<W: Workload>(
         &mut self,
-        files: &Arc<dyn Files>,
-        pool_pages: usize,
+        workload: &W,
+        (family, pool_pages): (Family, usize),
         watch: store::Watch<'_>,
-    ) -> Result<(), StoreFault> {
-        let dir = self.dir.clone();
-        // Opening makes what is missing: a folder without a database would pass for an empty one.
-        if !files.list(&dir)?.iter().any(|name| name.starts_with("control-")) {
-            return Err(StoreFault::NotADatabase {
-                what: "it has no control file, so it holds no database or has lost it; restore it from a backup",
-                dir,
-            });
+    ) -> Vec<Gtid> {
+        let files = world::overlay(world::real());
+        let (dir, examined) = (&self.dir, &mut self.examined);
+        let opened = match family {
+            Family::Pages => pages::open(&files, dir, pool_pages, examined, watch)
+                .map(|(opened, committed)| (Opened::Pages(opened), committed))
+                .map_err(|fault| Finding::of(&fault, dir)),
+            Family::Memory => memory::open(&files, dir, workload, examined, watch)
+                .map(|(opened, committed)| (Opened::Memory(opened), committed))
+                .map_err(|fault| memory::finding(&fault, dir)),
+        };
+        match opened {
+            Ok((opened, committed)) => {
+                self.opened = opened;
+                committed
+            }
+            Err(finding) => {
+                self.found(finding);
+                Vec::new()
+            }
         }
-        self.examined.findings = store::scan_files(&**files, &dir, watch)?;
-        let mut options = StoreOptions::new(Durability::Sync, pool_pages);
-        options.log.segment_bytes = SEGMENT_BYTES;
-        watch("restart", 0, 1);
-        let (store, recovered) = Store::open(files.clone(), &dir, options)?;
-        let (report, findings) = store.examine(watch);
-        self.examined.report = report;
-        self.examined.findings.extend(findings);
-        self.examined.in_doubt = recovered.in_doubt.len();
-        self.in_doubt = recovered.in_doubt;
-        let notes = recovered.notes.iter().filter_map(|(_, note)| postcard::from_bytes(note).ok());
-        self.committed = notes.map(|note: CommitNote| note.gtid).collect();
-        self.store = Some(store);
-        Ok(())
     }
 
     /// Ends the transactions in doubt, as their homes decided.
-    fn settle(&mut self, committed: &BTreeSet<Gtid>) {
-        let Some(store) = &self.store else { return };
-        let mut faults = Vec::new();
-        for InDoubt { txn, mut others, note, .. } in self.in_doubt.drain(..) {
-            others.push(txn);
-            let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
-            if note.is_some_and(|note| committed.contains(&note.gtid)) {
-                match store.commit_together(&mut others.iter_mut().collect::<Vec<_>>(), None) {
-                    Ok(_) => others.iter_mut().for_each(|txn| store.committed::<Coupled>(txn)),
-                    Err(fault) => faults.push(fault),
-                }
-            } else {
-                faults.extend(others.iter_mut().filter_map(|txn| roll_back(store, txn).err()));
+    fn settle(&mut self, committed: &Committed) {
+        let dir = self.dir.clone();
+        let findings = match &mut self.opened {
+            Opened::Nothing => Vec::new(),
+            Opened::Pages(opened) => {
+                opened.settle(committed).iter().map(|fault| Finding::of(fault, &dir)).collect()
             }
-        }
-        faults.iter().for_each(|fault| self.found(fault));
+            Opened::Memory(opened) => opened.settle(committed, &mut self.examined.report, &dir),
+        };
+        findings.into_iter().for_each(|finding| self.found(finding));
     }
 
     fn audit<W: Workload>(&mut self, workload: &W, placement: &Placement) {
-        let Some(store) = self.store.take() else { return };
         let sites = placement.sites_of(self.examined.instance);
-        match audit(workload, store, sites) {
+        let audit = match std::mem::replace(&mut self.opened, Opened::Nothing) {
+            Opened::Nothing => return,
+            Opened::Pages(opened) => opened.audit(workload, sites),
+            Opened::Memory(opened) => opened.audit(workload, sites),
+        };
+        match audit {
             Ok(audit) => self.examined.audit = Some(audit),
             Err(what) => {
-                let fault =
-                    StoreFault::Schema(format!("the consistency conditions cannot be checked: {what}"));
-                self.found(&fault);
+                let what = format!("the consistency conditions cannot be checked: {what}");
+                let finding = damage(&self.dir, None, what, RESTORE);
+                self.found(finding);
             }
         }
     }
 }
 
-fn roll_back(store: &Store, txn: &mut store::Txn) -> Result<(), StoreFault> {
-    loop {
-        match store.rollback::<Coupled>(txn) {
-            Err(pages::Stop::Page(page)) => store.load_page(page)?,
-            Err(pages::Stop::Again) => {}
-            Err(pages::Stop::Fault(fault)) => return Err(StoreFault::Page(fault)),
-            Err(stop) => return Err(StoreFault::Schema(stop.to_string())),
-            Ok(()) => return Ok(()),
-        }
-    }
+/// What helps against damage that the log cannot repair.
+const RESTORE: &str = "restore the database from a backup, or load it again";
+
+fn damage(file: &Path, offset: Option<u64>, what: String, remedy: &str) -> Finding {
+    let weight = store::Weight::Damage;
+    Finding { weight, file: file.into(), offset, what, remedy: remedy.into(), table: None }
 }
 
-/// The workload's report on the data of a store that nobody else uses.
-fn audit<W: Workload>(workload: &W, store: Store, sites: std::ops::Range<u32>) -> Result<Vec<u8>, String> {
-    let options = EngineOptions {
-        locks: LockOptions { buckets: 64, tuning: LockTuning::PLAIN },
-        lock_timeout_ns: 1_000_000_000,
-        waits_for_log: false,
-    };
-    let engine: Arc<PageEngine<Conventional>> = Arc::new(PageEngine::new(store, options));
+/// The workload's report on the data of an engine that nobody else uses.
+fn audit<W: Workload, E: Engine>(
+    workload: &W,
+    engine: &Arc<E>,
+    sites: std::ops::Range<u32>,
+) -> Result<Vec<u8>, String> {
     let executor = Rc::new(Executor::new(Arc::new(|| {})));
+    let desk = Rc::new(engine.desk(0, Arc::new(|| {})));
     let outcome = Rc::new(RefCell::new(Err("it did not end".to_owned())));
     let task = {
-        let (engine, executor, outcome) = (engine.clone(), executor.clone(), outcome.clone());
-        let workload = workload.clone();
+        let (engine, executor, desk) = (engine.clone(), executor.clone(), desk.clone());
+        let (workload, outcome) = (workload.clone(), outcome.clone());
         async move {
-            let mut part = engine.part();
-            engine.begin(&mut part, 0, Protection::Alone);
-            let mut here = Here { engine: &engine, executor: &executor, part: &mut part };
-            let audit = workload.audit(sites, &mut here).await;
-            let ended = engine.commit(&mut part);
-            let fault = || engine.store().fault().map(|fault| fault.to_string());
-            *outcome.borrow_mut() =
-                match (audit, ended) {
-                    (Ok(audit), Ok(_)) => postcard::to_stdvec(&audit).map_err(|e| e.to_string()),
-                    (Err(abort), _) | (_, Err(abort)) => Err(fault()
-                        .unwrap_or_else(|| format!("reading the tables ended with '{}'", abort.name()))),
-                };
+            let mut part = engine.part(&desk);
+            engine.begin(&desk, &mut part, Protection::Quiet);
+            let audit = workload.audit(sites, &mut engine.here(&desk, &executor, &mut part)).await;
+            let certain = engine.certify(&desk, &executor, &mut part, Scope::Home).await;
+            let ended = certain.and_then(|()| engine.commit(&desk, &mut part));
+            let fault = |abort: txn::Abort| {
+                engine.fault().unwrap_or_else(|| format!("reading the tables ended with '{}'", abort.name()))
+            };
+            *outcome.borrow_mut() = match (audit, ended) {
+                (Ok(audit), Ok(_)) => postcard::to_stdvec(&audit).map_err(|e| e.to_string()),
+                (Err(abort), _) | (_, Err(abort)) => Err(fault(abort)),
+            };
         }
     };
     if !executor.spawn(task) {
         return Err("no task is free".into());
     }
     while executor.tasks() > 0 {
-        let turned = engine.turn();
+        let turned = engine.turn(&desk);
         if executor.turn(world::now_ns()) == 0 && !turned {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
     }
+    engine.leave(&desk);
     outcome.replace(Ok(Vec::new()))
 }

@@ -249,7 +249,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         if let Err(abort) = outcome {
             let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
-            let seen = self.shared.engine.horizon();
+            let seen = self.shared.engine.horizon(&part, &self.desk);
             self.give_up(gtid, part)?;
             if let Abort::User(_) = abort {
                 // The home tells its client of what was seen here.
@@ -319,7 +319,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Ok(Vote::Yes)
             }
             (Wrote::Nothing, LockPoint::Ahead) => {
-                let lsn = engine.horizon();
+                let lsn = engine.horizon(&part, desk);
                 self.put_back(gtid, part);
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)

@@ -32,15 +32,9 @@ impl Waiters {
 
     /// Wakes the tasks that wait for at most `reached`, and all threads.
     pub fn wake(&self, reached: u64) {
-        let mut due = Vec::new();
-        lock(&self.tasks).retain_mut(|(waits_for, waker)| {
-            let waits = *waits_for > reached;
-            if !waits {
-                due.push(waker.clone());
-            }
-            waits
-        });
-        due.into_iter().for_each(Waker::wake);
+        // Woken behind the lock, which those who come to wait need meanwhile.
+        let due: Vec<_> = lock(&self.tasks).extract_if(.., |(upto, _)| *upto <= reached).collect();
+        due.into_iter().for_each(|(_, waker)| waker.wake());
         // Taken and released so that a thread between its look and its wait is waiting by now.
         drop(lock(&self.threads));
         self.progress.notify_all();

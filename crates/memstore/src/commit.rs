@@ -317,7 +317,7 @@ impl Worker {
         Ok(())
     }
 
-    fn unequip(&mut self, writes: &mut [Write]) {
+    pub(crate) fn unequip(&mut self, writes: &mut [Write]) {
         for write in writes {
             row::cancel(
                 &self.store.arena,

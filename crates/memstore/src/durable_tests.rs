@@ -559,3 +559,87 @@ fn a_store_in_use_and_options_that_cannot_work_are_refused() {
     }
     assert_eq!(rows_of(&disk).len(), 200, "nothing was changed by openings that failed");
 }
+
+/// Rows of their own leaves' worth: a transaction that reads some, misses one, scans a range, and writes another.
+fn prepared_reader(w: &mut Worker) -> Box<crate::Txn> {
+    for key in [b"a", b"c", b"e", b"w"] {
+        put(w, key, b"1");
+    }
+    let mut t = w.begin();
+    assert_eq!(w.read(&mut t, T, b"a", |_| ()), Ok(Some(())));
+    assert_eq!(w.read(&mut t, T, b"m", |_| ()), Ok(None));
+    let range = Range { low: Some(b"c"), high: Some(b"f") };
+    let mut seen = 0;
+    w.scan(&mut t, T, range, Direction::Forward, |_, _| {
+        seen += 1;
+        Flow::More
+    })
+    .unwrap();
+    assert_eq!(seen, 2);
+    w.update(&mut t, T, b"w", |row| row[0] = b'2').unwrap();
+    t
+}
+
+/// Whether each of four changes is refused: of a row read, of a row in a range read, of the absence of a key, of a range.
+fn refused(w: &mut Worker) -> [bool; 4] {
+    type Change = fn(&mut Worker, &mut crate::Txn) -> Result<(), Refused>;
+    let changes: [Change; 4] = [
+        |w, t| w.update(t, T, b"a", |row| row[0] = b'9').map(drop),
+        |w, t| w.update(t, T, b"e", |row| row[0] = b'9').map(drop),
+        |w, t| w.insert(t, T, b"m", b"9").map(drop),
+        |w, t| w.insert(t, T, b"d", b"9").map(drop),
+    ];
+    changes.map(|change| {
+        let mut t = w.begin();
+        let done = change(w, &mut t).and_then(|()| w.pre_commit(&mut t, Scope::Local));
+        w.abort(t);
+        done.is_err()
+    })
+}
+
+#[test]
+fn what_a_prepared_transaction_has_read_stays_over_a_restart() {
+    for (checkpoint, released) in [(false, false), (true, false), (false, true)] {
+        let disk = Disk::new();
+        let (store, _) = open(&disk);
+        let mut w = store.worker(0).unwrap();
+        let mut t = prepared_reader(&mut w);
+        w.pre_commit(&mut t, Scope::Distributed).unwrap();
+        if released {
+            w.release_reads(&mut t);
+        }
+        let vote = w.prepare(&mut t, b"who").unwrap();
+        store.wait_durable(vote).unwrap();
+        if checkpoint {
+            store.checkpoint().unwrap();
+        }
+        let expected = [!released; 4];
+        assert_eq!(refused(&mut store.worker(1).unwrap()), expected);
+        let image = disk.crash_image(3);
+        // Twice: once more as it was found.
+        drop(open(&image));
+        let (store, mut recovered) = open(&image);
+        let (mut w, mut other) = (store.worker(0).unwrap(), store.worker(1).unwrap());
+        assert_eq!(refused(&mut other), expected, "checkpoint: {checkpoint}, released: {released}");
+        let t = w.adopt(recovered.in_doubt.pop().unwrap()).map_err(|(refused, _)| refused).unwrap();
+        assert_eq!(refused(&mut other), expected);
+        w.abort(t);
+        assert_eq!(refused(&mut other), [false; 4]);
+    }
+}
+
+#[test]
+fn what_is_asked_for_becomes_durable_and_what_is_written_out_is() {
+    let disk = Disk::new();
+    let log = LogOptions { leisure: std::time::Duration::from_secs(60), ..log_options(Durability::Async) };
+    let (store, _) = open_with(disk.files(), log).unwrap();
+    let mut w = store.worker(0).unwrap();
+    let done = put(&mut w, b"a", b"1");
+    while !store.ask_durable(done.epoch) {
+        std::thread::yield_now();
+    }
+    put(&mut w, b"b", b"2");
+    store.write_out().unwrap();
+    assert_eq!(rows_of(&disk.crash_image(1)), of(&[(b"a", b"1"), (b"b", b"2")]));
+    assert!(store.log_stats().records >= 2);
+}

@@ -30,7 +30,8 @@ pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Und
 pub use fault::LogFault;
 pub use options::{Durability, LogOptions, LogStats, Urge};
 pub(crate) use record::{Bytes, Changes, Malformed, Open, Record, Verdict};
-pub(crate) use record::{next as next_record, put_decision, put_forget, put_named_note, put_write};
+pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
+pub(crate) use record::{put_decision, put_forget, put_named_note, put_write};
 
 use crate::epoch::Epochs;
 use crate::sync;
@@ -153,6 +154,18 @@ pub(crate) fn segment_head(control: &Control, segment: &Segment) -> FileHead {
 pub(crate) struct LogFile {
     pub(crate) file: Arc<dyn File>,
     pub(crate) caching: Caching,
+    /// A block that would end behind this goes to the next file.
+    pub(crate) bytes: u64,
+}
+
+/// The size of a life's first log file at most: it is made while somebody waits for the store.
+const FIRST_BYTES: u64 = 4 << 20;
+
+/// Which of a life's log files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    FirstOfLife,
+    Later,
 }
 
 /// Makes a log file whose bytes are all there, so that later writes neither fail for lack of room nor change what the file
@@ -162,10 +175,14 @@ pub(crate) fn make_segment(
     dir: &Path,
     head: &FileHead,
     name: &str,
-    options: &LogOptions,
+    (options, place): (&LogOptions, Place),
 ) -> Result<LogFile, LogFault> {
     const ZEROS: &[u8] = &[0; 1 << 18];
-    let (path, bytes) = (dir.join(name), options.segment_bytes.next_multiple_of(ALIGN as u64));
+    let bytes = match place {
+        Place::FirstOfLife => options.segment_bytes.min(FIRST_BYTES),
+        Place::Later => options.segment_bytes,
+    };
+    let (path, bytes) = (dir.join(name), bytes.next_multiple_of(ALIGN as u64));
     let file = files.open(&path, world::Open::Create)?;
     file.set_len(0)?;
     file.allocate(bytes)?;
@@ -177,9 +194,9 @@ pub(crate) fn make_segment(
     file.sync()?;
     if options.durability == Durability::Sync {
         let (file, caching) = files.open_direct(&path, world::Open::ReadWrite)?;
-        return Ok(LogFile { file, caching });
+        return Ok(LogFile { file, caching, bytes });
     }
-    Ok(LogFile { file, caching: Caching::System })
+    Ok(LogFile { file, caching: Caching::System, bytes })
 }
 
 /// The log of an open store. Dropping it writes and syncs what there is.
@@ -329,6 +346,23 @@ impl Log {
         }
     }
 
+    /// `true` when it is durable; else it is asked for, once.
+    pub(crate) fn ask_durable(&self, epoch: u64) -> bool {
+        if self.durable() >= epoch {
+            return true;
+        }
+        if self.shared.wanted.fetch_max(epoch, Ordering::AcqRel) < epoch {
+            self.flush();
+        }
+        false
+    }
+
+    /// Writes and syncs all there is, on this thread.
+    pub(crate) fn write_out(&self) -> Result<(), LogFault> {
+        self.flushers.write_out();
+        self.fault().map_or(Ok(()), Err)
+    }
+
     /// Has what is waited for flushed by the flushers' threads.
     pub(crate) fn flush(&self) {
         (0..self.shared.streams.len()).for_each(|stream| self.flushers.nudge(stream));
@@ -361,6 +395,7 @@ impl Log {
         for stream in &self.shared.streams {
             let counts = &stream.counts;
             all.bytes += counts.bytes.load(Ordering::Relaxed);
+            all.records += counts.records.load(Ordering::Relaxed);
             all.written += counts.written.load(Ordering::Relaxed);
             all.flushes += counts.flushes.load(Ordering::Relaxed);
             all.fsyncs += counts.fsyncs.load(Ordering::Relaxed);

@@ -12,8 +12,10 @@
 //! epoch. Writers come after that by themselves, since they read the epoch later. Readers are told by the store's latest
 //! such epoch (`Log::late`).
 
+use crate::arena::Ref;
 use crate::commit::Scope;
 use crate::log::{Open, Undecided, Verdict, held};
+use crate::log::{Read, put_guards, put_read};
 use crate::log::{put_decision, put_forget, put_named_note, put_write};
 use crate::row;
 use crate::store::Refused;
@@ -101,6 +103,11 @@ impl Worker {
         self.store.log.as_ref().map_or(epoch, |log| epoch.max(log.late()))
     }
 
+    /// What has to be durable before anybody is told of what a certified transaction has read.
+    pub fn depends_on(&self, txn: &Txn) -> u64 {
+        self.seen(txn.certified.map_or(0, |certified| crate::tid::epoch(certified.tid)))
+    }
+
     fn name(&self) -> u64 {
         let Some(log) = &self.store.log else { return 0 };
         let mut named = held(&log.shared.named);
@@ -152,11 +159,17 @@ impl Worker {
         if let Some(log) = &self.store.log {
             let arena = &self.store.arena;
             let begin = |out: &mut Vec<u8>| Open::prepare(out, now, name, tid, note);
-            let behind = log.append(self.number, |out| put_writes(arena, txn, out, begin));
+            let reads = self.reads(txn);
+            let behind = log.append(self.number, |out| {
+                if !reads.is_empty() {
+                    put_guards(out, now, name, &reads);
+                }
+                put_writes(arena, txn, out, begin);
+            });
             self.own.is_behind |= behind;
             let mut writes = Vec::new();
             txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
-            let undecided = Undecided { tid, note: note.to_vec(), writes };
+            let undecided = Undecided { tid, note: note.to_vec(), writes, reads };
             held(&log.shared.named).undecided.insert(name, undecided);
             if let Some(certified) = &mut txn.certified {
                 certified.name = Some(name);
@@ -166,16 +179,44 @@ impl Worker {
         Ok(now)
     }
 
+    /// What a prepared transaction guards, as the log writes it.
+    fn reads(&self, txn: &mut Txn) -> Vec<u8> {
+        let (rows, leaves) = &txn.guarded;
+        let mut reads = if leaves.is_empty() { Vec::new() } else { std::mem::take(&mut txn.ranges) };
+        let (arena, mut key) = (&self.store.arena, Vec::new());
+        let is_guarded = |row: &Ref| rows.binary_search_by_key(&row.0, |row| row.0).is_ok();
+        let all = txn.reads.iter().map(|(row, _)| *row).zip(&txn.tables);
+        for (row, table) in all.filter(|(row, _)| is_guarded(row)) {
+            key.clear();
+            row::key(arena, row, &mut key);
+            put_read(&mut reads, table.0, Read::Key(&key));
+        }
+        reads
+    }
+
+    /// The transaction holds what it needs in all stores: from here on what it has read in this one may change. To be called
+    /// between [`Worker::pre_commit`] and [`Worker::prepare`], or not at all.
+    pub fn release_reads(&mut self, txn: &mut Txn) {
+        self.unguard(txn);
+    }
+
     /// Takes a transaction that was prepared before the store was opened. It is prepared again, as of now: it ends by
     /// [`Worker::post_commit`] or [`Worker::abort`].
     ///
     /// # Errors
-    /// [`Refused::Full`]: it stays in doubt, its rows locked; try again when there is memory.
+    /// [`Refused::Full`], if a snapshot was opened before: it stays in doubt, its rows locked; try again when there is memory.
     pub fn adopt(&mut self, mut doubt: InDoubt) -> Result<Box<Txn>, (Refused, InDoubt)> {
         let (pin, _) = self.enter_epoch();
         // Its rows have been locked since before anybody could read them, so nobody who reads is to be given way to.
         let tid = self.next_id(&doubt.txn);
-        let equipped = self.equip(&mut doubt.txn, tid).map(|()| tid);
+        let equipped = match self.store.snapshot.load(Ordering::Acquire) {
+            0 => Ok(tid),
+            // One that has been opened meanwhile may want what is overwritten.
+            _ => {
+                self.unequip(&mut doubt.txn.writes);
+                self.equip(&mut doubt.txn, tid).map(|()| tid)
+            }
+        };
         match equipped {
             Ok(tid) => {
                 self.own.last_tid = tid;

@@ -13,8 +13,8 @@ mod apply;
 mod tail;
 
 use crate::log::{
-    Beginning, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named, Segment,
-    Undecided, Verdict, make_segment, segment_head,
+    Beginning, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named, Place,
+    Segment, Undecided, Verdict, make_segment, segment_head,
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
@@ -31,6 +31,8 @@ use world::{Files, Open};
 /// What was found in the files.
 #[derive(Default)]
 pub struct Recovered {
+    /// How often the store was opened, this time included; 0 of one without files.
+    pub life: u64,
     /// As last given to [`Memstore::define`]; `None` if that never happened.
     pub schema: Option<Vec<u8>>,
     /// The tables there are.
@@ -110,6 +112,7 @@ impl Memstore {
         let (control, first) = new_life(&*files, dir, control, &tail, &ends, &log)?;
         clear_away(&*files, dir, &control)?;
         let recovered = Recovered {
+            life: control.life,
             schema: control.schema.clone(),
             tables: control.tables.iter().map(|table| TableId(*table)).collect(),
             in_doubt: found.in_doubt,
@@ -275,6 +278,13 @@ impl Found {
                     .extend(one.writes);
             }
         }
+        for (name, reads) in told.guards {
+            let known =
+                source.control.checkpoint.as_ref().is_some_and(|c| c.undecided.iter().any(|u| u.0 == name));
+            if let (Some(one), false) = (undecided.get_mut(&name), known) {
+                one.reads.extend(reads);
+            }
+        }
         let worker = store.helper(0).expect("those who loaded it have gone");
         let mut loader = Loader::new(source, worker);
         // A decision about something unknown: it was written before the checkpoint's first row was.
@@ -289,6 +299,9 @@ impl Found {
         let mut in_doubt = Vec::new();
         for (name, one) in &undecided {
             in_doubt.push(InDoubt { note: one.note.clone(), name: *name, txn: loader.lock_undecided(one)? });
+        }
+        for (doubt, one) in in_doubt.iter_mut().zip(undecided.values()) {
+            loader.guard_undecided(&mut doubt.txn, one)?;
         }
         Ok(Found { notes, undecided, in_doubt })
     }
@@ -333,7 +346,8 @@ fn new_life(
         let segment = Segment { number: control.next_segment, stream, life: control.life };
         control.next_segment += 1;
         let head = segment_head(&control, &segment);
-        first.push((segment, make_segment(files, dir, &head, &segment.name(), options)?));
+        let which = (options, Place::FirstOfLife);
+        first.push((segment, make_segment(files, dir, &head, &segment.name(), which)?));
         control.segments.push(segment);
     }
     files.sync_dir(dir)?;

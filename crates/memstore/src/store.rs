@@ -329,6 +329,20 @@ impl Memstore {
         self.log.as_ref().map_or(Ok(()), |log| log.wait_durable(epoch))
     }
 
+    /// Whether `epoch` is durable. If not, it will be before long; nobody is woken for it.
+    #[inline]
+    pub fn ask_durable(&self, epoch: u64) -> bool {
+        self.log.as_ref().is_none_or(|log| log.ask_durable(epoch))
+    }
+
+    /// Brings everything that has been committed to the device, whatever the durability. Blocks.
+    ///
+    /// # Errors
+    /// Why that is impossible.
+    pub fn write_out(&self) -> Result<(), LogFault> {
+        self.log.as_ref().map_or(Ok(()), Log::write_out)
+    }
+
     /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
     pub fn flush(&self) {
         if let Some(log) = &self.log {

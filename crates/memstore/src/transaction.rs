@@ -13,6 +13,8 @@ use base::TableId;
 pub struct Txn {
     /// Rows, and the word each was read under.
     pub(crate) reads: Vec<(Ref, u64)>,
+    /// The table of each of those.
+    pub(crate) tables: Vec<TableId>,
     pub(crate) writes: Vec<Write>,
     pub(crate) leaves: Vec<Seen>,
     /// Rows that this transaction has entered into an index, absent until it commits.
@@ -34,6 +36,8 @@ pub struct Txn {
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
+    /// Ranges that it has read, and keys that it did not find, as the log writes them: of stores that have one.
+    pub(crate) ranges: Vec<u8>,
 }
 
 /// A transaction that has locked and validated.
@@ -132,11 +136,13 @@ impl RowPlaces {
 impl Txn {
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
+        self.tables.clear();
         self.writes.clear();
         self.places.clear();
         self.leaves.clear();
         self.entered.clear();
         self.ahead.clear();
+        self.ranges.clear();
         (self.used, self.written, self.certified) = (0, 0, None);
     }
 
@@ -173,6 +179,12 @@ impl Txn {
         self.written |= bit(row);
         self.writes.push(Write { row, table, value, before: 0, prepared: Prepared::default() });
         self.places.enter_last(&self.writes);
+    }
+
+    #[inline]
+    pub(crate) fn read(&mut self, table: TableId, row: Ref, word: u64) {
+        self.reads.push((row, word));
+        self.tables.push(table);
     }
 
     /// An empty buffer for a new value.

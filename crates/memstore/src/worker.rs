@@ -7,6 +7,7 @@ use crate::epoch::What;
 use crate::guard;
 use crate::hot::For;
 use crate::index::{Chunk, Insertion, Removal, Seek};
+use crate::log::{Read, put_read};
 use crate::pins::Pins;
 use crate::planted::Bug;
 use crate::row::{self, MAX_KEY, MAX_ROW};
@@ -157,6 +158,9 @@ impl Worker {
         };
         if found.row.is_none() {
             txn.see(found.seen);
+            if store.log.is_some() {
+                put_read(&mut txn.ranges, table.0, Read::Key(key));
+            }
         }
         Ok(found.row)
     }
@@ -196,7 +200,7 @@ impl Worker {
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
         let word = word?;
-        txn.reads.push((row, word));
+        txn.read(table, row, word);
         Ok((word & ABSENT == 0).then(|| f(&self.buffer)))
     }
 
@@ -224,7 +228,7 @@ impl Worker {
             Some(Some(own)) => bytes.extend_from_slice(&txn.values[own]),
             None => {
                 let word = self.look(row, &mut bytes)?;
-                txn.reads.push((row, word));
+                txn.read(table, row, word);
                 if word & ABSENT != 0 {
                     return Ok(None);
                 }
@@ -287,7 +291,7 @@ impl Worker {
             let word = self.look(row, &mut buffer);
             self.buffer = buffer;
             let word = word?;
-            txn.reads.push((row, word));
+            txn.read(table, row, word);
             if word & ABSENT == 0 {
                 return Ok(Inserted::Exists);
             }
@@ -350,7 +354,7 @@ impl Worker {
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
         let word = word?;
-        txn.reads.push((row, word));
+        txn.read(table, row, word);
         if word & ABSENT == 0 {
             txn.write(table, row, None);
         }
@@ -369,21 +373,39 @@ impl Worker {
         direction: Direction,
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
-        self.leaves(table, range, direction, |worker, chunk| {
+        let mut is_whole = true;
+        let scanned = self.leaves(table, range, direction, |worker, chunk| {
             txn.see(chunk.seen.expect("a chunk says where it was seen"));
             chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
             for &row in &chunk.rows {
-                if worker.visit(txn, row, &mut f)? == Flow::Enough {
+                if worker.visit(txn, table, row, &mut f)? == Flow::Enough {
+                    is_whole = false;
                     return Ok(Flow::Enough);
                 }
             }
             Ok(Flow::More)
-        })
+        });
+        if self.store.log.is_some() {
+            self.note_range(txn, table, range, (!is_whole).then_some(direction));
+        }
+        scanned
+    }
+
+    /// Notes what a scan has seen: up to its last row, if it stopped at that one.
+    fn note_range(&self, txn: &mut Txn, table: TableId, range: Range<'_>, stopped: Option<Direction>) {
+        let last = Some(&self.key[..]);
+        let seen = match stopped {
+            None => range,
+            Some(Direction::Forward) => Range { high: last, ..range },
+            Some(Direction::Backward) => Range { low: last, ..range },
+        };
+        put_read(&mut txn.ranges, table.0, Read::Range(seen));
     }
 
     fn visit(
         &mut self,
         txn: &mut Txn,
+        table: TableId,
         row: Ref,
         f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<Flow, Refused> {
@@ -401,7 +423,7 @@ impl Worker {
         if word & ABSENT != 0 && self.store.planted.is(Bug::AbsentUnnoted) {
             return Ok(Flow::More);
         }
-        txn.reads.push((row, word));
+        txn.read(table, row, word);
         Ok(if word & ABSENT == 0 { f(&self.key, &self.buffer) } else { Flow::More })
     }
 

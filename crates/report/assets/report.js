@@ -77,19 +77,21 @@
   const leftName = (l) => ({ color: l.text, align: 'left', padding: [0, 0, 0, -36] });
 
   // Legends wrap; ECharts does not say how high they get, so this counts as it goes.
+  // The last row ends before the button that saves the chart.
+  const BUTTON = 72;
   function legend(l, names, width, symbols, least = 2) {
     let rows = 1;
     let used = 0;
     for (const name of names) {
       const w = name.length * 6.6 + 46;
-      if (used > 0 && used + w > width - 16) { rows += 1; used = 0; }
+      if (used > 0 && used + w > width - BUTTON - 16) { rows += 1; used = 0; }
       used += w;
     }
     const height = names.length >= least ? rows * 24 + 4 : 0;
     const data = names.map((name, i) => (symbols ? { name, icon: undefined } : { name, icon: 'roundRect', i }));
     return {
       height,
-      option: { show: names.length >= least, bottom: 0, left: 0, right: 0, itemGap: 12, itemWidth: symbols ? 26 : 14, data: data.map(({ i, ...d }) => d), textStyle: { color: l.text } },
+      option: { show: names.length >= least, bottom: 0, left: 0, width: width - BUTTON, itemGap: 12, itemWidth: symbols ? 26 : 14, data: data.map(({ i, ...d }) => d), textStyle: { color: l.text } },
     };
   }
 
@@ -118,13 +120,14 @@
     const names = chart.lines.map((line) => line.name);
     const lg = legend(l, names, width, true);
     const series = [];
-    chart.lines.forEach((line, i) => {
-      const c = LINES[l.mode][i % 8];
+    chart.lines.forEach((line) => {
+      const i = line.tone % LINES.light.length;
+      const c = LINES[l.mode][i];
       series.push({
         type: 'line', name: line.name, data: line.points.map((p) => [p[0], p[1], p[2], p[3]]),
-        symbol: SYMBOLS[i % 8], symbolSize: line.marks === 'points' ? 8 : 5,
+        symbol: SYMBOLS[i], symbolSize: line.marks === 'points' ? 8 : 5,
         showSymbol: line.marks === 'points' || !long,
-        lineStyle: { color: c, width: 2, type: DASHES[i % 8] }, itemStyle: { color: c },
+        lineStyle: { color: c, width: 2, type: DASHES[i] }, itemStyle: { color: c },
         emphasis: { focus: 'series' },
       });
       const spread = line.points.filter((p) => p[2] !== null && p[3] > p[2]);
@@ -179,7 +182,7 @@
     const lg = legend(l, names, width, false);
     const series = [];
     chart.bars.forEach((bar, i) => {
-      const c = LINES[l.mode][i % 8];
+      const c = LINES[l.mode][bar.tone % LINES.light.length];
       series.push({
         type: 'bar', name: bar.name, barWidth: 64 / n + '%', barGap: '0%', itemStyle: { color: c, borderColor: l.bg, borderWidth: n > 1 ? 1 : 0 },
         data: bar.values.map((v) => (v ? v[0] : null)),

@@ -50,6 +50,8 @@ pub enum Scale {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Line {
     pub name: String,
+    /// Which look it has: see [`crate::sweep::Sweep::tones`].
+    pub tone: usize,
     pub marks: Marks,
     pub points: Vec<Point>,
 }
@@ -69,6 +71,8 @@ pub struct Point(pub f64, pub f64, pub Option<f64>, pub Option<f64>);
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Bars {
     pub name: String,
+    /// As that of a line.
+    pub tone: usize,
     /// Value, least, greatest, for each place.
     pub values: Vec<Option<(f64, f64, f64)>>,
 }

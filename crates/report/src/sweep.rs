@@ -79,6 +79,10 @@ const AXES: &[&str] = &[
     "message_bytes",
 ];
 
+/// From the design that shares most to the one that shares least: their lines stand in this order, in whatever order rows come.
+const DESIGNS: &[&str] =
+    &["conventional", "logical", "plp-regular", "plp-partition", "plp-leaf", "serial", "occ"];
+
 /// The last to be kept when one follows from another, last first.
 const MINOR: &[&str] = &["seed", "memory_mib", "sites", "workers", "load_model", "host", "scale", "dataset"];
 
@@ -174,7 +178,7 @@ impl Sweep {
         self.axis()?.number(row)
     }
 
-    /// The rows by chart and line, each in order of first appearance, within a line by the axis.
+    /// The rows by chart and line, each in order of first appearance, but lines by design first; within a line by the axis.
     pub fn panels(&self) -> Vec<Panel> {
         let count = self.dimensions.first().map_or(1, |d| d.values.len());
         let mut panels: Vec<Panel> = Vec::new();
@@ -185,10 +189,43 @@ impl Sweep {
             let line = position(&mut panel.lines, |l| l.0 == line, || (line.clone(), vec![]));
             line.1.push(row);
         }
+        for panel in &mut panels {
+            panel.lines.sort_by_key(|(_, rows)| self.design_rank(rows[0]));
+        }
         for (_, rows) in panels.iter_mut().flat_map(|p| &mut p.lines) {
             rows.sort_by(|a, b| self.at(*a).partial_cmp(&self.at(*b)).unwrap_or(std::cmp::Ordering::Equal));
         }
         panels
+    }
+
+    /// Numbers for the looks of these rows in one chart. A deployment has the same in every chart of the page, as long as there are
+    /// no more deployments than looks and the chart has each once.
+    pub fn tones(&self, rows: &[usize]) -> Vec<usize> {
+        let names = self.line_names();
+        let line = |row: &usize| names.iter().position(|name| *name == self.words(&self.lines, *row));
+        let tones: Option<Vec<usize>> = rows.iter().map(line).collect();
+        let each_once = |tones: &Vec<usize>| tones.iter().collect::<BTreeSet<_>>().len() == tones.len();
+        tones.filter(|t| names.len() <= LINES && each_once(t)).unwrap_or_else(|| (0..rows.len()).collect())
+    }
+
+    /// What lines are called in any chart, by design and then in order of first appearance.
+    fn line_names(&self) -> Vec<String> {
+        let count = self.dimensions.first().map_or(1, |d| d.values.len());
+        let mut names: Vec<(usize, String)> = Vec::new();
+        for row in 0..count {
+            let name = self.words(&self.lines, row);
+            if names.iter().all(|(_, known)| *known != name) {
+                names.push((self.design_rank(row), name));
+            }
+        }
+        names.sort_by_key(|(rank, _)| *rank);
+        names.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// 0 for all rows where their design is on no line.
+    fn design_rank(&self, row: usize) -> usize {
+        let design = self.lines.iter().map(|d| &self.dimensions[*d]).find(|d| d.key == "design");
+        design.and_then(|d| d.values[row].as_deref()).map_or(0, |design| rank(DESIGNS, design))
     }
 
     /// A row within its panel.
@@ -440,6 +477,30 @@ mod tests {
             }
         }
         assert_eq!(sweep.other_axes()[0].axis().unwrap().key, "islands");
+    }
+
+    #[test]
+    fn a_design_has_its_place_and_its_look_in_every_chart() {
+        let mut rows = Vec::new();
+        for design in ["serial", "occ", "plp-regular", "conventional"] {
+            for op in ["read", "update"] {
+                if (design, op) != ("conventional", "update") {
+                    rows.extend([0.0, 50.0, 100.0].map(|m| row(design, 2, op, m)));
+                }
+            }
+        }
+        let sweep = Sweep::of(&rows);
+        let looks = |panel: &Panel| {
+            let tones = sweep.tones(&panel.lines.iter().map(|(_, rows)| rows[0]).collect::<Vec<_>>());
+            panel.lines.iter().map(|(name, _)| name.clone()).zip(tones).collect::<Vec<_>>()
+        };
+        let told = |all: &[(&str, usize)]| all.iter().map(|(n, t)| (n.to_string(), *t)).collect::<Vec<_>>();
+        let panels = sweep.panels();
+        let all = [("conventional", 0), ("plp-regular", 1), ("serial", 2), ("occ", 3)];
+        assert_eq!(looks(&panels[0]), told(&all));
+        assert_eq!(looks(&panels[1]), told(&all[1..]), "without conventional, the others keep theirs");
+        let one_line: Vec<usize> = panels[0].lines[0].1.clone();
+        assert_eq!(sweep.tones(&one_line), [0, 1, 2], "rows of one line are told apart");
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Store {
                 return ControlFlow::Break(Look::Done(changed.result));
             }
             value.push(HERE);
-            ControlFlow::Continue(Look::Done(changed.result))
+            ControlFlow::Continue((Look::Done(changed.result), changed.touched))
         };
         let done =
             tree.modify_seen::<P::Index, _>(&mut self.writer(&mut txn.chain), key, sight, row, change)?;
@@ -155,7 +155,11 @@ impl Store {
             TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
             TreeModify::Left(Look::Away(rid)) => {
                 let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
-                return self.update_at::<P, R>(txn, (table, entries), rid, row, f);
+                // It works in `txn.row`, which the caller has taken.
+                std::mem::swap(&mut txn.row, row);
+                let done = self.update_at::<P, R>(txn, (table, entries), rid, f);
+                std::mem::swap(&mut txn.row, row);
+                return done;
             }
             TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
             // The closure runs once at most, and goes on only with a result.

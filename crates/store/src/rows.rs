@@ -16,7 +16,7 @@ use base::{Key, Rid, TableId};
 use latch::Policies;
 use pages::Stop;
 use std::mem;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use txn::{Columns, Row, RowMut};
 
 const NO_ADDRESS: &str = "an index entry is no row address";
@@ -26,6 +26,8 @@ pub(crate) const LAYOUT: &str = "a row does not have the table's layout";
 pub(crate) struct Changed<R> {
     pub result: R,
     pub set: Columns,
+    /// See [`RowMut::touched`].
+    pub touched: Range<usize>,
     /// A column of an index was set, and entries are to be locked first: nothing is to be written.
     pub held_back: bool,
 }
@@ -46,12 +48,12 @@ pub(crate) fn change_row<R>(
     let before = cfg!(debug_assertions).then(|| table.def.key_of(Row::new(&table.layout, row)));
     let mut row_mut = RowMut::new(&table.layout, row);
     let result = f(&mut row_mut);
-    let set = row_mut.columns_set();
+    let (set, touched) = (row_mut.columns_set(), row_mut.touched());
     debug_assert!(
         before.is_none_or(|before| before == table.def.key_of(Row::new(&table.layout, row))),
         "an update changed the key"
     );
-    Changed { result, set, held_back: entries == Entries::HoldBack && table.indexed(set) }
+    Changed { result, set, touched, held_back: entries == Entries::HoldBack && table.indexed(set) }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -257,12 +259,7 @@ impl Store {
             return done;
         }
         let Some(rid) = self.locate::<P>(table, key, sight)? else { return Ok(UpdateOutcome::Missing) };
-        let mut row = mem::take(&mut txn.row);
-        let done = self.whole::<P, _>(txn, |store, txn| {
-            store.update_at::<P, R>(txn, (table, entries), rid, &mut row, f)
-        });
-        txn.row = row;
-        done
+        self.whole::<P, _>(txn, |store, txn| store.update_at::<P, R>(txn, (table, entries), rid, f))
     }
 
     /// Updates a row that lies in the heap.
@@ -272,11 +269,10 @@ impl Store {
         txn: &mut Txn,
         (table, entries): (&Table, Entries),
         rid: Rid,
-        row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
         let heap = self.heap(table);
-        let old_row = &mut txn.old_row;
+        let Txn { chain, row, old_row, .. } = txn;
         let mut set = Columns::NONE;
         let change = |row: &mut Vec<u8>| {
             if !table.layout.fits(row) {
@@ -286,28 +282,44 @@ impl Store {
             set = changed.set;
             match changed.held_back {
                 true => ControlFlow::Break(Some(changed.result)),
-                false => ControlFlow::Continue(Some(changed.result)),
+                false => ControlFlow::Continue((Some(changed.result), changed.touched)),
             }
         };
-        let done = heap.modify::<P::Heap, _>(&mut self.writer(&mut txn.chain), rid, row, change)?;
-        let mut at = rid;
-        let result = match done {
+        let done = heap.modify::<P::Heap, _>(&mut self.writer(chain), rid, row, change)?;
+        let (result, outgrown) = match done {
             HeapModify::Missing => return Ok(UpdateOutcome::Missing),
             HeapModify::Left(Some(result)) => return Ok(UpdateOutcome::Entries(result)),
-            HeapModify::Outgrown(Some(result)) => {
-                at = self.rewrite::<P>(txn, table, rid, row)?;
-                result
-            }
-            HeapModify::Done(Some(result)) => result,
+            HeapModify::Outgrown(Some(result)) => (result, true),
+            HeapModify::Done(Some(result)) => (result, false),
             HeapModify::Left(None) | HeapModify::Outgrown(None) | HeapModify::Done(None) => {
                 return Err(self.broken(table, LAYOUT));
             }
         };
-        if at != rid {
-            self.readdress::<P>(txn, (table, set), row, at)?;
+        if outgrown || table.indexed(set) {
+            self.follow::<P>(txn, table, rid, (outgrown, set))?;
         }
-        self.reindex::<P>(txn, (table, set), row, table.reference(at).as_slice())?;
         Ok(UpdateOutcome::Done(result))
+    }
+
+    /// What is left to do for the row in `txn.row`, which belongs to `rid`: it does not fit where it lies, or columns of
+    /// indexes were set.
+    fn follow<P: Policies>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        rid: Rid,
+        (outgrown, set): (bool, Columns),
+    ) -> Result<(), Stop> {
+        let row = mem::take(&mut txn.row);
+        let rewritten = if outgrown { self.rewrite::<P>(txn, table, rid, &row) } else { Ok(rid) };
+        let followed = rewritten.and_then(|at| {
+            if at != rid {
+                self.readdress::<P>(txn, (table, set), &row, at)?;
+            }
+            self.reindex::<P>(txn, (table, set), &row, table.reference(at).as_slice())
+        });
+        txn.row = row;
+        followed
     }
 
     /// Writes a row that does not fit where it lies; gives its address. It stays what it was, so that indexes need not know, unless

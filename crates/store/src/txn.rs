@@ -34,22 +34,10 @@ pub(crate) struct UndoList {
 }
 
 impl UndoList {
-    pub fn push(&mut self, kind: u8, lsn: Lsn, prev: Lsn, body: &[&[u8]]) {
-        let at = self.stage(body);
-        self.note(kind, lsn, prev, at);
-    }
-
-    /// Puts a body into the arena; gives where it begins. [`UndoList::note`] comes next.
     #[inline]
-    fn stage(&mut self, body: &[&[u8]]) -> usize {
+    pub fn push(&mut self, kind: u8, lsn: Lsn, prev: Lsn, body: &[&[u8]]) {
         let at = self.arena.len();
         body.iter().for_each(|part| extend(&mut self.arena, part));
-        at
-    }
-
-    /// Makes the body staged last, at `at`, an entry.
-    #[inline]
-    fn note(&mut self, kind: u8, lsn: Lsn, prev: Lsn, at: usize) {
         self.entries.push(Entry { kind, lsn, prev, at, len: (self.arena.len() - at) as u32 });
     }
 
@@ -199,7 +187,6 @@ impl Chain {
     }
 
     /// Appends a record of this transaction, behind the one before it.
-    #[inline]
     pub fn append(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
@@ -222,6 +209,24 @@ impl Chain {
         }
         self.last = span.start;
         span
+    }
+
+    /// Appends a record that can be undone, and remembers how; gives its end.
+    #[inline]
+    fn append_undoable(&mut self, log: &Log, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
+        let (id, prev) = (self.number(), self.last);
+        let after = after.max(Lsn(prev.0 + 1));
+        let (mut start, mut end) = (Lsn(0), Lsn(0));
+        self.home().slot.record(id, self.first, || {
+            (start, end) = log.append_plain(kind, id, prev, after, body);
+            start
+        });
+        if self.first == Lsn(0) {
+            self.first = start;
+        }
+        self.last = start;
+        self.undo.push(kind, start, prev, body);
+        end
     }
 
     /// Appends the transaction's last record; the checkpoint does not see it any more. `order` is one that comes after
@@ -275,20 +280,12 @@ pub(crate) struct Writer<'a> {
 impl Journal for Writer<'_> {
     #[inline]
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
-        let order = Order::After(after);
-        let span = if self.chain.compensating.is_some() {
-            self.chain.append(self.log, kind, order, body)
-        } else {
-            // The parts are put together once, for rollback, and logged from there.
-            let (prev, mut undo) = (self.chain.last, std::mem::take(&mut self.chain.undo));
-            let at = undo.stage(body);
-            let span = self.chain.append(self.log, kind, order, &[&undo.arena[at..]]);
-            undo.note(kind, span.start, prev, at);
-            self.chain.undo = undo;
-            span
+        let end = match self.chain.compensating {
+            None => self.chain.append_undoable(self.log, kind, after, body),
+            Some(_) => self.chain.append(self.log, kind, Order::After(after), body).end,
         };
         account(self.pool, kind, body);
-        span.end
+        end
     }
 
     fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {

@@ -8,7 +8,7 @@
 use crate::ledger::{Flaw, Ledger, Promise, Settled};
 use crate::store_run::{Mix, StoreRun};
 use crate::workers::Crew;
-use crate::{engine_run, table, unwound};
+use crate::{engine_run, memory_run, table, unwound};
 use exec::{Conventional, Serial};
 use fastrand::Rng;
 use std::collections::HashSet;
@@ -24,9 +24,19 @@ use world::{Deed, Files, Open, Verdict};
 /// Where the database is on the simulated disk.
 pub const DIR: &str = "/db";
 
+/// Whose files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// The designs on pages, and their store alone.
+    Pages,
+    /// `occ`.
+    Memory,
+}
+
 /// How much of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
+    pub subject: Subject,
     pub chains: u64,
     pub lives: usize,
     /// Committed transactions in each life.
@@ -44,6 +54,7 @@ impl Effort {
         let per_life = images.clamp(1, 500);
         let chains = images.div_ceil(per_life * 2).max(1) as u64;
         Effort {
+            subject: Subject::Pages,
             chains,
             lives: 2,
             commits: 500,
@@ -58,6 +69,7 @@ impl Effort {
 #[derive(Debug)]
 pub struct Failure {
     pub seed: u64,
+    pub subject: Subject,
     /// What was cut where.
     pub moment: String,
     pub flaw: Flaw,
@@ -71,7 +83,8 @@ impl std::fmt::Display for Failure {
         if let Some(dir) = &self.kept {
             writeln!(f, "  the files: {}", dir.display())?;
         }
-        write!(f, "  again: cargo xtask crash --seed {} --chains 1", self.seed)
+        let occ = if self.subject == Subject::Memory { " --design occ" } else { "" };
+        write!(f, "  again: cargo xtask crash{occ} --seed {} --chains 1", self.seed)
     }
 }
 
@@ -193,6 +206,9 @@ impl<'a> Chain<'a> {
 
     /// One process: opens, works and stops in the middle of it.
     fn live(&mut self, disk: &Disk, before: &Ledger, promise: Promise) -> Result<(Ledger, Vec<Image>), Flaw> {
+        if self.effort.subject == Subject::Memory {
+            return self.live_in_memory(disk, before, promise).map(|ledger| (ledger, Vec::new()));
+        }
         let frames = self.random.usize(24..80);
         let options = table::housed(table::options_of(self.kind, self.durability, frames), self.seed);
         let opened = Store::open(device(disk, self.effort.lying), Path::new(DIR), options);
@@ -224,10 +240,19 @@ impl<'a> Chain<'a> {
         Ok((ledger, if self.durability == Durability::Async { killed } else { Vec::new() }))
     }
 
+    fn live_in_memory(&mut self, disk: &Disk, before: &Ledger, promise: Promise) -> Result<Ledger, Flaw> {
+        let crew = Crew { workers: 2, clients: 5 };
+        let (commits, seed) = (self.effort.commits, self.random.u64(..));
+        let mix = engine_run::Mix { crew, keys: 300, commits, prepares: 1, seed };
+        self.tally.transactions.fetch_add(commits as u64, Ordering::Relaxed);
+        let files = device(disk, self.effort.lying);
+        memory_run::live((files, disk), before, promise, (self.durability, mix))
+    }
+
     /// As a chain of the kind `seed % 4` says: many clients under `serial` or `conventional`.
     fn work_engine(&self, store: Store, disk: &Disk, ledger: Ledger, seed: u64) -> Result<Ledger, Flaw> {
         let crew = Crew { workers: 2, clients: 5 };
-        let mix = engine_run::Mix { crew, keys: 300, commits: self.effort.commits, seed };
+        let mix = engine_run::Mix { crew, keys: 300, commits: self.effort.commits, prepares: 0, seed };
         let (ledger, store) = if self.seed.is_multiple_of(4) {
             let mix = engine_run::Mix { crew: Crew { workers: 1, clients: 8 }, ..mix };
             engine_run::run::<Serial>(store, disk, ledger, mix)
@@ -266,9 +291,12 @@ impl<'a> Chain<'a> {
         for (n, cut) in cuts.iter().enumerate() {
             player.go_to(cut.position);
             let seed = self.random.u64(..);
-            let kill = self.durability == Durability::Sync && self.random.u32(..10) == 0;
+            // In main memory `async` acknowledges what the operating system has.
+            let has_files = self.effort.subject == Subject::Memory;
+            let kill = (self.durability == Durability::Sync || has_files) && self.random.u32(..10) == 0;
             let promise = match self.durability {
                 Durability::Sync => Promise::Acknowledged(cut.position),
+                _ if kill => Promise::Acknowledged(cut.position),
                 _ => Promise::Consistent,
             };
             let disk = if kill { player.killed() } else { player.crash_image(seed) };
@@ -297,7 +325,7 @@ impl<'a> Chain<'a> {
         let pristine = image.disk.killed();
         let checked = unwound(|| {
             let disk = image.disk.clone().recording();
-            let ledger = open_and_settle(&disk, &image.ledger, image.promise, (self.kind, self.durability))?;
+            let ledger = self.open(&disk, &image.ledger, image.promise)?;
             Ok((disk.tape(), ledger))
         });
         self.tally.images.fetch_add(1, Ordering::Relaxed);
@@ -318,14 +346,19 @@ impl<'a> Chain<'a> {
             let moment =
                 format!("{}; its restart cut at change {}, draw {draw}", image.moment, player.position());
             self.tally.images.fetch_add(1, Ordering::Relaxed);
-            if let Err(flaw) =
-                unwound(|| open_and_settle(&disk, &ledger, promise, (self.kind, self.durability)))
-            {
+            if let Err(flaw) = unwound(|| self.open(&disk, &ledger, promise)) {
                 self.failed(&Image { disk: pristine, ledger, promise, moment }, flaw);
                 return None;
             }
         }
         Some(())
+    }
+
+    fn open(&self, disk: &Disk, ledger: &Ledger, promise: Promise) -> Result<Ledger, Flaw> {
+        match self.effort.subject {
+            Subject::Pages => open_and_settle(disk, ledger, promise, (self.kind, self.durability)),
+            Subject::Memory => memory_run::open_and_settle(disk, ledger, promise, self.durability),
+        }
     }
 
     fn failed(&self, image: &Image, flaw: Flaw) {
@@ -336,6 +369,7 @@ impl<'a> Chain<'a> {
         let kept = self.tally.keep_in.as_ref().and_then(keep);
         held(&self.tally.failures).push(Failure {
             seed: self.seed,
+            subject: self.effort.subject,
             moment: image.moment.clone(),
             flaw,
             kept,

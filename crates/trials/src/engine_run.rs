@@ -3,11 +3,11 @@
 //! What each changed is written down from what the operations said (a row was there or not), so the order in which
 //! clients came does not matter: the log's order says what the rows must be.
 
-use crate::ledger::{Changes, Commit, Ledger};
+use crate::ledger::{Changes, Commit, Ledger, Prepare};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::workers::{self, Client, Crew, Pace};
 use base::Lsn;
-use exec::{Design, EngineOptions, PageEngine};
+use exec::{Design, Engine, EngineOptions, PageEngine};
 use fastrand::Rng;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,8 @@ pub struct Mix {
     pub crew: Crew,
     pub keys: i64,
     pub commits: usize,
+    /// Of eight that may be interrupted so many are prepared first.
+    pub prepares: u32,
     pub seed: u64,
 }
 
@@ -28,6 +30,8 @@ pub struct Mix {
 struct Book {
     ledger: Ledger,
     left: usize,
+    /// Transactions that were prepared and left so.
+    doubtful: usize,
 }
 
 fn held(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
@@ -50,9 +54,7 @@ pub fn run<D: Design>(
         waits_for_log: true,
     };
     let engine = Arc::new(PageEngine::<D>::new(store, options));
-    let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits }));
-    workers::run(&engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
-    let ledger = std::mem::take(&mut held(&book).ledger);
+    let ledger = run_on(&engine, disk, ledger, mix);
     let fault = engine.store().fault();
     let engine = loop {
         // A checkpoint's own thread may hold the engine for a moment longer.
@@ -65,7 +67,14 @@ pub fn run<D: Design>(
     (ledger, fault.map_or_else(|| engine.map(PageEngine::into_store).ok_or_else(gone), Err))
 }
 
-async fn work<D: Design>(mut client: Client<PageEngine<D>>, book: Arc<Mutex<Book>>, disk: Disk, mix: Mix) {
+/// As [`run`], on an engine that is open; whether a fault stopped it the engine says.
+pub fn run_on<E: Engine>(engine: &Arc<E>, disk: &Disk, ledger: Ledger, mix: Mix) -> Ledger {
+    let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits, doubtful: 0 }));
+    workers::run(engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
+    std::mem::take(&mut held(&book).ledger)
+}
+
+async fn work<E: Engine>(mut client: Client<E>, book: Arc<Mutex<Book>>, disk: Disk, mix: Mix) {
     let mut random = Rng::with_seed(mix.seed ^ (client.number as u64) << 32);
     while held(&book).left > 0 && transact(&mut client, &book, &disk, mix, &mut random).await.is_continue() {
         exec::yield_now().await;
@@ -73,8 +82,8 @@ async fn work<D: Design>(mut client: Client<PageEngine<D>>, book: Arc<Mutex<Book
 }
 
 /// One transaction; breaks when the engine accepts nothing more.
-async fn transact<D: Design>(
-    client: &mut Client<PageEngine<D>>,
+async fn transact<E: Engine>(
+    client: &mut Client<E>,
     book: &Mutex<Book>,
     disk: &Disk,
     mix: Mix,
@@ -87,16 +96,25 @@ async fn transact<D: Design>(
     };
     client.begin(if random.bool() { Pace::InOneGo } else { Pace::Interrupted });
     let changed = change(client, number, mix, random).await;
-    let changes = match changed {
-        Ok(changes) if random.u32(..10) > 0 => changes,
-        Ok(_) => return rolled_back(client),
+    let certain = match changed {
+        Ok(changes) if random.u32(..10) > 0 => client.certify().await.map(|()| changes),
+        other => other.and(Err(Abort::User(0))),
+    };
+    let changes = match certain {
+        Ok(changes) => changes,
         Err(Abort::Fault) => {
             let _ = client.rollback();
             return ControlFlow::Break(());
         }
         Err(_) => return rolled_back(client),
     };
-    // Entered before it happens: when the engine fails, nobody knows whether the record was written.
+    if client.is_interrupted() && random.u32(..8) < mix.prepares {
+        match prepare(client, book, disk, (number, &changes), random).await {
+            Ended::Commits => {}
+            Ended::Otherwise(flow) => return flow,
+        }
+    }
+    // Entered before it happens, and in the order in which certain transactions come: when the engine fails, nobody knows whether the record was written.
     let unknown = Commit { number, lsn: Lsn(u64::MAX), changes, appended: usize::MAX, acknowledged: None };
     held(book).ledger.commits.push(unknown);
     let edit = |edit: &dyn Fn(&mut Commit)| {
@@ -112,13 +130,57 @@ async fn transact<D: Design>(
     ControlFlow::Continue(())
 }
 
-fn rolled_back<D: Design>(client: &mut Client<PageEngine<D>>) -> ControlFlow<()> {
+/// What becomes of a prepared transaction.
+enum Ended {
+    Commits,
+    Otherwise(ControlFlow<()>),
+}
+
+/// How many may be left in doubt at the end: nobody gets at their rows.
+const DOUBTFUL: usize = 3;
+
+/// Prepares a certified transaction, and decides what becomes of it: it commits, is rolled back, or is left as it is.
+async fn prepare<E: Engine>(
+    client: &mut Client<E>,
+    book: &Mutex<Book>,
+    disk: &Disk,
+    (number, changes): (i64, &Changes),
+    random: &mut Rng,
+) -> Ended {
+    let unknown = Prepare { changes: changes.clone(), acknowledged: None, rolled_back: None };
+    held(book).ledger.prepared.insert(number, unknown);
+    let edit = |edit: &dyn Fn(&mut Prepare)| {
+        held(book).ledger.prepared.entry(number).and_modify(edit);
+    };
+    if client.prepare(&number.to_le_bytes()).await.is_err() {
+        return Ended::Otherwise(ControlFlow::Break(()));
+    }
+    edit(&|p| p.acknowledged = Some(disk.changes()));
+    let may_stay = {
+        let mut book = held(book);
+        let may_stay = book.doubtful < DOUBTFUL && random.bool();
+        book.doubtful += usize::from(may_stay);
+        may_stay
+    };
+    if may_stay {
+        client.abandon();
+        return Ended::Otherwise(ControlFlow::Continue(()));
+    }
+    if random.bool() {
+        return Ended::Commits;
+    }
+    let now = disk.changes();
+    edit(&|p| p.rolled_back = Some(now));
+    Ended::Otherwise(rolled_back(client))
+}
+
+fn rolled_back<E: Engine>(client: &mut Client<E>) -> ControlFlow<()> {
     if client.rollback().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// A few operations; gives what they changed.
-async fn change<D: Design>(
-    client: &mut Client<PageEngine<D>>,
+async fn change<E: Engine>(
+    client: &mut Client<E>,
     number: i64,
     mix: Mix,
     random: &mut Rng,

@@ -192,10 +192,10 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
 /// The engine does not open.
 pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
     let conflict = OccConflict::ALL[plan.seed as usize % 2];
-    let (engine, _) = MemoryEngine::open(&Setup {
+    let setup = Setup {
         design: DesignKind::Occ,
         dir: "/histories".into(),
-        durability: Durability::Memory,
+        durability: plan.durability,
         pool_pages: 1 << 14,
         workers: plan.crew.workers,
         locks: LockTuning::PLAIN,
@@ -207,7 +207,9 @@ pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
         partitions: 1,
         schema: Schema { tables: vec![table(plan.kind)] },
         territory: Territory::whole(),
-    })?;
+    };
+    let files = world::sim::Disk::new().files();
+    let (engine, _) = MemoryEngine::open_on(files, &setup, |log| log.segment_bytes = 1 << 20)?;
     let (engine, stop) = (Arc::new(engine), AtomicBool::new(false));
     let history = std::thread::scope(|scope| {
         scope.spawn(|| engine.clean(&stop));

@@ -19,6 +19,8 @@ pub enum Flaw {
     Refused(StoreFault),
     #[error("it opens, but meets a fault: {0}")]
     Fault(#[from] StoreFault),
+    #[error("the engine in main memory: {0}")]
+    Engine(#[from] exec::EngineFault),
     #[error("transaction {0} was acknowledged and is lost")]
     Lost(i64),
     #[error("transactions {0:?} are there, though they never committed or were rolled back")]
@@ -29,6 +31,8 @@ pub enum Flaw {
     Doubt { number: i64, what: String },
     #[error("the rows found are not those of the transactions that survived: {0}")]
     Differs(String),
+    #[error("the engine stopped: {0}")]
+    Stopped(String),
     #[error("panicked: {0}")]
     Panicked(String),
     #[error("{0}")]
@@ -78,6 +82,17 @@ pub struct Ledger {
     pub next_number: i64,
 }
 
+/// What there is after an opening.
+pub struct Found {
+    /// Transactions in doubt, and the rows that each holds, where the engine says so.
+    pub doubts: BTreeMap<i64, Option<BTreeSet<i64>>>,
+    /// The numbers in the history, sorted, without those of transactions in doubt.
+    pub history: Vec<i64>,
+    pub accounts: Rows,
+    /// Of the transactions in doubt, those whose rows are as they have written them.
+    pub shown: BTreeSet<i64>,
+}
+
 /// What an opening found, if it keeps the promises.
 pub struct Settled {
     /// The ledger to go on with.
@@ -118,25 +133,42 @@ impl Ledger {
     /// The first promise that is broken.
     pub fn settle(&self, store: &Store, recovered: Recovered, promise: Promise) -> Result<Settled, Flaw> {
         let doubts = self.doubts(recovered)?;
-        let all = table::history(store)?;
-        let found: BTreeSet<i64> = all.iter().copied().filter(|n| !doubts.contains_key(n)).collect();
-        if let Some(twice) = all.windows(2).find(|w| w[0] == w[1]) {
+        let mut history = table::history(store)?;
+        history.retain(|n| !doubts.contains_key(n));
+        store.check()?;
+        let found = Found {
+            doubts: doubts.iter().map(|(n, (_, ids))| (*n, Some(ids.clone()))).collect(),
+            shown: doubts.keys().copied().collect(),
+            history,
+            accounts: table::accounts(store)?,
+        };
+        let ledger = self.compare(&found, promise)?;
+        Ok(Settled { ledger, in_doubt: doubts.into_iter().map(|(n, (txn, _))| (n, txn)).collect() })
+    }
+
+    /// As [`Ledger::settle`], whatever the engine; gives the ledger to go on with.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
+    pub fn compare(&self, found: &Found, promise: Promise) -> Result<Ledger, Flaw> {
+        if let Some(twice) = found.history.windows(2).find(|w| w[0] == w[1]) {
             return Err(Flaw::Raised(vec![twice[0]]));
         }
-        let mut ledger = self.survivors(&found, promise)?;
-        let raised: Vec<i64> = found.difference(&ledger.survived).copied().collect();
+        let there: BTreeSet<i64> = found.history.iter().copied().collect();
+        let mut ledger = self.survivors(&there, promise)?;
+        let raised: Vec<i64> = there.difference(&ledger.survived).copied().collect();
         if !raised.is_empty() {
             return Err(Flaw::Raised(raised));
         }
-        if let Some(lost) = ledger.survived.difference(&found).next() {
+        if let Some(lost) = ledger.survived.difference(&there).next() {
             return Err(Flaw::Lost(*lost));
         }
-        self.prepares(&mut ledger, &doubts, promise)?;
+        self.prepares(&mut ledger, &found.doubts, promise)?;
         let mut visible = ledger.base.clone();
-        ledger.prepared.values().for_each(|p| apply(&mut visible, &p.changes));
-        store.check()?;
-        differ(&table::accounts(store)?, &visible)?;
-        Ok(Settled { ledger, in_doubt: doubts.into_iter().map(|(n, (txn, _))| (n, txn)).collect() })
+        let shown = ledger.prepared.iter().filter(|(n, _)| found.shown.contains(n));
+        shown.for_each(|(_, p)| apply(&mut visible, &p.changes));
+        differ(&found.accounts, &visible)?;
+        Ok(ledger)
     }
 
     fn doubts(&self, recovered: Recovered) -> Result<BTreeMap<i64, (Txn, BTreeSet<i64>)>, Flaw> {
@@ -154,19 +186,24 @@ impl Ledger {
     /// This ledger with the commits that survived in its base.
     fn survivors(&self, found: &BTreeSet<i64>, promise: Promise) -> Result<Ledger, Flaw> {
         let mut commits: Vec<&Commit> = self.commits.iter().collect();
+        // Those that became durable together are in the order in which they were entered, which is theirs.
         commits.sort_by_key(|c| c.lsn);
         let mut after = Ledger { commits: Vec::new(), ..self.clone() };
-        let mut lost = None;
+        let (mut lost, mut last) = (None, None);
         for c in commits {
             if found.contains(&c.number) {
                 if let Some(earlier) = lost {
                     return Err(Flaw::Hole { earlier, later: c.number });
                 }
+                last = Some(c);
                 apply(&mut after.base, &c.changes);
                 after.survived.insert(c.number);
                 after.prepared.remove(&c.number);
             } else {
                 lost = Some(c.number);
+                if let Some(last) = last.filter(|last| last.lsn == c.lsn && c.lsn != Lsn(u64::MAX)) {
+                    return Err(Flaw::Hole { earlier: c.number, later: last.number });
+                }
                 if promise.covers(Some(c.appended), c.acknowledged) {
                     return Err(Flaw::Lost(c.number));
                 }
@@ -178,7 +215,7 @@ impl Ledger {
     fn prepares(
         &self,
         after: &mut Ledger,
-        doubts: &BTreeMap<i64, (Txn, BTreeSet<i64>)>,
+        doubts: &BTreeMap<i64, Option<BTreeSet<i64>>>,
         promise: Promise,
     ) -> Result<(), Flaw> {
         for (&number, prepare) in &after.prepared {
@@ -188,10 +225,11 @@ impl Ledger {
                 return Err(Flaw::Doubt { number, what: "its vote was given, and it is lost".into() });
             }
         }
-        for (&number, (_, ids)) in doubts {
+        for (&number, ids) in doubts {
             let doubt = |what| Flaw::Doubt { number, what };
             let known = after.prepared.get_mut(&number).ok_or_else(|| doubt("it was not prepared".into()))?;
-            let missing: Vec<_> = known.changes.keys().filter(|id| !ids.contains(id)).collect();
+            let is_missing = |id: &&i64| ids.as_ref().is_some_and(|ids| !ids.contains(id));
+            let missing: Vec<_> = known.changes.keys().filter(is_missing).collect();
             if !missing.is_empty() {
                 return Err(doubt(format!("it must lock {missing:?} again, and was told {ids:?}")));
             }

@@ -4,6 +4,7 @@
 //! - [`ledger`]: what was promised, and whether what is found keeps it.
 //! - [`store_run`]: random transactions on a store, as a life of one process.
 //! - [`engine_run`]: the same on an engine, many clients at a time.
+//! - [`memory_run`]: the engine in main memory, its openings and its failing devices.
 //! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of [`world::sim`].
 //! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
 //! - [`flips`]: bits that turn over in the files.
@@ -20,6 +21,7 @@ pub mod faults;
 pub mod flips;
 pub mod histories;
 pub mod ledger;
+pub mod memory_run;
 pub mod store_run;
 pub mod table;
 pub mod workers;

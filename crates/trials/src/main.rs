@@ -5,15 +5,15 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use trials::crash::{self, Effort};
+use trials::crash::{self, Effort, Subject};
 use trials::histories::Plan;
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
 
 const USAGE: &str = "\
-usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N]
-       trials faults [--stride N] [--seed S] [--tables heap|clustered|both]
+usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N] [--design pages|occ]
+       trials faults [--stride N] [--seed S] [--tables heap|clustered|both] [--design pages|occ]
        trials flips  [--flips N] [--seed S] [--tables heap|clustered|both]
        trials histories [--histories N] [--transactions N] [--seed S]
 ";
@@ -48,6 +48,19 @@ fn tables(args: &[String]) -> Result<(Vec<TableKind>, Vec<String>), Failed> {
         return Err(Failed::Usage(format!("--tables '{word}': expected heap, clustered or both")));
     }
     Ok((kinds, [&args[..at], &args[at + 2..]].concat()))
+}
+
+/// `--design`, taken out of the arguments; pages if it is not there.
+fn subject(args: &[String]) -> Result<(Subject, Vec<String>), Failed> {
+    let Some(at) = args.iter().position(|arg| arg == "--design") else {
+        return Ok((Subject::Pages, args.to_vec()));
+    };
+    let subject = match args.get(at + 1).map(String::as_str) {
+        Some("pages") => Subject::Pages,
+        Some("occ") => Subject::Memory,
+        _ => return Err(Failed::Usage("--design: expected pages (all designs on pages) or occ".into())),
+    };
+    Ok((subject, [&args[..at], &args[at + 2..]].concat()))
 }
 
 /// `--name value` pairs, all numbers.
@@ -93,9 +106,10 @@ fn main() -> ExitCode {
 }
 
 fn crash(args: &[String]) -> Result<(), Failed> {
-    let args = Arguments::read(args, &["images", "seed", "chains", "threads"])?;
+    let (subject, args) = subject(args)?;
+    let args = Arguments::read(&args, &["images", "seed", "chains", "threads"])?;
     let images = args.get("images").unwrap_or(12_000) as usize;
-    let mut effort = Effort::of_images(images);
+    let mut effort = Effort { subject, ..Effort::of_images(images) };
     effort.threads = args.get("threads").map_or(effort.threads, |n| n as usize);
     effort.chains = args.get("chains").unwrap_or(effort.chains);
     let seed = args.get("seed").unwrap_or_else(|| world::entropy() >> 32);
@@ -117,9 +131,17 @@ fn crash(args: &[String]) -> Result<(), Failed> {
 }
 
 fn faults(args: &[String]) -> Result<(), Failed> {
-    let (kinds, args) = tables(args)?;
+    let (subject, args) = subject(args)?;
+    let (kinds, args) = tables(&args)?;
     let args = Arguments::read(&args, &["stride", "seed"])?;
     let (stride, seed) = (args.get("stride").unwrap_or(1).max(1), args.get("seed").unwrap_or(0));
+    if subject == Subject::Memory {
+        let outcome = trials::memory_run::faults(stride, seed)?;
+        outcome.failures.iter().for_each(|(plan, flaw)| println!("{plan}: {flaw}"));
+        let (unharmed, stopped, failed) = (outcome.unharmed, outcome.stopped, outcome.failures.len());
+        println!("{unharmed} unharmed, {stopped} stopped, {failed} failed");
+        return if failed == 0 { Ok(()) } else { Err(Failed::Faults(failed)) };
+    }
     let outcome = trials::faults::campaign(&kinds, stride, seed)?;
     outcome.failures.iter().for_each(|(plan, flaw)| println!("{plan}: {flaw}"));
     println!("{:?}, {} failed", outcome.ended, outcome.failures.len());

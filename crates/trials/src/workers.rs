@@ -1,7 +1,7 @@
 //! An engine with several workers, each a thread with an executor and many clients that run one transaction after the
 //! other: the smallest thing that interleaves as an instance does.
 
-use exec::{Engine, Executor, Protection, Scope, yield_now};
+use exec::{Engine, Executor, LockPoint, Protection, Scope, yield_now};
 use locks::{Escalation, LockOptions, LockTuning};
 use std::future::Future;
 use std::rc::Rc;
@@ -77,6 +77,26 @@ impl<E: Engine> Client<E> {
             self.pause().await;
         }
         Ok(())
+    }
+
+    /// Whether it may be interrupted, as one that waits for other instances.
+    pub fn is_interrupted(&self) -> bool {
+        self.pace == Pace::Interrupted
+    }
+
+    /// Prepares what is certified, and waits until that is durable.
+    ///
+    /// # Errors
+    /// [`Abort::Fault`]; whether it is prepared is then unknown.
+    pub async fn prepare(&mut self, note: &[u8]) -> Result<(), Abort> {
+        let lsn = self.engine.prepare(&self.desk, &mut self.part, note, LockPoint::Ahead)?;
+        self.engine.durable(lsn, self.urge()).await
+    }
+
+    /// Leaves a prepared transaction as it is, for the next opening.
+    pub fn abandon(&mut self) {
+        self.engine.abandon(&self.desk, &mut self.part);
+        self.part = self.engine.part(&self.desk);
     }
 
     /// Commits what is certified, and waits until that is durable.

@@ -5,6 +5,7 @@
 //! A [`Layout`] is computed once per table; [`Row`] reads, [`RowMut`] changes in a scratch copy, [`RowBuf`] builds.
 
 use crate::schema::{Column, Columns, TableDef, Type};
+use std::ops::Range;
 
 /// Where the columns of a table's rows lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,11 @@ struct Place {
     nullable: bool,
     /// Byte offset of a fixed column, ordinal of a varying one.
     at: usize,
+    /// Bytes of a fixed column, [`VARYING`] of another: what reading one asks first.
+    length: usize,
 }
+
+const VARYING: usize = usize::MAX;
 
 impl Layout {
     pub fn of(table: &TableDef) -> Layout {
@@ -44,7 +49,10 @@ impl Layout {
         let columns = table
             .columns
             .iter()
-            .map(|c| Place { ty: c.ty, nullable: c.nullable, at: place(c.ty.fixed_len()) })
+            .map(|c| {
+                let fixed = c.ty.fixed_len();
+                Place { ty: c.ty, nullable: c.nullable, at: place(fixed), length: fixed.unwrap_or(VARYING) }
+            })
             .collect();
         let most = |c: &Column| if let Type::Text(most) = c.ty { most as usize } else { 0 };
         let texts = table.columns.iter().map(most).sum::<usize>();
@@ -79,7 +87,12 @@ impl Layout {
     }
 
     /// Whether `bytes` can be a row of this table: every offset in it stays inside.
+    #[inline]
     pub fn fits(&self, bytes: &[u8]) -> bool {
+        if self.varying == 0 { bytes.len() == self.ends } else { self.fits_varying(bytes) }
+    }
+
+    fn fits_varying(&self, bytes: &[u8]) -> bool {
         if bytes.len() < self.head() {
             return false;
         }
@@ -90,21 +103,24 @@ impl Layout {
             && last == bytes.len()
     }
 
+    #[inline]
     fn span(&self, bytes: &[u8], column: u16) -> (usize, usize) {
-        let place = self.columns[column as usize];
-        match place.ty.fixed_len() {
-            Some(n) => (place.at, place.at + n),
-            None => {
-                let start = if place.at == 0 { self.head() } else { self.end(bytes, place.at - 1) };
-                (start, self.end(bytes, place.at))
-            }
-        }
+        let Place { at, length, .. } = self.columns[column as usize];
+        if length != VARYING { (at, at + length) } else { self.varying_span(bytes, at) }
     }
 
+    /// Of the `i`-th varying column.
+    fn varying_span(&self, bytes: &[u8], i: usize) -> (usize, usize) {
+        let start = if i == 0 { self.head() } else { self.end(bytes, i - 1) };
+        (start, self.end(bytes, i))
+    }
+
+    #[inline]
     fn is_null(&self, bytes: &[u8], column: u16) -> bool {
         self.nulls > 0 && bytes[column as usize / 8] & (1 << (column % 8)) != 0
     }
 
+    #[inline]
     fn int(&self, bytes: &[u8], column: u16) -> i64 {
         let (at, end) = self.span(bytes, column);
         match end - at {
@@ -152,16 +168,30 @@ impl<'a> Row<'a> {
 }
 
 /// A row being changed: a scratch copy that the engine compares with the old bytes afterwards. It knows which columns were
-/// set, so that what hangs on others need not be looked at.
+/// set, so that what hangs on others need not be looked at, and which bytes, so that only those are compared.
 pub struct RowMut<'a> {
     layout: &'a Layout,
     bytes: &'a mut Vec<u8>,
     set: Columns,
+    touched: Range<usize>,
 }
 
 impl<'a> RowMut<'a> {
+    #[inline]
     pub fn new(layout: &'a Layout, bytes: &'a mut Vec<u8>) -> RowMut<'a> {
-        RowMut { layout, bytes, set: Columns::NONE }
+        RowMut { layout, bytes, set: Columns::NONE, touched: usize::MAX..0 }
+    }
+
+    /// Bytes outside of this range are what they were; it may reach beyond the row, and is empty if nothing was set. Says
+    /// nothing of a row whose length has changed.
+    #[inline]
+    pub fn touched(&self) -> Range<usize> {
+        self.touched.clone()
+    }
+
+    #[inline]
+    fn touch(&mut self, from: usize, to: usize) {
+        self.touched = self.touched.start.min(from)..self.touched.end.max(to);
     }
 
     /// The columns that were set so far, to whatever value.
@@ -169,6 +199,7 @@ impl<'a> RowMut<'a> {
         self.set
     }
 
+    #[inline]
     pub fn row(&self) -> Row<'_> {
         Row { layout: self.layout, bytes: self.bytes }
     }
@@ -179,8 +210,10 @@ impl<'a> RowMut<'a> {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.set = Columns::ALL;
+        self.touch(0, usize::MAX);
     }
 
+    #[inline]
     pub fn int(&self, column: u16) -> i64 {
         self.layout.int(self.bytes, column)
     }
@@ -195,6 +228,7 @@ impl<'a> RowMut<'a> {
                 .copy_from_slice(&i32::try_from(value).expect("fits a 4-byte column").to_le_bytes()),
             _ => self.bytes[at..end].copy_from_slice(&value.to_le_bytes()),
         }
+        self.touch(at, end);
         self.set_null(column, false);
     }
 
@@ -206,13 +240,18 @@ impl<'a> RowMut<'a> {
         match place.ty {
             Type::Text(max) => {
                 assert!(value.len() <= max as usize, "{} bytes in a column of {max}", value.len());
+                // Those behind it move, and their ends change.
+                self.touch(0, usize::MAX);
                 self.bytes.splice(at..end, value.iter().copied());
                 for i in place.at..self.layout.varying {
                     let old = self.layout.end(self.bytes, i);
                     self.layout.set_end(self.bytes, i, old + value.len() - (end - at));
                 }
             }
-            _ => self.bytes[at..end].copy_from_slice(value),
+            _ => {
+                self.bytes[at..end].copy_from_slice(value);
+                self.touch(at, end);
+            }
         }
         self.set_null(column, false);
     }
@@ -223,6 +262,7 @@ impl<'a> RowMut<'a> {
 
     /// # Panics
     /// If the column is not nullable.
+    #[inline]
     pub fn set_null(&mut self, column: u16, null: bool) {
         self.set = self.set.with(column);
         if self.layout.nulls == 0 {
@@ -231,7 +271,10 @@ impl<'a> RowMut<'a> {
         }
         assert!(!null || self.layout.columns[column as usize].nullable, "column {column} is not nullable");
         let (byte, bit) = (column as usize / 8, 1 << (column % 8));
-        if null { self.bytes[byte] |= bit } else { self.bytes[byte] &= !bit }
+        if self.layout.is_null(self.bytes, column) != null {
+            self.bytes[byte] ^= bit;
+            self.touch(byte, byte + 1);
+        }
     }
 }
 
@@ -337,8 +380,41 @@ mod tests {
         assert_eq!(set(|row| row.set_bytes(2, b"abc")), Columns::of(&[2]));
         let same = bytes.clone();
         let mut row = RowMut::new(&layout, &mut bytes);
+        assert!(row.touched().is_empty());
         row.replace(&same);
         assert!(row.columns_set().meets(Columns::of(&[0])) && row.columns_set().meets(Columns::of(&[500])));
+    }
+
+    /// Whatever is done to a row, its bytes outside of what it calls touched are what they were.
+    #[test]
+    fn bytes_that_were_not_touched_are_the_same() {
+        let layout = Layout::of(&table());
+        let before = RowBuf::new(&table()).start().row().as_bytes().to_vec();
+        let changes: [fn(&mut RowMut<'_>); 7] = [
+            |row| row.set_int(0, 5),
+            |row| row.set_int(4, -1),
+            |row| row.set_bytes(2, b"abc"),
+            |row| row.set_null(3, false),
+            |row| row.set_null(3, true),
+            |row| row.set_text(1, "ab"),
+            |row| row.set_text(3, ""),
+        ];
+        let mut precise = 0;
+        for i in 0..changes.len() * changes.len() {
+            let mut after = before.clone();
+            let mut row = RowMut::new(&layout, &mut after);
+            changes[i % changes.len()](&mut row);
+            changes[i / changes.len()](&mut row);
+            let touched = row.touched();
+            if before.len() != after.len() {
+                continue;
+            }
+            for at in (0..before.len()).filter(|at| !touched.contains(at)) {
+                assert_eq!(before[at], after[at], "changes {i}, byte {at}, touched {touched:?}");
+                precise += 1;
+            }
+        }
+        assert!(precise > 0, "never all of them");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Several workers are played by one thread with several slots, so that who reserves when is decided here.
 
-use crate::insert::{Draft, Slot};
+use crate::insert::{Content, Draft, Slot};
 use crate::tests::{DIR, add, numbers, options};
 use crate::{Durability, Insert, Log, LogOptions, Order, RecordHeader, Span, frame};
 use base::{Lsn, TxnId};
@@ -43,7 +43,7 @@ impl Workers {
         let body: [&[u8]; 2] = [&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]];
         let sum = frame::build(&mut frame, &header, &body, log.shared.life);
         let bytes = frame.len() as u64;
-        let mut draft = Draft { frame: &mut frame, sum, stable: 0 };
+        let mut draft = Draft { content: Content::Built(&mut frame, sum), stable: 0 };
         loop {
             match log.shared.inserter.append(&self.slots[who], &mut draft, order, &log.shared.room()) {
                 Ok(placed) => {
@@ -51,6 +51,40 @@ impl Workers {
                 }
                 Err(crowded) => log.wait_for_room(crowded, &log.shared.room()),
             }
+        }
+    }
+}
+
+/// Those that take the shorter way are found like the others, also where the ring ends in the midst of one.
+#[test]
+fn plain_records_are_read_back_like_others() {
+    for (durability, insert) in [
+        (Durability::Memory, Insert::Extents),
+        (Durability::Memory, Insert::Mutex),
+        (Durability::Memory, Insert::Consolidated),
+        (Durability::Sync, Insert::Extents),
+    ] {
+        let log = log(insert, durability);
+        let ring = log.shared.ring.bytes() as u64;
+        let (mut n, mut prev) = (0u64, Lsn(0));
+        let mut places = Vec::new();
+        while log.end().0 < 3 * ring {
+            let body: [&[u8]; 3] = [&n.to_le_bytes(), &vec![n as u8; (n % 61) as usize], b"end"];
+            let (start, end) = log.append_plain(7, TxnId(n), prev, prev, &body);
+            places.push((start, end, TxnId(n), prev, body.concat()));
+            prev = start;
+            n += 1;
+            if n % 5 == 0 {
+                add(&log, n);
+            }
+        }
+        let recent = &places[places.len() - 20..];
+        let found = log.read_from(recent[0].0).map(|record| record.unwrap());
+        let found: Vec<_> = found.filter(|(_, header, _)| header.kind == 7).collect();
+        assert_eq!(found.len(), recent.len(), "{durability:?}, {insert:?}");
+        for ((span, header, body), (start, end, txn, prev, written)) in found.iter().zip(recent) {
+            assert_eq!((span.start, span.end, header.txn, header.prev), (*start, *end, *txn, *prev));
+            assert_eq!(body, written);
         }
     }
 }

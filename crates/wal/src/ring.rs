@@ -63,6 +63,21 @@ impl Ring {
         }
     }
 
+    /// The place of `len` bytes at position `at`, to be written; `None` if it is in two pieces.
+    ///
+    /// # Safety
+    /// As [`Ring::put`], for as long as the place is used.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the positions are the caller's, as in `put`")]
+    pub unsafe fn place(&self, at: u64, len: usize) -> Option<&mut [u8]> {
+        let from = at as usize & self.mask;
+        if len > self.bytes() - from {
+            return None;
+        }
+        // SAFETY: inside the ring, initialised from the start, and the caller has these positions for itself.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start.add(from), len) })
+    }
+
     /// The bytes at positions `from..to`, in at most two pieces.
     ///
     /// # Safety

@@ -13,16 +13,16 @@
 //! the first of them.
 
 use super::large::LargeView;
-use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows};
+use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows, plain_at};
 use super::{Heap, change, check_length};
 use crate::Journal;
-use crate::bytes::{Garbled, common_prefix, common_suffix};
-use crate::page::{KIND_LARGE_ROOT, corrupt, is, malformed};
-use crate::record::{Kind, range_front, replace_front};
+use crate::bytes::{Garbled, difference};
+use crate::page::{KIND_LARGE_ROOT, bytes_mut, corrupt, is, malformed};
+use crate::record::{Kind, replace_front, update_front};
 use base::{PageId, Rid};
 use latch::LatchPolicy;
 use pages::{PageMut, Stop};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// What becomes of a row's address when the row outgrows its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +77,9 @@ impl Lies {
         }
     }
 }
+
+/// Any byte of a row may have been touched.
+const ALL: Range<usize> = 0..usize::MAX;
 
 /// Where it shall lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +137,7 @@ impl<'p> Heap<'p> {
         match find().map_err(|Garbled| corrupt(&page))? {
             (None, _) => Ok(HeapUpdate::Missing),
             (Some(Lies::Here), true) => {
-                self.overwrite(journal, &mut page, rid.slot, 0, row)?;
+                self.overwrite(journal, &mut page, rid.slot, 0, (row, ALL))?;
                 Ok(HeapUpdate::Done(None))
             }
             (Some(lies), fits) => {
@@ -146,19 +149,55 @@ impl<'p> Heap<'p> {
     }
 
     /// Lets `f` change a copy of the row in `buffer` and writes back what changed, in one hold of its page; nothing if it
-    /// breaks off.
+    /// breaks off. If it goes on it says which bytes it has touched: unless the length has changed, the others are what they were.
     ///
     /// # Errors
     /// [`Stop`]: `f` was not called and nothing was changed; but [`Stop::Fault`] because `f` made the row longer than
     /// [`MAX_ROW`](super::MAX_ROW) comes after the call.
+    #[inline]
     pub fn modify<L: LatchPolicy, R>(
         &self,
         journal: &mut impl Journal,
         rid: Rid,
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, (R, Range<usize>)>,
     ) -> Result<HeapModify<R>, Stop> {
         let mut page = self.page_to_change::<L>(rid.page)?;
+        self.rows(&page, rid.page)?;
+        let Some((at, len)) = plain_at(page.bytes(), rid.slot).map_err(|Garbled| corrupt(&page))? else {
+            return self.modify_special(journal, page, rid, buffer, f);
+        };
+        buffer.clear();
+        buffer.extend_from_slice(&page.bytes()[at..at + len]);
+        let (result, touched) = match f(buffer) {
+            ControlFlow::Break(result) => return Ok(HeapModify::Left(result)),
+            ControlFlow::Continue(done) => done,
+        };
+        if buffer.len() != len {
+            return self.put_back(journal, &mut page, (rid.slot, 0), buffer, (result, touched));
+        }
+        let old = &page.bytes()[at..at + len];
+        let Range { start, end } = difference(old, buffer, touched);
+        if start < end {
+            let front = update_front(page.page_id(), self.id, rid.slot, start, end - start);
+            let body = [&front[..], &old[start..end], &buffer[start..end]];
+            let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &body);
+            bytes_mut(&mut page)[at + start..at + end].copy_from_slice(&buffer[start..end]);
+            page.logged(lsn);
+        }
+        Ok(HeapModify::Done(result))
+    }
+
+    /// As [`Heap::modify`], for what is not just a row in its page.
+    #[cold]
+    fn modify_special<L: LatchPolicy, R>(
+        &self,
+        journal: &mut impl Journal,
+        mut page: PageMut<'p, L>,
+        rid: Rid,
+        buffer: &mut Vec<u8>,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, (R, Range<usize>)>,
+    ) -> Result<HeapModify<R>, Stop> {
         let (mut slot, mut skip) = (rid.slot, 0);
         buffer.clear();
         match self.rows(&page, rid.page)?.cell(slot).map_err(|Garbled| corrupt(&page))? {
@@ -168,7 +207,7 @@ impl<'p> Heap<'p> {
                 *buffer = self.read_large::<L>(large)?;
                 return match f(buffer) {
                     ControlFlow::Break(result) => Ok(HeapModify::Left(result)),
-                    ControlFlow::Continue(result) => {
+                    ControlFlow::Continue((result, _)) => {
                         check_length(buffer)?;
                         Ok(HeapModify::Outgrown(result))
                     }
@@ -184,39 +223,51 @@ impl<'p> Heap<'p> {
                 }
             }
         }
-        let result = match f(buffer) {
-            ControlFlow::Break(result) => return Ok(HeapModify::Left(result)),
-            ControlFlow::Continue(result) => result,
-        };
+        match f(buffer) {
+            ControlFlow::Break(result) => Ok(HeapModify::Left(result)),
+            ControlFlow::Continue(done) => self.put_back(journal, &mut page, (slot, skip), buffer, done),
+        }
+    }
+
+    /// Writes back a row that was changed in `buffer`, behind the first `skip` bytes of its slot.
+    fn put_back<L: LatchPolicy, R>(
+        &self,
+        journal: &mut impl Journal,
+        page: &mut PageMut<'p, L>,
+        (slot, skip): (u16, usize),
+        buffer: &[u8],
+        (result, touched): (R, Range<usize>),
+    ) -> Result<HeapModify<R>, Stop> {
         check_length(buffer)?;
         let fits = Rows::new(page.bytes()).fits_grown(slot, skip + buffer.len());
-        if !fits.map_err(|Garbled| corrupt(&page))? {
+        if !fits.map_err(|Garbled| corrupt(page))? {
             return Ok(HeapModify::Outgrown(result));
         }
-        self.overwrite(journal, &mut page, slot, skip, buffer)?;
+        self.overwrite(journal, page, slot, skip, (buffer, touched))?;
         Ok(HeapModify::Done(result))
     }
 
-    /// Logs and writes the bytes in which `row` differs from the content of a slot behind its first `skip` bytes.
+    /// Logs and writes the bytes in which `row` differs from the content of a slot behind its first `skip` bytes, none of which
+    /// lies outside of those touched.
     fn overwrite<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
         page: &mut PageMut<'p, L>,
         slot: u16,
         skip: usize,
-        row: &[u8],
+        (row, touched): (&[u8], Range<usize>),
     ) -> Result<(), Stop> {
         let old = Rows::new(page.bytes()).content_of(slot).map_err(|Garbled| corrupt(page))?;
         let old = old.get(skip..).unwrap_or_default();
-        if old == row {
+        let Range { start: at, end } = difference(old, row, touched);
+        if at == end && old.len() == row.len() {
             return Ok(());
         }
-        let at = common_prefix(old, row);
-        let tail = common_suffix(&old[at..], &row[at..]);
-        let (old, new) = (&old[at..old.len() - tail], &row[at..row.len() - tail]);
+        let tail = old.len() - end;
+        let (old, new) = (&old[at..end], &row[at..row.len() - tail]);
         let at = skip + at;
-        let (front, range) = (self.front(Rid { page: page.page_id(), slot }), range_front(at, old.len()));
-        let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &[&front, &range, old, new]);
+        let front = update_front(page.page_id(), self.id, slot, at, old.len());
+        let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &[&front, old, new]);
         let old = old.len();
         change(page, lsn, |rows| rows.splice(slot, at, old, new))
     }
@@ -278,7 +329,7 @@ impl<'p> Heap<'p> {
             return Err(Stop::Again);
         }
         if let Goal::There(to) = goal {
-            self.overwrite(journal, held.page(to.page), to.slot, MOVED, row)?;
+            self.overwrite(journal, held.page(to.page), to.slot, MOVED, (row, ALL))?;
             return Ok(HeapUpdate::Done(None));
         }
         let mut old_root = match lies {

@@ -59,17 +59,17 @@ fn a_moved_row_is_changed_where_it_lies() {
     let rid = crowd(&heap, &mut journal, 100);
     update(&heap, &mut journal, rid, &[5; 2000]);
     let (before, mut buffer) = (journal.kept.len(), Vec::new());
-    let mut modify = |value, then: fn(()) -> ControlFlow<()>| {
+    let mut modify = |value, then: ControlFlow<()>| {
         let mut put = |row: &mut Vec<u8>| {
             row[1999] = value;
-            then(())
+            then.map_continue(|()| ((), 1999..2000))
         };
         settle(&pool, || heap.modify::<Latch, _>(&mut journal, rid, &mut buffer, &mut put))
     };
     // Left alone, since the closure breaks off.
-    assert_eq!(modify(7, ControlFlow::Break), HeapModify::Left(()));
+    assert_eq!(modify(7, ControlFlow::Break(())), HeapModify::Left(()));
     assert_eq!(row_at(&heap, rid).expect("a row")[1998..], [5, 5]);
-    assert_eq!(modify(6, ControlFlow::Continue), HeapModify::Done(()));
+    assert_eq!(modify(6, ControlFlow::Continue(())), HeapModify::Done(()));
     assert_eq!(journal.kept.len(), before + 1);
     assert_eq!(journal.kept[before].body.len(), 8 + 4 + 2, "one old and one new byte");
     assert_eq!(row_at(&heap, rid).expect("a row")[1998..], [5, 6]);

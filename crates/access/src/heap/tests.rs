@@ -130,7 +130,7 @@ fn poke<L: LatchPolicy>(
     let done = settle(heap.pool, || {
         heap.modify::<L, _>(journal, rid, &mut buffer, |row| {
             row[at] ^= 1;
-            Continue(row.len())
+            Continue((row.len(), at..at + 1))
         })
     });
     // A row that moved when it was this long became a large one.
@@ -298,7 +298,7 @@ fn rows_of_every_length_up_to_the_longest() {
         heap.update::<Coupled>(&mut journal, rid, &long, Moves::Forward).unwrap_err(),
         heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| {
             row.resize(MAX_ROW + 1, 0);
-            Continue(())
+            Continue(((), 0..0))
         })
         .unwrap_err(),
     ];
@@ -475,7 +475,7 @@ fn garbage_is_an_error_never_a_panic() {
             let _ = try_settle_twice(&pool, || {
                 heap.modify::<Coupled, _>(&mut journal, rid, &mut buffer, |row| {
                     row.push(1);
-                    Continue(())
+                    Continue(((), 0..0))
                 })
             });
             let _ = try_settle_twice(&pool, || {

@@ -161,7 +161,7 @@ fn what_was_seen_ahead_is_used_until_its_leaf_changes() {
             let mut buffer = Vec::new();
             let change = |value: &mut Vec<u8>| {
                 value[0] = 200 + u8::from(fresh);
-                ControlFlow::Continue(())
+                ControlFlow::Continue(((), 0..1))
             };
             let done = settle(&pool, || {
                 tree.modify_seen::<L, _>(&mut journal, &key(45), seen[5], &mut buffer, change)
@@ -209,7 +209,7 @@ fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Mod
             let done = settle(pool, || {
                 tree.modify::<L, _>(journal, key, &mut buffer, |value| {
                     change(value);
-                    ControlFlow::Continue(())
+                    ControlFlow::Continue(((), 0..usize::MAX))
                 })
             });
             match model.get_mut(key) {

@@ -34,6 +34,8 @@ pub struct TreeReport {
     pub leaf_bytes: u64,
     /// Bytes that could be in use in all leaves.
     pub leaf_capacity: u64,
+    /// Of the partition table; 0 for a tree of one root.
+    pub table_pages: u64,
 }
 
 /// What is wrong with a tree, and where: page, and byte within the page.
@@ -128,7 +130,9 @@ impl<'p> BTree<'p> {
             progress.stuck += 1;
         }
         if self.roots.is_some() {
-            progress.pages.extend(self.check_table::<L>()?);
+            let table = self.check_table::<L>()?;
+            progress.report.table_pages = table.len() as u64;
+            progress.pages.extend(table);
         }
         if let Some(&page) = progress.pages.iter().find(|page| seen.contains(page)) {
             return Err(TreeFlaw::Twice { page });

@@ -8,13 +8,13 @@
 use super::node::{Node, entry_size, stored};
 use super::{BTree, NodeMut, Probe, Seek, Sight};
 use crate::Journal;
-use crate::bytes::{Bytes, Garbled, common_prefix, common_suffix};
+use crate::bytes::{Bytes, Garbled, difference};
 use crate::page::{bytes_mut, corrupt, too_long};
 use crate::record::{Kind, entry_front};
 use base::{Key, PageId};
 use latch::LatchPolicy;
 use pages::{PageMut, PageRef, Stop};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// What the caller believes about the key that follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,7 +183,7 @@ impl<'p> BTree<'p> {
     }
 
     /// Lets `f` change a copy of the key's value in `buffer` and writes back what changed, in one hold of the leaf, unless it
-    /// breaks off.
+    /// breaks off. If it goes on it says which bytes it has touched: unless the length has changed, the others are what they were.
     ///
     /// # Errors
     /// [`Stop`]: `f` was not called and nothing was changed.
@@ -193,7 +193,7 @@ impl<'p> BTree<'p> {
         journal: &mut impl Journal,
         key: &[u8],
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, (R, Range<usize>)>,
     ) -> Result<TreeModify<R>, Stop> {
         self.modify_seen::<L, R>(journal, key, None, buffer, f)
     }
@@ -209,7 +209,7 @@ impl<'p> BTree<'p> {
         key: &[u8],
         sight: Option<Sight>,
         buffer: &mut Vec<u8>,
-        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, R>,
+        f: impl FnOnce(&mut Vec<u8>) -> ControlFlow<R, (R, Range<usize>)>,
     ) -> Result<TreeModify<R>, Stop> {
         let (mut leaf, at) = match self.seen_exclusive::<L>(sight) {
             Some(seen) => seen,
@@ -225,15 +225,15 @@ impl<'p> BTree<'p> {
         let old = node.value(at).map_err(|Garbled| corrupt(&leaf))?;
         buffer.clear();
         buffer.extend_from_slice(old);
-        let result = match f(buffer) {
-            ControlFlow::Continue(result) => result,
+        let (result, touched) = match f(buffer) {
+            ControlFlow::Continue(done) => done,
             ControlFlow::Break(result) => return Ok(TreeModify::Left(result)),
         };
         let growth = stored(buffer.len()).saturating_sub(stored(old.len()));
         if growth > 0 && (node.used() + growth > self.fill || !self.takes(key.len(), buffer.len())) {
             return Ok(TreeModify::Outgrown(result));
         }
-        self.overwrite(journal, &mut leaf, key, at, buffer)?;
+        self.overwrite(journal, &mut leaf, key, at, (buffer, touched))?;
         Ok(TreeModify::Done(result))
     }
 
@@ -245,7 +245,8 @@ impl<'p> BTree<'p> {
         (leaf.version() == sight.version).then_some((leaf, sight.slot.into()))
     }
 
-    /// Logs and writes the bytes in which `value` differs from the value of the entry at `at`, which is that of `key`.
+    /// Logs and writes the bytes in which `value` differs from the value of the entry at `at`, which is that of `key`; none of them lies
+    /// outside of those touched.
     #[inline]
     fn overwrite<L: LatchPolicy>(
         &self,
@@ -253,14 +254,14 @@ impl<'p> BTree<'p> {
         leaf: &mut PageMut<'p, L>,
         key: &[u8],
         at: usize,
-        value: &[u8],
+        (value, touched): (&[u8], Range<usize>),
     ) -> Result<(), Stop> {
         let before = Node::new(leaf.bytes()).value(at).map_err(|Garbled| corrupt(leaf))?;
-        if before == value {
+        let Range { start: from, end } = difference(before, value, touched);
+        if from == end && before.len() == value.len() {
             return Ok(());
         }
-        let from = common_prefix(before, value);
-        let tail = common_suffix(&before[from..], &value[from..]);
+        let tail = before.len() - end;
         let (old, new) = (&before[from..before.len() - tail], &value[from..value.len() - tail]);
         let front = entry_front(leaf.page_id(), self.id, key, old);
         let place = (from as u16).to_le_bytes();
@@ -298,7 +299,7 @@ impl<'p> BTree<'p> {
                 self.make_room::<L>(journal, probe, 0, &|_| Ok(growth))?;
                 continue;
             }
-            self.overwrite(journal, &mut leaf, key, position, &value)?;
+            self.overwrite(journal, &mut leaf, key, position, (&value, 0..usize::MAX))?;
             return Ok(true);
         }
     }

@@ -366,3 +366,42 @@ fn missing_and_damaged_files_are_named() {
     database.change("deployment.json", |text| text.truncate(20));
     assert_refused(&["check", "--data", database.path()], 1, &["deployment.json", "damaged"]);
 }
+
+#[test]
+fn a_database_of_occ_is_loaded_checked_run_on_and_told_apart() {
+    let database = Database::load("tpcb", &["--design", "occ"]);
+    let sum = database.assert_sound();
+    assert!(sum["instances"][0]["tables"][0]["rows"].as_u64().unwrap() > 0, "{sum}");
+    let loaded = database.files();
+    let args = ["bench", "tpcb", "--workers", "2", "--data", database.path(), "--design", "occ"];
+    for durability in ["sync,memory", "async"] {
+        let output = database.run(&[&args[..], &["--durability", durability], BRIEF].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        for row in rows(&output) {
+            assert_eq!((&row["islands"], &row["consistent"]), (&2.into(), &true.into()), "{row}");
+        }
+        assert!(database.files() == loaded, "a bench changed what was loaded");
+    }
+    let output = database.run(&[&args[..], &["--durability", "sync", "--keep"], BRIEF].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(database.files() != loaded, "--keep kept nothing");
+    database.assert_sound();
+    let pages =
+        database.run(&[&["bench", "tpcb", "--workers", "2", "--data", database.path()], BRIEF].concat());
+    assert_eq!(pages.status.code(), Some(1));
+    assert!(stderr(&pages).contains("memory format"), "{}", stderr(&pages));
+}
+
+#[test]
+fn damage_to_a_database_of_occ_is_named() {
+    let database = Database::load("micro", &["--dataset", "4000", "--design", "occ"]);
+    let part = database.files().into_keys().find(|path| path.to_string_lossy().contains("0/checkpoint-"));
+    let part = part.expect("a load ends with a checkpoint");
+    let name = part.strip_prefix(database.dir.path()).unwrap().to_string_lossy().into_owned();
+    database.change(&name, |bytes| bytes[5000] ^= 1);
+    let found = database.finding("block");
+    assert!(found["file"].as_str().unwrap().contains("checkpoint-"), "{found}");
+    fs::remove_file(&part).unwrap();
+    let found = database.finding("missing");
+    assert!(found["file"].as_str().unwrap().contains("checkpoint-"), "{found}");
+}

@@ -39,14 +39,14 @@ fn the_list_has_figures_of_today_and_of_later() {
 fn counted_claims_need_no_engine_and_are_kept() {
     let (sandbox, out) = (Sandbox::new(), tempfile::tempdir().unwrap());
     let dir = out.path().to_str().unwrap();
-    let output = sandbox.run(&["claims", "BENCH-01", "BENCH-02", "PLP-49", "PLP-08", "--out", dir, "--json"]);
+    let output = sandbox.run(&["claims", "BENCH-01", "BENCH-02", "PLP-49", "PLP-10", "--out", dir, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let verdicts: Vec<Value> = stdout(&output).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let verdict = |id: &str| {
         verdicts.iter().find(|v| v["id"] == id).map(|v| v["verdict"].as_str().unwrap().to_owned()).unwrap()
     };
     assert_eq!(["BENCH-01", "BENCH-02", "PLP-49"].map(verdict), ["reproduced"; 3]);
-    assert_eq!(verdict("PLP-08"), "not decidable here");
+    assert_eq!(verdict("PLP-10"), "not decidable here");
     assert!(out.path().join("claims.md").exists() && out.path().join("sections.jsonl").exists());
     let again = sandbox.run(&["claims", "PLP-49", "--out", dir]);
     assert!(stderr(&again).contains("0 experiments to run"), "{}", stderr(&again));
@@ -74,6 +74,32 @@ fn rows_of_a_file_decide_and_damaged_ones_do_not() {
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
+}
+
+/// A load is looked at, table by table, and thrown away.
+#[test]
+fn what_a_load_leaves_decides_claims_about_pages() {
+    let (sandbox, out) = (Sandbox::new(), tempfile::tempdir().unwrap());
+    let dir = out.path().to_str().unwrap();
+    let output = sandbox.run(&["claims", "PLP-35", "PLP-43", "--out", dir, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for line in stdout(&output).lines() {
+        let verdict: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(verdict["verdict"], "reproduced", "{verdict}");
+    }
+    let rows = fs::read_to_string(out.path().join("heap-pages.jsonl")).unwrap();
+    let rows: Vec<Value> = rows.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let all: Vec<&Value> = rows.iter().filter(|r| r["table"] == "all").collect();
+    assert_eq!(all.iter().map(|r| &r["tree"]).collect::<Vec<_>>(), ["btree", "mrbtree"]);
+    assert!(all.iter().all(|r| r["records"] == 60_000 && r["index_pages"].as_u64() > Some(100)), "{all:?}");
+    sandbox.assert_nothing_left();
+}
+
+#[test]
+fn more_than_there_is_time_for_is_refused_before_anything_runs() {
+    let output = Sandbox::new().run(&["claims", "ISL-024", "--within", "1s"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("with the shortest windows, of 100 ms"), "{}", stderr(&output));
 }
 
 /// The whole way once: a run of `bench`, its rows in files, a verdict from them.

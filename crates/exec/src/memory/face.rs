@@ -5,8 +5,8 @@ use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
 use base::Lsn;
-use memstore::{Refused, Txn};
-use probe::Component;
+use memstore::{InDoubt, Refused, Txn};
+use probe::{Component, LogCounts};
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +14,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use store::NoteId;
 use txn::{Abort, Direction, Flow, Range};
-use wal::{Durability, Urge};
+use wal::Urge;
 
 /// An epoch of a store that is at work, in ms: memory is used again an epoch after it was given up.
 const EPOCH_MS: u64 = 10;
 /// The longest look-away of the ticker from a store where nothing happens, in ms.
 const IDLE_MS: u64 = 160;
-
-/// There are no transactions in doubt without a log.
-#[derive(Debug)]
-pub enum InDoubt {}
 
 impl Engine for MemoryEngine {
     const HOLDS: Holds = Holds::FromCertify;
@@ -35,33 +31,27 @@ impl Engine for MemoryEngine {
     type InDoubt = InDoubt;
 
     fn open(setup: &Setup) -> Result<(Self, Recovered<InDoubt>), EngineFault> {
-        if setup.durability != Durability::Memory {
-            return Err(EngineFault::NoLog(setup.durability));
-        }
-        let budget = setup.pool_pages as u64 * 8192;
-        let engine = MemoryEngine::make(
-            budget,
-            setup.workers,
-            setup.occ_conflict,
-            setup.lock_timeout_ns,
-            &setup.schema,
-        )?;
-        Ok((engine, Recovered { life: 1, log_bytes: 0, in_doubt: Vec::new(), notes: Vec::new() }))
+        MemoryEngine::open_on(world::real(), setup, |_| {})
     }
 
     fn close(self) -> Result<(), EngineFault> {
-        Ok(())
+        Ok(self.store.write_out()?)
+    }
+
+    fn shortage(&self) -> Option<String> {
+        self.unwritten().clone()
     }
 
     fn fault(&self) -> Option<String> {
-        None
+        self.store.log_fault().map(|fault| fault.to_string())
     }
 
     /// # Panics
     /// If there is no such worker, or another thread has its number.
     fn desk(self: &Arc<Self>, worker: usize, _: Unpark) -> MemoryDesk {
-        let worker = self.store.worker(worker).expect("an instance numbers its workers");
-        MemoryDesk { worker: RefCell::new(worker) }
+        let number = worker;
+        let worker = self.store.worker(number).expect("an instance numbers its workers");
+        MemoryDesk { worker: RefCell::new(worker), number }
     }
 
     fn leave(&self, _: &MemoryDesk) {}
@@ -78,7 +68,7 @@ impl Engine for MemoryEngine {
     fn begin(&self, desk: &MemoryDesk, part: &mut MemoryPart, protection: Protection) {
         probe::part_begins();
         part.protection = protection;
-        part.rows = 0;
+        (part.rows, part.logged) = (0, 0);
         part.prepared = false;
         part.order = Order::Upwards;
         part.txn = Some(desk.worker.borrow_mut().begin());
@@ -144,30 +134,57 @@ impl Engine for MemoryEngine {
 
     #[inline]
     fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
-        let Some(txn) = part.txn.take() else { return Ok(Lsn(0)) };
+        let Some(txn) = part.txn.take() else { return Ok(Lsn(part.logged)) };
         probe::part_ends();
-        if !txn.is_prepared() {
-            return self.commit_now(&mut desk.worker.borrow_mut(), txn).map(|()| Lsn(0));
-        }
-        self.stir();
-        desk.worker.borrow_mut().post_commit(txn);
-        self.ended(true);
-        Ok(Lsn(0))
+        let mut worker = desk.worker.borrow_mut();
+        let epoch = if txn.is_prepared() {
+            self.stir();
+            let committed = worker.post_commit(txn);
+            self.ended(true);
+            committed.epoch
+        } else {
+            self.commit_now(&mut worker, txn)?
+        };
+        Ok(Lsn(epoch.max(part.logged)))
     }
 
     fn commit_with_note(
         &self,
         desk: &MemoryDesk,
         part: &mut MemoryPart,
-        _: &[u8],
+        note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
-        self.commit(desk, part).map(|lsn| (lsn, NoteId(lsn)))
+        // A transaction with parts elsewhere was certified before they were asked.
+        let Some(txn) = part.txn.take_if(|txn| txn.is_prepared()) else {
+            return Err(Abort::BadRequest);
+        };
+        probe::part_ends();
+        self.stir();
+        let (committed, id) = desk.worker.borrow_mut().post_commit_with_note(txn, note);
+        self.ended(true);
+        Ok((Lsn(committed.epoch), NoteId(Lsn(id.0))))
     }
 
-    fn forget(&self, _: NoteId) {}
+    fn forget(&self, desk: &MemoryDesk, note: NoteId) {
+        self.stir();
+        desk.worker.borrow_mut().forget(memstore::NoteId(note.0.0));
+    }
 
-    fn prepare(&self, _: &MemoryDesk, _: &mut MemoryPart, _: &[u8], _: LockPoint) -> Result<Lsn, Abort> {
-        Ok(Lsn(0))
+    fn prepare(
+        &self,
+        desk: &MemoryDesk,
+        part: &mut MemoryPart,
+        note: &[u8],
+        lock_point: LockPoint,
+    ) -> Result<Lsn, Abort> {
+        let mut worker = desk.worker.borrow_mut();
+        if lock_point == LockPoint::Reached {
+            // All its other parts are certified: nobody can come between them and this one any more.
+            worker.release_reads(part.txn());
+            self.waiting.ended();
+        }
+        self.stir();
+        worker.prepare(part.txn(), note).map(Lsn).map_err(abort_of)
     }
 
     fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
@@ -192,30 +209,38 @@ impl Engine for MemoryEngine {
         }
     }
 
-    fn adopt(&self, _: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
-        match in_doubt {}
+    /// # Panics
+    /// When somebody else has what it has written: prepared transactions had theirs together before the crash.
+    fn adopt(&self, desk: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
+        let adopted = desk.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
+        let txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
+        MemoryPart { txn: Some(txn), prepared: true, ..MemoryPart::new() }
     }
 
-    fn horizon(&self) -> Lsn {
-        Lsn(0)
+    fn horizon(&self, part: &MemoryPart, desk: &MemoryDesk) -> Lsn {
+        Lsn(part.txn.as_ref().map_or(0, |txn| desk.worker.borrow().depends_on(txn)))
     }
 
     #[inline]
-    fn durable_now(&self, _: Lsn) -> Option<Result<(), Abort>> {
-        Some(Ok(()))
+    fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>> {
+        self.known(lsn)
     }
 
-    async fn durable(&self, _: Lsn, _: Urge) -> Result<(), Abort> {
-        Ok(())
+    async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        self.await_durable(lsn, urge).await
     }
 
-    fn is_durable(&self, _: Lsn) -> bool {
-        true
+    fn is_durable(&self, lsn: Lsn) -> bool {
+        self.store.ask_durable(lsn.0)
     }
 
-    fn flush_log(&self) {}
+    fn flush_log(&self) {
+        self.store.flush();
+    }
 
-    fn flush_log_here(&self) {}
+    fn flush_log_here(&self) {
+        self.store.flush_here();
+    }
 
     #[inline]
     fn turn(self: &Arc<Self>, _: &MemoryDesk) -> bool {
@@ -254,14 +279,28 @@ impl Engine for MemoryEngine {
         self.ticker.bell.notify_all();
     }
 
-    fn checkpoint_if_due(self: &Arc<Self>, _: &MemoryDesk) {}
+    fn checkpoint_if_due(self: &Arc<Self>, desk: &MemoryDesk) {
+        if desk.number == 0 && self.store.checkpoint_due() {
+            self.checkpoint_beside();
+        }
+    }
 
     fn checkpoint(&self) -> Result<(), EngineFault> {
-        Ok(())
+        Ok(self.store.checkpoint()?)
     }
 
     fn counts(&self) -> EngineCounts {
-        EngineCounts { pages: self.store.used_bytes() / 8192, ..EngineCounts::default() }
+        let log = self.store.log_stats();
+        EngineCounts {
+            log: LogCounts {
+                bytes: log.bytes,
+                records: log.records,
+                flushes: log.flushes,
+                fsyncs: log.fsyncs,
+            },
+            pages: self.store.used_bytes() / 8192,
+            ..EngineCounts::default()
+        }
     }
 
     /// Looks for a row, as a worker that the instance does not have.

@@ -2,7 +2,7 @@
 //! certified; what is prepared is waited for; indexes follow their rows.
 
 use super::*;
-use crate::design::DesignKind;
+use crate::design::{DesignKind, OccConflict};
 use crate::engine::{Engine, Scope, Setup};
 use crate::executor::Executor;
 use crate::owners::Territory;
@@ -17,8 +17,8 @@ use store::{HeapForm, TreeKind};
 use txn::{Access, Column, Direction, Flow, IndexDef, Inserted, Range, Row, RowBuf, TableKind, Type};
 use wal::Durability;
 
-const T: TableId = TableId(1);
-const BY_VALUE: TableId = TableId(2);
+pub(super) const T: TableId = TableId(1);
+pub(super) const BY_VALUE: TableId = TableId(2);
 const LOG: TableId = TableId(3);
 
 fn table() -> TableDef {
@@ -33,16 +33,16 @@ fn table() -> TableDef {
     }
 }
 
-fn schema() -> Schema {
+pub(super) fn table_schema() -> Schema {
     let log = TableDef { id: LOG, name: "log".into(), key: vec![], indexes: vec![], ..table() };
     Schema { tables: vec![table(), log] }
 }
 
-fn key(id: i64) -> Key {
+pub(super) fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
-fn row(id: i64, value: i64) -> Vec<u8> {
+pub(super) fn row(id: i64, value: i64) -> Vec<u8> {
     let mut buf = RowBuf::new(&table());
     let mut row = buf.start();
     row.set_int(0, id);
@@ -50,7 +50,7 @@ fn row(id: i64, value: i64) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
-fn setup(conflict: OccConflict) -> Setup {
+pub(super) fn setup(conflict: OccConflict) -> Setup {
     Setup {
         design: DesignKind::Occ,
         dir: "/nowhere".into(),
@@ -64,13 +64,13 @@ fn setup(conflict: OccConflict) -> Setup {
         heaps: HeapForm::Shared,
         latching: Latching::default(),
         partitions: 1,
-        schema: schema(),
+        schema: table_schema(),
         territory: Territory::whole(),
     }
 }
 
 #[derive(Debug, PartialEq)]
-enum Tried<T> {
+pub(super) enum Tried<T> {
     Done(T),
     Waits,
     Fails(Abort),
@@ -78,7 +78,7 @@ enum Tried<T> {
 use Tried::{Done, Fails, Waits};
 
 /// Polled once: it is done, or it waits.
-fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
+pub(super) fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => Done(value),
         Poll::Ready(Err(abort)) => Fails(abort),
@@ -101,7 +101,10 @@ struct Scene<'b> {
 impl Bench {
     /// Rows 1 and 2 with the values 10 and 20, and row 100.
     fn new(conflict: OccConflict) -> Bench {
-        let (engine, _) = MemoryEngine::open(&setup(conflict)).unwrap();
+        Bench::of(MemoryEngine::open(&setup(conflict)).unwrap().0)
+    }
+
+    fn of(engine: MemoryEngine) -> Bench {
         let engine = Arc::new(engine);
         let desks = [engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {}))];
         let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
@@ -192,8 +195,12 @@ impl Drop for Scene<'_> {
 const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 const CONFLICT: Tried<()> = Fails(Abort::Conflict);
 
+/// With a log, which makes no difference to what follows.
 fn bench() -> Bench {
-    Bench::new(OccConflict::Wait)
+    let setup = Setup { durability: Durability::Sync, ..setup(OccConflict::Wait) };
+    let files = world::sim::Disk::new().files();
+    let opened = MemoryEngine::open_on(files, &setup, |log| log.segment_bytes = 1 << 20);
+    Bench::of(opened.unwrap().0)
 }
 
 #[test]

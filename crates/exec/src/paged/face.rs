@@ -220,7 +220,7 @@ impl<D: Design> Engine for PageEngine<D> {
         committed.map(|lsn| (lsn, NoteId(lsn)))
     }
 
-    fn forget(&self, note: NoteId) {
+    fn forget(&self, _: &PageDesk, note: NoteId) {
         self.store.forget(note);
     }
 
@@ -349,7 +349,7 @@ impl<D: Design> Engine for PageEngine<D> {
         desk.undoing.get() == 0
     }
 
-    fn horizon(&self) -> Lsn {
+    fn horizon(&self, _: &Part, _: &PageDesk) -> Lsn {
         PageEngine::horizon(self)
     }
 

@@ -9,9 +9,12 @@ use workload::tpcb::{Tpcb, TpcbOptions};
 /// What was committed before a clean stop is there after the next start, and the instances work together again.
 #[test]
 fn a_stopped_deployment_comes_back_whole() {
-    for (design, durability) in
-        [(DesignKind::Conventional, Durability::Sync), (DesignKind::Serial, Durability::Async)]
-    {
+    for (design, durability) in [
+        (DesignKind::Conventional, Durability::Sync),
+        (DesignKind::Serial, Durability::Async),
+        (DesignKind::Occ, Durability::Sync),
+        (DesignKind::Occ, Durability::Async),
+    ] {
         let dir = private_dir();
         let workload =
             Tpcb::new(TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(2) }).unwrap();

@@ -22,7 +22,7 @@ pub(crate) const BLOCK_HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ATOLLMEM";
 const BLOCK_MAGIC: &[u8; 4] = b"BLCK";
 /// Of log files, checkpoints and the control file together.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]

@@ -54,6 +54,8 @@ pub(crate) struct Undecided {
     pub(crate) note: Vec<u8>,
     /// As in the record.
     pub(crate) writes: Vec<u8>,
+    /// What it has read, as in the record that says it.
+    pub(crate) reads: Vec<u8>,
 }
 
 /// A copy of all rows, taken while they changed: right together with the log from epoch `from` on.

@@ -56,6 +56,15 @@ impl Flushers {
     }
 }
 
+impl Flushers {
+    /// Everything there is, on the device, by this thread.
+    pub(crate) fn write_out(&self) {
+        for stream in &self.shared.streams {
+            stream.attempt(&self.shared, &mut stream.work(), Aim::Everything);
+        }
+    }
+}
+
 impl Drop for Flushers {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);

@@ -78,6 +78,8 @@ impl LogOptions {
 pub struct LogStats {
     /// Bytes of records.
     pub bytes: u64,
+    /// What was logged: commits, prepares, decisions, notes. Those that were not taken yet are left out.
+    pub records: u64,
     /// Bytes written to log files, heads and padding included.
     pub written: u64,
     /// Blocks written, each of which ended an epoch.

@@ -9,11 +9,17 @@
 //!   decision     name u64, 1 commit or 0 abort     of what was prepared under that name
 //!   note         name u64, note                    to be handed out at each opening,
 //!   forget       name u64                          until forgotten
+//!   guards       name u64, reads                   what the prepared transaction of this name has read, to its decision
 //!
+//!   reads, to the end: table u16, low bytes u16, high bytes u16, low, high: a range of keys, both ends included, whose high end
+//!     is open if its bytes are u16::MAX; one key if they are u16::MAX - 1
 //!   note: bytes u32, bytes;   writes, to the end: table u16, key bytes u16, value bytes u32 or u32::MAX for absent, key, value
 //! ```
 //! All numbers are little-endian. A record counts when its epoch is durable. Several that have one epoch and lie in one
 //! stream count together.
+
+use crate::row::MAX_KEY;
+use txn::Range;
 
 /// What one write leaves behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +43,7 @@ pub(crate) enum Record<'a> {
     Decision { name: u64, verdict: Verdict },
     Note { name: u64, note: &'a [u8] },
     Forget { name: u64 },
+    Guards { name: u64, reads: Reads<'a> },
 }
 
 const COMMIT: u8 = 1;
@@ -45,6 +52,7 @@ const PREPARE: u8 = 3;
 const DECISION: u8 = 4;
 const NOTE: u8 = 5;
 const FORGET: u8 = 6;
+const GUARDS: u8 = 7;
 const HEAD: usize = 13;
 const ABSENT: u32 = u32::MAX;
 
@@ -125,6 +133,78 @@ pub(crate) fn put_forget(out: &mut Vec<u8>, epoch: u64, name: u64) {
     let open = Open::new(out, FORGET, epoch);
     out.extend_from_slice(&name.to_le_bytes());
     open.end(out);
+}
+
+pub(crate) fn put_guards(out: &mut Vec<u8>, epoch: u64, name: u64, reads: &[u8]) {
+    let open = Open::new(out, GUARDS, epoch);
+    out.extend_from_slice(&name.to_le_bytes());
+    out.extend_from_slice(reads);
+    open.end(out);
+}
+
+/// What a transaction has read, whether or not there was anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Read<'a> {
+    Key(&'a [u8]),
+    /// Both ends included.
+    Range(Range<'a>),
+}
+
+const TO_THE_END: u16 = u16::MAX;
+const ONE_KEY: u16 = u16::MAX - 1;
+
+/// A key too long to be there, as an end of a range, is cut to this: what is below its like is below it too.
+fn end_of(key: &[u8]) -> &[u8] {
+    &key[..key.len().min(MAX_KEY + 1)]
+}
+
+pub(crate) fn put_read(out: &mut Vec<u8>, table: u16, read: Read<'_>) {
+    let (low, high, code) = match read {
+        Read::Key(key) => (end_of(key), &[][..], ONE_KEY),
+        Read::Range(Range { low, high }) => {
+            let (low, high) = (low.map_or(&[][..], end_of), high.map(end_of));
+            (low, high.unwrap_or_default(), high.map_or(TO_THE_END, |high| high.len() as u16))
+        }
+    };
+    out.extend([table, low.len() as u16, code].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend_from_slice(low);
+    out.extend_from_slice(high);
+}
+
+/// The reads of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reads<'a>(Bytes<'a>);
+
+impl<'a> Reads<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Reads<'a> {
+        Reads(Bytes(bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.0.0
+    }
+
+    /// The next one and its table; `None` at the end, [`Malformed`] when there is less than it says.
+    pub(crate) fn next(&mut self) -> Result<Option<(u16, Read<'a>)>, Malformed> {
+        if self.0.0.is_empty() {
+            return Ok(None);
+        }
+        self.read().map(Some).ok_or(Malformed)
+    }
+
+    fn read(&mut self) -> Option<(u16, Read<'a>)> {
+        let mut number = || Some(u16::from_le_bytes(self.0.take(2)?.try_into().ok()?));
+        let (table, low, high) = (number()?, number()?, number()?);
+        let low = self.0.take(usize::from(low))?;
+        Some((
+            table,
+            match high {
+                ONE_KEY => Read::Key(low),
+                TO_THE_END => Read::Range(Range { low: Some(low), high: None }),
+                len => Read::Range(Range { low: Some(low), high: Some(self.0.take(usize::from(len))?) }),
+            },
+        ))
+    }
 }
 
 /// Bytes to be read from the front.
@@ -228,6 +308,7 @@ fn take<'a>(bytes: &mut Bytes<'a>) -> Option<(u64, Record<'a>)> {
         }
         NOTE => Record::Note { name, note: body.note()? },
         FORGET => Record::Forget { name },
+        GUARDS => Record::Guards { name, reads: Reads(body) },
         _ => return None,
     };
     Some((word, record))
@@ -254,7 +335,31 @@ mod tests {
         put_decision(&mut out, 10, 78, Verdict::Abort);
         put_named_note(&mut out, 11, 79, b"");
         put_forget(&mut out, 12, 79);
+        put_guards(&mut out, 12, 77, &reads());
         out
+    }
+
+    fn reads() -> Vec<u8> {
+        let mut out = Vec::new();
+        put_read(&mut out, 3, Read::Key(b"key"));
+        put_read(&mut out, 4, Read::Range(Range { low: None, high: None }));
+        put_read(&mut out, 5, Read::Range(Range { low: Some(b"a"), high: Some(b"bc") }));
+        out
+    }
+
+    #[test]
+    fn reads_come_back_as_they_were_put() {
+        let bytes = reads();
+        let mut reads = Reads::of(&bytes);
+        assert_eq!(reads.next(), Ok(Some((3, Read::Key(b"key")))));
+        let all = Range { low: Some(&b""[..]), high: None };
+        assert_eq!(reads.next(), Ok(Some((4, Read::Range(all)))));
+        let some = Range { low: Some(&b"a"[..]), high: Some(b"bc") };
+        assert_eq!(reads.next(), Ok(Some((5, Read::Range(some)))));
+        assert_eq!(reads.next(), Ok(None));
+        let mut long = Vec::new();
+        put_read(&mut long, 1, Read::Key(&[7; 100_000]));
+        assert_eq!(Reads::of(&long).next(), Ok(Some((1, Read::Key(&[7; MAX_KEY + 1])))));
     }
 
     /// Reads everything; how many records and writes there were.
@@ -267,6 +372,11 @@ mod tests {
                     count += 1;
                 }
             }
+            if let Record::Guards { mut reads, .. } = record {
+                while reads.next()?.is_some() {
+                    count += 1;
+                }
+            }
         }
         Ok((epochs, count))
     }
@@ -274,7 +384,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let out = some_of_each();
-        assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12], 4)));
+        assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12, 12], 7)));
         let Ok(Some((7, Record::Commit { mut writes, .. }))) = next(&mut Bytes(&out)) else { panic!() };
         assert_eq!(writes.next(), Ok(Some(Change { table: 3, key: b"key", value: Some(b"value") })));
         assert_eq!(writes.next(), Ok(Some(Change { table: 65_535, key: b"", value: None })));
@@ -294,7 +404,7 @@ mod tests {
             let _ = read(&bytes);
         }
         for cut in 1..good.len() {
-            assert!(read(&good[..cut]).is_err() || read(&good[..cut]).unwrap().0.len() < 7);
+            assert!(read(&good[..cut]).is_err() || read(&good[..cut]).unwrap().0.len() < 8);
         }
     }
 }

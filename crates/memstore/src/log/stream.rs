@@ -4,7 +4,7 @@
 
 use super::block::{ALIGN, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{Durability, LogFault, LogFile, Segment, Shared, held, make_segment};
+use super::{Durability, LogFault, LogFile, Place, Segment, Shared, held, make_segment};
 use latch::{Backoff, Pace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -17,6 +17,7 @@ const SYNC_NS: u64 = 500_000_000;
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) bytes: AtomicU64,
+    pub(crate) records: AtomicU64,
     pub(crate) written: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
@@ -210,7 +211,8 @@ impl Stream {
         work.block.resize(BLOCK_HEAD, 0);
         let mut taken = std::mem::take(&mut work.spare_buffer);
         for buffer in shared.buffers_of(self.number) {
-            buffer.take(&mut taken);
+            let records = buffer.take(&mut taken);
+            self.counts.records.fetch_add(records, Ordering::Relaxed);
             work.block.extend_from_slice(&taken);
             taken.clear();
         }
@@ -226,7 +228,7 @@ impl Stream {
 
     fn put(&self, shared: &Arc<Shared>, work: &mut Work, sealed: u64) -> Result<(), LogFault> {
         let len = work.block.len().next_multiple_of(ALIGN) as u64;
-        if work.at > ALIGN as u64 && work.at + len > shared.options.segment_bytes {
+        if work.at > ALIGN as u64 && work.at + len > work.file.bytes {
             self.next_segment(shared, work)?;
         }
         let mut head = BlockHead::new(shared.store, work.segment.number, work.sequence);
@@ -250,7 +252,7 @@ impl Stream {
             work.aligned = Aligned::default();
             work.spare_buffer = Vec::new();
         }
-        if work.next.is_none() && work.at > shared.options.segment_bytes / 2 {
+        if work.next.is_none() && work.at > work.file.bytes / 2 {
             let (shared, number) = (shared.clone(), self.number);
             let make = move || make_next(&shared, number);
             work.next = std::thread::Builder::new().name("log-segments".into()).spawn(make).ok();
@@ -309,7 +311,8 @@ fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
         Segment { number, stream: stream as u16, life: control.life }
     };
     let head = shared.file_head(&segment);
-    let file = make_segment(&*shared.files, &shared.dir, &head, &segment.name(), &shared.options)?;
+    let which = (&shared.options, Place::Later);
+    let file = make_segment(&*shared.files, &shared.dir, &head, &segment.name(), which)?;
     // Its name first: a control file that names a missing file is damage.
     shared.files.sync_dir(&shared.dir)?;
     shared.recontrol(|control| {

@@ -3,11 +3,13 @@
 use super::tail::{open, open_segment};
 use super::{Replayed, Source, Stop, part_path};
 use crate::arena::{Arena, Ref};
-use crate::index::{Index, Insertion};
+use crate::guard;
+use crate::index::{Chunk, Index, Insertion, Seek};
 use crate::log::{
-    ALIGN, BlockHead, Blocks, Bytes, Changes, FileHead, Kind, LogFault, Malformed, Record, Segment,
-    Undecided, Verdict, next_record,
+    ALIGN, BlockHead, Blocks, Bytes, Changes, FileHead, Kind, LogFault, Malformed, Read, Reads, Record,
+    Segment, Undecided, Verdict, next_record,
 };
+use crate::node::Node;
 use crate::row::{self, Keep, MAX_KEY, MAX_ROW};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
 use crate::transaction::Txn;
@@ -23,6 +25,8 @@ use std::sync::atomic::Ordering;
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) prepared: Vec<(u64, Undecided)>,
+    /// What prepared transactions have read.
+    pub(super) guards: Vec<(u64, Vec<u8>)>,
     pub(super) decisions: Vec<(u64, Verdict)>,
     pub(super) notes: Vec<(u64, Vec<u8>)>,
     pub(super) forgotten: Vec<u64>,
@@ -36,6 +40,7 @@ pub(super) struct Told {
 impl Told {
     pub(super) fn add(&mut self, mut other: Told) {
         self.prepared.append(&mut other.prepared);
+        self.guards.append(&mut other.guards);
         self.decisions.append(&mut other.decisions);
         self.notes.append(&mut other.notes);
         self.forgotten.append(&mut other.forgotten);
@@ -217,8 +222,10 @@ impl<'s> Loader<'s> {
                 Record::Commit { tid, writes } => self.apply(tid, writes)?,
                 Record::Prepare { name, tid, note, writes } => {
                     let writes = writes.bytes().to_vec();
-                    self.told.prepared.push((name, Undecided { tid, note: note.to_vec(), writes }));
+                    let undecided = Undecided { tid, note: note.to_vec(), writes, reads: Vec::new() };
+                    self.told.prepared.push((name, undecided));
                 }
+                Record::Guards { name, reads } => self.told.guards.push((name, reads.bytes().to_vec())),
                 Record::Decision { name, verdict } => self.told.decisions.push((name, verdict)),
                 Record::Note { name, note } => self.told.notes.push((name, note.to_vec())),
                 Record::Forget { name } => self.told.forgotten.push(name),
@@ -353,12 +360,58 @@ impl<'s> Loader<'s> {
             }
             word.store(before | LOCKED | PREPARED, Ordering::Release);
             txn.write(table, row, value);
+            // There is no snapshot yet that could want what it overwrites.
+            let prepared = row::prepare(&store.arena, &mut self.worker.own.local, row, len, Keep::Nothing)?;
             if let Some(write) = txn.writes.last_mut() {
-                write.before = before;
+                (write.before, write.prepared) = (before, prepared);
             }
         }
         txn.sort_writes();
         Ok(txn)
+    }
+
+    /// Has what such a transaction has read stay as it is. To be called when all of them have entered their rows: after this
+    /// nobody can enter one there.
+    pub(super) fn guard_undecided(&self, txn: &mut Txn, undecided: &Undecided) -> Result<(), Stop> {
+        let store = &self.worker.store;
+        let (mut rows, mut leaves) = (Vec::new(), Vec::new());
+        let mut reads = Reads::of(&undecided.reads);
+        while let Some((table, read)) = reads.next().map_err(|m| self.in_control(m.into()))? {
+            let index = store.index(TableId(table)).map_err(|_| self.in_control(Trouble::Malformed))?;
+            match read {
+                Read::Key(key) => {
+                    let found = index.find(&store.arena, key);
+                    match found.row {
+                        Some(row) if txn.own(row).is_some() => {}
+                        Some(row) => rows.push(row),
+                        None => leaves.push(found.seen.leaf),
+                    }
+                }
+                Read::Range(range) => leaves_of(index, &store.arena, range, &mut leaves),
+            }
+        }
+        for list in [&mut rows, &mut leaves] {
+            list.sort_unstable_by_key(|at| at.0);
+            list.dedup();
+        }
+        rows.iter().for_each(|row| guard::enter(row::readers(&store.arena, *row), guard::OF_ROW));
+        leaves.iter().for_each(|leaf| guard::enter(Node::at(&store.arena, *leaf).readers(), guard::OF_LEAF));
+        txn.guarded = (rows, leaves);
+        Ok(())
+    }
+}
+
+/// The leaves that a range of keys lies in, both ends included.
+fn leaves_of(index: &Index, arena: &Arena, range: txn::Range<'_>, leaves: &mut Vec<Ref>) {
+    let until = range.high.map(|high| [high, &[0]].concat());
+    let (mut from, mut chunk) = (range.low.map(<[u8]>::to_vec), Chunk::default());
+    loop {
+        index.chunk(arena, Seek::Up(from.as_deref()), until.as_deref(), &mut chunk);
+        leaves.extend(chunk.seen.map(|seen| seen.leaf));
+        match chunk.next.take() {
+            Some(next) => from = Some(next),
+            None => return,
+        }
     }
 }
 

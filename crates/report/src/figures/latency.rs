@@ -87,12 +87,13 @@ fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figur
     let portions = portions(panel, |r| !tail(&rows[r].row.latency_histogram).is_empty(), LINES);
     let count = portions.len();
     let figure = |(at, portion): (usize, &Vec<usize>)| {
-        let line = |r: &usize| Line {
+        let line = |(r, tone): (&usize, usize)| Line {
             name: sweep.name(*r).to_string(),
+            tone,
             marks: Marks::Plain,
             points: tail(&rows[*r].row.latency_histogram),
         };
-        let lines: Vec<Line> = portion.iter().map(line).collect();
+        let lines: Vec<Line> = portion.iter().zip(sweep.tones(portion)).map(line).collect();
         Figure {
             id: format!("tail-{number}-{at}"),
             title: portion_title(&titled("Distribution of latency", panel), at, count),

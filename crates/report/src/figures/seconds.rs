@@ -55,12 +55,12 @@ fn figure(
     (what, id, unit, value, caption): &Kind,
     (number, at, of): (usize, usize, usize),
 ) -> Option<Figure> {
-    let line = |r: &usize| {
+    let line = |(r, tone): (&usize, usize)| {
         let point = |s: &SecondRow| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
         let points = rows[*r].row.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
-        Line { name: sweep.name(*r).to_string(), marks: Marks::Plain, points }
+        Line { name: sweep.name(*r).to_string(), tone, marks: Marks::Plain, points }
     };
-    let lines: Vec<Line> = portion.iter().map(line).collect();
+    let lines: Vec<Line> = portion.iter().zip(sweep.tones(portion)).map(line).collect();
     let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
     if values().all(|v| v == 0.0) {
         return None;

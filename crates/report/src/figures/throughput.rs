@@ -47,17 +47,19 @@ fn figure(rows: &[Row], sweep: &Sweep, panel: &Panel, id: String) -> Figure {
     let mut places: Vec<f64> = panel.rows().filter_map(|r| sweep.at(r)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
+    let firsts: Vec<usize> = panel.lines.iter().map(|(_, of)| of[0]).collect();
+    let toned = || panel.lines.iter().zip(sweep.tones(&firsts));
     let on_axis = panel.rows().all(|r| sweep.at(r).is_some());
     let chart = match sweep.axis() {
         Some(axis) if on_axis && places.len() >= CURVE => Chart::Lines {
             x: Axis::fitting(axis_name(&axis.key), places.iter().copied()),
             y: Axis::linear(unit),
-            lines: panel.lines.iter().map(|(name, of)| line(rows, sweep, name, of)).collect(),
+            lines: toned().map(|((name, of), tone)| line(rows, sweep, (name, tone), of)).collect(),
         },
         Some(axis) if on_axis && places.len() > 1 => Chart::Bars {
             x: Axis::linear(axis_name(&axis.key)),
             y: Axis::linear(unit),
-            bars: panel.lines.iter().map(|(name, of)| bars(rows, sweep, name, of, &places)).collect(),
+            bars: toned().map(|((name, of), tone)| bars(rows, sweep, (name, tone), of, &places)).collect(),
             places: places.iter().map(f64::to_string).collect(),
         },
         _ => one_bar_each(rows, sweep, panel, unit),
@@ -99,21 +101,21 @@ fn spread(row: &Row) -> (f64, f64, f64) {
     (r.tps, low, r.tps_max.max(r.tps))
 }
 
-fn line(rows: &[Row], sweep: &Sweep, name: &str, of: &[usize]) -> Line {
+fn line(rows: &[Row], sweep: &Sweep, (name, tone): (&str, usize), of: &[usize]) -> Line {
     let point = |r: &usize| {
         let (tps, low, high) = spread(&rows[*r]);
         Some(Point(sweep.at(*r)?, tps, Some(low), Some(high)))
     };
-    Line { name: or_all(name), marks: Marks::Points, points: of.iter().filter_map(point).collect() }
+    Line { name: or_all(name), tone, marks: Marks::Points, points: of.iter().filter_map(point).collect() }
 }
 
 fn or_all(name: &str) -> String {
     if name.is_empty() { "throughput".into() } else { name.into() }
 }
 
-fn bars(rows: &[Row], sweep: &Sweep, name: &str, of: &[usize], places: &[f64]) -> Bars {
+fn bars(rows: &[Row], sweep: &Sweep, (name, tone): (&str, usize), of: &[usize], places: &[f64]) -> Bars {
     let at = |place: &f64| of.iter().find(|r| sweep.at(**r) == Some(*place)).map(|r| spread(&rows[*r]));
-    Bars { name: or_all(name), values: places.iter().map(at).collect() }
+    Bars { name: or_all(name), tone, values: places.iter().map(at).collect() }
 }
 
 fn one_bar_each(rows: &[Row], sweep: &Sweep, panel: &Panel, unit: &str) -> Chart {
@@ -122,7 +124,11 @@ fn one_bar_each(rows: &[Row], sweep: &Sweep, panel: &Panel, unit: &str) -> Chart
         x: Axis::linear(""),
         y: Axis::linear(unit),
         places: all.iter().map(|r| place_name(sweep, panel, *r)).collect(),
-        bars: vec![Bars { name: unit.into(), values: all.iter().map(|r| Some(spread(&rows[*r]))).collect() }],
+        bars: vec![Bars {
+            name: unit.into(),
+            tone: 0,
+            values: all.iter().map(|r| Some(spread(&rows[*r]))).collect(),
+        }],
     }
 }
 

@@ -86,6 +86,49 @@ fn browser_draws_every_chart_by_day_by_night_and_on_a_phone() {
     });
 }
 
+/// Colour of each line of a chart, by its name in the legend's order.
+fn strokes(page: &mut Page<'_>, figure: &str) -> Vec<String> {
+    // The lines themselves are the two pixels wide ones that are not filled.
+    let script = format!(
+        "[...new Set([...document.querySelectorAll('#{figure} .chart svg path[stroke-width=\"2\"][fill=none]')].map(p => \
+         p.getAttribute('stroke')))]"
+    );
+    let all = page.value(&script);
+    all.as_array().unwrap().iter().map(|c| c.as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn browser_draws_seven_designs_in_seven_colours_that_stay_theirs() {
+    with_browser(|browser, home| {
+        let path = file(home, &sample::designs());
+        let mut page = browser.page();
+        for (name, screen) in [("day", DESK), ("night", NIGHT), ("phone", PHONE)] {
+            page.open(&path, screen);
+            assert_sound(&mut page);
+            let (reads, updates) = (strokes(&mut page, "throughput-0"), strokes(&mut page, "throughput-1"));
+            assert_eq!((reads.len(), updates.len()), (7, 6), "{reads:?} {updates:?}");
+            assert_eq!(reads[1..], updates, "conventional does not update: the others keep their colours");
+            for section in ["throughput", "time"] {
+                keep(&format!("designs-{name}-{section}"), &page.picture(&format!("#{section}")));
+            }
+        }
+    });
+}
+
+#[test]
+fn designs_stand_in_order_whatever_order_rows_come_in() {
+    let html = sample::designs().html();
+    let figures = html.split("id=\"figures\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let figures: serde_json::Value = serde_json::from_str(figures).unwrap();
+    let lines = |n: usize| -> Vec<(String, u64)> {
+        let lines = figures[n]["chart"]["lines"].as_array().unwrap().iter();
+        lines.map(|l| (l["name"].as_str().unwrap().to_string(), l["tone"].as_u64().unwrap())).collect()
+    };
+    let expected: Vec<(String, u64)> = sample::DESIGNS.iter().map(|d| d.to_string()).zip(0..).collect();
+    assert_eq!(lines(0), expected);
+    assert_eq!(lines(1), expected[1..]);
+}
+
 #[test]
 fn browser_turns_the_light_on_and_off_and_shows_other_views() {
     with_browser(|browser, home| {

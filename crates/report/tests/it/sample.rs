@@ -124,6 +124,30 @@ pub fn sweep() -> Rows {
     rows
 }
 
+pub const DESIGNS: [&str; 7] =
+    ["conventional", "logical", "plp-regular", "plp-partition", "plp-leaf", "serial", "occ"];
+
+/// Every design, reads and updates over multisite shares; conventional only reads, and rows come in no order of designs.
+pub fn designs() -> Report {
+    let mut lines = String::new();
+    for (n, design) in DESIGNS.iter().rev().enumerate() {
+        for op in ["read", "update"] {
+            for multisite in [0.0, 20.0, 50.0, 100.0] {
+                let mut row = row(design, 2, op, multisite);
+                for field in ["tps", "tps_min", "tps_max"] {
+                    row[field] = (row[field].as_f64().expect("a number") * (1.0 + 0.25 * n as f64)).into();
+                }
+                if (*design, op) != ("conventional", "update") {
+                    lines += &format!("{row}\n");
+                }
+            }
+        }
+    }
+    let mut rows = Rows::default();
+    rows.add("designs", lines.as_bytes());
+    Report { rows: rows.rows, machines: Vec::new(), notes: Vec::new() }
+}
+
 pub fn report() -> Report {
     let csv = format!("{}/../../machines/amd-ryzen-9-5950x.csv", env!("CARGO_MANIFEST_DIR"));
     Report { rows: sweep().rows, machines: vec![Machine::parse(&csv).expect("a machine")], notes: Vec::new() }

@@ -14,3 +14,13 @@ fn every_failing_operation_is_survived() {
         assert!(outcome.ended.contains_key(&ended), "no life ended {ended:?}: {outcome:?}");
     }
 }
+
+/// The same of `occ`: each 37th position.
+#[test]
+fn every_failing_operation_is_survived_in_main_memory() {
+    let outcome = trials::memory_run::faults(37, 5).unwrap();
+    let failures: Vec<String> =
+        outcome.failures.iter().map(|(plan, flaw)| format!("{plan}: {flaw}")).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(outcome.unharmed > 0 && outcome.stopped > 0, "{outcome:?}");
+}

@@ -23,7 +23,7 @@ fn open(disk: &Disk) -> Result<Store, StoreFault> {
 }
 
 fn life(disk: &Disk, store: Store, ledger: Ledger, commits: usize) -> (Ledger, Result<Store, StoreFault>) {
-    let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, seed: 5 };
+    let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, prepares: 0, seed: 5 };
     engine_run::run::<exec::Conventional>(store, disk, ledger, mix)
 }
 

@@ -97,17 +97,27 @@ pub(crate) struct Placed {
     pub reserved: (u64, u64),
 }
 
-/// A record on its way: built but for what depends on its place.
+/// A record on its way.
 pub(crate) struct Draft<'a> {
-    pub frame: &'a mut [u8],
-    pub sum: u32,
+    pub content: Content<'a>,
     /// What the device had when the append began.
     pub stable: u64,
 }
 
+pub(crate) enum Content<'a> {
+    /// Built but for what depends on its place, with its sum.
+    Built(&'a mut [u8], u32),
+    /// To be written in its place. Only in a log whose records are not summed.
+    Plain(frame::Plain<'a>),
+}
+
 impl Draft<'_> {
+    #[inline]
     pub fn bytes(&self) -> u64 {
-        self.frame.len() as u64
+        match &self.content {
+            Content::Built(frame, _) => frame.len() as u64,
+            Content::Plain(plain) => frame::padded(plain.length) as u64,
+        }
     }
 
     /// Puts the record where it belongs.
@@ -116,10 +126,35 @@ impl Draft<'_> {
     /// The caller has the positions `start..start + bytes` of the ring for itself.
     #[inline]
     pub unsafe fn put(&mut self, room: &Room<'_>, start: u64) {
-        frame::seal(self.frame, self.sum, start, start - self.stable.min(start), room.life);
-        // SAFETY: the caller's promise.
-        unsafe { room.ring.put(start, self.frame) };
+        let (bytes, behind) = (self.bytes() as usize, start - self.stable.min(start));
+        match &mut self.content {
+            Content::Built(frame, sum) => {
+                frame::seal(frame, *sum, start, behind, room.life);
+                // SAFETY: the caller's promise.
+                unsafe { room.ring.put(start, frame) };
+            }
+            Content::Plain(plain) => {
+                // SAFETY: the caller's promise.
+                match unsafe { room.ring.place(start, bytes) } {
+                    Some(place) => plain.lay(place, start, behind, room.life),
+                    // SAFETY: the caller's promise.
+                    None => unsafe { put_around(plain, bytes, room, start, behind) },
+                }
+            }
+        }
     }
+}
+
+/// A record at the end of the ring and at its beginning.
+///
+/// # Safety
+/// As [`Draft::put`].
+#[cold]
+unsafe fn put_around(plain: &frame::Plain<'_>, bytes: usize, room: &Room<'_>, start: u64, behind: u64) {
+    let mut whole = vec![0; bytes];
+    plain.lay(&mut whole, start, behind, room.life);
+    // SAFETY: the caller's promise.
+    unsafe { room.ring.put(start, &whole) };
 }
 
 /// What is whole: everything below `upto`; segments begin at `cuts`.

@@ -1,0 +1,109 @@
+//! What a load leaves behind, as rows: the database of an experiment is built, looked at as `atoll check` does, and thrown away.
+//!
+//! A row for each table and one for `all`, over all instances: `records`, `heap_pages` (those of long rows included), `index_pages`,
+//! `indexes` (trees), `partition_table_pages`.
+
+use crate::cli::{Cli, Command, LoadArgs};
+use crate::failure::Failure;
+use crate::load;
+use claims::Row;
+use clap::Parser;
+use deploy::{Inspected, Interrupt};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Page memory for looking.
+const LOOKING: u64 = 256 << 20;
+
+/// The rows of one load, by its command line without `--data`.
+///
+/// # Errors
+/// A line that `atoll load` does not take, a load that fails, and damage, which there cannot be in what was just loaded.
+pub fn rows(line: &str, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
+    let dir = tempfile::Builder::new().prefix("atoll-load-").tempdir();
+    let dir =
+        dir.map_err(|e| Failure::Run(format!("no room for a load: {e}; set TMPDIR to where there is")))?;
+    let args = args(line, &dir.path().join("data"))?;
+    load::build(&args, interrupt)?;
+    let inspected = deploy::inspect(&args.data, LOOKING, &mut |_, _, _, _| ())?;
+    let damage = inspected.instances.iter().flat_map(|i| &i.findings).filter(|f| f.is_damage()).count();
+    if damage > 0 {
+        return Err(Failure::Run(format!(
+            "atoll load {line}: {damage} findings in what was just loaded; this is a bug"
+        )));
+    }
+    Ok(told(&inspected))
+}
+
+/// The command line with a directory to it.
+///
+/// # Errors
+/// A line that `atoll load` does not take.
+pub fn args(line: &str, data: &Path) -> Result<LoadArgs, Failure> {
+    let dir = data.to_string_lossy();
+    let words = ["atoll", "load"].into_iter().chain(line.split_whitespace()).chain(["--data", &dir]);
+    match Cli::try_parse_from(words).map_err(|e| Failure::Usage(format!("{line}: {e}")))?.command {
+        Some(Command::Load(args)) => Ok(*args),
+        _ => Err(Failure::Usage(format!("{line}: no command line of load"))),
+    }
+}
+
+#[derive(Default)]
+struct Amount {
+    records: u64,
+    heap_pages: u64,
+    index_pages: u64,
+    indexes: u64,
+    partition_table_pages: u64,
+}
+
+fn told(inspected: &Inspected) -> Vec<Row> {
+    let mut tables: BTreeMap<String, Amount> = BTreeMap::new();
+    for table in inspected.instances.iter().flat_map(|i| &i.report.tables) {
+        // Before every name of a table, so that it is what comes first of a load.
+        for name in [String::new(), table.name.to_lowercase()] {
+            let amount = tables.entry(name).or_default();
+            amount.records += table.rows();
+            amount.heap_pages += table.heap.pages + table.heap.large_pages;
+            amount.indexes += table.trees.len() as u64;
+            for (_, tree) in &table.trees {
+                amount.index_pages += tree.leaves + tree.inner_nodes;
+                amount.partition_table_pages += tree.table_pages;
+            }
+        }
+    }
+    let manifest = &inspected.look.manifest;
+    let row = |(name, amount): (String, Amount)| {
+        let mut row = Row::default();
+        row.set("what", "loaded");
+        claims::counting::label(&mut row, &manifest.workload);
+        row.set("islands", manifest.islands);
+        row.set("tables", manifest.tables.name());
+        row.set("tree", manifest.trees.name());
+        row.set("partitions", manifest.partitions);
+        row.set("table", if name.is_empty() { "all" } else { &name });
+        row.set("records", amount.records);
+        row.set("heap_pages", amount.heap_pages);
+        row.set("index_pages", amount.index_pages);
+        row.set("indexes", amount.indexes);
+        row.set("partition_table_pages", amount.partition_table_pages);
+        row
+    };
+    tables.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_typed_without_its_directory() {
+        let load = args("tpcb --scale 2", Path::new("d")).unwrap();
+        assert_eq!(
+            (load.workload.as_str(), load.scale, load.data.as_path()),
+            ("tpcb", Some(2), Path::new("d"))
+        );
+        assert!(args("tpcz", Path::new("d")).is_err());
+        assert!(args("--help", Path::new("d")).is_err());
+    }
+}

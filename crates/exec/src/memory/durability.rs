@@ -1,0 +1,149 @@
+//! What outlives the process: opening a store from its files, waiting until a commit is durable, and checkpoints.
+
+use crate::design::OccConflict;
+use crate::engine::{EngineFault, Recovered, Setup};
+use crate::memory::MemoryEngine;
+use base::{Lsn, TableId};
+use memstore::{InDoubt, LogFault, LogOptions, Memstore, OpenError, Options};
+use probe::Wait;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use store::NoteId;
+use txn::{Abort, Schema};
+use wal::{Durability, Urge};
+use world::Files;
+
+/// Table ids of a store are below this, unless its tables' are higher.
+const IDS: u16 = 256;
+
+/// All ids of a schema are below this.
+pub(super) fn ids_of(schema: &Schema) -> u16 {
+    ids(schema).map(|id| id.0 + 1).max().unwrap_or(1)
+}
+
+fn ids(schema: &Schema) -> impl Iterator<Item = TableId> {
+    schema.tables.iter().flat_map(|table| table.indexes.iter().map(|index| index.id).chain([table.id]))
+}
+
+/// The mode of the same promise.
+fn mode(durability: Durability) -> memstore::Durability {
+    match durability {
+        Durability::Sync => memstore::Durability::Sync,
+        Durability::Async => memstore::Durability::Async,
+        Durability::Memory => memstore::Durability::Memory,
+    }
+}
+
+impl MemoryEngine {
+    /// As [`Engine::open`](crate::Engine::open), on these files and with a log as `tune` makes it.
+    ///
+    /// # Errors
+    /// [`EngineFault`] with what was expected in the folder.
+    pub fn open_on(
+        files: Arc<dyn Files>,
+        setup: &Setup,
+        tune: impl FnOnce(&mut LogOptions),
+    ) -> Result<(MemoryEngine, Recovered<InDoubt>), EngineFault> {
+        // Silo knows no queues either.
+        let (conflict, contention) = match setup.occ_conflict {
+            OccConflict::Wait => (memstore::Conflict::Wait, memstore::Contention::Queues),
+            OccConflict::Abort => (memstore::Conflict::Abort, memstore::Contention::Optimistic),
+        };
+        let (budget, tables) = (setup.pool_pages as u64 * 8192, ids_of(&setup.schema).max(IDS));
+        let options = Options { tables, conflict, contention, ..Options::new(budget, setup.workers + 1) };
+        let mut log = LogOptions::new(mode(setup.durability));
+        tune(&mut log);
+        let (store, found) = Memstore::open_in(options, log, files, &setup.dir)?;
+        let schema = match &found.schema {
+            Some(bytes) => postcard::from_bytes(bytes).map_err(|e| EngineFault::Tables(e.to_string()))?,
+            None => define(&store, &setup.schema)?,
+        };
+        let recovered = Recovered {
+            life: u32::try_from(found.life.max(1)).unwrap_or(u32::MAX),
+            log_bytes: found.replayed.log_bytes,
+            in_doubt: found.in_doubt.into_iter().map(|doubt| (doubt.note.clone(), doubt)).collect(),
+            notes: found.notes.into_iter().map(|(id, note)| (NoteId(Lsn(id.0)), note)).collect(),
+        };
+        Ok((MemoryEngine::of(store, &schema, setup.workers, setup.lock_timeout_ns), recovered))
+    }
+
+    #[inline]
+    pub(super) fn known(&self, lsn: Lsn) -> Option<Result<(), Abort>> {
+        if self.store.durable_epoch() >= lsn.0 {
+            return Some(Ok(()));
+        }
+        self.store.log_fault().map(|_| Err(Abort::Fault))
+    }
+
+    pub(super) async fn await_durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        if let Some(known) = self.known(lsn) {
+            return known;
+        }
+        let urge = match urge {
+            Urge::Flusher => memstore::Urge::Flusher,
+            Urge::Caller => memstore::Urge::Caller,
+        };
+        let durable =
+            std::future::poll_fn(|cx| probe::parks(Wait::Log, self.store.poll_durable(lsn.0, urge, cx)));
+        durable.await.map_err(|_| Abort::Fault)
+    }
+
+    /// Why the last checkpoint was not written, if it was not.
+    pub(super) fn unwritten(&self) -> MutexGuard<'_, Option<String>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a checkpoint written by a thread of its own, unless one is.
+    pub(super) fn checkpoint_beside(self: &Arc<Self>) {
+        if self.checkpointing.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let engine = Arc::clone(self);
+        let write = move || {
+            // One that fails changes nothing; the next is due when as much again was logged.
+            let fault = engine.store.checkpoint().err();
+            *engine.unwritten() = fault.map(|fault| {
+                format!(
+                    "the log grows, because no checkpoint could be written: {fault}; make room on its device"
+                )
+            });
+            engine.checkpointing.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("checkpoint".into()).spawn(write).is_err() {
+            self.checkpointing.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Makes the tables of an empty store.
+fn define(store: &Memstore, schema: &Schema) -> Result<Schema, EngineFault> {
+    let bytes = postcard::to_stdvec(schema).map_err(|e| EngineFault::Tables(e.to_string()))?;
+    store.define(&bytes, &ids(schema).collect::<Vec<_>>())?;
+    Ok(schema.clone())
+}
+
+impl EngineFault {
+    /// The file of a main-memory store that a fault is about, and the byte in it, where it says so.
+    pub fn place(&self) -> Option<(&Path, Option<u64>)> {
+        let EngineFault::Memory(OpenError::Log(fault)) = self else { return None };
+        match fault {
+            LogFault::Corrupt { file, offset, .. } => Some((file, Some(*offset))),
+            LogFault::Version { file, .. } => Some((file, Some(0))),
+            LogFault::Missing { file, .. } | LogFault::Foreign { file, .. } => Some((file, None)),
+            LogFault::Io(_) | LogFault::InUse { .. } | LogFault::Options(_) => None,
+        }
+    }
+}
+
+impl From<std::io::Error> for EngineFault {
+    fn from(error: std::io::Error) -> EngineFault {
+        LogFault::from(error).into()
+    }
+}
+
+impl From<memstore::LogFault> for EngineFault {
+    fn from(fault: memstore::LogFault) -> EngineFault {
+        EngineFault::Memory(OpenError::Log(fault))
+    }
+}

@@ -1,0 +1,133 @@
+//! An instance of `occ`: opening reads every block of its files and says what is wrong with them; then rows and indexes are
+//! held against each other.
+
+use super::{Committed, Examined, RESTORE, audit, damage};
+use base::Gtid;
+use exec::{DesignKind, Engine, EngineFault, MemoryEngine, OccConflict, Setup, Territory};
+use locks::LockTuning;
+use std::path::Path;
+use std::sync::Arc;
+use store::{CheckReport, Finding, TableReport};
+use twophase::{CommitNote, PrepareNote};
+use txn::{TableKind, Workload};
+use wal::Durability;
+use world::Files;
+
+/// Log that restart itself writes while it is looked at: little, and in memory.
+const SEGMENT_BYTES: u64 = 1 << 20;
+const PAGE: u64 = 8192;
+/// Rows, index and old versions take at most this much memory for each byte of the files: a row of eight bytes takes sixty
+/// more in memory, and at least 24 there.
+const MEMORY_PER_BYTE: u64 = 8;
+const LEAST_MEMORY: u64 = 256 << 20;
+
+/// One that opened.
+pub(super) struct Opened {
+    engine: Arc<MemoryEngine>,
+    in_doubt: Vec<(Vec<u8>, <MemoryEngine as Engine>::InDoubt)>,
+}
+
+pub(super) fn open<W: Workload>(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    workload: &W,
+    examined: &mut Examined,
+    watch: store::Watch<'_>,
+) -> Result<(Opened, Vec<Gtid>), EngineFault> {
+    watch("files and restart", 0, 1);
+    let names = files.list(dir)?;
+    if !names.iter().any(|name| name == "control") {
+        // Opening would make one.
+        return Err(EngineFault::NoStore);
+    }
+    let sizes =
+        names.iter().filter_map(|name| files.open(&dir.join(name), world::Open::Read).ok()?.len().ok());
+    let memory = sizes.sum::<u64>() * MEMORY_PER_BYTE + LEAST_MEMORY;
+    let setup = Setup {
+        design: DesignKind::Occ,
+        dir: dir.to_owned(),
+        durability: Durability::Sync,
+        pool_pages: (memory / PAGE) as usize,
+        workers: 1,
+        locks: LockTuning::PLAIN,
+        lock_timeout_ns: 1_000_000_000,
+        occ_conflict: OccConflict::default(),
+        trees: exec::TreeKind::default(),
+        partitions: 1,
+        schema: workload.schema(),
+        territory: Territory::whole(),
+    };
+    let small = MemoryEngine::open_on(files.clone(), &setup, |log| log.segment_bytes = SEGMENT_BYTES);
+    let (engine, recovered) = small?;
+    examined.in_doubt = recovered.in_doubt.len();
+    let notes = recovered.notes.iter().filter_map(|(_, note)| postcard::from_bytes(note).ok());
+    let committed = notes.map(|note: CommitNote| note.gtid).collect();
+    Ok((Opened { engine: Arc::new(engine), in_doubt: recovered.in_doubt }, committed))
+}
+
+/// Why an instance does not open, as something found.
+pub(super) fn finding(fault: &EngineFault, dir: &Path) -> Finding {
+    let (file, offset) = fault.place().unwrap_or((dir, None));
+    let text = fault.to_string();
+    let text = text.strip_prefix("the main-memory store: ").unwrap_or(&text);
+    // The place is said apart from the words, and what to do comes behind the last semicolon.
+    let text = text.strip_prefix(&format!("{}: ", file.display())).unwrap_or(text);
+    let (what, remedy) = text.split_once("; ").unwrap_or((text, RESTORE));
+    damage(file, offset, what.into(), remedy)
+}
+
+impl Opened {
+    /// Ends the transactions in doubt, as their homes decided, and then looks at rows and indexes.
+    pub(super) fn settle(
+        &mut self,
+        committed: &Committed,
+        report: &mut CheckReport,
+        dir: &Path,
+    ) -> Vec<Finding> {
+        let desk = self.engine.desk(0, Arc::new(|| {}));
+        let mut findings = Vec::new();
+        for (note, in_doubt) in self.in_doubt.drain(..) {
+            let mut part = self.engine.adopt(&desk, in_doubt);
+            let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
+            let ended = if note.is_some_and(|note| committed.contains(&note.gtid)) {
+                self.engine.commit(&desk, &mut part).map(drop)
+            } else {
+                self.engine.rollback(&desk, &mut part)
+            };
+            if ended.is_err() {
+                let what = self.engine.fault().unwrap_or("a transaction in doubt could not be ended".into());
+                findings.push(damage(dir, None, what, RESTORE));
+            }
+        }
+        drop(desk);
+        let checked = self.engine.check(&mut |_, _, _| {});
+        report.tables = checked.tables.into_iter().map(table_report).collect();
+        let wrong = checked.wrong.into_iter();
+        findings.extend(wrong.map(|(table, what)| {
+            let name = report.tables.iter().find(|t| t.id == table).map_or("", |t| &t.name);
+            Finding { table: Some(table), ..damage(dir, None, format!("table {name}: {what}"), RESTORE) }
+        }));
+        findings
+    }
+
+    /// The workload's report on the data.
+    pub(super) fn audit<W: Workload>(
+        self,
+        workload: &W,
+        sites: std::ops::Range<u32>,
+    ) -> Result<Vec<u8>, String> {
+        audit(workload, &self.engine, sites)
+    }
+}
+
+fn table_report(count: exec::memory::TableCount) -> TableReport {
+    let mut report = TableReport {
+        id: count.id,
+        name: count.name,
+        kind: TableKind::Heap,
+        heap: Default::default(),
+        trees: vec![],
+    };
+    (report.heap.rows, report.heap.row_bytes) = (count.rows, count.bytes);
+    report
+}

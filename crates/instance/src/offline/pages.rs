@@ -1,0 +1,99 @@
+//! An instance of the designs on pages.
+
+use super::{Committed, Examined, audit};
+use base::Gtid;
+use exec::{Conventional, EngineOptions, PageEngine};
+use latch::Coupled;
+use locks::{LockOptions, LockTuning};
+use std::path::Path;
+use std::sync::Arc;
+use store::{InDoubt, Store, StoreFault, StoreOptions};
+use twophase::{CommitNote, PrepareNote};
+use txn::Workload;
+use wal::Durability;
+use world::Files;
+
+/// Log that restart itself writes while it is looked at: little, and in memory.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// One that opened.
+pub(super) struct Opened {
+    store: Store,
+    in_doubt: Vec<InDoubt>,
+}
+
+pub(super) fn open(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    pool_pages: usize,
+    examined: &mut Examined,
+    watch: store::Watch<'_>,
+) -> Result<(Opened, Vec<Gtid>), StoreFault> {
+    // Opening makes what is missing: a folder without a database would pass for an empty one.
+    if !files.list(dir)?.iter().any(|name| name.starts_with("control-")) {
+        return Err(StoreFault::NotADatabase {
+            what: "it has no control file, so it holds no database or has lost it; restore it from a backup",
+            dir: dir.to_owned(),
+        });
+    }
+    examined.findings = store::scan_files(&**files, dir, watch)?;
+    let mut options = StoreOptions::new(Durability::Sync, pool_pages);
+    options.log.segment_bytes = SEGMENT_BYTES;
+    watch("restart", 0, 1);
+    let (store, recovered) = Store::open(files.clone(), dir, options)?;
+    let (report, findings) = store.examine(watch);
+    examined.report = report;
+    examined.findings.extend(findings);
+    examined.in_doubt = recovered.in_doubt.len();
+    let notes = recovered.notes.iter().filter_map(|(_, note)| postcard::from_bytes(note).ok());
+    let committed = notes.map(|note: CommitNote| note.gtid).collect();
+    Ok((Opened { store, in_doubt: recovered.in_doubt }, committed))
+}
+
+impl Opened {
+    /// Ends the transactions in doubt, as their homes decided; what went wrong.
+    pub(super) fn settle(&mut self, committed: &Committed) -> Vec<StoreFault> {
+        let store = &self.store;
+        let mut faults = Vec::new();
+        for InDoubt { txn, mut others, note, .. } in self.in_doubt.drain(..) {
+            others.push(txn);
+            let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
+            if note.is_some_and(|note| committed.contains(&note.gtid)) {
+                match store.commit_together(&mut others.iter_mut().collect::<Vec<_>>(), None) {
+                    Ok(_) => others.iter_mut().for_each(|txn| store.committed::<Coupled>(txn)),
+                    Err(fault) => faults.push(fault),
+                }
+            } else {
+                faults.extend(others.iter_mut().filter_map(|txn| roll_back(store, txn).err()));
+            }
+        }
+        faults
+    }
+
+    /// The workload's report on the data.
+    pub(super) fn audit<W: Workload>(
+        self,
+        workload: &W,
+        sites: std::ops::Range<u32>,
+    ) -> Result<Vec<u8>, String> {
+        let options = EngineOptions {
+            locks: LockOptions { buckets: 64, tuning: LockTuning::PLAIN },
+            lock_timeout_ns: 1_000_000_000,
+            waits_for_log: false,
+        };
+        let engine: PageEngine<Conventional> = PageEngine::new(self.store, options);
+        audit(workload, &Arc::new(engine), sites)
+    }
+}
+
+fn roll_back(store: &Store, txn: &mut store::Txn) -> Result<(), StoreFault> {
+    loop {
+        match store.rollback::<Coupled>(txn) {
+            Err(pages::Stop::Page(page)) => store.load_page(page)?,
+            Err(pages::Stop::Again) => {}
+            Err(pages::Stop::Fault(fault)) => return Err(StoreFault::Page(fault)),
+            Err(stop) => return Err(StoreFault::Schema(stop.to_string())),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
