@@ -109,8 +109,8 @@ fn ci() -> Result<(), Failed> {
 
 /// Options of `atoll bench tpcb` for each deployment whose instances are killed: two under distributed transactions, several
 /// workers on one, one worker each, owners on one and on two, of keys and of pages, a page memory that a quarter of the data
-/// fits, and rows in main memory. A file, so that a
-/// test of the command line reads it too.
+/// fits, and rows in main memory. A file, so that a test of the command line
+/// reads it too.
 const TORMENTED: &str = include_str!("kill.txt");
 
 /// The campaign of docs/commit.md: fails when an acknowledged transaction is missing, one is half applied, or one stays

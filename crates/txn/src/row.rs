@@ -173,25 +173,26 @@ pub struct RowMut<'a> {
     layout: &'a Layout,
     bytes: &'a mut Vec<u8>,
     set: Columns,
-    touched: Range<usize>,
+    /// The first byte that was set, and the one behind the last.
+    touched: (usize, usize),
 }
 
 impl<'a> RowMut<'a> {
     #[inline]
     pub fn new(layout: &'a Layout, bytes: &'a mut Vec<u8>) -> RowMut<'a> {
-        RowMut { layout, bytes, set: Columns::NONE, touched: usize::MAX..0 }
+        RowMut { layout, bytes, set: Columns::NONE, touched: (usize::MAX, 0) }
     }
 
     /// Bytes outside of this range are what they were; it may reach beyond the row, and is empty if nothing was set. Says
     /// nothing of a row whose length has changed.
     #[inline]
     pub fn touched(&self) -> Range<usize> {
-        self.touched.clone()
+        self.touched.0..self.touched.1
     }
 
     #[inline]
     fn touch(&mut self, from: usize, to: usize) {
-        self.touched = self.touched.start.min(from)..self.touched.end.max(to);
+        self.touched = (self.touched.0.min(from), self.touched.1.max(to));
     }
 
     /// The columns that were set so far, to whatever value.

@@ -131,7 +131,7 @@ fn owners_keep_their_rows_in_pages_of_their_own() {
         // 3,000 a worker but for a quarter, and but for those of every seventh transaction.
         assert!((3_500..4_200).contains(&table.rows()), "{design}: {} rows", table.rows());
         let heap_too = design.heap_form() != HeapForm::Shared;
-        assert!(owned.iter().all(|pages| (*pages > 30) == heap_too), "{design}: {owned:?} pages");
+        assert!(owned.iter().all(|pages| (*pages > 18) == heap_too), "{design}: {owned:?} pages");
         let next = (1..engine.store().pages_used()).map(base::PageId);
         assert_eq!(
             next.filter(|page| engine.store().pool().owner_of(*page).is_some()).count(),
