@@ -80,6 +80,7 @@ fn told(inspected: &Inspected) -> Vec<Row> {
         row.set("islands", manifest.islands);
         row.set("tables", manifest.tables.name());
         row.set("tree", manifest.trees.name());
+        row.set("heap", manifest.heaps.name());
         row.set("partitions", manifest.partitions);
         row.set("table", if name.is_empty() { "all" } else { &name });
         row.set("records", amount.records);

@@ -39,14 +39,14 @@ fn the_list_has_figures_of_today_and_of_later() {
 fn counted_claims_need_no_engine_and_are_kept() {
     let (sandbox, out) = (Sandbox::new(), tempfile::tempdir().unwrap());
     let dir = out.path().to_str().unwrap();
-    let output = sandbox.run(&["claims", "BENCH-01", "BENCH-02", "PLP-49", "PLP-10", "--out", dir, "--json"]);
+    let output = sandbox.run(&["claims", "BENCH-01", "BENCH-02", "PLP-49", "PLP-42", "--out", dir, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let verdicts: Vec<Value> = stdout(&output).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let verdict = |id: &str| {
         verdicts.iter().find(|v| v["id"] == id).map(|v| v["verdict"].as_str().unwrap().to_owned()).unwrap()
     };
     assert_eq!(["BENCH-01", "BENCH-02", "PLP-49"].map(verdict), ["reproduced"; 3]);
-    assert_eq!(verdict("PLP-10"), "not decidable here");
+    assert_eq!(verdict("PLP-42"), "not decidable here");
     assert!(out.path().join("claims.md").exists() && out.path().join("sections.jsonl").exists());
     let again = sandbox.run(&["claims", "PLP-49", "--out", dir]);
     assert!(stderr(&again).contains("0 experiments to run"), "{}", stderr(&again));
