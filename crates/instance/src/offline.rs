@@ -53,7 +53,7 @@ struct Looked {
 enum Opened {
     /// It does not open.
     Nothing,
-    Pages(pages::Opened),
+    Pages(Box<pages::Opened>),
     Memory(memory::Opened),
 }
 
@@ -104,7 +104,7 @@ impl Looked {
         let (dir, examined) = (&self.dir, &mut self.examined);
         let opened = match family {
             Family::Pages => pages::open(&files, dir, pool_pages, examined, watch)
-                .map(|(opened, committed)| (Opened::Pages(opened), committed))
+                .map(|(opened, committed)| (Opened::Pages(Box::new(opened)), committed))
                 .map_err(|fault| Finding::of(&fault, dir)),
             Family::Memory => memory::open(&files, dir, workload, examined, watch)
                 .map(|(opened, committed)| (Opened::Memory(opened), committed))

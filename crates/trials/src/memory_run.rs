@@ -40,6 +40,8 @@ fn setup(durability: Durability, conflict: OccConflict) -> Setup {
         occ_conflict: conflict,
         trees: TreeKind::BTree,
         partitions: 1,
+        heaps: exec::HeapForm::default(),
+        latching: exec::Latching::default(),
         schema: table::schema(),
         territory: Territory::whole(),
     }
@@ -121,7 +123,6 @@ impl Opened {
             history.push(row.int(0));
             Flow::More
         }))?;
-        drop(here);
         let _ = engine.rollback(&desk, &mut part);
         history.retain(|number| !doubts.contains_key(number));
         history.sort_unstable();

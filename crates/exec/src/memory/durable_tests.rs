@@ -56,7 +56,6 @@ impl Life {
         let mut part = self.begin();
         let mut here = self.engine.here(&self.desk, &self.executor, &mut part);
         let read = once(here.read(T, &key(id), |row| row.int(1)));
-        drop(here);
         self.engine.rollback(&self.desk, &mut part).unwrap();
         read
     }
@@ -137,7 +136,6 @@ fn a_reply_waits_for_the_log_and_so_does_who_read_what_is_not_durable() {
     let mut part = life.begin();
     let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
     assert_eq!(once(here.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
-    drop(here);
     life.certify(&mut part, Scope::Distributed);
     assert_eq!(life.engine.horizon(&part, &life.desk), written);
     let read = life.engine.commit(&life.desk, &mut part).unwrap();
@@ -159,7 +157,6 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         life.put(&mut part, 1, 11);
         let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
         assert_eq!(once(here.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
-        drop(here);
         life.prepare(&mut part, b"who", LockPoint::Ahead);
         let image = disk.crash_image(2);
         let (life, mut recovered) = open(&image, Durability::Sync);
@@ -200,7 +197,6 @@ fn at_the_lock_point_reads_are_let_go_with_the_vote() {
     life.put(&mut part, 1, 11);
     let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
     assert_eq!(once(here.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
-    drop(here);
     life.prepare(&mut part, b"who", LockPoint::Reached);
     life.commit(2, 21).unwrap();
     let lsn = life.engine.commit(&life.desk, &mut part).unwrap();

@@ -54,6 +54,8 @@ pub(super) fn open<W: Workload>(
         occ_conflict: OccConflict::default(),
         trees: exec::TreeKind::default(),
         partitions: 1,
+        heaps: exec::HeapForm::default(),
+        latching: exec::Latching::default(),
         schema: workload.schema(),
         territory: Territory::whole(),
     };
@@ -127,6 +129,8 @@ fn table_report(count: exec::memory::TableCount) -> TableReport {
         kind: TableKind::Heap,
         heap: Default::default(),
         trees: vec![],
+        form: exec::HeapForm::default(),
+        undivided: 0,
     };
     (report.heap.rows, report.heap.row_bytes) = (count.rows, count.bytes);
     report

@@ -146,7 +146,13 @@ fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
         deployment.stop();
         let dirs = (0..2).map(|i| dir.path().join(i.to_string())).collect();
         let placement = txn::Placement::even(workload.sites(), 2);
-        for examined in instance::offline::examine(&workload, &placement, dirs, 2048, &mut |_, _, _, _| {}) {
+        for examined in instance::offline::examine(
+            &workload,
+            &placement,
+            dirs,
+            (instance::offline::Family::Pages, 2048),
+            &mut |_, _, _, _| {},
+        ) {
             let damage = examined.findings.iter().find(|finding| finding.is_damage());
             assert!(damage.is_none(), "{design} life {life}: {damage:?}");
             let forms: Vec<_> = examined.report.tables.iter().map(|t| (t.form, t.undivided)).collect();
