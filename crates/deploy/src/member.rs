@@ -37,11 +37,12 @@ pub(crate) struct Member {
     mail: Receiver<Mail>,
     body: Body,
     lost: bool,
+    interrupt: Interrupt,
 }
 
 impl Member {
     /// Brings the host to life; [`Order::Start`] is still to be given.
-    pub fn spawn(config: InstanceConfig, place: Host) -> Result<Member, DeployError> {
+    pub fn spawn(config: InstanceConfig, place: Host, interrupt: &Interrupt) -> Result<Member, DeployError> {
         let id = config.id;
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
         let (ours, theirs) = UnixStream::pair().map_err(fail)?;
@@ -62,7 +63,7 @@ impl Member {
             }
             let _ = tx.send(Mail::Lost); // nobody waits any more: nothing to tell
         });
-        Ok(Member { config, socket: ours, mail, body, lost: false })
+        Ok(Member { config, socket: ours, mail, body, lost: false, interrupt: interrupt.clone() })
     }
 
     pub fn id(&self) -> InstanceId {
@@ -105,9 +106,7 @@ impl Member {
                 Ok(Mail::Reply(reply)) => return Ok(reply),
                 Ok(Mail::Lost) | Err(RecvTimeoutError::Disconnected) => {
                     self.lost = true;
-                    let loss = self.loss();
-                    // a Ctrl-C in the moment between a process' birth and its leaving our group ends it too
-                    return Err(if interrupt.is_set() { DeployError::Interrupted } else { loss });
+                    return Err(self.loss());
                 }
                 Err(RecvTimeoutError::Timeout) if interrupt.is_set() => return Err(DeployError::Interrupted),
                 Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
@@ -127,7 +126,8 @@ impl Member {
         self.lost
     }
 
-    /// Reaps the dead host and says how it died.
+    /// Reaps the dead host and says how it died. An interruption is what it is: a Ctrl-C between a process' birth and its
+    /// leaving our group ends that process, too.
     pub fn loss(&mut self) -> DeployError {
         let how = match &mut self.body {
             Body::Process(child) => match wait(child, PATIENCE) {
@@ -136,7 +136,10 @@ impl Member {
             },
             Body::Thread(_) => "its thread ended".into(),
         };
-        DeployError::Lost { instance: self.id(), how, hint: "" }
+        match self.interrupt.is_set() {
+            true => DeployError::Interrupted,
+            false => DeployError::Lost { instance: self.id(), how, hint: "" },
+        }
     }
 
     /// SIGKILL, as the torture does it.

@@ -235,7 +235,7 @@ impl Running {
     fn bring_up(&mut self) -> Result<(), DeployError> {
         for config in self.deployment.configs(self.home.path(), self.run_dir.path()) {
             self.home.subdirectory(&config.id.to_string())?;
-            self.members.push(Member::spawn(config, self.deployment.host)?);
+            self.members.push(Member::spawn(config, self.deployment.host, &self.deployment.interrupt)?);
         }
         self.start(&(0..self.members.len()).collect::<Vec<_>>())?;
         self.connect()
@@ -360,14 +360,16 @@ impl Running {
     fn revive(&mut self, i: usize) -> Result<(), DeployError> {
         let durable = self.deployment.durability != Durability::Memory;
         if !durable || self.deployment.host == Host::Thread {
-            let DeployError::Lost { instance, how, .. } = self.members[i].loss() else {
-                unreachable!("a loss")
+            let (instance, how) = match self.members[i].loss() {
+                DeployError::Lost { instance, how, .. } => (instance, how),
+                other => return Err(other),
             };
             let hint = if durable { "" } else { ", and with --durability memory its data is lost with it" };
             return Err(DeployError::Lost { instance, how, hint });
         }
         // Its address included: clients and peers find it where it was.
-        let successor = Member::spawn(self.members[i].config.clone(), self.deployment.host)?;
+        let successor =
+            Member::spawn(self.members[i].config.clone(), self.deployment.host, &self.deployment.interrupt)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())

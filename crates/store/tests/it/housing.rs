@@ -15,9 +15,11 @@ const DIVIDED: [HeapForm; 2] = [HeapForm::ByPartition, HeapForm::ByLeaf];
 fn divided(test: impl Fn()) {
     for form in DIVIDED {
         println!("{}", form.name());
-        (TREES.set(TreeKind::MultiRooted), HEAPS.set(form));
+        TREES.set(TreeKind::MultiRooted);
+        HEAPS.set(form);
         test();
-        (TREES.set(TreeKind::BTree), HEAPS.set(HeapForm::Shared));
+        TREES.set(TreeKind::BTree);
+        HEAPS.set(HeapForm::Shared);
     }
 }
 
@@ -34,7 +36,7 @@ fn what_holds_for_shared_pages_holds_for_divided_ones() {
         ddl::killed_at_any_point_a_schema_change_is_whole_and_loses_no_page,
         restart::two_losers_that_changed_the_same_rows_are_undone_youngest_first,
     ];
-    tests.iter().for_each(|test| divided(test));
+    tests.iter().for_each(divided);
 }
 
 /// Small nodes, so that few rows make many leaves, and pages with rows of many leaves if nobody keeps them apart.
