@@ -93,7 +93,7 @@ fn tpcb_over_two_instances_keeps_its_conditions() {
 fn tpcb_on_multi_rooted_trees_keeps_its_conditions() {
     for design in DesignKind::ALL.into_iter().filter(|design| *design != DesignKind::Occ) {
         let dir = private_dir();
-        let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) };
+        let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(8) };
         let workload = Tpcb::new(options).unwrap();
         let workers = if design == DesignKind::Serial { 1 } else { 2 };
         let of = |i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), workers, Via::Ring);
