@@ -16,6 +16,7 @@ mod cli;
 mod own;
 mod papers;
 mod usage;
+mod values;
 
 mod bench;
 mod check;
