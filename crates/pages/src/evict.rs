@@ -228,13 +228,8 @@ impl Pool {
                 any |= self.tend();
             }
             if !any {
-                match tending {
-                    Tending::Cleaner => {
-                        let nap = if self.short_of_frames() { 1 } else { 20 };
-                        self.writer.nap(Duration::from_millis(nap));
-                    }
-                    Tending::Owner => self.writer.wait_for_work(Duration::from_millis(20)),
-                }
+                let nap = if tending == Tending::Cleaner && self.short_of_frames() { 1 } else { 20 };
+                self.writer.wait_for_work(Duration::from_millis(nap));
             }
         }
         self.servers.fetch_sub(1, Ordering::AcqRel);
