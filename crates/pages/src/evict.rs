@@ -228,8 +228,13 @@ impl Pool {
                 any |= self.tend();
             }
             if !any {
-                let nap = if tending == Tending::Cleaner && self.short_of_frames() { 1 } else { 20 };
-                self.writer.wait_for_work(Duration::from_millis(nap));
+                match tending {
+                    Tending::Cleaner => {
+                        let nap = if self.short_of_frames() { 1 } else { 20 };
+                        self.writer.nap(Duration::from_millis(nap));
+                    }
+                    Tending::Owner => self.writer.wait_for_work(Duration::from_millis(20)),
+                }
             }
         }
         self.servers.fetch_sub(1, Ordering::AcqRel);

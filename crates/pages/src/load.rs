@@ -227,7 +227,7 @@ impl Pool {
             return Begun::Again;
         }
         if self.slots.free() < self.reserve_frames() {
-            self.writer.moved.notify_all();
+            self.writer.frames_are_short();
         }
         let load = Arc::new(Load::default());
         let waiters = waker.cloned().into_iter().collect();

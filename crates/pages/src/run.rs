@@ -48,7 +48,7 @@ impl Pool {
             return false;
         }
         if self.slots.free() < self.reserve_frames() {
-            self.writer.moved.notify_all();
+            self.writer.frames_are_short();
         }
         table.insert(id.0, Entry { load: Arc::<Load>::default(), slot, waiters: Vec::new() });
         true

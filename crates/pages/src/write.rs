@@ -46,6 +46,8 @@ pub(crate) struct Writer {
     desk: Mutex<Desk>,
     /// Something on the desk has moved.
     pub moved: Condvar,
+    /// Those asleep who keep frames free.
+    napping: AtomicUsize,
     device: Mutex<Device>,
     /// Why nothing may be written any more.
     poison: OnceLock<Arc<io::Error>>,
@@ -118,6 +120,7 @@ impl Writer {
             copying: Mutex::default(),
             desk: Mutex::new(desk),
             moved: Condvar::new(),
+            napping: AtomicUsize::new(0),
             device: Mutex::new(Device { queue, unsynced: false, unfinished: None }),
             poison: OnceLock::new(),
             failures: AtomicU64::new(0),
@@ -176,6 +179,22 @@ impl Writer {
         let desk = held(&self.desk);
         if desk.waiting.is_empty() {
             drop(self.moved.wait_timeout(desk, most));
+        }
+    }
+
+    /// As [`Writer::wait_for_work`], for who also keeps frames free.
+    pub fn nap(&self, most: Duration) {
+        self.napping.fetch_add(1, Ordering::Relaxed);
+        self.wait_for_work(most);
+        self.napping.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Few frames are free, as whoever takes one says: a sleeper who keeps some free is woken. Where there is none, waking nobody would
+    /// still be a system call for every page that is read. Who falls asleep just now is woken for the next page, or soon by itself.
+    #[inline]
+    pub fn frames_are_short(&self) {
+        if self.napping.load(Ordering::Relaxed) > 0 {
+            self.moved.notify_all();
         }
     }
 
