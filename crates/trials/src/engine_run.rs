@@ -32,7 +32,12 @@ struct Book {
     left: usize,
     /// Transactions that were prepared and left so.
     doubtful: usize,
+    /// Transactions refused for want of room since one committed.
+    refused: usize,
 }
+
+/// So many refusals for want of room one after the other say that nothing can be changed any more: a run ends there.
+const REFUSALS: usize = 1_000;
 
 fn held(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
@@ -69,7 +74,7 @@ pub fn run<D: Design>(
 
 /// As [`run`], on an engine that is open; whether a fault stopped it the engine says.
 pub fn run_on<E: Engine>(engine: &Arc<E>, disk: &Disk, ledger: Ledger, mix: Mix) -> Ledger {
-    let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits, doubtful: 0 }));
+    let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits, doubtful: 0, refused: 0 }));
     workers::run(engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
     std::mem::take(&mut held(&book).ledger)
 }
@@ -106,7 +111,15 @@ async fn transact<E: Engine>(
             let _ = client.rollback();
             return ControlFlow::Break(());
         }
-        Err(_) => return rolled_back(client),
+        Err(abort) => {
+            let is_full = abort == Abort::NoSpace && {
+                let mut book = held(book);
+                book.refused += 1;
+                book.refused > REFUSALS
+            };
+            let flow = rolled_back(client);
+            return if is_full { ControlFlow::Break(()) } else { flow };
+        }
     };
     if client.is_interrupted() && random.u32(..8) < mix.prepares {
         match prepare(client, book, disk, (number, &changes), random).await {
@@ -127,6 +140,7 @@ async fn transact<E: Engine>(
     edit(&|c| c.acknowledged = Some(disk.changes()));
     let mut book = held(book);
     book.left = book.left.saturating_sub(1);
+    book.refused = 0;
     ControlFlow::Continue(())
 }
 
