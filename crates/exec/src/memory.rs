@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A transaction that stays at home runs from its first operation to its end without giving up its worker, but for a row
-//! that another one has prepared for two-phase commit: it parks until that one has ended ([`waiting`]), or aborts where
-//! [`OccConflict::Abort`] is asked for. What it read may be inconsistent until it is certified; so whatever a procedure
+//! that another one has prepared for two-phase commit: it parks until that one has ended (`waiting`), or aborts where
+//! [`Abort`](crate::OccConflict::Abort) is asked for. What it read may be inconsistent until it is certified; so whatever a procedure
 //! concludes from it, an abort included, is an answer only if [`Engine::holds`](crate::Engine::holds).
 //!
 //! What is committed goes to the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this engine is the number of an
