@@ -4,11 +4,11 @@
 //! hang, no memory out of proportion. Where a checksum would turn nearly everything away, the target sets it right again, so
 //! that what lies behind it is met too.
 //!
-//! - [`words`]: what people type and write: options, machines, claims.
-//! - [`deployments`]: phase scripts, manifests, result rows; with the feature of that name, without which all else builds in a
+//! - `words`: what people type and write: options, machines, claims.
+//! - `deployments`: phase scripts, manifests, result rows; with the feature of that name, without which all else builds in a
 //!   fraction of the time.
-//! - [`plain`]: wire frames, keys, rows, single log records.
-//! - [`disk`]: the files of a database, spoiled, then opened, read, checked and written to.
+//! - `plain`: wire frames, keys, rows, single log records.
+//! - `disk`: the files of a database, spoiled, then opened, read, checked and written to.
 //!
 //! `cargo xtask fuzz` runs them under libFuzzer with the address sanitizer (the folder `fuzz`, nightly compiler); the tests here run
 //! each on its seeds and on some thousand drawn changes of them.
