@@ -109,7 +109,7 @@ pub struct MemoryPart {
     pub(crate) txn: Option<Box<Txn>>,
     pub(crate) protection: Protection,
     pub(crate) order: Order,
-    /// Others may wait for its end.
+    /// What it has read and written is kept from others until it ends.
     pub(crate) prepared: bool,
     /// Rows seen or written by a [`Protection::Quiet`] part since it was last cut.
     pub(crate) rows: u32,
@@ -130,6 +130,12 @@ impl MemoryPart {
             logged: 0,
             keys: Default::default(),
         }
+    }
+
+    /// Whether others may wait for its end: for what it holds, or for their turn behind it.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.prepared || self.txn.as_ref().is_some_and(|txn| txn.has_turns())
     }
 
     /// # Panics
@@ -205,12 +211,12 @@ impl MemoryEngine {
     /// Ends a part's transaction, of which nobody else takes notice, and begins another: of a part that is alone with what
     /// it reads.
     pub(crate) fn cut(&self, worker: &mut Worker, part: &mut MemoryPart) -> Result<(), Abort> {
+        let awaited = part.is_awaited();
         let Some(txn) = part.txn.take() else { return Ok(()) };
         part.rows = 0;
         let ended = if txn.is_read_only() {
-            let has_turns = txn.has_turns();
             worker.abort(txn);
-            self.ended(has_turns);
+            self.ended(awaited);
             Ok(())
         } else {
             self.commit_now(worker, txn).map(|epoch| part.logged = part.logged.max(epoch))

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[repr(u8)]
 pub enum Bug {
     None,
-    /// Scans lock the rows they meet and not the gaps between: phantoms.
+    /// Scans lock the rows they meet and not the gaps between: phantoms. Under owners, whose one lock for a range stands for
+    /// both, they lock nothing.
     NoGapLocks,
     /// A transaction lets go of its read locks before each further lock: not two-phase.
     EarlyReadRelease,

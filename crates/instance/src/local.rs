@@ -47,8 +47,8 @@ pub(crate) fn worker_of(gtid: Gtid, workers: usize) -> usize {
 pub(crate) enum Place {
     /// By this worker.
     Here,
-    /// By another worker of this instance; the step's site, counted from the instance's first.
-    Worker(usize, u32),
+    /// By another worker of this instance.
+    Worker(usize),
     Instance(InstanceId),
 }
 
@@ -184,7 +184,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
         }
         match self.shared.engine.spot(route) {
-            Some(Spot { worker, site }) if E::OWNERS && worker != self.worker => Place::Worker(worker, site),
+            Some(Spot { worker, .. }) if E::OWNERS && worker != self.worker => Place::Worker(worker),
             _ => Place::Here,
         }
     }

@@ -157,22 +157,16 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 }
 
 fn visits<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Visits {
-    let unmoved = local.shared.engine.stamp();
-    let mut stamps: SmallVec<[(usize, Stamp); 4]> = SmallVec::new();
-    let mut visits: Visits = group(local, steps, |i, route| {
-        let Place::Worker(owner, site) = local.place(route) else { return None };
-        if !open[i] {
-            return None;
-        }
-        let at = stamps.iter().position(|(of, _)| *of == owner).unwrap_or_else(|| {
-            stamps.push((owner, unmoved.clone()));
-            stamps.len() - 1
-        });
-        stamps[at].1.widen(site);
-        Some(owner)
+    let engine = &local.shared.engine;
+    // Taken before the map is looked at: a change in between sends the visit back.
+    let unmoved = engine.stamp();
+    let mut visits: Visits = group(local, steps, |i, route| match local.place(route) {
+        Place::Worker(owner) if open[i] => Some(owner),
+        _ => None,
     });
-    // Groups come into being in the order of their stamps.
-    for (visit, (_, stamp)) in visits.iter_mut().zip(stamps) {
+    for visit in &mut visits {
+        let mut stamp = unmoved.clone();
+        visit.indexes().filter_map(|i| engine.spot(steps.route(i))).for_each(|spot| stamp.widen(spot.site));
         visit.call = Some(stamp);
     }
     visits

@@ -195,15 +195,8 @@ impl Pool {
         self.settle();
         let found = self.make_room(4);
         let served = self.servers.load(Ordering::Acquire) > 0;
-        let failures = self.writer.failures();
-        if found.left > 0 {
+        if found.left > 0 || (!served && self.write_out()) {
             self.loads.wake_for_frames();
-        } else if !served && self.write_out() {
-            self.loads.wake_for_frames();
-            // What could not be written stays dirty and in its frame: who tried again would try for ever.
-            if let Err(fault) = self.writer.failed_since(failures) {
-                return Poll::Ready(Err(fault));
-            }
         } else if !self.writer.busy() && !self.loads.waiting() {
             if found.looked > 0 && found.leaving == 0 && self.slots.free() == 0 {
                 // Nothing is on its way out: latches of other threads, or all in use. The blocking way knows which.

@@ -112,13 +112,10 @@ async fn transact<E: Engine>(
             return ControlFlow::Break(());
         }
         Err(abort) => {
-            let is_full = abort == Abort::NoSpace && {
-                let mut book = held(book);
-                book.refused += 1;
-                book.refused > REFUSALS
-            };
             let flow = rolled_back(client);
-            return if is_full { ControlFlow::Break(()) } else { flow };
+            let mut book = held(book);
+            book.refused += usize::from(abort == Abort::NoSpace);
+            return if book.refused > REFUSALS { ControlFlow::Break(()) } else { flow };
         }
     };
     if client.is_interrupted() && random.u32(..8) < mix.prepares {

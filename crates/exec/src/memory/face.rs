@@ -134,13 +134,14 @@ impl Engine for MemoryEngine {
 
     #[inline]
     fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
+        let awaited = part.is_awaited();
         let Some(txn) = part.txn.take() else { return Ok(Lsn(part.logged)) };
         probe::part_ends();
         let mut worker = desk.worker.borrow_mut();
         let epoch = if txn.is_prepared() {
             self.stir();
             let committed = worker.post_commit(txn);
-            self.ended(true);
+            self.ended(awaited);
             committed.epoch
         } else {
             self.commit_now(&mut worker, txn)?
@@ -154,6 +155,7 @@ impl Engine for MemoryEngine {
         part: &mut MemoryPart,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
+        let awaited = part.is_awaited();
         // A transaction with parts elsewhere was certified before they were asked.
         let Some(txn) = part.txn.take_if(|txn| txn.is_prepared()) else {
             return Err(Abort::BadRequest);
@@ -161,7 +163,7 @@ impl Engine for MemoryEngine {
         probe::part_ends();
         self.stir();
         let (committed, id) = desk.worker.borrow_mut().post_commit_with_note(txn, note);
-        self.ended(true);
+        self.ended(awaited);
         Ok((Lsn(committed.epoch), NoteId(Lsn(id.0))))
     }
 
@@ -188,23 +190,23 @@ impl Engine for MemoryEngine {
     }
 
     fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
+        let awaited = part.is_awaited();
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
-            let in_the_way = part.prepared || txn.has_turns();
             desk.worker.borrow_mut().abort(txn);
-            self.ended(in_the_way);
+            self.ended(awaited);
         }
         Ok(())
     }
 
     /// What is prepared stays locked: its transaction may have been committed.
     fn abandon(&self, desk: &MemoryDesk, part: &mut MemoryPart) {
+        let awaited = part.is_awaited();
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
             if !txn.is_prepared() {
-                let has_turns = txn.has_turns();
                 desk.worker.borrow_mut().abort(txn);
-                self.ended(has_turns);
+                self.ended(awaited);
             }
         }
     }

@@ -1,18 +1,16 @@
 //! Transactions in doubt at a restart, under the design they were prepared under and under others.
 
+use crate::owners::setup;
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, Executor, Latching, LockPoint, OccConflict, PageEngine, Part,
-    Partitioned, Protection, Setup, Territory, TreeKind,
+    Conventional, Design, DesignKind, Engine, Executor, LockPoint, PageEngine, Part, Partitioned, Protection,
 };
-use locks::LockTuning;
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use txn::{Abort, Access, Column, Inserted, RowBuf, Schema, TableDef, TableKind, Type};
-use wal::Durability;
+use txn::{Abort, Access, Column, Inserted, RowBuf, TableDef, TableKind, Type};
 
 const T: TableId = TableId(1);
 
@@ -57,23 +55,7 @@ type InDoubt<D> = Vec<<PageEngine<D> as Engine>::InDoubt>;
 
 impl<D: Design> Life<D> {
     fn open(design: DesignKind, dir: &Path, workers: usize) -> (Life<D>, InDoubt<D>) {
-        let setup = Setup {
-            design,
-            dir: dir.into(),
-            durability: Durability::Async,
-            pool_pages: 256,
-            workers,
-            locks: LockTuning::PLAIN,
-            lock_timeout_ns: 1 << 40,
-            occ_conflict: OccConflict::default(),
-            trees: TreeKind::BTree,
-            heaps: design.heap_form(),
-            latching: Latching::default(),
-            partitions: 1,
-            schema: Schema { tables: vec![table()] },
-            territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
-        };
-        let (engine, recovered) = PageEngine::open(&setup).unwrap();
+        let (engine, recovered) = PageEngine::open(&setup(design, dir, workers, table())).unwrap();
         let engine = Arc::new(engine);
         let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
         let doubts = recovered.in_doubt.into_iter().map(|(_, doubt)| doubt).collect();

@@ -34,6 +34,26 @@ fn table() -> TableDef {
     }
 }
 
+/// Ten sites of ten keys each of the first column of `table`.
+pub fn setup(design: DesignKind, dir: &std::path::Path, workers: usize, table: TableDef) -> Setup {
+    Setup {
+        design,
+        dir: dir.into(),
+        durability: Durability::Async,
+        pool_pages: 256,
+        workers,
+        locks: LockTuning::PLAIN,
+        lock_timeout_ns: 1 << 40,
+        occ_conflict: OccConflict::default(),
+        trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
+        heaps: design.heap_form(),
+        latching: Latching::default(),
+        partitions: 1,
+        schema: Schema { tables: vec![table] },
+        territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
+    }
+}
+
 pub fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
@@ -73,23 +93,8 @@ impl Bench {
     }
 
     fn engine(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Arc<Owned>, InDoubt) {
-        let setup = Setup {
-            design,
-            dir: dir.into(),
-            durability: Durability::Async,
-            pool_pages: 256,
-            workers,
-            locks: LockTuning::PLAIN,
-            lock_timeout_ns: 1 << 40,
-            occ_conflict: OccConflict::default(),
-            trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
-            heaps: design.heap_form(),
-            latching: Latching::default(),
-            partitions: 1,
-            schema: Schema { tables: vec![table()] },
-            territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
-        };
-        let (engine, Recovered { in_doubt, .. }) = Owned::open(&setup).unwrap();
+        let (engine, Recovered { in_doubt, .. }) =
+            Owned::open(&setup(design, dir, workers, table())).unwrap();
         (Arc::new(engine), in_doubt)
     }
 
