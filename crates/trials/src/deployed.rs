@@ -36,8 +36,8 @@ const SLOTS: i64 = 12;
 /// Elements of a generation, over all slots.
 const ELEMENTS: i64 = 240;
 
-/// How long a history may take before it is judged as it is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// After so long without a commit a history is judged as it is.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn table() -> TableDef {
     let columns = vec![
@@ -410,12 +410,14 @@ pub fn deployed(design: DesignKind, plan: Plan, keys: Keys, dir: &Path) -> Resul
     let instance = Instance::start(lists, config)?;
     instance.load(&|_, _| {})?;
     instance.drive(plan.crew.clients, plan.seed << 32);
-    let (start, mut random) = (Instant::now(), Rng::with_seed(plan.seed));
-    while committed.load(Ordering::Relaxed) < plan.transactions && start.elapsed() < PATIENCE {
+    let (mut random, mut last) = (Rng::with_seed(plan.seed), (0, Instant::now()));
+    while last.0 < plan.transactions && last.1.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
         if keys == Keys::Move {
             move_keys(&instance, plan.crew.workers, &mut random)?;
         }
+        let now = committed.load(Ordering::Relaxed);
+        last = if now > last.0 { (now, Instant::now()) } else { last };
     }
     instance.halt()?;
     instance.stop()?;

@@ -23,12 +23,12 @@ fn plan(seed: u64) -> Plan {
 }
 
 /// Two owners or three of an instance's keys.
-fn among_owners(design: DesignKind, plan: Plan) -> Verdict {
+fn among_owners(design: DesignKind, plan: Plan) -> Result<Verdict, instance::InstanceFault> {
     let dir = tempfile::tempdir().unwrap();
     let crew = Crew { workers: 2 + plan.seed as usize % 2, clients: 3 };
     let moves = plan.seed % 4 > 1 && matches!(design, DesignKind::Logical | DesignKind::PlpRegular);
     let keys = if moves { Keys::Move } else { Keys::Stay };
-    deployed(design, Plan { crew, ..plan }, keys, dir.path()).unwrap()
+    deployed(design, Plan { crew, ..plan }, keys, dir.path())
 }
 
 #[cfg(not(feature = "planted"))]
@@ -60,7 +60,7 @@ mod sound {
     /// Whole instances: several owners in each but one, whose keys move where they may.
     fn innocent_among_owners(design: DesignKind) {
         for seed in 0..4 {
-            let verdict = among_owners(design, Plan { transactions: COMMITTED, ..plan(seed) });
+            let verdict = among_owners(design, Plan { transactions: COMMITTED, ..plan(seed) }).unwrap();
             assert!(
                 verdict.strictly_serialisable,
                 "seed {seed}: {:?} {}",
@@ -122,10 +122,11 @@ fn every_planted_bug_is_found_in_every_design() {
     for design in owners {
         let run = |seed| among_owners(design, Plan { transactions: COMMITTED, ..plan(seed) });
         plant(Bug::None);
-        assert!(run(0).strictly_serialisable);
+        assert!(run(0).unwrap().strictly_serialisable);
         for bug in Bug::ALL {
             plant(bug);
-            let found = (0..6).find(|seed| !run(*seed).strictly_serialisable);
+            // Undoing what others have changed meanwhile may leave bytes that are no row, which the store sees itself.
+            let found = (0..6).find(|seed| !run(*seed).is_ok_and(|verdict| verdict.strictly_serialisable));
             assert!(found.is_some(), "{bug:?} among owners of {design} was not found");
             println!("owners of {design}: {bug:?} found in history {}", found.unwrap_or_default());
         }
