@@ -101,7 +101,7 @@ impl Store {
         (wanted, mut visit): (impl Fn(&[u8]) -> bool, impl FnMut(&[u8], &[u8])),
     ) -> Result<ChunkEnd, Stop> {
         let Some((table, tree)) = self.tree_of(index) else {
-            let end = self.heap_chunk::<P>(index, from, |row| visit(&[], row))?;
+            let end = self.file_chunk::<P>(index, from, |row| visit(&[], row))?;
             return Ok(end);
         };
         let way = match direction {
@@ -250,8 +250,12 @@ impl Store {
         })
     }
 
-    /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.
-    fn heap_chunk<P: Policies>(
+    /// Calls `visit` with rows of one page of a table's heap, in storage order; begin with [`Bound::Unbounded`], and go on from where
+    /// [`ChunkEnd::More`] says (the page's ordinal and the slot, big-endian). Section 3.4.8 of Pandis' thesis measures such file scans.
+    ///
+    /// # Errors
+    /// [`Stop`]; rows may have been visited before.
+    pub fn file_chunk<P: Policies>(
         &self,
         id: TableId,
         from: Bound<&[u8]>,
