@@ -337,6 +337,13 @@ pub struct RebalanceRow {
     pub entries: u64,
     pub pages_read: u64,
     pub pointers: u64,
+    /// Rows that lie in another page since, and their bytes; entries of all indexes that lead to them.
+    #[serde(default)]
+    pub rows: u64,
+    #[serde(default)]
+    pub row_bytes: u64,
+    #[serde(default)]
+    pub addresses: u64,
 }
 
 impl RebalanceRow {
@@ -362,6 +369,9 @@ impl RebalanceRow {
             entries: made.entries,
             pages_read: made.pages_read,
             pointers: made.pointers,
+            rows: made.rows,
+            row_bytes: made.row_bytes,
+            addresses: made.addresses,
         }
     }
 }

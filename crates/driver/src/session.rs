@@ -181,8 +181,7 @@ impl Session {
                 true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
                 false => d.partitions,
             }),
-            balance: matches!(d.design, DesignKind::Logical | DesignKind::PlpRegular)
-                .then(|| d.balance.mode.to_string()),
+            balance: d.design.owns_keys().then(|| d.balance.mode.to_string()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),

@@ -6,7 +6,7 @@
 use base::{Key, TableId};
 use latch::{ByPage, Claiming, OwnerId, act_for, claim};
 use std::path::Path;
-use store::{HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn};
+use store::{HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn, Writers};
 use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
@@ -74,7 +74,7 @@ fn pages(case: &Case) -> (u64, u64) {
         store.commit(&mut txn, None).expect("sound");
         for (table, key) in store.parted(&mut txn) {
             let mut mover = Txn::default();
-            store.settle_rows::<ByPage>(&mut mover, table, &key).expect("there is room");
+            store.settle_rows::<ByPage>(&mut mover, table, &key, Writers::Running).expect("there is room");
         }
     }
     let loaded: Loaded = loader.finish::<ByPage>().expect("written");
