@@ -25,7 +25,7 @@ use base::{Key, PageId, Rid, TableId};
 use latch::{Policies, acting_for};
 use pages::Stop;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -176,18 +176,22 @@ impl Store {
         (Some(from), until)
     }
 
-    /// All pages that the leaf covering `key` leads to.
-    fn led_to<P: Policies>(&self, table: &Table, key: &[u8]) -> Result<Vec<PageId>, Stop> {
-        let mut pages: Vec<PageId> = Vec::new();
-        self.insist(|| {
-            pages.clear();
-            self.tree(table).around::<P::Index>(key, |value| {
-                pages.extend(Rid::decode(value).map(|rid| rid.page));
-                ControlFlow::Continue(())
-            })
+    /// The pages that the leaf covering `key` leads to and that may have rows on both sides of it: entries say so, or are fewer than rows.
+    fn led_to<P: Policies>(&self, table: &Table, key: &Key) -> Result<Vec<PageId>, Stop> {
+        let around = self.insist(|| self.tree(table).around::<P::Index>(key, |_| ControlFlow::Break(())))?;
+        let mut entries = BTreeMap::<PageId, [usize; 2]>::new();
+        self.each_leaf::<P>(table, around.low, around.high, |some| {
+            for (entry, rid) in some {
+                entries.entry(rid.page).or_default()[usize::from(entry >= key)] += 1;
+            }
         })?;
-        pages.sort_unstable();
-        pages.dedup();
+        let mut pages = Vec::new();
+        for (page, [below, above]) in entries {
+            let rows = self.insist(|| self.heap(table).housed::<P::Heap>(page))?.rows;
+            if (below > 0 && above > 0) || rows > below + above {
+                pages.push(page);
+            }
+        }
         Ok(pages)
     }
 

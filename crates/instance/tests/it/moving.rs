@@ -238,7 +238,8 @@ fn partitions_that_meet_come_to_one_island() {
     };
     let workload = Tatp::new(options).unwrap();
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
-    let balance = Balance { mode: Mode::On, every_ms: 20 };
+    // Long enough for a slow machine to see enough meetings in one.
+    let balance = Balance { mode: Mode::On, every_ms: 100 };
     let config = InstanceConfig { balance, partitions: 4, worker_islands: vec![0, 1], ..config };
     let deployment = Deployment::start(workload, vec![config]);
     deployment.load();
