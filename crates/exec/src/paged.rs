@@ -12,6 +12,7 @@
 //! was in the log when the part ended is durable.** With `memory` and `async` durability that is at once.
 
 mod adopting;
+mod dividing;
 mod face;
 mod filling;
 mod moving;

@@ -11,7 +11,7 @@ use pages::Stop;
 use std::ops::Bound;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use store::{ChunkEnd, HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn};
+use store::{ChunkEnd, HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn, Writers};
 use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
@@ -121,7 +121,7 @@ fn measure(case: &Case) -> Found {
         store.commit(&mut txn, None).expect("sound");
         for (table, key) in store.parted(&mut txn) {
             let mut mover = Txn::default();
-            store.settle_rows::<ByPage>(&mut mover, table, &key).expect("there is room");
+            store.settle_rows::<ByPage>(&mut mover, table, &key, Writers::Running).expect("there is room");
         }
     }
     let loaded: Loaded = loader.finish::<ByPage>().expect("written");
