@@ -184,6 +184,7 @@ impl<D: Design> PageEngine<D> {
             protection: Protection::Alone,
             owner,
             name: 0,
+            sites: None,
             counted: false,
             branches: Branches::default(),
             hold: probe::Hold::default(),
@@ -199,6 +200,7 @@ impl<D: Design> PageEngine<D> {
         part.ahead.clear();
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
+        part.sites = None;
         if protection == Protection::Locks {
             part.hold = probe::hold();
             if !D::OWNERS {

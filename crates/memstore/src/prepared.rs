@@ -16,10 +16,10 @@ use crate::arena::Ref;
 use crate::commit::Scope;
 use crate::log::{Open, Undecided, Verdict, held};
 use crate::log::{Read, put_guards, put_read};
-use crate::log::{put_decision, put_forget, put_named_note, put_write};
+use crate::log::{put_decision, put_forget, put_named_note, put_placed, put_write};
 use crate::row;
 use crate::store::Refused;
-use crate::transaction::{Certified, Pin, Txn, Write};
+use crate::transaction::{Certified, Pin, Txn, Value, Write};
 use crate::worker::Worker;
 use std::sync::atomic::{Ordering, fence};
 
@@ -105,8 +105,8 @@ impl Worker {
 
     /// What has to be durable before anybody is told of what a transaction has read.
     pub fn depends_on(&self, txn: &Txn) -> u64 {
-        let epochs = txn.reads.iter().map(|(_, word)| crate::tid::epoch(crate::tid::of(*word)));
-        self.seen(epochs.max().unwrap_or(0))
+        let seen = txn.reads.iter().map(|(_, word)| *word).chain(txn.writes.iter().map(|write| write.seen));
+        self.seen(seen.map(|word| crate::tid::epoch(crate::tid::of(word))).max().unwrap_or(0))
     }
 
     fn name(&self) -> u64 {
@@ -256,6 +256,10 @@ fn put_writes(
 
 #[inline]
 fn put_one(arena: &crate::arena::Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
-    let value = write.value.map(|value| &txn.values[value][..]);
-    put_write(out, write.table.0, value, |out| row::key(arena, write.row, out));
+    let key = |out: &mut Vec<u8>| row::key(arena, write.row, out);
+    match write.value {
+        Value::Absent => put_write(out, write.table.0, None, key),
+        Value::New(value) => put_write(out, write.table.0, Some(&txn.values[value as usize]), key),
+        Value::Placed => put_placed(out, write.table.0, key, |out| row::placed(arena, write.row, out)),
+    }
 }
