@@ -66,6 +66,8 @@ pub(crate) struct Write {
     /// The word as it was before it was locked.
     pub(crate) before: u64,
     pub(crate) prepared: Prepared,
+    /// Outside of these bytes the value is what it was, unless its length has changed.
+    pub(crate) touched: (usize, usize),
 }
 
 fn mix(row: Ref) -> u64 {
@@ -177,7 +179,8 @@ impl Txn {
 
     pub(crate) fn write(&mut self, table: TableId, row: Ref, value: Option<usize>) {
         self.written |= bit(row);
-        self.writes.push(Write { row, table, value, before: 0, prepared: Prepared::default() });
+        let touched = (0, usize::MAX);
+        self.writes.push(Write { row, table, value, before: 0, prepared: Prepared::default(), touched });
         self.places.enter_last(&self.writes);
     }
 

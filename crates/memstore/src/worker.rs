@@ -216,6 +216,22 @@ impl Worker {
         key: &[u8],
         f: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Result<Option<R>, Refused> {
+        self.update_within(txn, table, key, |bytes| (f(bytes), 0..usize::MAX))
+    }
+
+    /// As [`Worker::update`], of a function that also says outside of which bytes it has changed nothing; if it has changed the
+    /// row's length, that says nothing. What is within is all that is logged.
+    ///
+    /// # Errors
+    /// As [`Worker::update`].
+    #[inline]
+    pub fn update_within<R>(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        key: &[u8],
+        f: impl FnOnce(&mut Vec<u8>) -> (R, std::ops::Range<usize>),
+    ) -> Result<Option<R>, Refused> {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
         let own = txn.own(row);
         if own.is_none() {
@@ -234,15 +250,23 @@ impl Worker {
                 }
             }
         }
-        let result = f(&mut bytes);
+        let (result, touched) = f(&mut bytes);
         let len = bytes.len();
         txn.values[value] = bytes;
         if len > MAX_ROW {
             return Err(Refused::RowTooLong(len));
         }
+        let touched = (touched.start, touched.end);
         match own {
-            Some(own) => txn.writes[own].value = Some(value),
-            None => txn.write(table, row, Some(value)),
+            Some(own) => {
+                let write = &mut txn.writes[own];
+                let (from, to) = write.touched;
+                (write.value, write.touched) = (Some(value), (from.min(touched.0), to.max(touched.1)));
+            }
+            None => {
+                txn.write(table, row, Some(value));
+                txn.writes.last_mut().expect("just written").touched = touched;
+            }
         }
         Ok(Some(result))
     }

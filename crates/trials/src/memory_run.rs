@@ -14,6 +14,7 @@ use exec::{
 use locks::LockTuning;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -28,10 +29,10 @@ use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 const PAGES: usize = 4096;
 
 /// Two workers; whoever meets the row of a transaction that was left in doubt gives up soon.
-fn setup(durability: Durability, conflict: OccConflict) -> Setup {
+fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
     Setup {
         design: DesignKind::Occ,
-        dir: DIR.into(),
+        dir: dir.into(),
         durability,
         pool_pages: PAGES,
         workers: 2,
@@ -63,8 +64,20 @@ fn commits(number: i64) -> bool {
 /// # Errors
 /// What the engine says.
 pub fn open(files: Arc<dyn Files>, durability: Durability, seed: u64) -> Result<Opened, Flaw> {
+    open_in((files, Path::new(DIR)), durability, seed)
+}
+
+/// The same in a folder of one's own.
+///
+/// # Errors
+/// What the engine says.
+pub fn open_in(
+    (files, dir): (Arc<dyn Files>, &Path),
+    durability: Durability,
+    seed: u64,
+) -> Result<Opened, Flaw> {
     let conflict = OccConflict::ALL[seed as usize % 2];
-    let (engine, recovered) = MemoryEngine::open_on(files, &setup(durability, conflict), |log| {
+    let (engine, recovered) = MemoryEngine::open_on(files, &setup(dir, durability, conflict), |log| {
         (log.segment_bytes, log.checkpoint_bytes) = (1 << 16, 1 << 15);
         log.leisure = Duration::from_micros(200);
         log.threads = 1;
@@ -196,7 +209,10 @@ pub fn live(
 }
 
 /// The same; on an error the ledger says what had been promised until then.
-fn work(
+///
+/// # Errors
+/// As [`live`].
+pub fn work(
     (files, disk): (Arc<dyn Files>, &Disk),
     ledger: &mut Ledger,
     promise: Promise,

@@ -299,17 +299,18 @@ impl Access for MemoryHere<'_> {
         let updated = retry!(
             self,
             self.with(|worker, txn| {
-                worker.update(txn, table, key, |bytes| {
+                worker.update_within(txn, table, key, |bytes| {
                     if is_indexed {
                         old.clear();
                         old.extend_from_slice(bytes);
                     }
                     let mut row = RowMut::new(&t.layout, bytes);
                     let result = f.take().map(|f| f(&mut row));
-                    if row.columns_set().meets(t.indexed) {
+                    let (touched, set) = (row.touched(), row.columns_set());
+                    if set.meets(t.indexed) {
                         moved = changes(t, &old, bytes);
                     }
-                    result
+                    (result, touched)
                 })
             })
         );

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 use store::{Store, StoreFault};
 use trials::crash::{DIR, open_and_settle};
 use trials::engine_run::{self, Mix};
-use trials::ledger::{Ledger, Promise};
+use trials::ledger::{Flaw, Ledger, Promise};
+use trials::memory_run;
 use trials::table;
 use trials::workers::{self, Crew};
 use txn::{Abort, Access, Inserted, TableKind};
@@ -89,6 +90,43 @@ fn a_full_file_system_stops_the_engine_cleanly() {
     });
     let unmounted = mount(&["umount"]);
     assert!(tried.is_ok() && unmounted.is_ok());
+}
+
+/// As many commits of the engine in main memory as there is room for, and why it stopped.
+fn in_memory(disk: &Disk, ledger: &mut Ledger, commits: usize) -> Result<memory_run::Opened, Flaw> {
+    let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, prepares: 0, seed: 5 };
+    let everything = Promise::Acknowledged(usize::MAX);
+    memory_run::work((disk.files(), disk), ledger, everything, (Durability::Sync, mix))
+}
+
+#[test]
+fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
+    for spare in [0, 10_000, 100_000, 300_000, 600_000] {
+        let (disk, mut ledger) = (Disk::new(), Ledger::default());
+        in_memory(&disk, &mut ledger, 1).map(drop).unwrap();
+        disk.set_capacity(Some(disk.used() + spare));
+        // Rows are changed for ever, and the log is cut by checkpoints only while there is room to write one.
+        let flaw = in_memory(&disk, &mut ledger, 20_000).map(drop);
+        if let Err(flaw) = &flaw {
+            let text = flaw.to_string();
+            assert!(
+                text.contains(DIR) && text.contains("space"),
+                "{spare}: what stopped it is not told: {text}"
+            );
+        }
+        assert!(flaw.is_err() || spare >= 300_000, "{spare}: it did not fill the disk");
+        assert!(ledger.commits.iter().any(|c| c.acknowledged.is_some()) || spare < 100_000);
+        // Still full: it opens with all that was promised, or says why not.
+        if let Err(flaw) = memory_run::open(disk.files(), Durability::Sync, 0) {
+            assert!(flaw.to_string().contains("space"), "{spare}: {flaw}");
+        }
+        let everything = Promise::Acknowledged(usize::MAX);
+        memory_run::open_and_settle(&disk.crash_image(spare), &ledger, everything, Durability::Sync).unwrap();
+        // Space returns: the same database goes on.
+        disk.set_capacity(None);
+        drop(in_memory(&disk, &mut ledger, 50).unwrap());
+        memory_run::open_and_settle(&disk.crash_image(1), &ledger, everything, Durability::Sync).unwrap();
+    }
 }
 
 #[test]
