@@ -799,3 +799,32 @@ fn a_change_without_what_it_was_made_from_is_damage_and_is_told() {
     let fault = fault(&disk.crash_image(1)).to_string();
     assert!(fault.contains("was made from"), "{fault}");
 }
+
+fn spares(disk: &Disk) -> usize {
+    disk.paths().iter().filter(|(path, _)| path.to_string_lossy().contains("spare-")).count()
+}
+
+/// What a used file held before ends neither the log nor goes on with it, wherever the log is cut.
+#[test]
+fn log_files_are_used_again_and_what_they_held_before_is_not_taken_for_log() {
+    let disk = Disk::new();
+    let (store, _) = open(&disk);
+    let mut w = store.worker(0).unwrap();
+    let mut fill = |rounds: u8, value: u8| {
+        for n in 0..rounds {
+            let done = put(&mut w, &[n % 40], &vec![value; 2000 + usize::from(n)]);
+            store.wait_durable(done.epoch).unwrap();
+        }
+    };
+    fill(200, 1);
+    store.checkpoint().unwrap();
+    let kept = spares(&disk);
+    assert!(kept > 2, "a checkpoint leaves {kept} files");
+    let before = log_files(&disk).len();
+    fill(120, 2);
+    assert!(spares(&disk) < kept && log_files(&disk).len() > before);
+    let expected: Rows = (0..40u8).map(|n| (vec![n], vec![2; 2080 + usize::from(n)])).collect();
+    assert_eq!(rows_of(&disk.crash_image(3)), expected);
+    drop((w, store));
+    assert_eq!((spares(&disk), rows_of(&disk)), (0, expected));
+}

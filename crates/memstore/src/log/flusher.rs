@@ -96,6 +96,7 @@ impl Drop for Flushers {
             let _ = flusher.handle.take().map(JoinHandle::join);
         }
         self.shared.streams.iter().for_each(Stream::finish);
+        self.shared.spares.clear(&*self.shared.files);
     }
 }
 
