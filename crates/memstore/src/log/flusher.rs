@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// How long a thread that nobody wakes sleeps when the last look found nothing.
 const IDLE: Duration = Duration::from_millis(50);
+/// A flush that is quicker than this is not worth another one at once: whoever commits meanwhile shares the next.
+const QUICK: Duration = Duration::from_micros(50);
 /// Threads of a stream, and so blocks on their way at a time.
 const ABREAST: usize = 2;
 
@@ -106,15 +108,18 @@ fn run(shared: &Arc<Shared>, stream: &Stream, is_resting: &AtomicBool, is_first:
     loop {
         let is_last = shared.stopping.load(Ordering::SeqCst);
         let aim = if is_last { Aim::Everything } else { Aim::Need };
-        let before = stream.counts.flushes.load(Ordering::Relaxed);
+        let (before, began) = (stream.counts.flushes.load(Ordering::Relaxed), world::now_ns());
         if !stream.attempt(shared, aim) || is_last {
             return;
         }
         let is_called = || stream.is_behind(shared) || stream.is_pressed(shared);
+        let wrote = stream.counts.flushes.load(Ordering::Relaxed) > before;
         if is_called() {
+            if wrote && u128::from(world::now_ns() - began) < QUICK.as_nanos() {
+                std::thread::park_timeout(QUICK);
+            }
             continue;
         }
-        let wrote = stream.counts.flushes.load(Ordering::Relaxed) > before;
         pause = if wrote { shared.options.leisure } else { (pause * 2).min(IDLE) };
         is_resting.store(true, Ordering::SeqCst);
         if !is_called() && !shared.stopping.load(Ordering::SeqCst) {
