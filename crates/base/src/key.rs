@@ -53,13 +53,30 @@ impl Key {
         self.u64((v as u64) ^ (1 << 63))
     }
 
+    /// Of several numbers: what [`Key::i64`] makes of one after the other, in one go.
+    #[inline]
+    pub fn of_i64s<const N: usize>(numbers: [i64; N]) -> Key {
+        if 8 * N > PLACE {
+            return numbers.into_iter().fold(Key::new(), Key::i64);
+        }
+        let mut place = [0; PLACE];
+        for (part, v) in place.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+            *part = ((v as u64) ^ (1 << 63)).to_be_bytes();
+        }
+        Key(SmallVec::from_buf_and_len(place, 8 * N))
+    }
+
     #[must_use]
     pub fn bytes(mut self, v: &[u8]) -> Key {
-        for &b in v {
-            self.0.push(b);
-            if b == 0 {
-                self.0.push(0xff);
+        if v.contains(&0) {
+            for part in v.split_inclusive(|b| *b == 0) {
+                self.0.extend_from_slice(part);
+                if part.ends_with(&[0]) {
+                    self.0.push(0xff);
+                }
             }
+        } else {
+            self.0.extend_from_slice(v);
         }
         self.0.extend_from_slice(&[0, 0]);
         self
@@ -68,6 +85,17 @@ impl Key {
     #[must_use]
     pub fn str(self, v: &str) -> Key {
         self.bytes(v.as_bytes())
+    }
+
+    /// Appends what [`Key::i64`] would to a key that is built elsewhere.
+    #[inline]
+    pub fn put_i64(out: &mut Vec<u8>, v: i64) {
+        out.extend_from_slice(&((v as u64) ^ (1 << 63)).to_be_bytes());
+    }
+
+    /// As [`Key::put_i64`], what [`Key::bytes`] would.
+    pub fn put_bytes(out: &mut Vec<u8>, v: &[u8]) {
+        out.extend_from_slice(&Key::new().bytes(v));
     }
 
     #[inline]
@@ -153,6 +181,19 @@ impl<'a> KeyReader<'a> {
         }
     }
 
+    /// As [`KeyReader::bytes`], of bytes that nobody wants.
+    pub fn skip_bytes(&mut self) -> Option<()> {
+        loop {
+            let zero = self.0.iter().position(|b| *b == 0)?;
+            self.0 = &self.0[zero + 1..];
+            match self.take::<1>()? {
+                [0] => return Some(()),
+                [0xff] => {}
+                _ => return None,
+            }
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -200,11 +241,27 @@ mod tests {
     }
 
     #[test]
+    fn numbers_together_are_as_one_after_the_other() {
+        fn check<const N: usize>() {
+            let numbers = std::array::from_fn(|i| [i64::MIN, -1, 0, 77, i64::MAX][i % 5]);
+            let one_by_one = numbers.into_iter().fold(Key::new(), Key::i64);
+            assert_eq!(Key::of_i64s::<N>(numbers), one_by_one);
+        }
+        check::<0>();
+        check::<1>();
+        check::<4>();
+        check::<5>();
+    }
+
+    #[test]
     fn reads_back_what_was_written() {
         let k = Key::new().u32(7).i64(-3).str("x\0y").u64(9);
         let mut r = KeyReader::new(&k);
         assert_eq!((r.u32(), r.i64()), (Some(7), Some(-3)));
+        let mut skipping = r.clone();
         assert_eq!(r.bytes().as_deref(), Some(&b"x\0y"[..]));
+        assert!(skipping.skip_bytes().is_some() && skipping.rest() == r.rest());
+        assert!(KeyReader::new(b"x\0y").skip_bytes().is_none() && KeyReader::new(b"x").skip_bytes().is_none());
         assert_eq!(r.u64(), Some(9));
         assert!(r.is_empty() && r.u32().is_none());
     }

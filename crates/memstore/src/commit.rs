@@ -1,7 +1,8 @@
 //! Commit in three phases (Silo, section 4.4), of which the first two can be had on their own, for two-phase commit:
 //!
 //! ```text
-//!   pre-commit   1. lock the rows to be written, in the order of their addresses
+//!   pre-commit   1. lock the rows to be written, as they were when they were read; who has to wait lets go of all of them
+//!                   and takes them in the order of their addresses
 //!                   -- the serialisation point: the epoch is read here, after the last lock and before the first check --
 //!                2. check that every row read is as it was read and not locked by another, and every leaf seen is unchanged
 //!   post-commit  3. write, each row unlocked with the new id
@@ -21,7 +22,7 @@ use crate::prepared::NoteId;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Certified, Pin, Txn, Write};
+use crate::transaction::{Certified, Pin, Txn, Value, Write};
 use crate::worker::{Garbage, Worker};
 use latch::Backoff;
 use std::rc::Rc;
@@ -142,9 +143,8 @@ impl Worker {
             return Ok(());
         }
         self.may_log()?;
-        txn.sort_writes();
         let since = self.own.committing.add(&self.store.epochs, self.number);
-        let certified = self.lock_all(&mut txn.writes).and_then(|()| {
+        let certified = self.lock_all(txn).and_then(|()| {
             let tid = self.serialise(txn);
             let tid = tid
                 .and_then(|tid| self.validate(txn, scope).and_then(|()| self.equip(txn, tid)).map(|()| tid));
@@ -164,28 +164,53 @@ impl Worker {
         }
     }
 
-    fn lock_all(&mut self, writes: &mut [Write]) -> Result<(), Refused> {
-        for i in 0..writes.len() {
-            match self.lock(writes[i].row) {
-                Ok(before) => writes[i].before = before,
-                Err(refused) => {
-                    self.unlock(&writes[..i]);
-                    return Err(refused);
-                }
-            }
+    /// Mostly nobody is in the way, and any order will do for whoever waits for nothing.
+    fn lock_all(&self, txn: &mut Txn) -> Result<(), Refused> {
+        if self.lock_in_turn(&mut txn.writes, |row| Ok(tid::try_lock(row::tid(&self.store.arena, row))))? {
+            return Ok(());
         }
-        Ok(())
+        txn.sort_writes();
+        self.lock_in_turn(&mut txn.writes, |row| self.lock(row)).map(drop)
+    }
+
+    /// Locks one row after the other, each as it was when it was read; all or none. `false` if somebody is in the way.
+    #[inline]
+    fn lock_in_turn(
+        &self,
+        writes: &mut [Write],
+        lock: impl Fn(Ref) -> Result<Lock, Refused>,
+    ) -> Result<bool, Refused> {
+        for i in 0..writes.len() {
+            let write = &mut writes[i];
+            let ended = match lock(write.row) {
+                Ok(Lock::Taken(before))
+                    if before == write.seen || self.store.planted.is(Bug::ReadsUnchecked) =>
+                {
+                    write.before = before;
+                    continue;
+                }
+                Ok(Lock::Taken(before)) => {
+                    row::tid(&self.store.arena, write.row).store(before, Ordering::Release);
+                    Err(self.failed_at(write.row, Refused::Conflict(Cause::Changed)))
+                }
+                Ok(Lock::Dead) => Err(Refused::Conflict(Cause::Changed)),
+                Ok(Lock::Busy(_)) => Ok(false),
+                Err(refused) => Err(refused),
+            };
+            self.unlock(&writes[..i]);
+            return ended;
+        }
+        Ok(true)
     }
 
     /// Waits for a lock that is held over one commit; the order of addresses keeps such waits from closing a cycle.
-    pub(crate) fn lock(&self, row: Ref) -> Result<u64, Refused> {
+    fn lock(&self, row: Ref) -> Result<Lock, Refused> {
         let word = row::tid(&self.store.arena, row);
         let mut wait = Backoff::new();
         loop {
             match tid::try_lock(word) {
-                Lock::Taken(before) => return Ok(before),
-                Lock::Dead => return Err(Refused::Conflict(Cause::Changed)),
                 Lock::Busy(now) => self.met_lock(row, now, &mut wait)?,
+                taken => return Ok(taken),
             }
         }
     }
@@ -248,18 +273,17 @@ impl Worker {
         if self.store.planted.is(Bug::Unguarded) {
             return;
         }
-        let writes = &txn.writes;
-        let is_written = |row: &Ref| writes.binary_search_by_key(&row.0, |write| write.row.0).is_ok();
-        let (rows, leaves) = &mut txn.guarded;
-        rows.extend(txn.reads.iter().map(|(row, _)| *row).filter(|row| !is_written(row)));
+        let (mut rows, mut leaves) = std::mem::take(&mut txn.guarded);
+        rows.extend(txn.reads.iter().map(|(row, _)| *row).filter(|row| txn.own(*row).is_none()));
         leaves.extend(txn.leaves.iter().map(|seen| seen.leaf));
-        for list in [&mut *rows, &mut *leaves] {
+        for list in [&mut rows, &mut leaves] {
             list.sort_unstable_by_key(|at| at.0);
             list.dedup();
         }
         let arena = &self.store.arena;
         rows.iter().for_each(|row| guard::enter(row::readers(arena, *row), guard::OF_ROW));
         leaves.iter().for_each(|leaf| guard::enter(Node::at(arena, *leaf).readers(), guard::OF_LEAF));
+        txn.guarded = (rows, leaves);
     }
 
     /// Ends what [`Worker::guard`] began, if it did.
@@ -280,7 +304,7 @@ impl Worker {
             if now & !(LOCKED | PREPARED) != word {
                 return Err((row, Refused::Conflict(Cause::Changed)));
             }
-            if txn.writes.binary_search_by_key(&row.0, |write| write.row.0).is_err() {
+            if txn.own(row).is_none() {
                 return Err((row, self.locked_by_another(row, now)));
             }
         }
@@ -305,7 +329,11 @@ impl Worker {
             // A row that never was there is found absent without a version that says so.
             let is_wanted = write.before != ABSENT && old < epoch(tid) && old <= snapshot;
             let keep = if is_wanted { Keep::Older } else { Keep::Nothing };
-            let len = write.value.map_or(0, |value| txn.values[value].len());
+            let len = match write.value {
+                Value::Absent => 0,
+                Value::New(value) => txn.values[value as usize].len(),
+                Value::Placed => continue,
+            };
             match row::prepare(&store.arena, &mut self.own.local, write.row, len, keep) {
                 Ok(prepared) => txn.writes[i].prepared = prepared,
                 Err(full) => {
@@ -394,10 +422,18 @@ impl Worker {
     fn overwrite(&mut self, txn: &Txn, tid: u64, logged: u64) {
         let store = Rc::clone(&self.store);
         for write in &txn.writes {
-            let value = write.value.map(|value| &txn.values[value][..]);
+            let value = match write.value {
+                Value::Absent => None,
+                Value::New(value) => Some(&txn.values[value as usize][..]),
+                Value::Placed => {
+                    row::appear(&store.arena, write.row, tid);
+                    continue;
+                }
+            };
             let word = tid | if value.is_none() { ABSENT } else { 0 };
-            let (local, epochs) = (&mut self.own.local, &store.epochs);
-            let older = row::overwrite(&store.arena, local, epochs, write.row, value, write.prepared, word);
+            let (local, epochs, Write { row, touched, prepared, .. }) =
+                (&mut self.own.local, &store.epochs, *write);
+            let older = row::overwrite(&store.arena, local, epochs, row, value, touched, prepared, word);
             if older != Ref::NONE {
                 self.own.garbage.push_back((logged, Garbage::Version(older)));
             }

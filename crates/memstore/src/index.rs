@@ -285,14 +285,13 @@ impl Index {
             let row = leaf.target(&s, i);
             return if before.holds(arena) { Ok(Ok(Insertion::Exists(row, before))) } else { Err(Torn) };
         }
-        let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
         if s.count < LEAF_CAP {
             lock(leaf, &s)?;
             if is_guarded(leaf) {
                 version::unlock_unchanged(leaf.version());
                 return Ok(Ok(Insertion::Guarded(leaf.at)));
             }
-            leaf.insert(arena, i, entry);
+            leaf.insert(arena, i, key, row, Ref::NONE);
             let after = Seen { version: version::unlock(leaf.version()), ..before };
             return Ok(Ok(Insertion::Done(Inserted { before, after, split_off: None })));
         }
@@ -304,6 +303,7 @@ impl Index {
             };
         }
         let parent = last[1].expect("a leaf has a parent");
+        let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
         let split = self.split(arena, local, parent, (leaf, s), Some((i, entry)))?;
         Ok(split.map(|split| match split {
             Some((after, off)) => Insertion::Done(Inserted { before, after, split_off: Some(off) }),
@@ -363,9 +363,7 @@ impl Index {
             return self.halve_whole(arena, local, parent, node, *i, entry);
         }
         let mut entries = node.entries(arena);
-        // Keys that come in order leave full leaves behind.
-        let at_end = new.as_ref().is_some_and(|(i, _)| *i == entries.len());
-        let middle = if at_end { entries.len() } else { entries.len() / 2 };
+        let middle = new.as_ref().map_or(entries.len() / 2, |(i, _)| middle_for(node, *i));
         if let Some((i, entry)) = new {
             entries.insert(i, entry);
         }
@@ -394,8 +392,7 @@ impl Index {
         i: usize,
         new: &Entry,
     ) -> Result<Node<'a>, Full> {
-        let s = leaf.held();
-        let middle = if i == s.count { s.count } else { s.count / 2 };
+        let (s, middle) = (leaf.held(), middle_for(leaf, i));
         let key = |at: usize| {
             if at == i {
                 return new.key.clone();
@@ -408,10 +405,9 @@ impl Index {
         let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
         let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
         leaf.move_to(right, middle - usize::from(i < middle));
-        let new = Entry { key: new.key.clone(), ..*new };
         match i < middle {
-            true => leaf.insert(arena, i, new),
-            false => right.insert(arena, i - middle, new),
+            true => leaf.insert(arena, i, &new.key, new.target, new.separator),
+            false => right.insert(arena, i - middle, &new.key, new.target, new.separator),
         }
         self.link_half(arena, parent, above, entry);
         Ok(right)
@@ -454,12 +450,13 @@ impl Index {
     }
 
     fn link_half(&self, arena: &Arena, parent: Step<'_>, above: Option<Node<'_>>, entry: Entry) {
+        let Entry { key, target, separator } = entry;
         match above {
             Some(above) => {
-                above.insert(arena, 0, entry);
+                above.insert(arena, 0, &key, target, separator);
                 parent.node.set_leftmost(above.at);
             }
-            None => parent.node.insert(arena, parent.child, entry),
+            None => parent.node.insert(arena, parent.child, &key, target, separator),
         }
     }
 
@@ -599,6 +596,18 @@ impl Index {
         let seen = Seen { leaf: leaf.at, version: s.version };
         out.seen = Some(seen);
         if seen.holds(arena) { Ok(()) } else { Err(Torn) }
+    }
+}
+
+/// How many entries, a new one at `i` included, the lower half of a full leaf keeps. Keys that come in order leave full leaves
+/// behind: at the end of the index, and where others lie behind them (the newest orders of one district among many), which from then
+/// on have a leaf of their own.
+fn middle_for(leaf: Node<'_>, i: usize) -> usize {
+    let count = leaf.held().count;
+    match i == count {
+        true => count,
+        false if leaf.goes_on_at(i) => i + 1,
+        false => count / 2,
     }
 }
 

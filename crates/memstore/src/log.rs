@@ -32,7 +32,7 @@ pub use fault::LogFault;
 pub use options::{Durability, LogOptions, LogStats, Urge};
 pub(crate) use record::{Bytes, Change, Changes, Left, Malformed, Open, Record, Runs, Verdict};
 pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
-pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_write};
+pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 
 use crate::epoch::Epochs;
 use crate::sync;

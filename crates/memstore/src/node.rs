@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   word   0        1                         2..5            5        6..               ..            ..
-//!        version  level, prefix length, count  prefix bytes  leftmost  heads             values        separators
-//!                                                            child, or CAP               CAP           CAP (inner)
+//!        version  next, level, prefix length,  prefix bytes  leftmost  heads             values        separators
+//!                 count                                      child, or CAP               CAP           CAP (inner)
 //!                                                            readers
 //! ```
 //! A value is the mark of the key (20 bits, see `head`) and the [`Ref`] (44 bits) of a row or child. Keys in full are in the
@@ -28,6 +28,9 @@ pub(crate) const LEAF_CAP: usize = if cfg!(test) { 5 } else { 61 };
 pub(crate) const INNER_CAP: usize = if cfg!(test) { 4 } else { 40 };
 const _: () = assert!(HEADS + 2 * LEAF_CAP <= NODE_WORDS && HEADS + 3 * INNER_CAP <= NODE_WORDS);
 const REF_BITS: u32 = 64 - MARK_BITS;
+
+/// Where in the word of counts the place behind the entry that came last stands, as long as that is known: a hint for splits.
+const NEXT_SHIFT: u32 = 40;
 
 /// In the place of a head where there is no entry: no head is behind it.
 const NO_HEAD: u64 = u64::MAX;
@@ -138,7 +141,7 @@ impl<'a> Node<'a> {
     #[inline]
     fn sight_under(self, version: u64) -> Sight {
         let shape = self.get(1);
-        let (level, count) = ((shape >> 32) as usize, (shape & 0xffff) as usize);
+        let (level, count) = ((shape >> 32 & 0xff) as usize, (shape & 0xffff) as usize);
         let cap = if level == 0 { LEAF_CAP } else { INNER_CAP };
         Sight { level, count: count.min(cap), prefix: (shape >> 16 & 0xffff) as usize, version }
     }
@@ -272,12 +275,12 @@ impl<'a> Node<'a> {
         self.set(5, child.0);
     }
 
-    fn put(self, s: &Sight, i: usize, prefix: usize, entry: &Entry) {
-        let (first, mark) = head(&entry.key, prefix);
+    fn put(self, s: &Sight, i: usize, prefix: usize, key: &[u8], target: Ref, separator: Ref) {
+        let (first, mark) = head(key, prefix);
         self.set(HEADS + i, first);
-        self.set(self.value(s, i), word_of(mark, entry.target));
+        self.set(self.value(s, i), word_of(mark, target));
         if s.level > 0 {
-            self.set(HEADS + 2 * INNER_CAP + i, entry.separator.0);
+            self.set(HEADS + 2 * INNER_CAP + i, separator.0);
         }
     }
 
@@ -287,12 +290,12 @@ impl<'a> Node<'a> {
         (0..columns).map(move |column| &self.words[HEADS + column * cap..][..cap])
     }
 
-    /// Puts an entry at `i` into a locked node that has room.
-    pub(crate) fn insert(self, arena: &Arena, i: usize, entry: Entry) {
+    /// Puts an entry at `i` into a locked node that has room; of a leaf's entry the separator is nothing.
+    pub(crate) fn insert(self, arena: &Arena, i: usize, key: &[u8], target: Ref, separator: Ref) {
         let s = self.held();
-        if s.count == 0 || self.compare_prefix(&s, &entry.key).is_ne() {
+        if s.count == 0 || self.compare_prefix(&s, key).is_ne() {
             let mut entries = self.entries(arena);
-            entries.insert(i, entry);
+            entries.insert(i, Entry { key: key.to_vec(), target, separator });
             return self.fill(s.level, &entries);
         }
         for column in self.columns(s.level) {
@@ -301,8 +304,15 @@ impl<'a> Node<'a> {
                 .rev()
                 .for_each(|pair| pair[1].store(pair[0].load(Relaxed), Relaxed));
         }
-        self.put(&s, i, s.prefix, &entry);
+        self.put(&s, i, s.prefix, key, target, separator);
         self.set_shape(s.level, s.prefix, s.count + 1);
+        self.set(1, self.get(1) | (i as u64 + 1) << NEXT_SHIFT);
+    }
+
+    /// Whether an entry at `i` would come right behind the one that came last, with nothing taken out or split off since: then more
+    /// are likely to come there.
+    pub(crate) fn goes_on_at(self, i: usize) -> bool {
+        i > 0 && self.get(1) >> NEXT_SHIFT == i as u64
     }
 
     /// Takes entry `i` out of a locked node.
@@ -356,7 +366,9 @@ impl<'a> Node<'a> {
         }
         self.set_shape(level, prefix, entries.len());
         let s = self.held();
-        entries.iter().enumerate().for_each(|(i, entry)| self.put(&s, i, prefix, entry));
+        for (i, Entry { key, target, separator }) in entries.iter().enumerate() {
+            self.put(&s, i, prefix, key, *target, *separator);
+        }
         self.no_heads(level, entries.len());
     }
 }

@@ -16,12 +16,12 @@ use crate::arena::{Arena, Ref};
 use crate::commit::Scope;
 use crate::log::{Open, Undecided, Verdict, held};
 use crate::log::{Read, put_guards, put_read};
-use crate::log::{put_change, put_decision, put_forget, put_named_note, put_write};
+use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 use crate::planted::Bug;
 use crate::row;
 use crate::store::Refused;
 use crate::tid::{ABSENT, of};
-use crate::transaction::{Certified, Pin, Txn, Write};
+use crate::transaction::{Certified, Pin, Txn, Value, Write};
 use crate::worker::Worker;
 use probe::Component;
 use std::sync::atomic::{Ordering, fence};
@@ -116,8 +116,8 @@ impl Worker {
 
     /// What has to be durable before anybody is told of what a transaction has read.
     pub fn depends_on(&self, txn: &Txn) -> u64 {
-        let epochs = txn.reads.iter().map(|(_, word)| crate::tid::epoch(crate::tid::of(*word)));
-        self.seen(epochs.max().unwrap_or(0))
+        let seen = txn.reads.iter().map(|(_, word)| *word).chain(txn.writes.iter().map(|write| write.seen));
+        self.seen(seen.map(|word| crate::tid::epoch(crate::tid::of(word))).max().unwrap_or(0))
     }
 
     fn name(&self) -> u64 {
@@ -269,17 +269,21 @@ fn put_writes(
 /// What a row becomes.
 #[inline]
 fn put_one(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
-    let value = write.value.map(|value| &txn.values[value][..]);
-    put_write(out, write.table.0, value, |out| row::key(arena, write.row, out));
+    let key = |out: &mut Vec<u8>| row::key(arena, write.row, out);
+    match write.value {
+        Value::Absent => put_write(out, write.table.0, None, key),
+        Value::New(value) => put_write(out, write.table.0, Some(&txn.values[value as usize]), key),
+        Value::Placed => put_placed(out, write.table.0, key, |out| row::placed(arena, write.row, out)),
+    }
 }
 
 /// The same, of a row that is locked and still what it was: what changes in it, where that is less.
 #[inline]
 fn put_change_of(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
-    let Some(value) = write.value.filter(|_| write.before & ABSENT == 0) else {
-        return put_one(arena, txn, write, out);
+    let value = match write.value {
+        Value::New(value) if write.before & ABSENT == 0 => &txn.values[value as usize][..],
+        _ => return put_one(arena, txn, write, out),
     };
-    let value = &txn.values[value][..];
     let change = put_change(out, write.table.0, of(write.before), |out| row::key(arena, write.row, out));
     let is_one =
         row::differences(arena, write.row, value, write.touched, |at, bytes| change.run(out, at, bytes));

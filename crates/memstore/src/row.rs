@@ -20,6 +20,9 @@ use crate::tid::{ABSENT, LOCKED, PREPARED, epoch};
 use latch::prefetch;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+/// So many words are copied in one go: a loop over single atomics is taken as it stands.
+const LINE: usize = 8;
+
 const TID: usize = 0;
 const OLDER: usize = 1;
 const OUTSIDE: u64 = 1 << 16;
@@ -115,6 +118,49 @@ pub(crate) fn create(arena: &Arena, local: &mut Local, key: &[u8], value: usize)
     Ok(row)
 }
 
+/// Puts a value into the room of a row that nobody has seen, whose word goes on saying that it is absent. `false` if there is no room.
+#[inline]
+pub(crate) fn place(arena: &Arena, row: Ref, value: &[u8]) -> bool {
+    let len = lengths(arena, row);
+    let fits = value.len().div_ceil(8) <= len.room();
+    if fits {
+        let block = arena.block(row, len.words());
+        store_words(&block[len.value_at()..], value);
+        store(&block[ROW_LENGTHS], len.with(value.len(), false).0);
+    }
+    fits
+}
+
+/// Appends the value that [`place`] put into a row, which the caller has locked as it was then, to `out`.
+pub(crate) fn placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
+    let len = lengths(arena, row);
+    let end = out.len() + len.value();
+    for word in &arena.block(row, len.words())[len.value_at()..][..len.value().div_ceil(8)] {
+        out.extend_from_slice(&load(word).to_le_bytes());
+    }
+    out.truncate(end);
+}
+
+/// Copies it while the row is not locked; `None` once somebody has overwritten it, or is about to.
+pub(crate) fn read_placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Option<()> {
+    let word = tid(arena, row);
+    if word.load(Ordering::Acquire) != ABSENT {
+        return None;
+    }
+    let len = lengths(arena, row);
+    // Whoever overwrites it meanwhile may put it elsewhere.
+    let value = arena.block(row, len.words()).get(len.value_at()..)?.get(..len.value().div_ceil(8))?;
+    copy_words(value, len.value(), out);
+    fence(Ordering::Acquire);
+    (word.load(Ordering::Relaxed) == ABSENT).then_some(())
+}
+
+/// Ends the lock of a row whose value was [placed](place).
+#[inline]
+pub(crate) fn appear(arena: &Arena, row: Ref, word: u64) {
+    tid(arena, row).store(word, Ordering::Release);
+}
+
 /// Gives back a row nobody has seen.
 pub(crate) fn discard(arena: &Arena, local: &mut Local, row: Ref) {
     local.free(row, lengths(arena, row).words());
@@ -200,7 +246,11 @@ fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     // Longer or shorter, not emptied first: rows of one table have about one length, and nothing has to be zeroed.
     out.resize(words.len() * 8, 0);
     let (to, _) = out.as_chunks_mut::<8>();
-    for (to, word) in to.iter_mut().zip(words) {
+    let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut::<LINE>(), words.as_chunks::<LINE>());
+    for (to, words) in to_lines.iter_mut().zip(lines) {
+        *to = std::array::from_fn(|i| load(&words[i]).to_le_bytes());
+    }
+    for (to, word) in to_rest.iter_mut().zip(rest) {
         *to = load(word).to_le_bytes();
     }
     out.truncate(len);
@@ -209,7 +259,11 @@ fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
 #[inline]
 fn store_words(words: &[AtomicU64], value: &[u8]) {
     let (whole, rest) = value.as_chunks::<8>();
-    for (word, bytes) in words.iter().zip(whole) {
+    let ((lines, ones), (to_lines, _)) = (whole.as_chunks::<LINE>(), words.as_chunks::<LINE>());
+    for (to, from) in to_lines.iter().zip(lines) {
+        to.iter().zip(from).for_each(|(word, bytes)| store(word, u64::from_le_bytes(*bytes)));
+    }
+    for (word, bytes) in words[lines.len() * LINE..].iter().zip(ones) {
         store(word, u64::from_le_bytes(*bytes));
     }
     if !rest.is_empty() {
@@ -238,17 +292,16 @@ pub(crate) fn differences(
     arena: &Arena,
     row: Ref,
     value: &[u8],
-    touched: (usize, usize),
+    touched: Touched,
     mut run: impl FnMut(usize, &[u8]),
 ) -> bool {
     let (words, len) = value_words(arena, row);
     if len != value.len() {
         return false;
     }
-    let (first, end) = (touched.0.min(len) / 8, touched.1.min(len).div_ceil(8));
     // Where a run has begun, and behind its last byte that differs.
     let mut open: Option<(usize, usize)> = None;
-    for at in first..end {
+    for at in touched.words(len) {
         let mut bytes = [0; 8];
         let here = &value[at * 8..len.min(at * 8 + 8)];
         bytes[..here.len()].copy_from_slice(here);
@@ -292,6 +345,36 @@ pub(crate) fn patch(arena: &Arena, row: Ref, at: usize, bytes: &[u8]) -> bool {
         (at, bytes) = (at + n, &bytes[n..]);
     }
     true
+}
+
+/// Which bytes of a row a write may have changed: from the first to behind the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Touched {
+    from: u32,
+    to: u32,
+}
+
+impl Touched {
+    pub(crate) const ALL: Touched = Touched { from: 0, to: u32::MAX };
+
+    /// None if the range is empty.
+    #[inline]
+    pub(crate) fn new(range: std::ops::Range<usize>) -> Touched {
+        let [from, to] = [range.start, range.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
+        Touched { from, to }
+    }
+
+    /// What either has changed.
+    pub(crate) fn or(self, other: Touched) -> Touched {
+        Touched { from: self.from.min(other.from), to: self.to.max(other.to) }
+    }
+
+    /// The words of a value of `len` bytes that hold what was changed.
+    #[inline]
+    fn words(self, len: usize) -> std::ops::Range<usize> {
+        let (from, to) = (self.from as usize / 8, (self.to as usize).min(len).div_ceil(8));
+        from.min(to)..to
+    }
 }
 
 /// Blocks that a write needs, taken before it is certain that it happens.
@@ -353,15 +436,17 @@ pub(crate) fn cancel(arena: &Arena, local: &mut Local, row: Ref, prepared: Prepa
     }
 }
 
-/// Overwrites a locked row; `None` makes it absent. Ends the lock with the word `tid`. Returns the older version if one was
-/// kept.
+/// Overwrites a locked row; `None` makes it absent. Bytes of the new value outside of `touched` are what they are in the row, if
+/// it is as long. Ends the lock with the word `tid`. Returns the older version if one was kept.
 #[inline]
+#[expect(clippy::too_many_arguments, reason = "what a write is, one by one")]
 pub(crate) fn overwrite(
     arena: &Arena,
     local: &mut Local,
     epochs: &Epochs,
     row: Ref,
     value: Option<&[u8]>,
+    touched: Touched,
     prepared: Prepared,
     tid: u64,
 ) -> Ref {
@@ -379,7 +464,11 @@ pub(crate) fn overwrite(
     }
     let value = value.unwrap_or_default();
     if prepared.outside == Ref::NONE {
-        store_words(&block[at..], value);
+        let words = match len.value() == value.len() && !len.is_outside() {
+            true => touched.words(value.len()),
+            false => 0..value.len().div_ceil(8),
+        };
+        store_words(&block[at + words.start..], &value[8 * words.start..value.len().min(8 * words.end)]);
     } else {
         let words = outside_words(arena, prepared.outside);
         store_words(&arena.block(prepared.outside, words)[1..], value);

@@ -4,14 +4,14 @@ use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::hot::Turn;
 use crate::index::{Inserted, Seen};
-use crate::row::Prepared;
+use crate::row::{Prepared, Touched};
 use base::TableId;
 
 /// A transaction of one worker: its read set, write set and the leaves it has seen. Comes from
 /// [`Worker::begin`](crate::Worker::begin) and has to go back there by commit or abort.
 #[derive(Default)]
 pub struct Txn {
-    /// Rows, and the word each was read under.
+    /// Rows, and the word each was read under, but for those that it has written as well ([`Write::seen`]).
     pub(crate) reads: Vec<(Ref, u64)>,
     /// The table of each of those.
     pub(crate) tables: Vec<TableId>,
@@ -19,11 +19,11 @@ pub struct Txn {
     pub(crate) leaves: Vec<Seen>,
     /// Rows that this transaction has entered into an index, absent until it commits.
     pub(crate) entered: Vec<(TableId, Ref)>,
-    /// New values, by [`Write::value`]. More than are in use: their memory is for the next transaction.
+    /// New values, by [`Value::New`]. More than are in use: their memory is for the next transaction.
     pub(crate) values: Vec<Vec<u8>>,
     pub(crate) used: usize,
     /// One bit of each row written, so that most reads need not look for it among the writes.
-    written: u64,
+    written: [u64; 4],
     /// Where each row lies among the writes, if they are more than [`LINEAR`] and were not put in order since.
     places: RowPlaces,
     /// Since when it reads, as published.
@@ -62,24 +62,39 @@ pub(crate) enum Pin {
 pub(crate) struct Write {
     pub(crate) row: Ref,
     pub(crate) table: TableId,
-    pub(crate) value: Option<usize>,
+    pub(crate) value: Value,
+    /// Where the new value may differ from what is there.
+    pub(crate) touched: Touched,
+    /// The word that the row was read under when it was first written: it is to be locked from that one.
+    pub(crate) seen: u64,
     /// The word as it was before it was locked.
     pub(crate) before: u64,
     pub(crate) prepared: Prepared,
-    /// Outside of these bytes the value is what it was, unless its length has changed.
-    pub(crate) touched: (usize, usize),
+}
+
+/// What a row is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    Absent,
+    /// This one of the transaction's values.
+    New(u32),
+    /// What stands in it: a row that the transaction has entered, and that was never there if it still can commit.
+    Placed,
 }
 
 fn mix(row: Ref) -> u64 {
     row.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn bit(row: Ref) -> u64 {
-    1 << (mix(row) >> 58)
+/// Its bit, of 256.
+#[inline]
+fn bit(row: Ref) -> (usize, u64) {
+    let mixed = mix(row);
+    ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
 }
 
 /// So many writes are looked at one by one. With more of them the filter in front lets too much through.
-const LINEAR: usize = 16;
+const LINEAR: usize = 32;
 /// Places for more than this are not kept for the next transaction, which would have to clear them.
 const KEPT: usize = 1024;
 
@@ -109,10 +124,14 @@ impl RowPlaces {
     }
 
     /// The last of the writes is new.
+    #[inline]
     fn enter_last(&mut self, writes: &[Write]) {
-        if writes.len() <= LINEAR {
-            return;
+        if writes.len() > LINEAR {
+            self.enter_among_many(writes);
         }
+    }
+
+    fn enter_among_many(&mut self, writes: &[Write]) {
         if self.0.len() >= 2 * writes.len() {
             return self.enter(writes, writes.len() - 1);
         }
@@ -145,7 +164,7 @@ impl Txn {
         self.entered.clear();
         self.ahead.clear();
         self.ranges.clear();
-        (self.used, self.written, self.certified) = (0, 0, None);
+        (self.used, self.written, self.certified) = (0, [0; 4], None);
     }
 
     /// Whether it has changed nothing so far.
@@ -165,23 +184,39 @@ impl Txn {
 
     #[inline]
     pub(crate) fn own(&self, row: Ref) -> Option<usize> {
-        if self.written & bit(row) == 0 {
+        let (word, bit) = bit(row);
+        if self.written[word] & bit == 0 {
             return None;
         }
         self.places.find(&self.writes, row)
     }
 
-    /// Puts the writes into the order in which all transactions lock.
+    /// Puts the writes into the order in which whoever waits for locks takes them.
     pub(crate) fn sort_writes(&mut self) {
         self.writes.sort_unstable_by_key(|write| write.row.0);
         self.places.clear();
     }
 
-    pub(crate) fn write(&mut self, table: TableId, row: Ref, value: Option<usize>) {
-        self.written |= bit(row);
-        let touched = (0, usize::MAX);
-        self.writes.push(Write { row, table, value, before: 0, prepared: Prepared::default(), touched });
+    #[inline]
+    pub(crate) fn write(&mut self, table: TableId, row: Ref, value: Value, touched: Touched, seen: u64) {
+        let (word, bit) = bit(row);
+        self.written[word] |= bit;
+        self.writes.push(Write {
+            row,
+            table,
+            value,
+            touched,
+            seen,
+            before: 0,
+            prepared: Prepared::default(),
+        });
         self.places.enter_last(&self.writes);
+    }
+
+    /// Gives a row that it has written before another value.
+    pub(crate) fn rewrite(&mut self, own: usize, value: Value, touched: Touched) {
+        let write = &mut self.writes[own];
+        (write.value, write.touched) = (value, write.touched.or(touched));
     }
 
     #[inline]
@@ -191,6 +226,7 @@ impl Txn {
     }
 
     /// An empty buffer for a new value.
+    #[inline]
     pub(crate) fn value(&mut self) -> usize {
         if self.used == self.values.len() {
             self.values.push(Vec::new());
@@ -234,7 +270,7 @@ mod tests {
             let (written, others) = rows.split_at(many);
             for (n, row) in written.iter().enumerate() {
                 assert_eq!(txn.own(*row), None);
-                txn.write(TableId(1), *row, None);
+                txn.write(TableId(1), *row, Value::Absent, Touched::ALL, 0);
                 assert_eq!(txn.own(written[n / 2]), Some(n / 2));
                 if n == many / 2 {
                     // As when a commit is refused for now and more is written before it is tried again.

@@ -10,10 +10,10 @@ use crate::index::{Chunk, Insertion, Removal, Seek};
 use crate::log::{Read, put_read};
 use crate::pins::Pins;
 use crate::planted::Bug;
-use crate::row::{self, MAX_KEY, MAX_ROW};
+use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
-use crate::transaction::Txn;
+use crate::transaction::{Txn, Value};
 use base::TableId;
 use latch::Backoff;
 use std::collections::VecDeque;
@@ -79,6 +79,9 @@ pub struct Worker {
 /// Garbage is looked at when there is this much of it, and after each commit from then on some of it, until what is left waits
 /// for another epoch.
 const GARBAGE_STEP: usize = 64;
+
+/// What was there is not any more, or the other way round.
+const CHANGED: Refused = Refused::Conflict(Cause::Changed);
 
 impl Worker {
     pub(crate) fn new(store: Arc<Memstore>, number: usize, own: Left) -> Worker {
@@ -193,7 +196,7 @@ impl Worker {
     ) -> Result<Option<R>, Refused> {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
         if let Some(own) = txn.own(row) {
-            return Ok(txn.writes[own].value.map(|value| f(&txn.values[value])));
+            return self.own_value(txn, own, f);
         }
         self.take_turn(txn, table, row, For::Reading)?;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -202,6 +205,25 @@ impl Worker {
         let word = word?;
         txn.read(table, row, word);
         Ok((word & ABSENT == 0).then(|| f(&self.buffer)))
+    }
+
+    /// Runs `f` on what the transaction has given a row; `None` if that is nothing.
+    fn own_value<R>(
+        &mut self,
+        txn: &Txn,
+        own: usize,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Refused> {
+        let write = &txn.writes[own];
+        match write.value {
+            Value::Absent => Ok(None),
+            Value::New(value) => Ok(Some(f(&txn.values[value as usize]))),
+            Value::Placed => {
+                self.buffer.clear();
+                row::read_placed(&self.store.arena, write.row, &mut self.buffer).ok_or(CHANGED)?;
+                Ok(Some(f(&self.buffer)))
+            }
+        }
     }
 
     /// Runs `f` on a copy of the row, which takes the row's place when the transaction commits; `None` if there is none.
@@ -219,8 +241,8 @@ impl Worker {
         self.update_within(txn, table, key, |bytes| (f(bytes), 0..usize::MAX))
     }
 
-    /// As [`Worker::update`], of a function that also says outside of which bytes it has changed nothing; if it has changed the
-    /// row's length, that says nothing. What is within is all that is logged.
+    /// As [`Worker::update`], by one who knows where: `f` gives the range of bytes as well outside of which the row is what it was.
+    /// Only those are written, and logged; of a row whose length has changed it says nothing.
     ///
     /// # Errors
     /// As [`Worker::update`].
@@ -233,42 +255,67 @@ impl Worker {
         f: impl FnOnce(&mut Vec<u8>) -> (R, std::ops::Range<usize>),
     ) -> Result<Option<R>, Refused> {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(None) };
-        let own = txn.own(row);
-        if own.is_none() {
-            self.take_turn(txn, table, row, For::Writing)?;
+        if let Some(own) = txn.own(row) {
+            return self.update_own(txn, own, f);
         }
+        self.take_turn(txn, table, row, For::Writing)?;
         let value = txn.value();
-        let mut bytes = std::mem::take(&mut txn.values[value]);
-        match own.map(|own| txn.writes[own].value) {
-            Some(None) => return Ok(None),
-            Some(Some(own)) => bytes.extend_from_slice(&txn.values[own]),
-            None => {
-                let word = self.look(row, &mut bytes)?;
-                txn.read(table, row, word);
-                if word & ABSENT != 0 {
-                    return Ok(None);
-                }
-            }
+        let bytes = &mut txn.values[value];
+        let word = self.look(row, bytes)?;
+        if word & ABSENT != 0 {
+            txn.read(table, row, word);
+            return Ok(None);
         }
-        let (result, touched) = f(&mut bytes);
+        let (result, touched) = f(bytes);
         let len = bytes.len();
-        txn.values[value] = bytes;
         if len > MAX_ROW {
+            txn.read(table, row, word);
             return Err(Refused::RowTooLong(len));
         }
-        let touched = (touched.start, touched.end);
-        match own {
-            Some(own) => {
-                let write = &mut txn.writes[own];
-                let (from, to) = write.touched;
-                (write.value, write.touched) = (Some(value), (from.min(touched.0), to.max(touched.1)));
-            }
-            None => {
-                txn.write(table, row, Some(value));
-                txn.writes.last_mut().expect("just written").touched = touched;
-            }
-        }
+        txn.write(table, row, Value::New(value as u32), Touched::new(touched), word);
         Ok(Some(result))
+    }
+
+    /// The same for a row that the transaction has written.
+    fn update_own<R>(
+        &mut self,
+        txn: &mut Txn,
+        own: usize,
+        f: impl FnOnce(&mut Vec<u8>) -> (R, std::ops::Range<usize>),
+    ) -> Result<Option<R>, Refused> {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let copied = self.copy_own(txn, own, &mut bytes);
+        let done = copied.map(|is_there| is_there.then(|| f(&mut bytes)));
+        let ended = match done {
+            Ok(Some(_)) if bytes.len() > MAX_ROW => Err(Refused::RowTooLong(bytes.len())),
+            Ok(Some((result, touched))) => {
+                let value = txn.value();
+                txn.values[value].extend_from_slice(&bytes);
+                // What was placed is in the row already, and has to be written over whole.
+                let touched = match txn.writes[own].value {
+                    Value::New(_) => Touched::new(touched),
+                    Value::Absent | Value::Placed => Touched::ALL,
+                };
+                txn.rewrite(own, Value::New(value as u32), touched);
+                Ok(Some(result))
+            }
+            Ok(None) => Ok(None),
+            Err(refused) => Err(refused),
+        };
+        self.buffer = bytes;
+        ended
+    }
+
+    /// Copies what the transaction has given a row; `false` if that is nothing.
+    fn copy_own(&self, txn: &Txn, own: usize, out: &mut Vec<u8>) -> Result<bool, Refused> {
+        out.clear();
+        let write = &txn.writes[own];
+        match write.value {
+            Value::Absent => return Ok(false),
+            Value::New(value) => out.extend_from_slice(&txn.values[value as usize]),
+            Value::Placed => row::read_placed(&self.store.arena, write.row, out).ok_or(CHANGED)?,
+        }
+        Ok(true)
     }
 
     /// # Errors
@@ -290,6 +337,8 @@ impl Worker {
         let index = store.index(table)?;
         // Most keys that are inserted are new: one way down the index does it, at the price of a row for nothing if not.
         let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
+        // And with its value, which nobody looks at before the row is there.
+        let is_placed = row::place(&store.arena, row, bytes);
         let entered = index.insert(&store.arena, &mut self.own.local, key, row);
         if !matches!(entered, Ok(Insertion::Done(_))) {
             row::discard(&store.arena, &mut self.own.local, row);
@@ -298,6 +347,10 @@ impl Worker {
             Insertion::Done(done) => {
                 txn.adjust(done);
                 txn.entered.push((table, row));
+                if is_placed {
+                    txn.write(table, row, Value::Placed, Touched::ALL, ABSENT);
+                    return Ok(Inserted::Done);
+                }
                 row
             }
             Insertion::Exists(other, _) => other,
@@ -309,24 +362,28 @@ impl Worker {
     /// Makes an absent row be there.
     fn put(&mut self, txn: &mut Txn, table: TableId, row: Ref, bytes: &[u8]) -> Result<Inserted, Refused> {
         let own = txn.own(row);
-        if own.is_none() {
-            self.take_turn(txn, table, row, For::Writing)?;
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let word = self.look(row, &mut buffer);
-            self.buffer = buffer;
-            let word = word?;
-            txn.read(table, row, word);
-            if word & ABSENT == 0 {
-                return Ok(Inserted::Exists);
+        let mut seen = 0;
+        match own.map(|own| txn.writes[own].value) {
+            Some(Value::New(_) | Value::Placed) => return Ok(Inserted::Exists),
+            Some(Value::Absent) => {}
+            None => {
+                self.take_turn(txn, table, row, For::Writing)?;
+                let mut buffer = std::mem::take(&mut self.buffer);
+                let word = self.look(row, &mut buffer);
+                self.buffer = buffer;
+                seen = word?;
+                if seen & ABSENT == 0 {
+                    txn.read(table, row, seen);
+                    return Ok(Inserted::Exists);
+                }
             }
-        } else if own.is_some_and(|own| txn.writes[own].value.is_some()) {
-            return Ok(Inserted::Exists);
         }
         let value = txn.value();
         txn.values[value].extend_from_slice(bytes);
+        let new = Value::New(value as u32);
         match own {
-            Some(own) => txn.writes[own].value = Some(value),
-            None => txn.write(table, row, Some(value)),
+            Some(own) => txn.rewrite(own, new, Touched::ALL),
+            None => txn.write(table, row, new, Touched::ALL, seen),
         }
         Ok(Inserted::Done)
     }
@@ -371,16 +428,18 @@ impl Worker {
     pub fn delete(&mut self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<bool, Refused> {
         let Some(row) = self.note_find(txn, table, key)? else { return Ok(false) };
         if let Some(own) = txn.own(row) {
-            return Ok(txn.writes[own].value.take().is_some());
+            let was_there = txn.writes[own].value != Value::Absent;
+            txn.rewrite(own, Value::Absent, Touched::ALL);
+            return Ok(was_there);
         }
         self.take_turn(txn, table, row, For::Writing)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
         let word = word?;
-        txn.read(table, row, word);
-        if word & ABSENT == 0 {
-            txn.write(table, row, None);
+        match word & ABSENT == 0 {
+            true => txn.write(table, row, Value::Absent, Touched::ALL, word),
+            false => txn.read(table, row, word),
         }
         Ok(word & ABSENT == 0)
     }
@@ -415,6 +474,51 @@ impl Worker {
         scanned
     }
 
+    /// As [`Worker::scan`], of a table whose rows are entries that lead to rows of another one: `key_of` gives the key there, and `f`
+    /// gets entry and row. An entry that leads nowhere was not seen at one moment with its row.
+    ///
+    /// # Errors
+    /// See [`Refused`]. `f` may have seen rows by then.
+    pub fn scan_through(
+        &mut self,
+        txn: &mut Txn,
+        (entries, table): (TableId, TableId),
+        range: Range<'_>,
+        direction: Direction,
+        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), Refused> {
+        let mut is_whole = true;
+        let scanned = self.leaves(entries, range, direction, |worker, chunk| {
+            txn.see(chunk.seen.expect("a chunk says where it was seen"));
+            chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
+            for &row in &chunk.rows {
+                let mut is_there = false;
+                let mut found = |_: &[u8], _: &[u8]| {
+                    is_there = true;
+                    Flow::More
+                };
+                worker.visit(txn, entries, row, &mut found)?;
+                if !is_there {
+                    continue;
+                }
+                let entry = std::mem::take(&mut worker.key);
+                let key = key_of(&entry).ok_or(CHANGED);
+                let flow = key.and_then(|key| worker.read(txn, table, key, |row| f(&entry, row)));
+                worker.key = entry;
+                if flow?.ok_or(CHANGED)? == Flow::Enough {
+                    is_whole = false;
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        });
+        if self.store.log.is_some() {
+            self.note_range(txn, entries, range, (!is_whole).then_some(direction));
+        }
+        scanned
+    }
+
     /// Notes what a scan has seen: up to its last row, if it stopped at that one.
     fn note_range(&self, txn: &mut Txn, table: TableId, range: Range<'_>, stopped: Option<Direction>) {
         let last = Some(&self.key[..]);
@@ -435,11 +539,12 @@ impl Worker {
     ) -> Result<Flow, Refused> {
         self.key.clear();
         row::key(&self.store.arena, row, &mut self.key);
-        if let Some(own) = txn.own(row) {
-            let value = txn.writes[own].value;
-            return Ok(value.map_or(Flow::More, |value| f(&self.key, &txn.values[value])));
-        }
         let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some(own) = txn.own(row) {
+            let copied = self.copy_own(txn, own, &mut buffer);
+            self.buffer = buffer;
+            return Ok(if copied? { f(&self.key, &self.buffer) } else { Flow::More });
+        }
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
         let word = word?;

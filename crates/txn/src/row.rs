@@ -32,6 +32,12 @@ struct Place {
 const VARYING: usize = usize::MAX;
 
 impl Layout {
+    /// Bytes of every row, if all are equally long.
+    #[inline]
+    pub fn row_bytes(&self) -> Option<usize> {
+        (self.varying == 0).then_some(self.ends)
+    }
+
     pub fn of(table: &TableDef) -> Layout {
         let nulls =
             if table.columns.iter().any(|c| c.nullable) { table.columns.len().div_ceil(8) } else { 0 };
@@ -79,6 +85,21 @@ impl Layout {
     fn set_end(&self, bytes: &mut [u8], i: usize, end: usize) {
         let at = self.ends + self.width * i;
         bytes[at..at + self.width].copy_from_slice(&(end as u32).to_le_bytes()[..self.width]);
+    }
+
+    /// The row of which no column was set yet.
+    fn fresh(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.head()];
+        for (i, c) in self.columns.iter().enumerate() {
+            if c.nullable {
+                bytes[i / 8] |= 1 << (i % 8);
+            }
+            if let Type::Char(n) = c.ty {
+                bytes[c.at..c.at + n as usize].fill(b' ');
+            }
+        }
+        (0..self.varying).for_each(|i| self.set_end(&mut bytes, i, self.head()));
+        bytes
     }
 
     /// Bytes before the first varying column.
@@ -284,30 +305,21 @@ impl<'a> RowMut<'a> {
 pub struct RowBuf {
     layout: Layout,
     bytes: Vec<u8>,
+    /// A row as it is begun.
+    fresh: Vec<u8>,
 }
 
 impl RowBuf {
     pub fn new(table: &TableDef) -> RowBuf {
-        RowBuf { layout: Layout::of(table), bytes: Vec::new() }
+        let layout = Layout::of(table);
+        RowBuf { bytes: Vec::new(), fresh: layout.fresh(), layout }
     }
 
     /// Starts a row: integers 0, texts empty, nullable columns null, `Char` columns spaces.
+    #[inline]
     pub fn start(&mut self) -> RowMut<'_> {
-        let Layout { columns, nulls, ends, .. } = &self.layout;
         self.bytes.clear();
-        self.bytes.resize(self.layout.head(), 0);
-        for (i, c) in columns.iter().enumerate() {
-            if c.nullable {
-                self.bytes[i / 8] |= 1 << (i % 8);
-            }
-            if let Type::Char(n) = c.ty {
-                self.bytes[c.at..c.at + n as usize].fill(b' ');
-            }
-        }
-        debug_assert!(nulls <= ends);
-        for i in 0..self.layout.varying {
-            self.layout.set_end(&mut self.bytes, i, self.layout.head());
-        }
+        self.bytes.extend_from_slice(&self.fresh);
         RowMut::new(&self.layout, &mut self.bytes)
     }
 

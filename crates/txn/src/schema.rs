@@ -147,13 +147,23 @@ impl TableDef {
         self.key.iter().fold(k, |k, &c| self.key_part(k, row, c))
     }
 
+    /// Appends the entry of `row` in secondary index `index` to `out`: [`TableDef::entry_of`] without a key of its own.
+    pub fn put_entry(&self, index: &IndexDef, row: crate::Row<'_>, out: &mut Vec<u8>) {
+        for &column in index.columns.iter().chain(&self.key) {
+            match self.columns[column as usize].ty {
+                Type::I32 | Type::I64 => Key::put_i64(out, row.int(column)),
+                Type::Char(_) | Type::Text(_) => Key::put_bytes(out, row.bytes(column)),
+            }
+        }
+    }
+
     /// The primary key in an entry of secondary index `index`; `None` if the bytes are no such entry.
     pub fn key_in_entry<'a>(&self, index: &IndexDef, entry: &'a [u8]) -> Option<&'a [u8]> {
         let mut reader = KeyReader::new(entry);
         for &column in &index.columns {
             match self.columns[column as usize].ty {
                 Type::I32 | Type::I64 => drop(reader.i64()?),
-                Type::Char(_) | Type::Text(_) => drop(reader.bytes()?),
+                Type::Char(_) | Type::Text(_) => reader.skip_bytes()?,
             }
         }
         Some(reader.rest())

@@ -156,7 +156,7 @@ impl<'a> MemoryHere<'a> {
         Ok(())
     }
 
-    /// Visits the rows of a table in the order of one of its indexes: some entries, then their rows, then more entries.
+    /// Visits the rows of a table in the order of one of its indexes.
     async fn scan_entries(
         &mut self,
         table: &Table,
@@ -166,46 +166,47 @@ impl<'a> MemoryHere<'a> {
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let index = &table.def.indexes[at];
-        let mut entries = Entries::default();
-        let mut last = Vec::new();
-        // Often the first row is all that is wanted, and what is looked at can conflict.
-        let mut limit = 1;
+        let [mut at, mut next] = std::mem::take(&mut self.part.keys);
+        at.clear();
         loop {
-            let rest = if last.is_empty() { range } else { behind(range, direction, &last) };
-            retry!(self, {
-                entries.clear();
-                self.with(|worker, txn| {
-                    worker.scan(txn, index.id, rest, direction, |entry, _| {
-                        entries.push(entry);
-                        if entries.ends.len() == limit { Flow::Enough } else { Flow::More }
-                    })
-                })
+            let rest = if at.is_empty() { range } else { behind(range, direction, &at) };
+            let mut room = if self.part.protection == Protection::Quiet { CUT } else { u32::MAX };
+            let mut over = false;
+            next.clear();
+            let scanned = self.with(|worker, txn| {
+                let visit = |entry: &[u8], row: &[u8]| {
+                    probe::count(Counter::Records);
+                    over = f(entry, Row::new(&table.layout, row)) == Flow::Enough;
+                    next.clear();
+                    next.extend_from_slice(entry);
+                    room -= 1;
+                    if over || room == 0 { Flow::Enough } else { Flow::More }
+                };
+                let tables = (index.id, table.def.id);
+                worker.scan_through(
+                    txn,
+                    tables,
+                    rest,
+                    direction,
+                    |entry| table.def.key_in_entry(index, entry),
+                    visit,
+                )
             });
-            for entry in entries.iter() {
-                let key = table.def.key_in_entry(index, entry).ok_or(Abort::Conflict)?;
-                let visited = retry!(
-                    self,
-                    self.with(|worker, txn| {
-                        worker.read(txn, table.def.id, key, |row| f(entry, Row::new(&table.layout, row)))
-                    })
-                );
-                probe::count(Counter::Records);
-                // Entry and row were not seen at one moment.
-                if visited.ok_or(Abort::Conflict)? == Flow::Enough {
-                    return Ok(());
+            match scanned {
+                Ok(()) if over || room > 0 => break,
+                Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
+                Err(Refused::Busy(row)) => {
+                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
                 }
+                Err(refused) => return Err(abort_of(refused)),
             }
-            let Some(end) = entries.iter().last().filter(|_| entries.ends.len() == limit) else {
-                return Ok(());
-            };
-            last.clear();
-            last.extend_from_slice(end);
-            from_behind(direction, &mut last);
-            limit = (limit * 4).min(256);
-            if self.part.protection == Protection::Quiet {
-                self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?;
+            if !next.is_empty() {
+                std::mem::swap(&mut at, &mut next);
+                from_behind(direction, &mut at);
             }
         }
+        self.part.keys = [at, next];
+        Ok(())
     }
 }
 
@@ -221,30 +222,6 @@ fn behind<'r>(range: Range<'r>, direction: Direction, bound: &'r [u8]) -> Range<
 fn from_behind(direction: Direction, last: &mut Vec<u8>) {
     if direction == Direction::Forward {
         last.push(0);
-    }
-}
-
-/// Entries copied out of an index.
-#[derive(Default)]
-struct Entries {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Entries {
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    fn push(&mut self, entry: &[u8]) {
-        self.bytes.extend_from_slice(entry);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut start, end)..end])
     }
 }
 
@@ -306,7 +283,7 @@ impl Access for MemoryHere<'_> {
                     }
                     let mut row = RowMut::new(&t.layout, bytes);
                     let result = f.take().map(|f| f(&mut row));
-                    let (touched, set) = (row.touched(), row.columns_set());
+                    let (set, touched) = (row.columns_set(), row.touched());
                     if set.meets(t.indexed) {
                         moved = changes(t, &old, bytes);
                     }
@@ -338,10 +315,16 @@ impl Access for MemoryHere<'_> {
             return Ok(done);
         }
         probe::count(Counter::Records);
-        if !t.def.indexes.is_empty() {
-            let entry = |index: &txn::IndexDef| Change::Come(t.def.entry_of(index, Row::new(&t.layout, row)));
-            let come = t.def.indexes.iter().map(|index| (index.id, entry(index))).collect();
-            Box::pin(self.change_entries(come)).await?;
+        for index in &t.def.indexes {
+            let mut entry = std::mem::take(&mut self.part.keys[0]);
+            entry.clear();
+            t.def.put_entry(index, Row::new(&t.layout, row), &mut entry);
+            let come = retry!(self, self.with(|worker, txn| worker.insert(txn, index.id, &entry, &[])));
+            self.part.keys[0] = entry;
+            // Row and entries were not seen at one moment.
+            if come == Inserted::Exists {
+                return Err(Abort::Conflict);
+            }
         }
         Ok(done)
     }

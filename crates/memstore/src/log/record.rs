@@ -208,6 +208,21 @@ impl OpenChange {
     }
 }
 
+/// As [`put_write`], of a value that `value` appends.
+pub(crate) fn put_placed(
+    out: &mut Vec<u8>,
+    table: u16,
+    key: impl FnOnce(&mut Vec<u8>),
+    value: impl FnOnce(&mut Vec<u8>),
+) {
+    let at = out.len();
+    put_write(out, table, Some(&[]), key);
+    let behind = out.len();
+    value(out);
+    let bytes = (out.len() - behind) as u32;
+    out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
+}
+
 pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: Verdict) {
     let open = Open::new(out, DECISION, epoch);
     out.extend_from_slice(&name.to_le_bytes());

@@ -11,9 +11,9 @@ use crate::log::{
     Read, Reads, Record, Runs, Segment, Undecided, Verdict, next_record,
 };
 use crate::node::Node;
-use crate::row::{self, Keep, MAX_KEY, MAX_ROW};
+use crate::row::{self, Keep, MAX_KEY, MAX_ROW, Touched};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
-use crate::transaction::Txn;
+use crate::transaction::{Txn, Value};
 use crate::worker::{Garbage, Worker};
 use base::{TableId, hash64};
 use latch::Backoff;
@@ -515,7 +515,8 @@ impl<'s> Loader<'s> {
         let store = Rc::clone(&self.worker.store);
         let prepared = row::prepare(arena, &mut self.worker.own.local, row, len, Keep::Nothing)?;
         let word = tid | if value.is_none() { ABSENT } else { 0 };
-        row::overwrite(arena, &mut self.worker.own.local, &store.epochs, row, value, prepared, word);
+        let local = &mut self.worker.own.local;
+        row::overwrite(arena, local, &store.epochs, row, value, Touched::ALL, prepared, word);
         Ok(())
     }
 
@@ -546,10 +547,10 @@ impl<'s> Loader<'s> {
             if entered == Entered::Now {
                 txn.entered.push((table, row));
             }
-            let value = value.map(|bytes| {
+            let value = value.map_or(Value::Absent, |bytes| {
                 let value = txn.value();
                 txn.values[value].extend_from_slice(bytes);
-                value
+                Value::New(value as u32)
             });
             let word = row::tid(&store.arena, row);
             let before = word.load(Ordering::Acquire);
@@ -558,7 +559,7 @@ impl<'s> Loader<'s> {
                 return Err(LogFault::corrupt(&self.source.dir.join("control"), 0, what).into());
             }
             word.store(before | LOCKED | PREPARED, Ordering::Release);
-            txn.write(table, row, value);
+            txn.write(table, row, value, Touched::ALL, before);
             // There is no snapshot yet that could want what it overwrites.
             let prepared = row::prepare(&store.arena, &mut self.worker.own.local, row, len, Keep::Nothing)?;
             if let Some(write) = txn.writes.last_mut() {

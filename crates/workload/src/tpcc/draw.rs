@@ -52,8 +52,12 @@ impl Random {
 
 pub(super) const ORIGINAL: &[u8] = b"ORIGINAL";
 
+/// Whether the word stands in it. Wherever that is, it covers one in eight of the places: only there is a letter of it looked for.
 pub(super) fn is_original(data: &[u8]) -> bool {
-    data.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
+    let is_there = |at: usize| data.get(at..).is_some_and(|rest| rest.starts_with(ORIGINAL));
+    let is_letter = |byte| matches!(byte, b'O' | b'R' | b'I' | b'G' | b'N' | b'A' | b'L');
+    let last = ORIGINAL.len() - 1;
+    (last..data.len()).step_by(ORIGINAL.len()).any(|at| is_letter(data[at]) && (at - last..=at).any(is_there))
 }
 
 /// 1 to `n` in an order that the seed decides.
@@ -102,6 +106,19 @@ mod tests {
         near(share(1023, C_CUSTOMER, 3_000, 300), 0.61);
         near(share(1023, C_CUSTOMER, 3_000, 600), 0.79);
         near(share(8191, C_ITEM, 100_000, 10_000), 0.72);
+    }
+
+    #[test]
+    fn the_word_is_found_wherever_it_stands() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..20_000 {
+            let mut data: Vec<u8> = (0..random.usize(0..40)).map(|_| ORIGINAL[random.usize(0..8)]).collect();
+            if data.len() >= 8 && random.bool() {
+                let at = random.usize(0..=data.len() - 8);
+                data[at..at + 8].copy_from_slice(ORIGINAL);
+            }
+            assert_eq!(is_original(&data), data.windows(8).any(|window| window == ORIGINAL), "{data:?}");
+        }
     }
 
     #[test]

@@ -88,8 +88,9 @@ pub(super) fn definition(id: TableId) -> TableDef {
 }
 
 /// A key of any of the tables: its columns in order.
+#[inline]
 pub(crate) fn key<const N: usize>(columns: [u32; N]) -> Key {
-    columns.into_iter().fold(Key::new(), |key, column| key.i64(i64::from(column)))
+    Key::of_i64s(columns.map(i64::from))
 }
 
 #[cfg(test)]
