@@ -129,6 +129,39 @@ fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
     }
 }
 
+/// The same on a file system of three megabytes, where the machine allows to mount one.
+#[test]
+fn a_full_file_system_stops_the_engine_in_main_memory_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = |args: &[&str]| Command::new(args[0]).args(&args[1..]).arg(folder.path()).output();
+    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs"]);
+    if !mounted.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: no file system can be mounted here (it takes a superuser)");
+        return;
+    }
+    let tried = std::panic::catch_unwind(|| {
+        let dir = folder.path().join("db");
+        let open = || memory_run::open_in((world::real(), &dir), Durability::Sync, 0).unwrap();
+        let mut opened = open();
+        let (ledger, _) = opened.settle(&Ledger::default(), Promise::Acknowledged(0)).unwrap();
+        let crew = Crew { workers: 2, clients: 4 };
+        let mix = Mix { crew, keys: 2000, commits: 200_000, prepares: 0, seed: 5 };
+        let ledger = engine_run::run_on(&opened.engine, &Disk::new(), ledger, mix);
+        let text = exec::Engine::fault(&*opened.engine).expect("it has filled three megabytes");
+        assert!(text.contains("pace") && text.contains("db/"), "{text}");
+        assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
+        while Arc::strong_count(&opened.engine) > 1 {
+            // A checkpoint's own thread may hold it for a moment longer.
+            std::thread::yield_now();
+        }
+        drop(opened);
+        mount(&["mount", "-o", "remount,size=64m"]).unwrap();
+        open().settle(&ledger, Promise::Acknowledged(0)).unwrap();
+    });
+    let unmounted = mount(&["umount"]);
+    assert!(tried.is_ok() && unmounted.is_ok());
+}
+
 #[test]
 fn reads_go_on_when_the_disk_is_full() {
     let disk = Disk::new();
