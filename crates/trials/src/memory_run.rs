@@ -149,6 +149,13 @@ impl Opened {
         Ok((ledger, ends))
     }
 
+    /// Leaves the engine as it is, once nobody else has it: a checkpoint's own thread may hold it for a moment longer.
+    pub fn leave(self) {
+        while Arc::strong_count(&self.engine) > 1 {
+            std::thread::yield_now();
+        }
+    }
+
     /// Everything is written, and the engine closed.
     fn close(self) -> Result<(), EngineFault> {
         let mut engine = self.engine;
@@ -233,7 +240,10 @@ pub fn work(
     }
     *ledger = engine_run::run_on(&opened.engine, disk, std::mem::take(ledger), mix);
     match opened.engine.fault() {
-        Some(fault) => Err(Flaw::Stopped(fault)),
+        Some(fault) => {
+            opened.leave();
+            Err(Flaw::Stopped(fault))
+        }
         None => Ok(opened),
     }
 }

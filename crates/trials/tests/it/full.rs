@@ -103,10 +103,10 @@ fn in_memory(disk: &Disk, ledger: &mut Ledger, commits: usize) -> Result<memory_
 fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
     for spare in [0, 10_000, 100_000, 300_000, 600_000] {
         let (disk, mut ledger) = (Disk::new(), Ledger::default());
-        in_memory(&disk, &mut ledger, 1).map(drop).unwrap();
+        in_memory(&disk, &mut ledger, 1).unwrap().leave();
         disk.set_capacity(Some(disk.used() + spare));
         // Rows are changed for ever, and the log is cut by checkpoints only while there is room to write one.
-        let flaw = in_memory(&disk, &mut ledger, 20_000).map(drop);
+        let flaw = in_memory(&disk, &mut ledger, 20_000).map(memory_run::Opened::leave);
         if let Err(flaw) = &flaw {
             let text = flaw.to_string();
             assert!(
@@ -124,7 +124,7 @@ fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
         memory_run::open_and_settle(&disk.crash_image(spare), &ledger, everything, Durability::Sync).unwrap();
         // Space returns: the same database goes on.
         disk.set_capacity(None);
-        drop(in_memory(&disk, &mut ledger, 50).unwrap());
+        in_memory(&disk, &mut ledger, 50).unwrap().leave();
         memory_run::open_and_settle(&disk.crash_image(1), &ledger, everything, Durability::Sync).unwrap();
     }
 }
@@ -150,11 +150,7 @@ fn a_full_file_system_stops_the_engine_in_main_memory_cleanly() {
         let text = exec::Engine::fault(&*opened.engine).expect("it has filled three megabytes");
         assert!(text.contains("pace") && text.contains("db/"), "{text}");
         assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
-        while Arc::strong_count(&opened.engine) > 1 {
-            // A checkpoint's own thread may hold it for a moment longer.
-            std::thread::yield_now();
-        }
-        drop(opened);
+        opened.leave();
         mount(&["mount", "-o", "remount,size=64m"]).unwrap();
         open().settle(&ledger, Promise::Acknowledged(0)).unwrap();
     });
