@@ -263,7 +263,9 @@ mod tests {
         let mut skipping = r.clone();
         assert_eq!(r.bytes().as_deref(), Some(&b"x\0y"[..]));
         assert!(skipping.skip_bytes().is_some() && skipping.rest() == r.rest());
-        assert!(KeyReader::new(b"x\0y").skip_bytes().is_none() && KeyReader::new(b"x").skip_bytes().is_none());
+        assert!(
+            KeyReader::new(b"x\0y").skip_bytes().is_none() && KeyReader::new(b"x").skip_bytes().is_none()
+        );
         assert_eq!(r.u64(), Some(9));
         assert!(r.is_empty() && r.u32().is_none());
     }

@@ -183,7 +183,9 @@ impl Worker {
         for i in 0..writes.len() {
             let write = &mut writes[i];
             let ended = match lock(write.row) {
-                Ok(Lock::Taken(before)) if before == write.seen || self.store.planted.is(Bug::ReadsUnchecked) => {
+                Ok(Lock::Taken(before))
+                    if before == write.seen || self.store.planted.is(Bug::ReadsUnchecked) =>
+                {
                     write.before = before;
                     continue;
                 }

@@ -63,8 +63,18 @@ impl Beginning {
         (joined(a, b), mark(joined(b, c) >> 48, self.len.saturating_sub(skip)))
     }
 
-    /// How the key compares with a prefix of `len` bytes, given as words: equal when it begins with it.
+    /// Whether the key begins with the first `len` bytes of these words, without a branch for each of them.
     #[inline]
+    pub(crate) fn begins_with(&self, prefix: [u64; MAX_PREFIX / 8], len: usize) -> bool {
+        let mut differ = 0;
+        for i in 0..MAX_PREFIX / 8 {
+            let bits = 8 * (len.saturating_sub(8 * i) as u32);
+            differ |= (self.words[i] ^ prefix[i]) & !u64::MAX.checked_shr(bits).unwrap_or(0);
+        }
+        differ == 0 && self.len >= len
+    }
+
+    /// How the key compares with a prefix of `len` bytes, given as words: equal when it begins with it.
     pub(crate) fn compare(&self, prefix: impl Iterator<Item = u64>, len: usize) -> std::cmp::Ordering {
         let mut left = len;
         for (word, part) in self.words.iter().zip(prefix) {
@@ -190,7 +200,14 @@ mod tests {
             let prefix = &key[..random.usize(0..=MAX_PREFIX.min(key.len()))];
             let words = prefix.chunks(8).map(padded);
             let expected = whole[..whole.len().min(prefix.len())].cmp(prefix);
-            assert_eq!(beginning.compare(words, prefix.len()), expected, "{whole:?} {prefix:?}");
+            assert_eq!(beginning.compare(words.clone(), prefix.len()), expected, "{whole:?} {prefix:?}");
+            // What lies behind the prefix in its words says nothing.
+            let mut all = [random.u64(..); MAX_PREFIX / 8];
+            for (i, (word, part)) in all.iter_mut().zip(words).enumerate() {
+                let rest = u64::MAX.checked_shr(8 * (prefix.len() - 8 * i) as u32).unwrap_or(0);
+                *word = part | *word & rest;
+            }
+            assert_eq!(beginning.begins_with(all, prefix.len()), expected.is_eq(), "{whole:?} {prefix:?}");
         }
     }
 

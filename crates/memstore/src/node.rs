@@ -198,8 +198,14 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// How a key compares with the prefix: equal when it begins with it.
+    /// Whether a key begins with the prefix.
     #[inline]
+    fn has_prefix_of(self, s: &Sight, key: &Beginning) -> bool {
+        key.begins_with([self.get(2), self.get(3), self.get(4)], s.prefix.min(MAX_PREFIX))
+    }
+
+    /// How a key compares with the prefix: equal when it begins with it.
+    #[cold]
     fn compare_prefix(self, s: &Sight, key: &Beginning) -> Order {
         let len = s.prefix.min(MAX_PREFIX);
         key.compare((0..len.div_ceil(8)).map(|i| self.get(2 + i)), len)
@@ -209,12 +215,10 @@ impl<'a> Node<'a> {
     #[inline]
     pub(crate) fn search(self, arena: &Arena, s: &Sight, sought: &Sought<'_>) -> Result<(usize, bool), Torn> {
         let Sought { key, beginning } = sought;
-        if s.prefix > 0 {
-            match self.compare_prefix(s, beginning) {
-                Order::Less => return Ok((0, false)),
-                Order::Greater => return Ok((s.count, false)),
-                Order::Equal => {}
-            }
+        if s.prefix > 0 && !self.has_prefix_of(s, beginning) {
+            // All keys here lie on one side of it.
+            let is_below = self.compare_prefix(s, beginning).is_lt();
+            return Ok((if is_below { 0 } else { s.count }, false));
         }
         let (wanted, mark) = beginning.head(s.prefix.min(MAX_PREFIX));
         let mut at = self.heads_below(s.level, wanted);
@@ -286,7 +290,7 @@ impl<'a> Node<'a> {
     /// Puts an entry at `i` into a locked node that has room; of a leaf's entry the separator is nothing.
     pub(crate) fn insert(self, arena: &Arena, i: usize, key: &[u8], target: Ref, separator: Ref) {
         let s = self.held();
-        if s.count == 0 || self.compare_prefix(&s, &Beginning::new(key)).is_ne() {
+        if s.count == 0 || !self.has_prefix_of(&s, &Beginning::new(key)) {
             let mut entries = self.entries(arena);
             entries.insert(i, Entry { key: key.to_vec(), target, separator });
             return self.fill(s.level, &entries);

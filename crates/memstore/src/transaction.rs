@@ -201,7 +201,15 @@ impl Txn {
     pub(crate) fn write(&mut self, table: TableId, row: Ref, value: Value, touched: Touched, seen: u64) {
         let (word, bit) = bit(row);
         self.written[word] |= bit;
-        self.writes.push(Write { row, table, value, touched, seen, before: 0, prepared: Prepared::default() });
+        self.writes.push(Write {
+            row,
+            table,
+            value,
+            touched,
+            seen,
+            before: 0,
+            prepared: Prepared::default(),
+        });
         self.places.enter_last(&self.writes);
     }
 

@@ -58,7 +58,8 @@ impl Worker {
         txn.turns[place].has_begun = true;
         // What it read before it waited may have changed: better to know now than when it commits.
         let written = txn.writes.iter().map(|write| (write.row, write.seen));
-        match !waits || txn.reads.iter().copied().chain(written).all(|(row, word)| self.is_current(row, word)) {
+        match !waits || txn.reads.iter().copied().chain(written).all(|(row, word)| self.is_current(row, word))
+        {
             true => Ok(()),
             false => Err(Refused::Conflict(Cause::Changed)),
         }
