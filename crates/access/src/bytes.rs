@@ -22,6 +22,8 @@ pub(crate) trait Source: Copy {
     fn u8(self, at: usize) -> Result<u8, Garbled>;
     fn u32(self, at: usize) -> Result<u32, Garbled>;
     fn u64(self, at: usize) -> Result<u64, Garbled>;
+    /// Asks for the cache line of the byte at `at`, modulo the bytes of a page.
+    fn prefetch(self, at: usize);
 }
 
 #[inline]
@@ -49,6 +51,10 @@ impl Source for &Bytes {
     fn u64(self, at: usize) -> Result<u64, Garbled> {
         array_at(self, at).map(u64::from_le_bytes)
     }
+    #[inline]
+    fn prefetch(self, at: usize) {
+        latch::prefetch(&raw const self[at % PAGE_SIZE]);
+    }
 }
 
 impl Source for Racing<'_> {
@@ -67,6 +73,10 @@ impl Source for Racing<'_> {
     #[inline]
     fn u64(self, at: usize) -> Result<u64, Garbled> {
         self.u64_at(at).ok_or(Garbled)
+    }
+    #[inline]
+    fn prefetch(self, at: usize) {
+        Racing::prefetch(self, at);
     }
 }
 

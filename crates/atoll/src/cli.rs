@@ -447,8 +447,9 @@ pub struct MeasuringArgs {
     /// [default: none; with --occ-conflict abort 10us]
     #[arg(long, value_name = "TIME", value_parser = backoff)]
     pub backoff: Option<Backoff>,
-    /// A script of how the load changes while it is measured, a line each: 10s hot 50/30, 20s rate 5000, 30s multisite 50, ...
-    #[arg(long, value_name = "FILE")]
+    /// A script of how the load changes while it is measured, a line each: 10s hot 50/30, 20s rate 5000, 30s multisite 50, ...;
+    /// or the lines themselves: 10s:hot:50/30;20s:hot:off
+    #[arg(long, value_name = "FILE|LINES")]
     pub phases: Option<PathBuf>,
     /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

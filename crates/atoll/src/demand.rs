@@ -52,11 +52,15 @@ impl Demand<'_> {
             None => None,
             Some(path) => {
                 let name = path.display().to_string();
-                let text = std::fs::read_to_string(path).map_err(|e| {
-                    Failure::Usage(format!(
-                        "--phases {name}: {e}; expected a file of lines such as 10s hot 50/30"
-                    ))
-                })?;
+                let text = match std::fs::read_to_string(path) {
+                    Ok(text) => text,
+                    Err(_) if name.contains(':') => name.replace(';', "\n").replace(':', " "),
+                    Err(e) => {
+                        return refuse(&format!(
+                            "--phases {name}: {e}; expected a file of lines such as 10s hot 50/30, or 10s:hot:50/30"
+                        ));
+                    }
+                };
                 Some(Phases::parse(&name, &text).map_err(Failure::usage)?)
             }
         };

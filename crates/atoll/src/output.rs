@@ -65,6 +65,7 @@ impl Output {
             eprintln!("report: {}", path.display());
         }
         if !self.json && !self.rows.is_empty() {
+            same(&self.rows).map_or(Ok(()), |text| print(&text))?;
             print(&table(&self.rows).to_string())?;
             if let Some(profiles) = profile_table(&self.rows) {
                 print(&format!(
@@ -115,7 +116,7 @@ pub fn title(row: &ResultRow) -> String {
 
 type Column = (&'static str, fn(&ResultRow) -> Option<String>);
 
-/// Settings that are the same in every row are left out of the table; the rest shows what the sweep was about.
+/// Settings that are the same in every row stand above the table ([`same`]); the rest shows what the sweep was about.
 const SETTINGS: &[Column] = &[
     ("workload", |r| Some(r.settings.workload.clone())),
     ("design", |r| r.settings.design.clone()),
@@ -237,8 +238,33 @@ fn profile_table(rows: &[ResultRow]) -> Option<Table> {
     rows.iter().any(|r| r.profile.is_some()).then(|| table_of(rows, PROFILE))
 }
 
-/// Below this many rows nothing is left out: there is nothing to compare.
-const FEW: usize = 2;
+/// The first settings, which are columns also where there is one row and nothing to compare.
+const ALWAYS: usize = 3;
+/// Characters of a line of text.
+const LINE: usize = 100;
+
+/// The settings that are no columns because all rows agree on them, in lines; `None` if there are none.
+fn same(rows: &[ResultRow]) -> Option<String> {
+    let silent = SETTINGS.iter().enumerate().filter(|(i, column)| !is_told(rows, *i, column));
+    let words = silent.filter_map(|(_, (name, value))| Some(format!("{name} {}", value(rows.first()?)?)));
+    let mut text = String::new();
+    let mut line = "The same in all rows:".len();
+    for word in words {
+        let at_end = line + word.len() + 2 > LINE;
+        text += if text.is_empty() { "" } else { "," };
+        text += if at_end { "\n" } else { " " };
+        text += &word;
+        line = if at_end { 0 } else { line + 2 } + word.len();
+    }
+    (!text.is_empty()).then(|| format!("The same in all rows:{text}"))
+}
+
+/// Whether setting number `i` is a column.
+fn is_told(rows: &[ResultRow], i: usize, column: &Column) -> bool {
+    let value = column.1;
+    let differs = rows.windows(2).any(|w| value(&w[0]) != value(&w[1]));
+    differs || rows.len() == 1 && i < ALWAYS && value(&rows[0]).is_some()
+}
 
 pub fn table(rows: &[ResultRow]) -> Table {
     table_of(rows, RESULTS)
@@ -247,11 +273,8 @@ pub fn table(rows: &[ResultRow]) -> Table {
 /// What differs between the rows, and then `results`.
 fn table_of(rows: &[ResultRow], results: &'static [Column]) -> Table {
     let values = |column: &Column| rows.iter().map(column.1).collect::<Vec<_>>();
-    let varies = |column: &&Column| {
-        let all = values(column);
-        all.iter().any(Option::is_some) && (rows.len() < FEW || all.windows(2).any(|w| w[0] != w[1]))
-    };
-    let settings: Vec<&Column> = SETTINGS.iter().filter(varies).collect();
+    let told = SETTINGS.iter().enumerate().filter(|(i, column)| is_told(rows, *i, column));
+    let settings: Vec<&Column> = told.map(|(_, column)| column).collect();
     let results: Vec<&Column> = results.iter().filter(|c| values(c).iter().any(Option::is_some)).collect();
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
@@ -327,5 +350,12 @@ mod tests {
         let text = table(&[row(1), row(2)]).to_string();
         assert!(text.contains("islands") && !text.contains("workload") && !text.contains("kills"), "{text}");
         assert!(table(&[row(1)]).to_string().contains("workload"));
+        assert_eq!(same(&[row(1), row(2)]).as_deref(), Some("The same in all rows: workload micro"));
+        assert_eq!(same(&[row(1)]), None);
+        let mut full = row(1);
+        full.settings.workers = Some(2);
+        full.settings.phases = Some("x".repeat(LINE));
+        let text = format!("The same in all rows: workers 2,\nphases {}", "x".repeat(LINE));
+        assert_eq!(same(&[full]), Some(text));
     }
 }

@@ -503,7 +503,7 @@ fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> 
 
 /// Whether keys follow the load is a question only where workers own keys; beside a design with owners the others run without.
 fn among_owners(all: Vec<Choice>, given: &[BalanceArg]) -> Vec<Choice> {
-    let owns = |c: &Choice| matches!(c.design, DesignKind::Logical | DesignKind::PlpRegular);
+    let owns = |c: &Choice| c.design.owns_keys();
     if !all.iter().any(owns) {
         return times(all, given, |c, v| c.balance = v.into());
     }

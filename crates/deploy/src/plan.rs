@@ -232,7 +232,7 @@ impl Deployment {
                 self.heaps.name()
             ));
         }
-        let owners = matches!(self.design, DesignKind::Logical | DesignKind::PlpRegular);
+        let owners = self.design.owns_keys();
         let fewest = sites as usize / usize::from(islands);
         let most_workers = self.workers_of(0);
         if owners && self.trees == TreeKind::MultiRooted && self.partitions > most_workers.max(fewest) {
@@ -244,7 +244,7 @@ impl Deployment {
         }
         if self.balance.mode != Mode::Off && !owners {
             return impossible(format!(
-                "--balance {}: only workers that own keys have anything to balance; expected --design logical or plp-regular, got {}",
+                "--balance {}: only workers that own keys have anything to balance; expected --design logical, plp-regular, plp-partition or plp-leaf, got {}",
                 self.balance.mode, self.design
             ));
         }

@@ -6,7 +6,8 @@
 //! A configuration enters as a [`deploy::Deployment`] with a [`Schedule`] and leaves as a row.
 //!
 //! - [`session`]: loads once and measures any number of request mixes, each in windows ([`window`]), changing them on the way
-//!   ([`phases`]) and waiting until they are [`steady`]. `live`: what a window has come to so far, for whoever watches.
+//!   ([`phases`]) and waiting until they are [`steady`]. `live`: what a window has come to so far, for whoever watches. `shift`: what a series
+//!   came to when the load changed.
 //! - [`kill`]: torments a session and keeps the ledger of every reply.
 //! - [`row`]: the result. [`noise`]: what else ran on this machine. [`subject`]: workloads, as far as the driver knows them.
 
@@ -18,6 +19,7 @@ pub mod noise;
 pub mod phases;
 pub mod row;
 pub mod session;
+mod shift;
 pub mod steady;
 pub mod subject;
 pub mod window;
@@ -25,7 +27,9 @@ pub mod window;
 pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
 pub use probe::{Measured, PerTransaction, Profile, Profiling};
-pub use row::{Labels, LatencyUs, MachineStamp, RebalanceRow, ResultRow, SecondRow, Settings};
+pub use row::{
+    Labels, LatencyUs, MachineStamp, RebalanceRow, RebalancedRow, ResultRow, SecondRow, Settings, ShiftRow,
+};
 pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};

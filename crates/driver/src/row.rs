@@ -54,6 +54,12 @@ pub struct ResultRow {
     /// Decisions to divide keys otherwise among the workers that own them, over all windows and what came before the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebalances: Vec<RebalanceRow>,
+    /// The same added up, from the first change of the load on where there are `phases`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalanced: Option<RebalancedRow>,
+    /// With `phases`: how throughput went around the first change of the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shift: Option<ShiftRow>,
     /// Whether throughput had settled over all windows (see [`crate::steady`]); absent where they are too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady: Option<bool>,
@@ -337,6 +343,56 @@ pub struct RebalanceRow {
     pub entries: u64,
     pub pages_read: u64,
     pub pointers: u64,
+    /// Rows that lie in another page since, and their bytes; entries of all indexes that lead to them.
+    #[serde(default)]
+    pub rows: u64,
+    #[serde(default)]
+    pub row_bytes: u64,
+    #[serde(default)]
+    pub addresses: u64,
+}
+
+/// Decisions to divide keys otherwise, added up.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RebalancedRow {
+    pub decisions: u64,
+    /// Those that were carried out to their end.
+    pub done: u64,
+    pub splits: u64,
+    pub merges: u64,
+    pub moves: u64,
+    /// As in `rebalances`.
+    pub took_ms: f64,
+    pub shut_ms: f64,
+    pub entries: u64,
+    pub rows: u64,
+    pub row_bytes: u64,
+    pub addresses: u64,
+    /// When the first was made and the last had been carried out, in seconds since the load changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_s: Option<f64>,
+}
+
+/// Throughput around a change of the load. Shares are of what it was before.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShiftRow {
+    /// When the load changed, in seconds since the first window began.
+    pub at: f64,
+    /// The median second before it.
+    pub before_tps: f64,
+    /// The worst second since, as a share.
+    pub lowest: f64,
+    /// What was lost until throughput was back, in seconds of it.
+    pub lost_s: f64,
+    /// After how many seconds it was at 95 % again for three of them; absent if never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_s: Option<f64>,
+    /// The median of the last third of the seconds since, as a share.
+    pub last: f64,
 }
 
 impl RebalanceRow {
@@ -362,6 +418,9 @@ impl RebalanceRow {
             entries: made.entries,
             pages_read: made.pages_read,
             pointers: made.pointers,
+            rows: made.rows,
+            row_bytes: made.row_bytes,
+            addresses: made.addresses,
         }
     }
 }

@@ -11,10 +11,11 @@
 use crate::live::{Ending, Pieces};
 use crate::noise::Moment;
 use crate::row::{MachineStamp, RebalanceRow, ResultRow, Settings};
+use crate::shift::{rebalanced, shift};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
-use deploy::engine::{DesignKind, TreeKind};
+use deploy::engine::{DesignKind, Mode, TreeKind};
 use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
@@ -138,6 +139,10 @@ impl Session {
         (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
         fill(&mut row, windows, subject, &schedule.traffic);
         row.rebalances = rebalances.iter().map(|made| RebalanceRow::of(made, began_ns)).collect();
+        let shifted = schedule.changes.first().map(|change| change.at.as_secs_f64());
+        row.shift = shifted.and_then(|at| shift(&row.series, at));
+        row.rebalanced = (self.running.deployment().balance.mode != Mode::Off)
+            .then(|| rebalanced(&row.rebalances, shifted));
         row.workload_stats = subject.statistics(Counted {
             committed: &row.committed_by_kind,
             user_aborted: &row.user_aborted_by_kind,
@@ -181,8 +186,7 @@ impl Session {
                 true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
                 false => d.partitions,
             }),
-            balance: matches!(d.design, DesignKind::Logical | DesignKind::PlpRegular)
-                .then(|| d.balance.mode.to_string()),
+            balance: d.design.owns_keys().then(|| d.balance.mode.to_string()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),

@@ -2,20 +2,21 @@
 //! sections 4.3 and 4.5), with 0 to 4 secondary indexes.
 //!
 //! ```text
-//! cargo run --release -p exec --example repartition [ROWS]
+//! cargo run --release -p exec --example repartition [ROWS] [shared|partition|leaf]
 //! ```
 //!
-//! A table of 64 partitions; all of its 63 borders shift (63 splits, 63 merges), and shift back, over and over, while another thread
-//! updates rows. The trees are those of `plp-regular`: only the primary one is cut, so secondary indexes and records stay where they are.
-//! Pages are latched here, as a second thread works on them. The log is in memory.
+//! A table of 64 partitions; all of its 63 borders shift (63 splits, 63 merges), and shift back, over and over. Its trees are those of the three
+//! forms of PLP: only the primary one is cut. Under `shared` (`plp-regular`) rows stay where they are, and another thread updates
+//! some all the while; under the other two the rows on one side of a border may have to move, which secondary indexes are told, and
+//! whoever moves them has them to itself: `--example rebalancing` of `instance` has transactions beside that. The log is in memory.
 
 use base::{Key, TableId};
 use exec::{Design, Partitioned};
-use partition::cost::{Beside, Cost, Split, System};
+use partition::cost::{Beside, Changes, Cost, Split, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use store::{Store, StoreOptions, TreeKind, Txn};
+use store::{Divided, HeapForm, Reach, Store, StoreOptions, TreeKind, Txn, Writers};
 use txn::{Column, IndexDef, RowBuf, RowMut, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
@@ -85,15 +86,24 @@ fn work(store: &Store, rows: u64, stop: &AtomicBool, done: &AtomicU64) {
     }
 }
 
-/// Moves all borders from one place to another: what the splits moved, all together.
-fn shift(store: &Store, from: &[u64], to: &[u64]) -> access::Moved {
-    let mut sum = access::Moved::default();
+/// What all splits of a shift moved.
+#[derive(Default)]
+struct Shifted {
+    trees: access::Moved,
+    rows: Divided,
+}
+
+/// Moves all borders from one place to another.
+fn shift(store: &Store, from: &[u64], to: &[u64]) -> Shifted {
+    let mut sum = Shifted::default();
     for at in to {
+        let how = (Reach::Leaf, Writers::Gone);
+        sum.rows += store.divide_rows::<L>(&mut Txn::default(), T, &key(*at), how).expect("room");
         let moved = store.split_partition::<L>(T, &key(*at)).expect("room");
-        sum.pages_read += moved.pages_read;
-        sum.leaf_entries += moved.leaf_entries;
-        sum.inner_entries += moved.inner_entries;
-        sum.pointers += moved.pointers;
+        sum.trees.pages_read += moved.pages_read;
+        sum.trees.leaf_entries += moved.leaf_entries;
+        sum.trees.inner_entries += moved.inner_entries;
+        sum.trees.pointers += moved.pointers;
     }
     for at in from {
         store.merge_partition::<L>(T, &key(*at)).expect("room");
@@ -101,56 +111,84 @@ fn shift(store: &Store, from: &[u64], to: &[u64]) -> access::Moved {
     sum
 }
 
-/// A split of table 4.1 in the worst case for a sub-tree of so many rows, beside the mean of those that were counted.
-fn beside(rows: u64, splits: u64, moved: access::Moved) -> Beside {
-    // Full leaves of 8 KiB hold about so many entries of a key of 8 bytes here.
-    let fanout: u64 = 340;
-    let height = (1..).find(|h| fanout.pow(*h) >= rows / PARTITIONS).unwrap_or(1) as usize;
-    let split = Split { height, fanout, moved: vec![fanout / 2; height] };
-    let counted = Cost {
-        entries_moved: (moved.leaf_entries + moved.inner_entries) as u64 / splits,
-        pointer_updates: moved.pointers as u64 / splits,
-        ..Cost::default()
-    };
-    Beside { model: split.cost(System::PlpRegular).expect("a tree"), counted }
-}
-
-fn main() {
-    let rows: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(640_000);
-    for indexes in 0..=4 {
-        let options = StoreOptions {
-            trees: TreeKind::MultiRooted,
-            partitions: 1,
-            ..StoreOptions::new(Durability::Memory, (rows / 8 + 10_000) as usize)
-        };
-        let (store, _) = Store::open(world::memory(), Path::new("/db"), options).expect("a store");
-        store.create(&schema(rows, indexes)).expect("a table");
-        load(&store, rows);
-        measure(&store, rows, indexes);
-        store.check().expect("sound");
+fn system(form: HeapForm) -> System {
+    match form {
+        HeapForm::Shared => System::PlpRegular,
+        HeapForm::ByPartition => System::PlpPartition,
+        HeapForm::ByLeaf => System::PlpLeaf,
     }
 }
 
-fn measure(store: &Store, rows: u64, indexes: usize) {
+/// A split of table 4.1 in the worst case for a sub-tree of so many rows, beside the mean of those that were counted.
+fn beside(form: HeapForm, indexes: usize, rows: u64, splits: u64, shifted: &Shifted) -> Beside {
+    // Full leaves of 8 KiB hold about so many entries of a key of 8 bytes here.
+    let fanout: u64 = 340;
+    let height = (1..).find(|h| fanout.pow(*h) >= rows / PARTITIONS).unwrap_or(1) as usize;
+    // Each level is cut in half, the root of a sub-tree that is not full less.
+    let root = (rows / PARTITIONS).div_ceil(fanout.pow(height as u32 - 1));
+    let split = Split {
+        height,
+        fanout,
+        moved: (1..=height).map(|k| if k == height { root } else { fanout } / 2 + 1).collect(),
+    };
+    let mean = |count: usize| (count as u64).div_ceil(splits);
+    let updates = |updates| Changes { updates, ..Changes::default() };
+    let Shifted { trees, rows: divided } = shifted;
+    let counted = Cost {
+        records_moved: mean(divided.rows),
+        entries_moved: mean(trees.leaf_entries + trees.inner_entries),
+        reads: mean(divided.rows),
+        pages_read: mean(divided.leaves_read),
+        pointer_updates: mean(trees.pointers),
+        primary: updates(mean(divided.primary)),
+        secondary: updates(mean(divided.secondary.checked_div(indexes).unwrap_or(0))),
+    };
+    Beside { model: split.cost(system(form)).expect("a tree"), counted }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rows: u64 = arguments.iter().find_map(|n| n.parse().ok()).unwrap_or(640_000);
+    let only = HeapForm::ALL.into_iter().find(|form| arguments.iter().any(|a| a == form.name()));
+    for form in HeapForm::ALL.into_iter().filter(|form| only.is_none_or(|only| only == *form)) {
+        for indexes in 0..=4 {
+            let options = StoreOptions {
+                trees: TreeKind::MultiRooted,
+                heaps: form,
+                partitions: 1,
+                ..StoreOptions::new(Durability::Memory, (rows / 4 + 10_000) as usize)
+            };
+            let (store, _) = Store::open(world::memory(), Path::new("/db"), options).expect("a store");
+            store.create(&schema(rows, indexes)).expect("a table");
+            load(&store, rows);
+            measure(&store, form, rows, indexes);
+            store.check().expect("sound");
+        }
+    }
+}
+
+fn measure(store: &Store, form: HeapForm, rows: u64, indexes: usize) {
     let border = |shift: u64| (1..PARTITIONS).map(move |i| i * rows / PARTITIONS + shift).collect::<Vec<_>>();
     let (even, off) = (border(0), border(rows / PARTITIONS / 2));
-    even.iter().for_each(|at| _ = store.split_partition::<L>(T, &key(*at)).expect("room"));
+    shift(store, &[], &even);
     let (stop, done) = (&AtomicBool::new(false), &AtomicU64::new(0));
     let updates = || done.load(Ordering::Relaxed);
     let rate = |since: Instant, before: u64| (updates() - before) as f64 / since.elapsed().as_secs_f64();
     std::thread::scope(|scope| {
-        scope.spawn(move || work(store, rows, stop, done));
+        if form == HeapForm::Shared {
+            scope.spawn(move || work(store, rows, stop, done));
+        }
         let (start, before) = (Instant::now(), updates());
         std::thread::sleep(Duration::from_millis(300));
         let alone = rate(start, before);
-        let (mut times, mut moved, mut during) = (Vec::new(), access::Moved::default(), 0.0);
+        let (mut times, mut first, mut during) = (Vec::new(), Shifted::default(), 0.0);
         for round in 0..ROUNDS {
             let (from, to) = if round % 2 == 0 { (&even, &off) } else { (&off, &even) };
             let (start, before) = (Instant::now(), updates());
             let shifted = shift(store, from, to);
             if round == 0 {
                 // Later ones find pages that end where they cut.
-                moved = shifted;
+                first = shifted;
             }
             times.push(start.elapsed().as_secs_f64() * 1e3);
             during = rate(start, before);
@@ -158,12 +196,17 @@ fn measure(store: &Store, rows: u64, indexes: usize) {
         stop.store(true, Ordering::Relaxed);
         times.sort_by(f64::total_cmp);
         let [least, median, most] = [times[0], times[ROUNDS / 2], times[ROUNDS - 1]];
+        let beside_that = match form {
+            HeapForm::Shared => format!("; {alone:.0} updates a second before, {during:.0} meanwhile"),
+            _ => format!("; {} rows moved in the first", first.rows.rows),
+        };
         println!(
-            "{indexes} secondary indexes: 126 changes in {median:.1} ms ({least:.1} to {most:.1}); {alone:.0} updates a second before, \
-             {during:.0} meanwhile"
+            "{}, {indexes} secondary indexes: 126 changes in {median:.1} ms ({least:.1} to {most:.1}){beside_that}",
+            form.name()
         );
-        if indexes == 0 {
-            println!("\na split, beside table 4.1 (plp-regular):\n{}\n", beside(rows, PARTITIONS - 1, moved));
+        if indexes == 1 {
+            let beside = beside(form, indexes, rows, PARTITIONS - 1, &first);
+            println!("\na split, beside table 4.1 ({}):\n{beside}\n", system(form));
         }
     });
 }

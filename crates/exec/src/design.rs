@@ -72,7 +72,7 @@ pub enum DesignKind {
     PlpRegular,
     /// As `plp-regular`, and the heap pages with its keys' rows, each of one partition.
     PlpPartition,
-    /// As `plp-partition`, with heap pages each of one leaf: partitions are divided without moving rows.
+    /// As `plp-partition`, with heap pages each of one leaf: where a partition is divided the rows of one leaf move.
     PlpLeaf,
     Serial,
     /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
@@ -89,6 +89,11 @@ impl DesignKind {
         DesignKind::Serial,
         DesignKind::Occ,
     ];
+
+    /// Whether keys have owners, which may change while transactions run.
+    pub fn owns_keys(self) -> bool {
+        self == DesignKind::Logical || self.owns_pages()
+    }
 
     /// Whether pages have owners, so that trees must be multi-rooted.
     pub fn owns_pages(self) -> bool {

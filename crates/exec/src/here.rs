@@ -61,6 +61,8 @@ macro_rules! retry {
 mod entries;
 mod owned;
 
+use owned::Own;
+
 /// Why rows are scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
@@ -159,31 +161,42 @@ impl<'a, D: Design> Here<'a, D> {
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let table = self.table_of(index)?;
-        if D::OWNERS {
-            self.stays_inside(index, range)?;
-            if self.locks() {
-                self.lock_range(purpose, table, index, range).await?;
-            }
+        if !D::OWNERS {
+            return self.scan_range(purpose, table, Cursor::start(index, range, direction, None), f).await;
         }
-        if range == Range::ALL || table.def.key.is_empty() {
-            return self.scan_table(purpose, index, range, direction, f).await;
+        let own = self.own(table, index, range)?;
+        let Some(range) = own.as_ref().map_or(Some(range), |own| own.clip(range)) else { return Ok(()) };
+        if self.locks() {
+            self.lock_range(purpose, table, index, range).await?;
         }
-        self.scan_keys(purpose, index, range, direction, f).await
+        self.scan_range(purpose, table, Cursor::start(index, range, direction, own.as_ref()), f).await
+    }
+
+    async fn scan_range(
+        &mut self,
+        purpose: Purpose,
+        table: &Table,
+        cursor: Cursor<'_>,
+        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let is_whole = cursor.from == Bound::Unbounded && cursor.until.is_none();
+        if is_whole || table.def.key.is_empty() {
+            return self.scan_table(purpose, cursor, f).await;
+        }
+        self.scan_keys(purpose, cursor, f).await
     }
 
     /// Visits everything under a lock on the whole table.
     async fn scan_table(
         &mut self,
         purpose: Purpose,
-        index: TableId,
-        range: Range<'_>,
-        direction: Direction,
+        mut cursor: Cursor<'_>,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
+        let index = cursor.index;
         let table = self.lock_table_of(index, purpose.table()).await?;
-        let mut cursor = Cursor::start(range, direction);
         loop {
-            let chunk = self.collect(index, &cursor, usize::MAX).await?;
+            let chunk = self.collect(&cursor, usize::MAX).await?;
             for (key, row) in chunk.rows() {
                 if row.is_empty() {
                     return Err(self.lost_row(table));
@@ -206,20 +219,18 @@ impl<'a, D: Design> Here<'a, D> {
     async fn scan_keys(
         &mut self,
         purpose: Purpose,
-        index: TableId,
-        range: Range<'_>,
-        direction: Direction,
+        mut cursor: Cursor<'_>,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
+        let index = cursor.index;
         let table = self.lock_table_of(index, purpose.intention()).await?;
-        let mut cursor = Cursor::start(range, direction);
         // Often the first row is all that is wanted, and what is looked at is locked.
         let mut limit = 1;
         loop {
-            let mut chunk = self.collect_some(index, &cursor, limit).await?;
+            let mut chunk = self.collect_some(&cursor, limit).await?;
             while self.ranges() {
-                self.lock_chunk(purpose, table, index, &cursor, &chunk).await?;
-                let again = self.collect_some(index, &cursor, limit).await?;
+                self.lock_chunk(purpose, table, &cursor, &chunk).await?;
+                let again = self.collect_some(&cursor, limit).await?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
                 if same {
@@ -247,12 +258,11 @@ impl<'a, D: Design> Here<'a, D> {
     }
 
     /// As [`Here::collect`], over as many leaves as it takes to meet a row or the end of the range.
-    async fn collect_some(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
-        let mut chunk = self.collect(index, cursor, limit).await?;
+    async fn collect_some(&self, cursor: &Cursor<'_>, limit: usize) -> Result<Chunk, Abort> {
+        let mut chunk = self.collect(cursor, limit).await?;
         while let (ChunkEnd::More(from), true) = (&chunk.end, chunk.ends.is_empty()) {
-            let further =
-                Cursor { from: from.clone(), until: cursor.until.clone(), direction: cursor.direction };
-            chunk = self.collect(index, &further, limit).await?;
+            let further = Cursor { from: from.clone(), until: cursor.until.clone(), ..*cursor };
+            chunk = self.collect(&further, limit).await?;
         }
         Ok(chunk)
     }
@@ -261,13 +271,12 @@ impl<'a, D: Design> Here<'a, D> {
         &mut self,
         purpose: Purpose,
         table: &Table,
-        index: TableId,
-        cursor: &Cursor,
+        cursor: &Cursor<'_>,
         chunk: &Chunk,
     ) -> Result<(), Abort> {
-        let id = table.def.id;
+        let (id, index) = (table.def.id, cursor.index);
         if cursor.direction == Direction::Backward {
-            self.lock_above(id, index, cursor).await?;
+            self.lock_above(id, cursor).await?;
         }
         for (key, _) in chunk.rows() {
             self.lock(id, LockName::key(index, hash64(key)), purpose.key()).await?;
@@ -284,7 +293,8 @@ impl<'a, D: Design> Here<'a, D> {
 
     /// A backward scan also covers the gap above the first key it meets: that gap belongs to the key at or beyond the
     /// upper bound.
-    async fn lock_above(&mut self, table: TableId, index: TableId, cursor: &Cursor) -> Result<(), Abort> {
+    async fn lock_above(&mut self, table: TableId, cursor: &Cursor<'_>) -> Result<(), Abort> {
+        let index = cursor.index;
         let from = match &cursor.from {
             Bound::Unbounded => return self.lock(table, LockName::end(index), Mode::GAP_S).await,
             Bound::Excluded(key) => Bound::Included(key.as_slice()),
@@ -300,19 +310,26 @@ impl<'a, D: Design> Here<'a, D> {
     }
 
     /// Copies at most `limit` rows of one leaf (or heap page) from the cursor on.
-    async fn collect(&self, index: TableId, cursor: &Cursor, limit: usize) -> Result<Chunk, Abort> {
+    async fn collect(&self, cursor: &Cursor<'_>, limit: usize) -> Result<Chunk, Abort> {
+        let Cursor { index, direction, own, .. } = *cursor;
+        let range = (cursor.from(), cursor.until());
         let mut chunk = Chunk::default();
-        let found = retry!(self, {
-            chunk.clear();
-            self.engine.store.chunk::<D::Latch>(
-                index,
-                cursor.from(),
-                cursor.until(),
-                cursor.direction,
-                limit,
-                |key, row| chunk.push(key, row),
-            )
-        });
+        let found = match own.filter(|_| D::OWNERS) {
+            None => retry!(self, {
+                chunk.clear();
+                let push = |key: &[u8], row: &[u8]| chunk.push(key, row);
+                self.engine.store.chunk::<D::Latch>(index, range.0, range.1, direction, limit, push)
+            }),
+            Some(own) => {
+                let table = self.table_of(index)?;
+                retry!(self, {
+                    chunk.clear();
+                    let (wanted, push) =
+                        (|entry: &[u8]| own.has(table, entry), |key: &[u8], row: &[u8]| chunk.push(key, row));
+                    self.engine.store.chunk_of::<D::Latch>(index, range, direction, limit, (wanted, push))
+                })
+            }
+        };
         // Only who locks gaps wants to know what follows the range, and with owners it may be another one's.
         chunk.end = match found {
             ChunkEnd::More(from) if D::OWNERS && cursor.ends_before(&from) => ChunkEnd::Done(None),
@@ -330,6 +347,14 @@ impl<D: Design> Access for Here<'_, D> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn within(&mut self, sites: Option<std::ops::Range<u32>>) -> Result<(), Abort> {
+        if let (Some(owners), Some(sites)) = (self.engine.owners.as_ref().filter(|_| D::OWNERS), &sites) {
+            owners.all_of(self.part.owner, sites)?;
+        }
+        self.part.sites = sites.filter(|_| D::OWNERS);
+        Ok(())
     }
 
     #[inline]
@@ -510,24 +535,24 @@ impl<D: Design> Access for Here<'_, D> {
 }
 
 /// Where a scan stands.
-struct Cursor {
+struct Cursor<'o> {
+    index: TableId,
     from: Bound<Key>,
     until: Option<Key>,
     direction: Direction,
+    /// The rows that it is to visit, if not all.
+    own: Option<&'o Own>,
 }
 
-impl Cursor {
-    fn start(range: Range<'_>, direction: Direction) -> Cursor {
+impl<'o> Cursor<'o> {
+    fn start(index: TableId, range: Range<'_>, direction: Direction, own: Option<&'o Own>) -> Cursor<'o> {
         let low = range.low.map(Key::from_bytes);
         let high = range.high.map(Key::from_bytes);
-        match direction {
-            Direction::Forward => {
-                Cursor { from: low.map_or(Bound::Unbounded, Bound::Included), until: high, direction }
-            }
-            Direction::Backward => {
-                Cursor { from: high.map_or(Bound::Unbounded, Bound::Excluded), until: low, direction }
-            }
-        }
+        let (from, until) = match direction {
+            Direction::Forward => (low.map_or(Bound::Unbounded, Bound::Included), high),
+            Direction::Backward => (high.map_or(Bound::Unbounded, Bound::Excluded), low),
+        };
+        Cursor { index, from, until, direction, own }
     }
 
     fn from(&self) -> Bound<&[u8]> {

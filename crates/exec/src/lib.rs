@@ -50,5 +50,6 @@ pub use owners::{Actor, Owners, Spot, Territory, actor};
 pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
 pub use pages::Latching;
 pub use schema::Refused;
+pub use store::Divided;
 pub use store::NoteId;
 pub use store::{HeapForm, TreeKind};

@@ -8,6 +8,7 @@
 
 use crate::branches::Branches;
 use locks::Locker;
+use std::ops::Range;
 use store::{Ahead, Txn};
 
 /// When a design takes locks.
@@ -44,6 +45,8 @@ pub struct Part {
     pub(crate) owner: usize,
     /// The transaction's name on the [`Board`](crate::board::Board); 0 where there is none.
     pub(crate) name: u64,
+    /// Of the deployment: its scans visit rows of these only.
+    pub(crate) sites: Option<Range<u32>>,
     /// It has asked for a lock, and is counted for that ([`Locking::ByOwner`]).
     pub(crate) counted: bool,
     /// The transaction's work at other workers.

@@ -22,7 +22,7 @@ use base::{Key, KeyReader, TableId, WorkerId};
 use partition::{Change, Partition, RangeError, Ranges};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use txn::{Route, Schema};
+use txn::{Abort, Route, Schema};
 
 /// What of a deployment's data an engine holds, and how finely its owners lock it.
 #[derive(Clone, Debug)]
@@ -243,6 +243,28 @@ impl Owners {
         Some(Key::new().i64(first))
     }
 
+    /// The keys of a table in a run of sites of the deployment, all of them this instance's: from the first one to before the second, to the
+    /// end if there is none. `None` for a copy.
+    pub(crate) fn keys_of(&self, table: TableId, sites: &Range<u32>) -> Option<(Key, Option<Key>)> {
+        let [start, end] = [sites.start, sites.end].map(|site| u64::from(site.saturating_sub(self.first)));
+        let from = self.border(table, start)?;
+        let to = if end >= self.chart.sites() as u64 { None } else { self.border(table, end) };
+        Some((from, to))
+    }
+
+    /// Asks whether `worker`, the calling one, owns all of some sites of the deployment.
+    ///
+    /// # Errors
+    /// [`Abort::Conflict`] if somebody else owns some of them, [`Abort::BadRequest`] if they are not this instance's.
+    pub(crate) fn all_of(&self, worker: usize, sites: &Range<u32>) -> Result<(), Abort> {
+        let last = self.first + self.chart.sites() as u32;
+        if sites.is_empty() || sites.start < self.first || sites.end > last {
+            return Err(Abort::BadRequest);
+        }
+        let is_own = |site: u32| self.chart.owner((site - self.first) as usize) == worker;
+        if sites.clone().all(is_own) { Ok(()) } else { Err(Abort::Conflict) }
+    }
+
     fn locked_ranges(&self) -> MutexGuard<'_, Ranges> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -303,7 +325,12 @@ impl Owners {
 
     /// Whether a worker owns the entries of its own rows in `index`, and no others: all of them where there is one owner.
     pub fn holds_entries(&self, index: TableId) -> bool {
-        self.alone || self.known(index).is_none_or(|known| known.routed)
+        self.alone || self.is_routed(index)
+    }
+
+    /// Whether the entries of `index` are in the order of their rows' sites.
+    pub(crate) fn is_routed(&self, index: TableId) -> bool {
+        self.known(index).is_none_or(|known| known.routed)
     }
 
     #[inline]

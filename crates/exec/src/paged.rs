@@ -12,6 +12,7 @@
 //! was in the log when the part ended is durable.** With `memory` and `async` durability that is at once.
 
 mod adopting;
+mod dividing;
 mod face;
 mod filling;
 mod moving;
@@ -183,6 +184,7 @@ impl<D: Design> PageEngine<D> {
             protection: Protection::Alone,
             owner,
             name: 0,
+            sites: None,
             counted: false,
             branches: Branches::default(),
             hold: probe::Hold::default(),
@@ -198,6 +200,7 @@ impl<D: Design> PageEngine<D> {
         part.ahead.clear();
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
+        part.sites = None;
         if protection == Protection::Locks {
             part.hold = probe::hold();
             if !D::OWNERS {

@@ -7,7 +7,7 @@
 //!     target/quick/examples/instructions serial tpcb [clustered] [on] [advise] [transactions]
 //! ```
 //!
-//! Kinds: `read` and `update` (micro, 10 rows), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
+//! Kinds: `read` and `update` (micro, 10 rows), `get` (TATP's GetSubscriberData: one row), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
 //! `clustered` on clustered tables, with `advise` and `logical` counting steps as for a balancer (`--balance`). Without valgrind it only runs the transactions. Prints how many committed, by kind;
 //! `callgrind_annotate` divides the instructions, of which the measuring itself takes some. One worker drives one client;
 //! counting is turned on between loading and driving, and off once the client has halted.
@@ -19,6 +19,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use txn::{Placement, TableKind, Workload};
 use workload::micro::{Micro, MicroOptions, Op};
+use workload::tatp::{Kind, Mix as TatpMix, Tatp, TatpOptions};
 use workload::tpcb::{Tpcb, TpcbOptions};
 use workload::tpcc::{Mix, Tpcc, TpccOptions};
 
@@ -38,6 +39,11 @@ fn main() {
     match kind {
         "read" => count(Micro::new(micro(Op::Read)).expect("valid options"), ask),
         "update" => count(Micro::new(micro(Op::Update)).expect("valid options"), ask),
+        "get" => {
+            let mix = TatpMix::Only(Kind::GetSubscriberData);
+            let tatp = TatpOptions { subscribers: 10_000, mix, ..TatpOptions::new(2) };
+            count(Tatp::new(tatp).expect("valid options"), ask);
+        }
         "payment" => count(tpcc(Mix::Payment).expect("valid options"), ask),
         "neworder" => count(tpcc(Mix::NewOrder).expect("valid options"), ask),
         "tpcc" => count(tpcc(Mix::Full).expect("valid options"), ask),
@@ -51,7 +57,7 @@ fn main() {
 /// Under valgrind the clock runs on while a poll is simulated: all would count as rare, and be timed.
 const DRAWN: Profiling = Profiling::Drawn(64);
 
-const KINDS: [&str; 6] = ["read", "update", "tpcb", "payment", "neworder", "tpcc"];
+const KINDS: [&str; 7] = ["read", "update", "get", "tpcb", "payment", "neworder", "tpcc"];
 
 /// Tells callgrind to count from here on, or not.
 fn counting(switch: &str) {

@@ -2,8 +2,8 @@
 //! transactions.
 //!
 //! ```text
-//! cargo run --release -p instance --example rebalancing -- shift [logical|plp-regular] [off|on]
-//! cargo run --release -p instance --example rebalancing -- changes [logical|plp-regular]
+//! cargo run --release -p instance --example rebalancing -- shift [DESIGN] [off|on]
+//! cargo run --release -p instance --example rebalancing -- changes [DESIGN]
 //! ```
 //!
 //! Two workers over 200 sites read one row at a time; every client draws over all keys. `shift`: evenly, and after three seconds half of
@@ -38,7 +38,8 @@ fn micro(hot: &str) -> Micro {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|a| a == word);
-    let design = if has("plp-regular") { DesignKind::PlpRegular } else { DesignKind::Logical };
+    let mut owners = DesignKind::ALL.into_iter().filter(|design| design.owns_keys());
+    let design = owners.find(|design| has(design.name())).unwrap_or(DesignKind::Logical);
     if has("changes") {
         return changes(design);
     }

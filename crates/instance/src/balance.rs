@@ -27,6 +27,7 @@ use partition::{
 };
 use probe::{Rebalance, Rebalanced};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -45,7 +46,9 @@ const TRIES: usize = 3;
 /// Why the partitions are not, or not all, as they were asked to be; [`crate::Instance::partitions`] says how they are.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RepartitionError {
-    #[error("this design has no owners of keys; expected logical or plp-regular")]
+    #[error(
+        "this design has no owners of keys; expected logical or one of plp-regular, plp-partition, plp-leaf"
+    )]
     NoOwners,
     #[error("worker {worker} of {workers}: there is none of this number")]
     NoWorker { worker: usize, workers: usize },
@@ -110,9 +113,11 @@ fn carry_out<W: Workload, E: Engine>(
         let mut tries = 0;
         loop {
             let (done, answer) = mpsc::channel();
-            let errand = Errand { made_for, changes: changes.clone(), gives, done };
+            let progress = Arc::<AtomicU64>::default();
+            let errand =
+                Errand { made_for, changes: changes.clone(), gives, progress: Arc::clone(&progress), done };
             shared.inboxes[worker].put(Order::Errand(errand));
-            match answer.recv_timeout(PATIENCE).map_err(|_| RepartitionError::Silent)? {
+            match outcome(&answer, &progress)? {
                 Ok(did) => break carried.add(&did),
                 Err(Refusal::Busy { .. }) if tries + 1 < TRIES => tries += 1,
                 Err(refusal) => return Err(refusal.into()),
@@ -120,6 +125,23 @@ fn carry_out<W: Workload, E: Engine>(
         }
     }
     Ok(carried)
+}
+
+/// Waits as long as something happens: by partition very many rows may have to move.
+fn outcome(
+    answer: &Receiver<Result<Carried, Refusal>>,
+    progress: &AtomicU64,
+) -> Result<Result<Carried, Refusal>, RepartitionError> {
+    let mut seen = 0;
+    loop {
+        match answer.recv_timeout(PATIENCE) {
+            Ok(outcome) => return Ok(outcome),
+            Err(RecvTimeoutError::Timeout) if progress.load(Ordering::Relaxed) != seen => {
+                seen = progress.load(Ordering::Relaxed);
+            }
+            Err(_) => return Err(RepartitionError::Silent),
+        }
+    }
 }
 
 /// The changes of one worker that follow each other: it, whether it gives keys away, the version they begin with.
@@ -318,6 +340,9 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
             entries: (moved.leaf_entries + moved.inner_entries) as u64,
             pages_read: moved.pages_read as u64,
             pointers: moved.pointers as u64,
+            rows: carried.rows.rows as u64,
+            row_bytes: carried.rows.bytes as u64,
+            addresses: (carried.rows.primary + carried.rows.secondary) as u64,
         };
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }

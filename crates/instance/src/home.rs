@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
 use twophase::{LockPoint, Vote};
-use txn::{Abort, Effect as StepEffect, Steps, Transaction, Workload};
+use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
 use wire::{Frame, Ride};
 
 /// Runs one request to its durable end.
@@ -161,7 +161,12 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
 type Group = groups::Group<InstanceId, Option<u32>>;
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
-    async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
+    /// Whether no step has left this instance.
+    pub(crate) fn is_at_home(&self) -> bool {
+        self.gtid.is_none()
+    }
+
+    pub(crate) async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
@@ -361,7 +366,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+pub(crate) enum Last {
     No,
     /// For every instance but this one.
     Elsewhere,
@@ -381,6 +386,10 @@ impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
 
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         self.phase(steps, Last::Elsewhere).await
+    }
+
+    async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
+        Box::pin(self.spread(&step)).await
     }
 }
 

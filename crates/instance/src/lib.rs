@@ -13,7 +13,8 @@
 //!
 //! - [`config`]: what an instance is told at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
-//! - `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them.
+//! - `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps
+//!   over many sites.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
@@ -42,6 +43,7 @@ mod plan;
 mod running;
 mod shared;
 mod source;
+mod spread;
 mod state;
 mod worker;
 

@@ -9,7 +9,7 @@ use crate::links::{LinkId, Links};
 use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{Home, Job, PendingAck, Session};
-use base::{Gtid, InstanceId, Lsn};
+use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
 use exec::{Engine, Executor, Spot};
 use partition::{Mode, QueueMeter};
@@ -160,9 +160,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.config.id
     }
 
+    /// Routing keys of a table are below this; 0 if every instance holds it, or none does.
+    pub fn domain(&self, table: TableId) -> u64 {
+        self.domains.borrow().get(usize::from(table.0)).copied().unwrap_or(0)
+    }
+
     /// The instance that owns this place; a replicated table is always at home.
     pub fn owner(&self, route: Route) -> InstanceId {
-        let domain = self.domains.borrow().get(route.table.0 as usize).copied().unwrap_or(0);
+        let domain = self.domain(route.table);
         if domain == 0 {
             return self.me();
         }

@@ -101,6 +101,11 @@ impl Allocator {
         self.limbo.clear();
     }
 
+    /// The page that is taken when no earlier one is free.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
     pub fn used(&self) -> u32 {
         self.next - 1 - self.free.len() as u32
     }

@@ -224,6 +224,7 @@ impl Pool {
         self.servers.fetch_add(1, Ordering::AcqRel);
         while !stop.load(Ordering::Acquire) {
             let mut any = self.write_out();
+            self.back_ahead();
             if tending == Tending::Cleaner {
                 any |= self.tend();
             }

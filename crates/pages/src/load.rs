@@ -150,6 +150,15 @@ impl Pool {
         self.check(id).is_ok() && matches!(self.begin(id, None), Begun::Resident | Begun::Reading(_))
     }
 
+    /// Asks for the cache lines at these places of a page, for who comes for all of them next. A hint: the page may be absent.
+    #[inline]
+    pub fn prefetch_lines<const N: usize>(&self, id: PageId, at: [usize; N]) {
+        if self.check(id).is_ok() {
+            let page = self.page(id).cast::<u8>().as_ptr();
+            at.iter().for_each(|at| latch::prefetch(page.wrapping_add(at % PAGE_SIZE)));
+        }
+    }
+
     /// As [`Pool::prefetch`], for a page among several that one operation will come for, so that they are read side by side.
     /// Does nothing where frames are short: what one has read ahead there throws out what another has gathered.
     #[cold]

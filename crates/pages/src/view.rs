@@ -183,6 +183,12 @@ impl Racing<'_> {
         u64::from_le(unsafe { self.page.cast::<u64>().add(i % (PAGE_SIZE / 8)).read_volatile() })
     }
 
+    /// Asks for the cache line of the byte at `at`, modulo the bytes of a page.
+    #[inline]
+    pub fn prefetch(self, at: usize) {
+        prefetch(self.page.cast::<u8>().as_ptr().wrapping_add(at % PAGE_SIZE));
+    }
+
     /// The byte at `at`; `None` beyond the page's end. Likewise the others, little-endian.
     #[inline]
     pub fn u8_at(self, at: usize) -> Option<u8> {

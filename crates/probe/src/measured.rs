@@ -100,6 +100,10 @@ pub struct Rebalance {
     pub entries: u64,
     pub pages_read: u64,
     pub pointers: u64,
+    /// Rows that lie in another page since, and their bytes; entries of all indexes that lead to them.
+    pub rows: u64,
+    pub row_bytes: u64,
+    pub addresses: u64,
 }
 
 /// Counts and latencies of a window.

@@ -1,12 +1,17 @@
 //! Heap pages by which rows share them, against shared ones (thesis of Pandis, section 3.4.8, Figure 3.18): rows of 100 and of 1,000
-//! bytes, loaded in the order of their keys, loaded in no order, and inserted in no order.
+//! bytes, loaded in the order of their keys, loaded in no order, and inserted in no order; and how long a scan of the file takes
+//! (Figure 3.19), the best of five.
 //!
-//! `cargo run --profile quick -p store --example fragmentation [MEGABYTES]`: rows of so many megabytes (10) in each table.
+//! `cargo run --profile quick -p store --example fragmentation [MEGABYTES [disk]]`: rows of so many megabytes (10) in each table; with
+//! `disk` the table lies in files in the system's folder for such and the pool has an eighth of its pages.
 
 use base::{Key, TableId};
 use latch::{ByPage, Claiming, OwnerId, act_for, claim};
+use pages::Stop;
+use std::ops::Bound;
 use std::path::Path;
-use store::{HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn};
+use std::time::{Duration, Instant};
+use store::{ChunkEnd, HeapForm, Loaded, Store, StoreOptions, TreeKind, Txn, Writers};
 use txn::{Column, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::Durability;
 
@@ -39,10 +44,52 @@ struct Case {
     rows: i64,
     partitions: usize,
     way: Way,
+    medium: Medium,
 }
 
-/// Heap pages, and leaves that lead to them.
-fn pages(case: &Case) -> (u64, u64) {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Medium {
+    Memory,
+    Disk,
+}
+
+struct Found {
+    heap_pages: u64,
+    /// That lead to them.
+    leaves: u64,
+    scan: Duration,
+}
+
+/// Reads every row in storage order, the best of so many times.
+fn scan(store: &Store, rows: i64, times: usize) -> Duration {
+    let once = |_| {
+        let (start, mut from, mut met) = (Instant::now(), Bound::Unbounded, 0);
+        loop {
+            let at = from.as_ref().map(Key::as_slice);
+            let mut here = 0;
+            match store.file_chunk::<ByPage>(T, at, |_| here += 1) {
+                Ok(ChunkEnd::More(next)) => from = next,
+                Ok(ChunkEnd::Done(_)) => break,
+                Err(Stop::Page(page)) => {
+                    store.load_page(page).expect("a page");
+                    continue;
+                }
+                Err(stop) => panic!("{stop}"),
+            }
+            met += here;
+        }
+        assert_eq!(met, rows);
+        start.elapsed()
+    };
+    (0..times).map(once).min().unwrap_or_default()
+}
+
+fn measure(case: &Case) -> Found {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (world, path) = match case.medium {
+        Medium::Memory => (world::memory(), Path::new("/db")),
+        Medium::Disk => (world::real(), dir.path()),
+    };
     let rows_bytes = case.rows as usize * case.bytes;
     let options = StoreOptions {
         trees: TreeKind::MultiRooted,
@@ -50,7 +97,7 @@ fn pages(case: &Case) -> (u64, u64) {
         partitions: case.partitions,
         ..StoreOptions::new(Durability::Memory, 2_000 + rows_bytes / 1_500)
     };
-    let (store, _) = Store::open(world::memory(), Path::new("/db"), options).expect("it opens");
+    let (store, _) = Store::open(world.clone(), path, options).expect("it opens");
     let def = table(case.bytes as u32);
     store.create(&Schema { tables: vec![def.clone()] }).expect("a schema");
     store.have_owners();
@@ -74,7 +121,7 @@ fn pages(case: &Case) -> (u64, u64) {
         store.commit(&mut txn, None).expect("sound");
         for (table, key) in store.parted(&mut txn) {
             let mut mover = Txn::default();
-            store.settle_rows::<ByPage>(&mut mover, table, &key).expect("there is room");
+            store.settle_rows::<ByPage>(&mut mover, table, &key, Writers::Running).expect("there is room");
         }
     }
     let loaded: Loaded = loader.finish::<ByPage>().expect("written");
@@ -85,24 +132,46 @@ fn pages(case: &Case) -> (u64, u64) {
     let report = store.check().unwrap_or_else(|fault| panic!("{fault}"));
     let table = &report.tables[0];
     assert_eq!(table.undivided, 0);
-    (table.heap.pages, table.trees[0].1.leaves)
+    let (heap_pages, leaves) = (table.heap.pages, table.trees[0].1.leaves);
+    if case.medium == Medium::Memory {
+        return Found { heap_pages, leaves, scan: scan(&store, case.rows, 5) };
+    }
+    store.close().expect("closed");
+    let options = StoreOptions {
+        trees: TreeKind::MultiRooted,
+        heaps: case.form,
+        ..StoreOptions::new(Durability::Memory, 256 + heap_pages as usize / 8)
+    };
+    let (store, _) = Store::open(world, path, options).expect("it opens");
+    Found { heap_pages, leaves, scan: scan(&store, case.rows, 5) }
 }
 
 fn main() {
     act_for(OwnerId::new(0));
     claim(Claiming::Pages);
     let megabytes = std::env::args().nth(1).map_or(10, |arg| arg.parse().expect("megabytes"));
-    println!("| rows | way | form | heap pages | of shared ones | leaves |\n|---|---|---|---|---|---|");
+    let disk = std::env::args().nth(2).is_some_and(|arg| arg == "disk");
+    let medium = if disk { Medium::Disk } else { Medium::Memory };
+    println!("| rows | way | form | heap pages | of shared ones | leaves | file scan, ms | of shared ones |");
+    println!("|---|---|---|---|---|---|---|---|");
     for (bytes, partitions) in [(100, 100), (1_000, 10)] {
         let rows = megabytes * 1_000_000 / bytes as i64;
         for way in [Way::LoadedInOrder, Way::LoadedScattered, Way::Inserted] {
-            let mut shared = 0;
+            let mut shared: Option<Found> = None;
             for form in HeapForm::ALL {
                 // Who inserts finds one partition: only a load divides.
-                let (heap, leaves) = pages(&Case { form, bytes, rows, partitions, way });
-                shared = if form == HeapForm::Shared { heap } else { shared };
-                let ratio = heap as f64 / shared as f64;
-                println!("| {bytes} B | {way:?} | {} | {heap} | {ratio:.2} | {leaves} |", form.name());
+                let found = measure(&Case { form, bytes, rows, partitions, way, medium });
+                let base = shared.as_ref().unwrap_or(&found);
+                let pages = found.heap_pages as f64 / base.heap_pages as f64;
+                let (ms, time) =
+                    (found.scan.as_secs_f64() * 1e3, found.scan.as_secs_f64() / base.scan.as_secs_f64());
+                println!(
+                    "| {bytes} B | {way:?} | {} | {} | {pages:.2} | {} | {ms:.1} | {time:.2} |",
+                    form.name(),
+                    found.heap_pages,
+                    found.leaves
+                );
+                shared.get_or_insert(found);
             }
         }
     }

@@ -12,6 +12,7 @@
 
 use crate::StoreFault;
 use crate::definition::{Definition, HeapForm, State, Structure};
+use crate::division::Coming;
 use crate::open::held;
 use access::{InsertPages, RootMap, TreeRole};
 use base::{PageId, Rid, TableId};
@@ -29,6 +30,8 @@ pub struct Table {
     pub(crate) tree: Option<TreePlace>,
     pub(crate) heap: PageId,
     pub(crate) insert_pages: InsertPages,
+    /// Where its partitions are about to be split.
+    pub(crate) coming: Arc<Coming>,
     pub(crate) form: HeapForm,
     pub(crate) indexes: Vec<Index>,
 }
@@ -289,6 +292,16 @@ fn assemble(
     indexes.sort_unstable_by_key(|i| i.def.id);
     Ok(found.map(|(mut def, tree, heap, form)| {
         def.indexes = indexes.iter().map(|i| i.def.clone()).collect();
-        Table { layout: Layout::of(&def), tree, heap, insert_pages: InsertPages::new(), form, indexes, def }
+        let coming = Arc::default();
+        Table {
+            layout: Layout::of(&def),
+            tree,
+            heap,
+            insert_pages: InsertPages::new(),
+            coming,
+            form,
+            indexes,
+            def,
+        }
     }))
 }

@@ -13,7 +13,7 @@
 //! nothing but order: both leaves are of one partition, so one owner touches the page. So it is put right later: the
 //! journal notes where leaves were parted ([`Store::parted`]), and whoever has the partition to itself comes back to it between
 //! transactions ([`Store::settle_rows`]). Dividing a partition is another matter: its rows must be apart *before* it is split
-//! ([`Store::divide_rows`]).
+//! ([`Store::divide_rows`], file `division`).
 //!
 //! **Moving a row** gives it another address: it is put in anew, every index is told, and the old one is taken out, all in a
 //! transaction of its own, so that a crash finds it in one place. What makes that right beside others: log records name rows by
@@ -23,6 +23,7 @@
 
 use crate::catalog::Table;
 use crate::definition::HeapForm;
+use crate::division::Writers;
 use crate::open::Store;
 use crate::rows::LAYOUT;
 use crate::txn::Txn;
@@ -41,6 +42,9 @@ pub(crate) type Homes = SmallVec<[PageId; 8]>;
 /// The most homes that are looked into: a leaf leads to fewer, unless its rows are long.
 const HOMES: usize = 16;
 
+/// Pages that are kept for rows that move to one side of a border.
+const RESERVED: usize = 2;
+
 /// What was done to have rows of different parts of the keys in different pages: the counts that the cost model of repartitioning
 /// speaks of (thesis, Table 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +60,8 @@ pub struct Divided {
     pub secondary: usize,
     /// Pages that must wait, since a running transaction may have changed them.
     pub later: usize,
+    /// Leaves and pages that were not looked at, as they are not in memory.
+    pub absent: usize,
 }
 
 impl AddAssign for Divided {
@@ -67,16 +73,19 @@ impl AddAssign for Divided {
         self.primary += more.primary;
         self.secondary += more.secondary;
         self.later += more.later;
+        self.absent += more.absent;
     }
 }
 
 /// Which rows may share a page.
-#[derive(Clone, Copy)]
-enum Part<'k> {
+pub(crate) enum Part<'k> {
     OfLeaf,
     OfPartition,
-    /// Those below this key, and the others.
-    At(&'k [u8]),
+    /// Those below this key, and the others; and the pages kept for either when they move.
+    At {
+        key: &'k [u8],
+        reserved: &'k mut [Homes; 2],
+    },
 }
 
 /// A row of a page that is being divided.
@@ -138,7 +147,8 @@ impl Store {
             return Ok(Some(rid));
         }
         let (_, mut all) = self.homes::<P>(table, key, HOMES)?;
-        let group = (table.form() == HeapForm::ByPartition).then(|| self.tree(table).partition(key).root().0);
+        let root = || self.tree(table).partition(key).root().0;
+        let group = (table.form() == HeapForm::ByPartition).then(|| table.coming.group(root(), key));
         // Only while it is the thread's own: somebody else might make it another partition's at this moment.
         let mine = |page: &PageId| acting_for().is_some() && self.pool.owner_of(*page) == acting_for();
         let last = group.and_then(|group| table.insert_pages.of_group(group)).filter(mine);
@@ -172,8 +182,8 @@ impl Store {
     }
 
     /// Sees to it that no other leaf leads to pages that the leaf covering `key` leads to, if the table's pages are divided so. For
-    /// whoever has the partition to itself; `txn` has ended. Gives where the next leaf begins. What is absent is not looked at: it has
-    /// not been changed of late.
+    /// whoever has the partition to itself; `txn` has ended. Gives where the next leaf begins. What is absent is not looked at
+    /// ([`Divided::absent`]): it has not been changed of late.
     ///
     /// # Errors
     /// [`Stop::NoSpace`], [`Stop::Fault`]: some pages are not divided.
@@ -182,6 +192,7 @@ impl Store {
         txn: &mut Txn,
         table: TableId,
         key: &[u8],
+        writers: Writers,
     ) -> Result<(Divided, Option<Key>), Stop> {
         let mut done = Divided::default();
         let Some(table) = self.table(table).filter(|table| table.form() == HeapForm::ByLeaf) else {
@@ -197,13 +208,19 @@ impl Store {
                 ControlFlow::Continue(())
             })
         })?;
-        let Some(around) = around else { return Ok((done, None)) };
+        let Some(around) = around else {
+            done.absent = 1;
+            return Ok((done, None));
+        };
         done.leaves_read = 1;
         for (page, entries) in pages {
-            let Some(housed) = self.at_hand(|| self.heap(table).housed::<P::Heap>(page))? else { continue };
+            let Some(housed) = self.at_hand(|| self.heap(table).housed::<P::Heap>(page))? else {
+                done.absent += 1;
+                continue;
+            };
             done.pages_read += 1;
             if housed.rows > entries {
-                done += self.divide_page::<P>(txn, table, page, Part::OfLeaf)?;
+                done += self.divide_page::<P>(txn, table, page, Part::OfLeaf, writers)?;
             }
         }
         Ok((done, around.high))
@@ -217,44 +234,6 @@ impl Store {
         })
     }
 
-    /// Sees to it that no page holds rows on both sides of `key`, so that a partition can be split there
-    /// ([`Store::split_partition`]) and the parts have different owners: by leaf, of what one leaf leads to; by partition, of all of it.
-    /// Nothing to do where pages are shared. For whoever has the partition to itself, when none of its rows is changed by
-    /// a running transaction: otherwise pages are left for later. `txn` has ended. Blocks for absent pages.
-    ///
-    /// # Errors
-    /// As [`Store::settle_rows`].
-    pub fn divide_rows<P: Policies>(
-        &self,
-        txn: &mut Txn,
-        table: TableId,
-        key: &[u8],
-    ) -> Result<Divided, Stop> {
-        let mut done = Divided::default();
-        let Some(table) = self.table(table).filter(|table| table.form() != HeapForm::Shared) else {
-            return Ok(done);
-        };
-        let (from, until) = match table.form() {
-            HeapForm::ByLeaf => {
-                let around =
-                    self.insist(|| self.tree(table).around::<P::Index>(key, |_| ControlFlow::Break(())))?;
-                (around.low, around.high)
-            }
-            _ => self.bounds(table, key),
-        };
-        let (mut below, mut above) = (BTreeSet::new(), BTreeSet::new());
-        done.leaves_read = self.each_leaf::<P>(table, from, until, |entries| {
-            for (entry, rid) in entries {
-                let side = if entry.as_slice() < key { &mut below } else { &mut above };
-                side.insert(rid.page);
-            }
-        })?;
-        for &page in below.intersection(&above) {
-            done += self.divide_page::<P>(txn, table, page, Part::At(key))?;
-        }
-        Ok(done)
-    }
-
     /// The partition of a table's primary tree that covers `key`: where it begins, and where the next one does.
     pub(crate) fn bounds(&self, table: &Table, key: &[u8]) -> (Key, Option<Key>) {
         let starts = self.tree(table).partitions();
@@ -266,21 +245,17 @@ impl Store {
     /// After a load: no page holds rows of two leaves, or of two partitions.
     pub(crate) fn house<P: Policies>(&self, table: &Table) -> Result<Divided, Stop> {
         let mut done = Divided::default();
-        let part = match table.form() {
-            HeapForm::Shared => return Ok(done),
-            HeapForm::ByPartition => Part::OfPartition,
-            HeapForm::ByLeaf => Part::OfLeaf,
-        };
+        if table.form() == HeapForm::Shared {
+            return Ok(done);
+        }
+        let by_leaf = table.form() == HeapForm::ByLeaf;
         let starts = self.tree(table).partitions();
         let (mut whose, mut mixed) = (BTreeMap::<PageId, usize>::new(), BTreeSet::new());
         let mut leaf = 0;
         done.leaves_read = self.each_leaf::<P>(table, Key::new(), None, |entries| {
             leaf += 1;
             for (key, rid) in entries {
-                let group = match part {
-                    Part::OfLeaf => leaf,
-                    _ => starts.partition_point(|start| start <= key),
-                };
+                let group = if by_leaf { leaf } else { starts.partition_point(|start| start <= key) };
                 if *whose.entry(rid.page).or_insert(group) != group {
                     mixed.insert(rid.page);
                 }
@@ -288,7 +263,8 @@ impl Store {
         })?;
         let mut txn = Txn::default();
         for page in mixed {
-            done += self.divide_page::<P>(&mut txn, table, page, part)?;
+            let part = if by_leaf { Part::OfLeaf } else { Part::OfPartition };
+            done += self.divide_page::<P>(&mut txn, table, page, part, Writers::Running)?;
         }
         Ok(done)
     }
@@ -336,12 +312,13 @@ impl Store {
     }
 
     /// Moves rows out of `page` until all that are left belong to one part of the keys: that which has most of them.
-    fn divide_page<P: Policies>(
+    pub(crate) fn divide_page<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
         page: PageId,
-        part: Part<'_>,
+        mut part: Part<'_>,
+        writers: Writers,
     ) -> Result<Divided, Stop> {
         let mut done = Divided { pages_read: 1, ..Divided::default() };
         let mut lodgers = Vec::new();
@@ -349,7 +326,7 @@ impl Store {
             lodgers.clear();
             self.heap(table).rows_in::<P::Heap>(page, |rid, row| lodgers.push((rid, row.to_vec())))
         })?;
-        if housed.lsn > self.oldest_change() {
+        if writers == Writers::Running && housed.lsn > self.oldest_change() {
             done.later = 1;
             return Ok(done);
         }
@@ -361,7 +338,7 @@ impl Store {
             rows.push(Lodger { key: table.def.key_of(Row::new(&table.layout, &row)), rid, row });
         }
         rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let mut groups = self.grouped::<P>(table, part, rows)?;
+        let mut groups = self.grouped::<P>(table, &part, rows)?;
         let stays = (0..groups.len()).max_by_key(|&at| groups[at].len());
         stays.map(|at| groups.swap_remove(at));
         if groups.is_empty() {
@@ -369,7 +346,7 @@ impl Store {
         }
         self.begin(txn, acting_for().map_or(0, OwnerId::number));
         let moved =
-            groups.iter().try_for_each(|group| self.move_out::<P>(txn, table, group, part, &mut done));
+            groups.iter().try_for_each(|group| self.move_out::<P>(txn, table, group, &mut part, &mut done));
         match moved {
             Ok(()) => {
                 let committed = self.commit(txn, None);
@@ -391,7 +368,7 @@ impl Store {
     fn grouped<P: Policies>(
         &self,
         table: &Table,
-        part: Part<'_>,
+        part: &Part<'_>,
         rows: Vec<Lodger>,
     ) -> Result<Vec<Vec<Lodger>>, Stop> {
         let mut groups: Vec<Vec<Lodger>> = Vec::new();
@@ -407,7 +384,7 @@ impl Store {
                         self.insist(look)?.high
                     }
                     Part::OfPartition => self.bounds(table, &row.key).1,
-                    Part::At(key) => Some(Key::from_bytes(key)).filter(|key| row.key < *key),
+                    Part::At { key, .. } => Some(Key::from_bytes(key)).filter(|key| row.key < *key),
                 };
                 groups.push(Vec::new());
             }
@@ -422,13 +399,14 @@ impl Store {
         txn: &mut Txn,
         table: &Table,
         rows: &[Lodger],
-        part: Part<'_>,
+        part: &mut Part<'_>,
         done: &mut Divided,
     ) -> Result<(), Stop> {
         let Some(first) = rows.first() else { return Ok(()) };
         let mut homes = match part {
             Part::OfLeaf => self.insist(|| self.homes::<P>(table, &first.key, HOMES))?.1,
-            _ => Homes::new(),
+            Part::OfPartition => Homes::new(),
+            Part::At { key, reserved } => reserved[usize::from(first.key.as_slice() >= *key)].clone(),
         };
         homes.retain(|page| *page != first.rid.page);
         let (heap, tree) = (self.heap(table), self.tree(table));
@@ -462,6 +440,11 @@ impl Store {
             done.rows += 1;
             done.primary += 1;
             done.bytes += row.len();
+        }
+        if let Part::At { key, reserved } = part {
+            // Only the last ones have room.
+            homes.truncate(RESERVED);
+            reserved[usize::from(first.key.as_slice() >= *key)] = homes;
         }
         Ok(())
     }

@@ -22,7 +22,8 @@
 //! [`Store::merge_partition`]) and may have owners ([`Store::own_partition`]), beside transactions.
 //!
 //! Heap pages may be divided among partitions, or leaves, of a table's primary tree ([`HeapForm`]), and then be owned by whoever changes them
-//! ([`Store::have_owners`]); rows that came to lie beside others' are moved ([`Store::settle_rows`], [`Store::divide_rows`]).
+//! ([`Store::have_owners`]); rows that came to lie beside others' are moved ([`Store::settle_rows`], [`Store::divide_rows`], and in pieces
+//! [`Store::begin_division`]).
 //!
 //! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
 //! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
@@ -43,6 +44,7 @@ mod clustered;
 mod control;
 mod ddl;
 mod definition;
+mod division;
 mod end;
 mod fault;
 mod finding;
@@ -65,6 +67,7 @@ pub use catalog::Table;
 pub use check::{CheckReport, TableReport, Watch, scan_files};
 pub use checkpoint::CheckpointRun;
 pub use definition::{HeapForm, TreeKind};
+pub use division::{Division, Reach, Writers};
 pub use end::NoteId;
 pub use fault::StoreFault;
 pub use finding::{Finding, Weight};

@@ -9,7 +9,6 @@ use access::{BTree, Moved, TreeRole};
 use base::{Key, Lsn, TableId};
 use latch::{ByPage, Policies};
 use pages::{PageFault, Stop};
-use std::collections::BTreeSet;
 
 impl Store {
     fn partitioned(&self, index: TableId) -> Result<(BTree<'_>, TreeRole), Stop> {
@@ -80,11 +79,7 @@ impl Store {
     pub fn disown_partition(&self, index: TableId, key: &[u8]) -> Result<usize, Stop> {
         let (tree, _) = self.partitioned(index)?;
         if let Some(table) = self.table(index).filter(|table| table.form() != HeapForm::Shared) {
-            let (from, until) = self.bounds(table, key);
-            let mut pages = BTreeSet::new();
-            self.each_leaf::<ByPage>(table, from, until, |entries| {
-                pages.extend(entries.iter().map(|(_, rid)| rid.page));
-            })?;
+            let pages = self.pages_of_partition::<ByPage>(table, key)?;
             pages.iter().try_for_each(|page| self.pool.disown(*page))?;
         }
         self.insist(|| tree.partition(key).disown_pages())

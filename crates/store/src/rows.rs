@@ -144,7 +144,14 @@ impl Store {
         sight: Option<Sight>,
     ) -> Result<Option<Rid>, Stop> {
         let seen = sight.as_ref().and_then(|sight| Rid::decode(sight.value(&self.pool)?));
-        if seen.is_some() { Ok(seen) } else { self.find::<P>(table, key) }
+        if seen.is_some() {
+            return Ok(seen);
+        }
+        let found = self.find::<P>(table, key)?;
+        if let Some(rid) = found {
+            self.heap(table).ask(rid, table.layout.row_bytes());
+        }
+        Ok(found)
     }
 
     /// Index and rows disagree: nothing can be believed any more.

@@ -82,10 +82,26 @@ impl Store {
         until: Option<&[u8]>,
         direction: Direction,
         limit: usize,
-        mut visit: impl FnMut(&[u8], &[u8]),
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<ChunkEnd, Stop> {
+        self.chunk_of::<P>(index, (from, until), direction, limit, (|_| true, visit))
+    }
+
+    /// As [`Store::chunk`], of those entries only that are `wanted`: the rows of others are not looked at, so they may be in pages of
+    /// other owners.
+    ///
+    /// # Errors
+    /// As [`Store::chunk`].
+    pub fn chunk_of<P: Policies>(
+        &self,
+        index: TableId,
+        (from, until): (Bound<&[u8]>, Option<&[u8]>),
+        direction: Direction,
+        limit: usize,
+        (wanted, mut visit): (impl Fn(&[u8]) -> bool, impl FnMut(&[u8], &[u8])),
     ) -> Result<ChunkEnd, Stop> {
         let Some((table, tree)) = self.tree_of(index) else {
-            let end = self.heap_chunk::<P>(index, from, |row| visit(&[], row))?;
+            let end = self.file_chunk::<P>(index, from, |row| visit(&[], row))?;
             return Ok(end);
         };
         let way = match direction {
@@ -95,14 +111,21 @@ impl Store {
         if table.is_clustered() {
             return match index == table.def.id {
                 true => self.clustered_chunk::<P>(table, from, until, way, limit, visit),
-                false => self.entries_chunk::<P>((table, tree, index), (from, until), way, limit, visit),
+                false => {
+                    self.entries_chunk::<P>((table, tree, index), (from, until), way, limit, (wanted, visit))
+                }
             };
         }
         let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
         let mut cut = false;
-        let met = |key: &[u8], value: &[u8]| match entries.len() < limit {
-            true => entries.push((Key::from_bytes(key), Rid::decode(value))),
-            false => cut = true,
+        let met = |key: &[u8], value: &[u8]| {
+            if cut || !wanted(key) {
+                return;
+            }
+            match entries.len() < limit {
+                true => entries.push((Key::from_bytes(key), Rid::decode(value))),
+                false => cut = true,
+            }
         };
         let read = match index == table.def.id {
             true => tree.chunk::<P::Index>(from, until, way, met)?,
@@ -190,13 +213,18 @@ impl Store {
         (from, until): (Bound<&[u8]>, Option<&[u8]>),
         way: access::Direction,
         limit: usize,
-        mut visit: impl FnMut(&[u8], &[u8]),
+        (wanted, mut visit): (impl Fn(&[u8]) -> bool, impl FnMut(&[u8], &[u8])),
     ) -> Result<ChunkEnd, Stop> {
         let mut entries: Vec<Key> = Vec::new();
         let mut cut = false;
-        let read = tree.chunk::<P::Secondary>(from, until, way, |entry, _| match entries.len() < limit {
-            true => entries.push(Key::from_bytes(entry)),
-            false => cut = true,
+        let read = tree.chunk::<P::Secondary>(from, until, way, |entry, _| {
+            if cut || !wanted(entry) {
+                return;
+            }
+            match entries.len() < limit {
+                true => entries.push(Key::from_bytes(entry)),
+                false => cut = true,
+            }
         })?;
         let def = table.def.indexes.iter().find(|def| def.id == index);
         let mut bytes = 0;
@@ -222,8 +250,12 @@ impl Store {
         })
     }
 
-    /// A part of a page of a keyless table's heap; the cursor is the page's ordinal and the slot, big-endian.
-    fn heap_chunk<P: Policies>(
+    /// Calls `visit` with rows of one page of a table's heap, in storage order; begin with [`Bound::Unbounded`], and go on from where
+    /// [`ChunkEnd::More`] says (the page's ordinal and the slot, big-endian). Section 3.4.8 of Pandis' thesis measures such file scans.
+    ///
+    /// # Errors
+    /// [`Stop`]; rows may have been visited before.
+    pub fn file_chunk<P: Policies>(
         &self,
         id: TableId,
         from: Bound<&[u8]>,

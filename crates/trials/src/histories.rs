@@ -15,6 +15,7 @@ use exec::{
 };
 use fastrand::Rng;
 use locks::LockTuning;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +49,7 @@ fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
-fn elements(text: &str) -> Vec<i64> {
+pub(crate) fn elements(text: &str) -> Vec<i64> {
     text.split(',').filter_map(|n| n.parse().ok()).collect()
 }
 
@@ -61,44 +62,54 @@ enum Ask {
 }
 
 /// What one of them turned out to be.
-#[derive(Clone, Debug)]
-enum Seen {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Seen {
     Append { id: i64, element: i64 },
     Read { id: i64, list: Option<Vec<i64>> },
 }
 
-struct Event {
-    order: u64,
-    kind: OpType,
-    process: i64,
-    seen: Vec<Seen>,
+pub(crate) struct Event {
+    pub order: u64,
+    pub kind: OpType,
+    pub process: i64,
+    pub seen: Vec<Seen>,
 }
 
 /// Shared by the clients of one run.
 #[derive(Default)]
-struct Recorder {
+pub(crate) struct Recorder {
     order: AtomicU64,
     element: AtomicI64,
     events: Mutex<Vec<Event>>,
 }
 
 impl Recorder {
-    fn stamp(&self) -> u64 {
+    pub fn stamp(&self) -> u64 {
         self.order.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// One that was never given before.
+    pub fn element(&self) -> i64 {
+        self.element.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many were given.
+    pub fn elements(&self) -> i64 {
+        self.element.load(Ordering::Relaxed)
     }
 
     /// The oldest list still in use moves on with the elements handed out.
     fn lists(&self) -> std::ops::Range<i64> {
-        let first = self.element.load(Ordering::Relaxed) / ELEMENTS;
+        let first = self.elements() / ELEMENTS;
         first..first + ACTIVE
     }
 
-    fn push(&self, events: Vec<Event>) {
+    pub fn push(&self, events: Vec<Event>) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
     }
 
-    fn history(self) -> History {
-        let mut events = self.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pub fn history(&self) -> History {
+        let mut events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
         events.sort_by_key(|e| e.order);
         let mut interner = Interner::default();
         let ops = events.into_iter().enumerate().map(|(index, event)| Op {
@@ -225,10 +236,10 @@ fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
     let recorder = Arc::new(Recorder::default());
     let each = plan.transactions.div_ceil(plan.crew.workers * plan.crew.clients);
     workers::run(engine, plan.crew, |client| work(client, Arc::clone(&recorder), plan, each));
-    Arc::into_inner(recorder).unwrap_or_default().history()
+    recorder.history()
 }
 
-fn judge(history: &History) -> Verdict {
+pub(crate) fn judge(history: &History) -> Verdict {
     let count = |kind| history.ops.iter().filter(|op| op.kind == kind).count();
     let opts = Opts { timeout: std::time::Duration::from_secs(20), ..Opts::default() };
     let report = adya::check(history, Workload::ListAppend, &opts);
@@ -281,7 +292,7 @@ fn asks(recorder: &Recorder, random: &mut Rng) -> Vec<Ask> {
     let ask = |_| {
         let id = random.i64(lists.clone());
         match random.u32(..10) {
-            0..5 => Ask::Append { id, element: recorder.element.fetch_add(1, Ordering::Relaxed) },
+            0..5 => Ask::Append { id, element: recorder.element() },
             5..8 => Ask::Read { id },
             n => {
                 let direction = if n == 8 { Direction::Forward } else { Direction::Backward };

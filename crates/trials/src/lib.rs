@@ -9,13 +9,14 @@
 //! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
 //! - [`flips`]: bits that turn over in the files.
 //! - [`workers`]: an engine with several workers and many clients; [`histories`]: what they saw, and whether it is strictly
-//!   serialisable.
+//!   serialisable. [`deployed`]: the same of whole instances, whose workers own keys.
 //!
 //! It uses the rooms it tries through their public doors only.
 
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod deployed;
 pub mod engine_run;
 pub mod faults;
 pub mod flips;

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use exec::DesignKind;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use trials::crash::{self, Effort, Subject};
-use trials::histories::Plan;
+use trials::deployed::{Keys, deployed};
+use trials::histories::{Plan, Verdict};
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
@@ -34,6 +36,10 @@ enum Failed {
     Early(#[from] trials::ledger::Flaw),
     #[error(transparent)]
     Engine(#[from] exec::EngineFault),
+    #[error(transparent)]
+    Instance(#[from] instance::InstanceFault),
+    #[error("a temporary folder cannot be made: {0}; expected a writable one, or TMPDIR to name it")]
+    Folder(std::io::Error),
 }
 
 /// `--tables`, taken out of the arguments; both kinds if it is not there.
@@ -174,7 +180,8 @@ fn histories(args: &[String]) -> Result<(), Failed> {
             seed,
         };
         let early = |fault| Failed::from(trials::ledger::Flaw::from(fault));
-        let (design, verdict) = match seed % 8 {
+        let (design, verdict) = match seed % 12 {
+            8..12 => among_owners(plan)?,
             1 => ("logical", trials::histories::logical(plan).map_err(early)?),
             0 | 3 => ("serial", trials::histories::serial(plan).map_err(early)?),
             6 | 7 => ("occ", trials::histories::occ(plan)?),
@@ -187,4 +194,15 @@ fn histories(args: &[String]) -> Result<(), Failed> {
         wrong += usize::from(!verdict.strictly_serialisable);
     }
     if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
+}
+
+/// Of a whole instance, whose keys have several owners and go from one to the other where they may.
+fn among_owners(plan: Plan) -> Result<(&'static str, Verdict), Failed> {
+    let owners = [DesignKind::Logical, DesignKind::PlpRegular, DesignKind::PlpPartition, DesignKind::PlpLeaf];
+    let design = owners[plan.seed as usize % owners.len()];
+    let moves = matches!(design, DesignKind::Logical | DesignKind::PlpRegular);
+    let keys = if moves { Keys::Move } else { Keys::Stay };
+    let dir = tempfile::tempdir().map_err(Failed::Folder)?;
+    let crew = Crew { workers: 2 + plan.seed as usize % 3, ..plan.crew };
+    Ok((design.name(), deployed(design, Plan { crew, ..plan }, keys, dir.path())?))
 }

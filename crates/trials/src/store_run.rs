@@ -7,7 +7,7 @@ use base::{Key, TableId};
 use fastrand::Rng;
 use latch::Coupled;
 use std::collections::BTreeMap;
-use store::{DeleteOutcome, InsertOutcome, Store, StoreFault, Txn};
+use store::{DeleteOutcome, InsertOutcome, Reach, Store, StoreFault, Txn, Writers};
 use world::sim::Disk;
 
 type L = Coupled;
@@ -109,6 +109,7 @@ impl<'a> StoreRun<'a> {
             2 if !self.in_doubt.is_empty() => self.decide(),
             3 if self.one_in(6) => self.store.checkpoint(),
             4..=6 if !self.running.is_empty() => self.commit(),
+            7 if self.one_in(4) => self.repartition(),
             _ if self.running.len() < 3 => {
                 self.begin();
                 Ok(())
@@ -196,12 +197,49 @@ impl<'a> StoreRun<'a> {
         self.parted.extend(self.store.parted(ended));
         if self.one_in(3) {
             for (table, key) in std::mem::take(&mut self.parted) {
-                let done =
-                    insist(self.store, || self.store.settle_rows::<L>(&mut Txn::default(), table, &key))?;
+                let done = insist(self.store, || {
+                    self.store.settle_rows::<L>(&mut Txn::default(), table, &key, Writers::Running)
+                })?;
                 if done.0.later > 0 && self.parted.len() < 20 {
                     self.parted.push((table, key));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A partition of the accounts begins somewhere else, where trees have several roots. With transactions under way their rows
+    /// only begin to come apart, as with an owner who is about to give keys away.
+    fn repartition(&mut self) -> Result<(), StoreFault> {
+        let starts = self.store.partitions(ACCOUNTS);
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let at = table::key(self.random.u64(..self.mix.keys) as i64);
+        if starts.contains(&at) && !self.running.is_empty() {
+            return Ok(());
+        }
+        if self.one_in(2) || !self.in_doubt.is_empty() {
+            return self.come_apart(&at);
+        }
+        while !self.running.is_empty() {
+            self.rollback()?;
+        }
+        let crowded = starts.len() > 4 || starts.contains(&at);
+        if let Some(start) = starts.get(1).filter(|_| crowded) {
+            return insist(self.store, || self.store.merge_partition::<L>(ACCOUNTS, start)).map(drop);
+        }
+        let how = (Reach::Partition, Writers::Gone);
+        insist(self.store, || self.store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &at, how))?;
+        insist(self.store, || self.store.split_partition::<L>(ACCOUNTS, &at)).map(drop)
+    }
+
+    fn come_apart(&mut self, at: &Key) -> Result<(), StoreFault> {
+        let begun = insist(self.store, || self.store.begin_division::<L>(ACCOUNTS, at, Reach::Partition))?;
+        let Some(mut division) = begun else { return Ok(()) };
+        for _ in 0..self.random.usize(..40) {
+            let (txn, writers) = (&mut Txn::default(), Writers::Running);
+            insist(self.store, || self.store.go_on_dividing::<L>(txn, &mut division, writers, 1))?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub enum Abort {
     /// An instance that this transaction needs is down or was lost before the decision.
     InstanceDown,
     /// Another transaction has changed, or is about to change, what this one has seen: found when an optimistic engine
-    /// validates.
+    /// validates. Or keys went to another owner while their scan was on its way.
     Conflict,
     /// The engine was chosen to run this transaction without locks, and it turned out to need them; it is run
     /// again at once and never seen by a client.

@@ -56,6 +56,15 @@ pub trait Access {
         Ok(())
     }
 
+    /// From here on scans visit rows of these sites of the deployment only, as a share of a [`crate::Spread`] step does; with `None`
+    /// they visit what they name. An engine whose instance has one owner for all its rows need not look.
+    ///
+    /// # Errors
+    /// [`Abort::Conflict`] if some of them have another owner by now, [`Abort::BadRequest`] if they are none of the instance's.
+    fn within(&mut self, _sites: Option<std::ops::Range<u32>>) -> Result<(), Abort> {
+        Ok(())
+    }
+
     /// Runs `f` on the row with this key; `None` if there is none (and none will appear before this transaction ends).
     async fn read<R>(
         &mut self,

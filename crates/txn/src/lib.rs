@@ -7,7 +7,7 @@
 //!
 //! This room knows no engine and no workload; both sides depend on it and never on each other. Read it in this
 //! order: what a table is ([`schema`]), what a row is ([`row`]), how a step touches rows ([`access`]), how steps
-//! make a transaction ([`step`]), what a workload offers ([`workload`]), and how a transaction ends badly ([`Abort`]).
+//! make a transaction ([`step`]), also over many sites ([`spread`]), what a workload offers ([`workload`]), and how a transaction ends badly ([`Abort`]).
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)] // a transaction lives and dies on one worker: its futures need not be Send
@@ -16,6 +16,7 @@ mod abort;
 pub mod access;
 pub mod row;
 pub mod schema;
+pub mod spread;
 pub mod step;
 pub mod workload;
 
@@ -23,5 +24,6 @@ pub use abort::Abort;
 pub use access::{Access, Direction, Flow, Inserted, NewRows, Range};
 pub use row::{Row, RowBuf, RowMut};
 pub use schema::{Column, Columns, IndexDef, Schema, TableDef, TableKind, Type};
+pub use spread::{Share, Spread, Visits};
 pub use step::{Effect, Route, Step, StepId, Steps, Transaction};
 pub use workload::{Clients, Generator, Pauses, Placement, Verdict, Workload};

@@ -32,6 +32,12 @@ struct Place {
 const VARYING: usize = usize::MAX;
 
 impl Layout {
+    /// Bytes of every row, if all are equally long.
+    #[inline]
+    pub fn row_bytes(&self) -> Option<usize> {
+        (self.varying == 0).then_some(self.ends)
+    }
+
     pub fn of(table: &TableDef) -> Layout {
         let nulls =
             if table.columns.iter().any(|c| c.nullable) { table.columns.len().div_ceil(8) } else { 0 };

@@ -1,6 +1,6 @@
 //! Steps, and how they make a transaction.
 
-use crate::{Abort, Access};
+use crate::{Abort, Access, Share, Spread};
 use base::TableId;
 use serde::{Serialize, de::DeserializeOwned};
 use std::pin::pin;
@@ -76,6 +76,11 @@ pub trait Transaction {
     /// which was asked to prepare fails the transaction.
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         self.all(steps).await
+    }
+
+    /// Runs a step over all the sites that it reaches; returns when all are done that it needs. A phase of its own, or several.
+    async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
+        self.all(Share::whole(step)).await
     }
 }
 

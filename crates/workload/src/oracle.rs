@@ -13,7 +13,9 @@ use std::task::{Context, Poll, Waker};
 use txn::row::Layout;
 use txn::step::{Route, Steps, Transaction};
 use txn::workload::{Placement, Verdict};
-use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema, TableDef, Workload};
+use txn::{
+    Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema, Share, Spread, TableDef, Workload,
+};
 
 /// The result of a future that never waits, as those over the model or the do-nothing storage are.
 ///
@@ -298,5 +300,12 @@ impl<W: Workload> Transaction for Run<'_, W> {
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         self.all(steps).await
+    }
+
+    /// # Panics
+    /// With several instances: a model knows its own rows only, and nothing here cuts the step.
+    async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
+        assert_eq!(self.oracle.placement.instances(), 1, "a spread step needs a model of one instance");
+        self.all(Share::whole(step)).await
     }
 }

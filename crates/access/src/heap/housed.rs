@@ -39,7 +39,7 @@ impl<'p> Heap<'p> {
     }
 
     /// A page of rows, to be changed: the calling thread's own from then on if pages have owners and it acts for one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn page_to_change<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'p, L>, Stop> {
         if self.hints.claims() {
             self.pool.claim(id)?;

@@ -52,8 +52,8 @@ use crate::page::{KIND_LARGE_ROOT, KIND_ROWS, ROWS_MARK, bytes_mut, corrupt, is,
 use crate::record::{Change, Kind, Record, range_front, replace_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
 use large::State;
-use latch::LatchPolicy;
-use pages::{Page, PageMut, PageRef, PageView, Pool, Stop};
+use latch::{LINE, LatchPolicy};
+use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
 use wal::Order;
 
@@ -186,6 +186,16 @@ impl<'p> Heap<'p> {
             }
         }
         f.map_or(Ok(None), |f| self.read_held::<L, R>(rid, f))
+    }
+
+    /// Asks for the memory of the row at `rid`, which the caller comes for next: all of it at once, where rows are of one length
+    /// and the page was filled with one after the other.
+    #[inline]
+    pub fn ask(&self, rid: Rid, row_bytes: Option<usize>) {
+        let slot = slot_at(rid.slot);
+        let row = row_bytes
+            .map_or(slot, |len| PAGE_SIZE.wrapping_sub((usize::from(rid.slot) + 1) * len.max(LEAST_ROOM)));
+        self.pool.prefetch_lines(rid.page, [0, slot, row, row + LINE]);
     }
 
     /// The first of two looks ahead at the row at `rid`: asks for its slot. Holds nothing.

@@ -534,6 +534,7 @@ impl<S: Source> Node<S> {
         // Heads are 32 bits and a page has fewer than 2^13 slots. A malformed page may have its last below its first.
         let (offset, span) = ((bound - first) >> 32, (last.saturating_sub(first) >> 32).max(1));
         let guess = (offset * (count as u64 - 1) / span).min(count as u64 - 2) as usize;
+        self.ask_behind(Slot(first), guess);
         let (here, next) = (self.raw(guess), self.raw(guess + 1));
         if here < bound && bound <= next {
             return guess + 1;
@@ -548,6 +549,14 @@ impl<S: Source> Node<S> {
             (true, true) => self.bisect(high, count, bound),
             (false, _) => self.bisect(0, low, bound),
         }
+    }
+
+    /// Asks for what slot `i` points to while the slot itself is still on its way: where entries are alike and came in their
+    /// keys' order they lie one below the other, from the first down.
+    #[inline]
+    fn ask_behind(self, first: Slot, i: usize) {
+        let len = first.tail_len() + first.value_len();
+        self.0.prefetch(first.offset().wrapping_sub(i * len));
     }
 
     /// The first slot at or above `bound` from `from` to before `to`, by halving, without a branch that depends on the

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   balancer          the giver                                                        the taker
-//!   errand ---------> shuts its door: who is in goes on, who comes waits
+//!   errand ---------> (has rows of both sides in different heap pages: `dividing`)
+//!                     shuts its door: who is in goes on, who comes waits
 //!                     the last one leaves: locks nothing, has nothing undecided
 //!                     splits its trees, gives the pages up, writes the chart
 //!   <---- done ------ opens the door: who waited for keys that are gone is sent on ---> runs it; owns the pages in its next turn
@@ -24,6 +25,7 @@
 //! ends it. The errand itself waits for [`DRAIN_NS`] at most and is then taken back: a prepared transaction whose
 //! coordinator is down would keep the door shut for ever.
 
+use super::dividing::{Apart, cuts};
 use super::{PageDesk, PageEngine};
 use crate::board::AGAIN_NS;
 use crate::branches::{Answer, Letter, Steps, Visit};
@@ -38,9 +40,11 @@ use partition::{Change, RangeError, Ranges};
 use probe::Wait;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
+use store::Divided;
 use txn::Abort;
 
 /// How long an owner's door stays shut at most. Transactions take microseconds, those that wait for a device milliseconds; half the
@@ -55,6 +59,8 @@ pub struct Errand {
     pub changes: Vec<Change>,
     /// Whether keys change hands, so that the worker has to have nothing under way.
     pub gives: bool,
+    /// Counted up while rows are being moved: whoever waits may see that it goes on.
+    pub progress: Arc<AtomicU64>,
     pub done: Sender<Result<Carried, Refusal>>,
 }
 
@@ -66,6 +72,8 @@ pub struct Carried {
     pub moved: Moved,
     /// Trees that were split or merged.
     pub trees: usize,
+    /// Rows that had to move for that, and what it took.
+    pub rows: Divided,
     /// How long the door was shut, ns; until nothing was under way any more, and until all was done.
     pub drain_ns: u64,
     pub shut_ns: u64,
@@ -85,6 +93,7 @@ impl Carried {
         own.inner_entries += inner_entries;
         own.bytes += bytes;
         own.pointers += pointers;
+        self.rows += other.rows;
         self.changes += other.changes;
         self.trees += other.trees;
         self.drain_ns += other.drain_ns;
@@ -123,7 +132,9 @@ pub(super) struct Door {
     look_ns: Cell<u64>,
     /// Tasks of this worker that wait outside.
     waiting: RefCell<Vec<Waker>>,
-    errands: RefCell<VecDeque<Errand>>,
+    pub errands: RefCell<VecDeque<Errand>>,
+    /// Of the first errand: rows that come apart before the door is shut.
+    pub apart: RefCell<Option<Apart>>,
     /// Of the first errand: when the door was shut.
     shut_ns: Cell<Option<u64>>,
     /// Visits that came since.
@@ -131,6 +142,12 @@ pub(super) struct Door {
     /// The version of the chart for which this worker owns its pages, and the partitions that it owns.
     pub seen: Cell<u64>,
     pub owned: RefCell<HashSet<(TableId, Key)>>,
+}
+
+impl Door {
+    pub fn is_shutting(&self) -> bool {
+        self.shut_ns.get().is_some()
+    }
 }
 
 struct Held {
@@ -289,11 +306,19 @@ impl<D: Design> PageEngine<D> {
 
     #[cold]
     fn run_errand(&self, desk: &PageDesk) -> bool {
+        if self.come_apart(desk) {
+            return true;
+        }
         let (door, now) = (&desk.door, world::now_ns());
         let gives = door.errands.borrow().front().is_some_and(|errand| errand.gives);
+        // Rows move only while nobody may undo what was done to them.
+        let (drains, doubts) = match self.property.rows() {
+            true => (true, self.property.in_doubt()),
+            false => (gives, false),
+        };
         let is_idle = door.visits.get() == 0 && self.locking(desk.worker).parts.load(Ordering::Relaxed) == 0;
         let shut_ns = door.shut_ns.get();
-        if gives && !is_idle {
+        if drains && (doubts || !is_idle) {
             match shut_ns {
                 None => self.shut(desk, now),
                 Some(since) if now - since >= DRAIN_NS => {
@@ -332,6 +357,7 @@ impl<D: Design> PageEngine<D> {
     /// Opens the door, and says how it went.
     fn answer_errand(&self, desk: &PageDesk, errand: &Errand, outcome: Result<Carried, Refusal>) {
         desk.door.shut_ns.set(None);
+        desk.door.apart.take();
         self.locking(desk.worker).shut.store(false, Ordering::Relaxed);
         desk.door.waiting.borrow_mut().drain(..).for_each(Waker::wake);
         // Who asked may be gone.
@@ -340,7 +366,11 @@ impl<D: Design> PageEngine<D> {
 
     fn carry_out(&self, desk: &PageDesk, errand: &Errand) -> Result<Carried, Refusal> {
         let Some(owners) = &self.owners else { return Err(Refusal::NoOwners) };
-        let mut carried = Carried::default();
+        let before = desk.door.apart.borrow().as_ref().map(Apart::done);
+        let mut carried = Carried { rows: before.unwrap_or_default(), ..Carried::default() };
+        if self.property.rows() {
+            self.settle_all(desk);
+        }
         for (&change, made_for) in errand.changes.iter().zip(errand.made_for..) {
             let now = owners.ranges();
             let next = now.apply(made_for, change)?;
@@ -373,14 +403,8 @@ impl<D: Design> PageEngine<D> {
         for table in self.divided_tables() {
             let wanted = owners.borders_in(table, next);
             let border = |site: u64| owners.border(table, site);
-            if let Change::Split { at, .. } = change {
-                self.cut(desk, table, border(at), carried)?;
-            }
-            for Gift { sites, .. } in gifts {
-                self.cut(desk, table, border(sites.start), carried)?;
-                if sites.end < next.domain() {
-                    self.cut(desk, table, border(sites.end), carried)?;
-                }
+            for key in cuts(owners, table, change, gifts, next) {
+                self.cut(desk, table, key, carried)?;
             }
             if let Change::Merge { at, .. } = change
                 && let Some(key) = border(at)
@@ -403,18 +427,13 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Makes a partition of a tree begin there.
-    fn cut(
-        &self,
-        desk: &PageDesk,
-        table: TableId,
-        at: Option<Key>,
-        carried: &mut Carried,
-    ) -> Result<(), Stop> {
-        let Some(key) = at.filter(|key| !key.is_empty() && !self.store.partitions(table).contains(key))
-        else {
+    fn cut(&self, desk: &PageDesk, table: TableId, key: Key, carried: &mut Carried) -> Result<(), Stop> {
+        let starts = self.store.partitions(table);
+        if starts.contains(&key) {
             return Ok(());
-        };
-        let before = self.store.partitions(table).into_iter().rfind(|start| *start < key).unwrap_or_default();
+        }
+        let before = starts.into_iter().rfind(|start| *start < key).unwrap_or_default();
+        self.divide_at_once(table, &key, carried)?;
         carried.moved_by(self.store.split_partition::<D::Latch>(table, &key)?);
         // What is split off an owned partition is owned.
         let mut owned = desk.door.owned.borrow_mut();
@@ -433,6 +452,7 @@ impl<D: Design> PageEngine<D> {
         to: Option<Key>,
     ) -> Result<(), Stop> {
         let from = from.unwrap_or_default();
+        self.forget_leaves(desk, table, &from, to.as_ref());
         for start in self.store.partitions(table) {
             if start < from || to.as_ref().is_some_and(|to| start >= *to) {
                 continue;

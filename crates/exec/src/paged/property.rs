@@ -34,7 +34,7 @@ use pages::Stop;
 use partition::Ranges;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use store::{HeapForm, StoreFault, Txn};
+use store::{HeapForm, Reach, StoreFault, Txn, Writers};
 
 /// What is to be known of pages' owners.
 #[derive(Default)]
@@ -47,6 +47,8 @@ pub(super) struct Property {
     unsettled: bool,
     /// Transactions that restart found prepared and whose decision is not carried out yet.
     doubts: AtomicUsize,
+    /// Workers that have not looked yet through all leaves that were theirs at the start; above 0 for good if any could not.
+    unsettled_workers: AtomicUsize,
 }
 
 /// Turns that pass before rows are looked at again that could not be moved yet.
@@ -63,6 +65,10 @@ pub(super) struct Parted {
     /// Turns to let pass.
     rest: u32,
     txn: Txn,
+    /// Under way through the leaves that were the worker's at the start.
+    walks: bool,
+    /// Some of what was to be looked at was not.
+    skipped: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +91,21 @@ impl Property {
     /// Whether workers own pages at all.
     pub fn owned(&self) -> bool {
         self.owned
+    }
+
+    /// Whether they own heap pages.
+    pub fn rows(&self) -> bool {
+        self.rows
+    }
+
+    /// Whether a transaction may be undone that no worker runs.
+    pub fn in_doubt(&self) -> bool {
+        self.doubts.load(Ordering::Acquire) > 0
+    }
+
+    /// How far apart rows may lie that share a page.
+    pub fn reach(&self) -> Reach {
+        if self.unsettled_workers.load(Ordering::Acquire) == 0 { Reach::Leaf } else { Reach::Partition }
     }
 }
 
@@ -116,7 +137,8 @@ impl<D: Design> PageEngine<D> {
                     // the next opening.
                     return Ok(());
                 }
-                self.store.divide_rows::<D::Latch>(&mut txn, table, start).map_err(fault)?;
+                let how = (Reach::Partition, Writers::Gone);
+                self.store.divide_rows::<D::Latch>(&mut txn, table, start, how).map_err(fault)?;
                 self.store.split_partition::<D::Latch>(table, start).map_err(fault)?;
             }
             // What an earlier life cut elsewhere: who owns what is not remembered.
@@ -135,6 +157,7 @@ impl<D: Design> PageEngine<D> {
             rows,
             unsettled: form == HeapForm::ByLeaf,
             doubts: AtomicUsize::new(doubts),
+            unsettled_workers: AtomicUsize::new(if form == HeapForm::ByLeaf { setup.workers } else { 0 }),
         };
         Ok(())
     }
@@ -231,8 +254,29 @@ impl<D: Design> PageEngine<D> {
                 let end = self.store.partitions(table).into_iter().find(|next| *next > start);
                 (table, start, Then::Until(end))
             });
-            desk.parted.borrow_mut().leaves.extend(leaves);
+            let mut parted = desk.parted.borrow_mut();
+            parted.leaves.extend(leaves);
+            parted.walks = true;
+            self.walked(&mut parted);
         }
+    }
+
+    /// The worker may have looked through all leaves that were its own at the start.
+    fn walked(&self, parted: &mut Parted) {
+        if parted.walks && parted.leaves.iter().all(|(_, _, then)| *then == Then::Done) {
+            parted.walks = false;
+            if !parted.skipped {
+                self.property.unsettled_workers.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// The worker has not looked, or will not look, at all it should have.
+    fn skip(&self, parted: &mut Parted) {
+        if !parted.walks && !parted.skipped {
+            self.property.unsettled_workers.fetch_add(1, Ordering::AcqRel);
+        }
+        parted.skipped = true;
     }
 
     /// A transaction, or a branch of one, has ended here: where leaves were parted rows are to be looked at.
@@ -249,7 +293,13 @@ impl<D: Design> PageEngine<D> {
         if self.property.rows && desk.hold.get() == Hold::Pages {
             let leaves = parted.into_iter().map(|(table, key)| (table, key, Then::Done));
             desk.parted.borrow_mut().leaves.extend(leaves);
+        } else if self.property.rows && !parted.is_empty() {
+            self.skip(&mut desk.parted.borrow_mut());
         }
+    }
+
+    pub(super) fn has_pages(&self, desk: &PageDesk) -> bool {
+        desk.hold.get() == Hold::Pages
     }
 
     /// Looks at a few of the leaves noted, between transactions. `true` when there were any.
@@ -264,7 +314,8 @@ impl<D: Design> PageEngine<D> {
             parted.rest = parted.rest.saturating_sub(1);
             return false;
         }
-        let later = self.settle_leaves(&mut parted, LEAVES_A_TURN);
+        let later = self.settle_leaves(&mut parted, LEAVES_A_TURN, Writers::Running);
+        self.walked(&mut parted);
         if later > 0 {
             parted.rest = PATIENCE;
         }
@@ -272,13 +323,19 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Looks at no more than `most` leaves; gives how many wait for transactions to end.
-    fn settle_leaves(&self, parted: &mut Parted, most: usize) -> usize {
+    fn settle_leaves(&self, parted: &mut Parted, most: usize, writers: Writers) -> usize {
         let mut later = 0;
         for _ in 0..most {
             let Some((table, key, then)) = parted.leaves.pop_front() else { break };
             // Without room rows stay where they are: it costs order, not truth. A fault has poisoned the store.
-            let settled = self.store.settle_rows::<D::Latch>(&mut parted.txn, table, &key);
-            let Ok((divided, next)) = settled else { continue };
+            let settled = self.store.settle_rows::<D::Latch>(&mut parted.txn, table, &key, writers);
+            let Ok((divided, next)) = settled else {
+                self.skip(parted);
+                continue;
+            };
+            if divided.absent > 0 {
+                self.skip(parted);
+            }
             if divided.later > 0 {
                 later += 1;
                 parted.leaves.push_back((table, key, Then::Done));
@@ -292,6 +349,49 @@ impl<D: Design> PageEngine<D> {
         later
     }
 
+    /// Looks at every leaf that was parted; when nothing is under way at this worker.
+    pub(super) fn settle_all(&self, desk: &PageDesk) {
+        let mut parted = desk.parted.borrow_mut();
+        let (walks, noted) = parted.leaves.drain(..).partition(|(_, _, then)| *then != Then::Done);
+        parted.leaves = noted;
+        let all = parted.leaves.len();
+        self.settle_leaves(&mut parted, all, Writers::Gone);
+        parted.leaves.extend::<VecDeque<_>>(walks);
+    }
+
+    /// Leaves from one key to another are another worker's to look at.
+    pub(super) fn forget_leaves(&self, desk: &PageDesk, table: TableId, from: &Key, to: Option<&Key>) {
+        let mut parted = desk.parted.borrow_mut();
+        let is_given = |key: &Key| key >= from && to.is_none_or(|to| key < to);
+        let mut kept = VecDeque::new();
+        let mut skipped = false;
+        for (of, key, then) in parted.leaves.drain(..) {
+            let Then::Until(end) = &then else {
+                if of != table || !is_given(&key) {
+                    kept.push_back((of, key, then));
+                }
+                continue;
+            };
+            let apart = end.as_ref().is_some_and(|end| end <= from) || to.is_some_and(|to| key >= *to);
+            if of != table || apart {
+                kept.push_back((of, key, then));
+                continue;
+            }
+            skipped = true;
+            if key < *from {
+                kept.push_back((of, key, Then::Until(Some(from.clone()))));
+            }
+            if let Some(to) = to.filter(|to| end.as_ref().is_none_or(|end| *to < end)) {
+                kept.push_back((of, to.clone(), Then::Until(end.clone())));
+            }
+        }
+        parted.leaves = kept;
+        if skipped {
+            self.skip(&mut parted);
+        }
+        self.walked(&mut parted);
+    }
+
     /// The worker's pages become nobody's.
     pub(super) fn disown_pages(&self, desk: &PageDesk) {
         if desk.hold.get() != Hold::Pages {
@@ -300,9 +400,14 @@ impl<D: Design> PageEngine<D> {
         {
             let mut parted = desk.parted.borrow_mut();
             let all = parted.leaves.len() * 2;
-            self.settle_leaves(&mut parted, all);
+            self.settle_leaves(&mut parted, all, Writers::Running);
+            self.walked(&mut parted);
             // What was left for later is no more than order; a walk goes on with the next load.
+            let before = parted.leaves.len();
             parted.leaves.retain(|(_, _, then)| *then != Then::Done);
+            if parted.leaves.len() < before {
+                self.skip(&mut parted);
+            }
         }
         desk.door.owned.borrow_mut().clear();
         desk.hold.set(Hold::Nothing);

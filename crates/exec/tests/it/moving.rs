@@ -5,6 +5,7 @@ use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
 use exec::{Carried, DesignKind, Engine, Errand, Part, Refusal};
 use partition::Change;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use txn::{Abort, Access, Route};
 
@@ -15,7 +16,8 @@ fn ask(b: &Bench, at: u64) -> Done {
     let (done, carried) = channel();
     let made_for = b.engine.ranges().expect("owners").version();
     let changes = vec![Change::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
-    b.engine.repartition(&b.desks[0], Errand { made_for, changes, gives: true, done });
+    b.engine
+        .repartition(&b.desks[0], Errand { made_for, changes, gives: true, progress: Arc::default(), done });
     carried
 }
 
@@ -163,7 +165,10 @@ fn what_cannot_be_is_refused_and_nothing_is_changed() {
     let b = Bench::new(dir.path());
     let refused = |worker: usize, gives: bool, made_for: u64, change: Change| {
         let (done, carried) = channel();
-        b.engine.repartition(&b.desks[worker], Errand { made_for, changes: vec![change], gives, done });
+        b.engine.repartition(
+            &b.desks[worker],
+            Errand { made_for, changes: vec![change], gives, progress: Arc::default(), done },
+        );
         turn(&b, worker);
         carried.try_recv().unwrap().unwrap_err().to_string()
     };
@@ -213,7 +218,10 @@ fn pages_go_with_their_keys() {
     b.commit(1, &mut part);
     let (done, carried) = channel();
     let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
-    b.engine.repartition(&b.desks[1], Errand { made_for: 2, changes, gives: false, done });
+    b.engine.repartition(
+        &b.desks[1],
+        Errand { made_for: 2, changes, gives: false, progress: Arc::default(), done },
+    );
     turn(&b, 1);
     assert_eq!(carried.try_recv().unwrap().map(|carried| carried.trees), Ok(1));
     assert_eq!(owned(), [1, 1]);
@@ -229,4 +237,64 @@ fn pages_go_with_their_keys() {
     end(&b, 1, &mut part);
     let report = b.engine.store().check().unwrap();
     assert_eq!(report.lost_pages, 0);
+}
+
+/// Rows of keys that are given away do not share pages with those that stay, and nobody who may be undone is in the way: what a transaction
+/// has changed waits until it has ended.
+#[test]
+fn rows_go_with_their_keys() {
+    for (design, ends) in [
+        (DesignKind::PlpPartition, "commit"),
+        (DesignKind::PlpPartition, "rollback"),
+        (DesignKind::PlpLeaf, "commit"),
+        (DesignKind::PlpLeaf, "rollback"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let b = Bench::new_as(design, dir.path());
+        for id in (1..50).map(|n| n * 7 % 50).filter(|id| *id != 10) {
+            let mut part = b.begin(0);
+            let row = crate::owners::row(id, 0);
+            let put = once(b.here(0, &mut part).insert(T, &crate::owners::key(id), &row));
+            assert!(matches!(put, Some(Ok(_))), "{put:?}");
+            b.commit(0, &mut part);
+        }
+        b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+        (0..2).for_each(|worker| turn(&b, worker));
+        latch::act_for(latch::OwnerId::new(0));
+        let mut part = b.begin(0);
+        for id in [5, 15] {
+            assert_eq!(b.write(0, &mut part, id, 1), DONE);
+        }
+        let done = ask(&b, 1);
+        // Once for what can be done now, once to shut the door.
+        (0..4).for_each(|_| turn(&b, 0));
+        assert!(done.try_recv().is_err() && !b.engine.admit(&mut b.begin(0)), "the door is shut");
+        latch::act_for(latch::OwnerId::new(0));
+        let expected = if ends == "commit" { 1 } else { 0 };
+        if ends == "commit" {
+            b.commit(0, &mut part)
+        } else {
+            end(&b, 0, &mut part)
+        }
+        turn(&b, 0);
+        let carried = done.try_recv().unwrap().unwrap();
+        assert_eq!((carried.changes, carried.trees), (1, 1));
+        // They lay in one page: the nine below the border are fewer.
+        assert_eq!((carried.rows.rows, carried.rows.primary, carried.rows.later), (9, 9, 1), "{carried:?}");
+        turn(&b, 1);
+        for (worker, id) in [(0, 5), (1, 15)] {
+            latch::act_for(latch::OwnerId::new(worker));
+            let mut part = b.begin(worker);
+            assert_eq!(b.read(worker, &mut part, id), Some(Ok(Some(expected))), "{design} {ends}");
+            assert_eq!(b.write(worker, &mut part, id, 7), DONE);
+            b.commit(worker, &mut part);
+        }
+        for worker in 0..2 {
+            latch::act_for(latch::OwnerId::new(worker));
+            b.engine.give_back(&b.desks[worker]);
+        }
+        latch::act_for(None);
+        let report = b.engine.store().check().unwrap_or_else(|fault| panic!("{design} {ends}: {fault}"));
+        assert_eq!((report.tables[0].rows(), report.tables[0].undivided), (50, 0));
+    }
 }

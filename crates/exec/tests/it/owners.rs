@@ -11,11 +11,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use txn::{
-    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+    Abort, Access, Column, Direction, Flow, IndexDef, Inserted, Range, RowBuf, Schema, TableDef, TableKind,
+    Type,
 };
 use wal::Durability;
 
 pub const T: TableId = TableId(1);
+const BY_VALUE: TableId = TableId(2);
 /// Keys below belong to the first of two workers, the others to the second.
 const BORDER: i64 = 50;
 
@@ -333,6 +335,85 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     assert_eq!(once(here.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
     Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
     assert_eq!(seen, 2);
+}
+
+/// A step that is spread over sites sees those of one owner at each, and leaves that owner's locks behind.
+#[test]
+fn a_share_of_a_scan_visits_its_sites_and_keeps_them_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    let (mut one, mut two) = (b.begin(0), b.begin(0));
+    for (sites, seen) in [(0..5, vec![10]), (1..2, vec![10]), (2..5, vec![])] {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let (mut here, mut met) = (b.here(0, &mut one), Vec::new());
+            here.within(Some(sites.clone())).unwrap();
+            let visit = |_: &[u8], row: txn::Row<'_>| {
+                met.push(row.int(0));
+                Flow::More
+            };
+            assert_eq!(once(here.scan(T, Range::ALL, direction, visit)), Some(Ok(())));
+            assert_eq!(met, seen, "{sites:?} {direction:?}");
+        }
+    }
+    assert_eq!(once(b.here(0, &mut two).insert(T, &key(49), &row(49, 0))), None, "a phantom waits");
+    Engine::rollback(&*b.engine, &b.desks[0], &mut two).unwrap();
+    for (sites, why) in [(4..6, Abort::Conflict), (5..6, Abort::Conflict), (9..11, Abort::BadRequest)] {
+        assert_eq!(b.here(0, &mut one).within(Some(sites)), Err(why), "another's, or nobody's");
+    }
+    assert_eq!(b.here(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
+    Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
+    // The next transaction of the same part is no share of anything.
+    Engine::begin(&*b.engine, &b.desks[0], &mut one, Protection::Locks);
+    let scan = once(b.here(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
+    assert_eq!(scan, Some(Err(Abort::BadRequest)));
+    Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
+}
+
+/// Its entries lead to rows of other workers, whom nothing keeps from changing them: refused with and without locks.
+#[test]
+fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = IndexDef { id: BY_VALUE, name: "by_value".into(), columns: vec![1] };
+    let def = TableDef { indexes: vec![index], ..table() };
+    let (engine, _) = Owned::open(&setup(DesignKind::Logical, dir.path(), 2, def)).unwrap();
+    let engine = Arc::new(engine);
+    let desks: Vec<Desk> = (0..2).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+    for (worker, id, value) in [(0, 10, 7), (1, 60, 7), (0, 20, 8), (1, 70, 6)] {
+        let mut part = b.begin(worker);
+        let inserted = once(b.here(worker, &mut part).insert(T, &key(id), &row(id, value)));
+        assert_eq!(inserted, Some(Ok(Inserted::Done)));
+        b.commit(worker, &mut part);
+    }
+    let (low, high) = (key(7), key(9));
+    let range = Range::new(&low, &high);
+    for protection in [Protection::Alone, Protection::Locks] {
+        let mut part = Engine::part(&*b.engine, &b.desks[0]);
+        Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
+        let mut here = b.here(0, &mut part);
+        let scan = here.scan(BY_VALUE, range, Direction::Forward, |_, _| panic!("a row that may change"));
+        assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?}");
+        Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    }
+    let mut home = b.begin(0);
+    let share = |worker: usize, part: &mut Part, sites| {
+        let (mut here, mut met) = (b.here(worker, part), Vec::new());
+        here.within(Some(sites)).unwrap();
+        let visit = |_: &[u8], row: txn::Row<'_>| {
+            met.push(row.int(0));
+            Flow::More
+        };
+        assert_eq!(once(here.scan(BY_VALUE, range, Direction::Forward, visit)), Some(Ok(())));
+        met
+    };
+    assert_eq!(share(0, &mut home, 0..5), [10, 20]);
+    assert_eq!(b.visit(0, &mut home, 1, |branch| share(1, branch, 5..10)), [60]);
+    // A row that gets into the range does so at its owner, who has locked its part of the index with its rows.
+    let mut other = b.begin(1);
+    assert_eq!(b.write(1, &mut other, 70, 8), None);
+    Engine::rollback(&*b.engine, &b.desks[1], &mut other).unwrap();
+    b.commit(0, &mut home);
+    b.mail();
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod moving;
 mod owners;
 mod profile;
 mod restarts;
+mod spread;
 mod support;

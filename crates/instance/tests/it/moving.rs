@@ -1,7 +1,7 @@
 //! Keys that change owners under running transactions: random partitions one after the other, and a balancer that follows the load.
 
 use crate::support::{Deployment, Via, config, private_dir};
-use exec::DesignKind::{self, Conventional, Logical, PlpRegular};
+use exec::DesignKind::{self, Conventional, Logical, PlpLeaf, PlpPartition, PlpRegular};
 use instance::{Balance, Carried, Instance, InstanceConfig, Mode, RepartitionError};
 use probe::{Measured, Rebalanced};
 use std::ops::Range;
@@ -63,7 +63,7 @@ enum Data {
 }
 
 fn run<W: Workload>(workload: W, data: Data, islands: u16, workers: usize) {
-    for design in [Logical, PlpRegular] {
+    for design in [Logical, PlpRegular, PlpPartition, PlpLeaf] {
         let (measured, carried) = run_under(design, workload.clone(), data, islands, workers);
         eprintln!(
             "{design} {} x{islands} w{workers}: {} committed, aborted {:?}, {carried:?}",
@@ -238,7 +238,8 @@ fn partitions_that_meet_come_to_one_island() {
     };
     let workload = Tatp::new(options).unwrap();
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
-    let balance = Balance { mode: Mode::On, every_ms: 20 };
+    // Long enough for a slow machine to see enough meetings in one.
+    let balance = Balance { mode: Mode::On, every_ms: 100 };
     let config = InstanceConfig { balance, partitions: 4, worker_islands: vec![0, 1], ..config };
     let deployment = Deployment::start(workload, vec![config]);
     deployment.load();

@@ -16,7 +16,8 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::{
-    DeleteOutcome, HeapForm, InsertOutcome, Recovered, Savepoint, Store, StoreOptions, TreeKind, Txn,
+    DeleteOutcome, HeapForm, InsertOutcome, Reach, Recovered, Savepoint, Store, StoreOptions, TreeKind, Txn,
+    Writers,
 };
 use txn::{RowBuf, Schema, TableDef, TableKind};
 use wal::Durability;
@@ -259,7 +260,9 @@ impl Process<'_> {
     /// Moves rows that share a page with another leaf's, if no transaction has changed them that may be undone.
     fn settle(&mut self) -> Result<(), Died> {
         let (table, key): (TableId, Key) = self.parted.pop().expect("looked");
-        let settled = retry(self.store, || self.store.settle_rows::<L>(&mut Txn::default(), table, &key));
+        let settled = retry(self.store, || {
+            self.store.settle_rows::<L>(&mut Txn::default(), table, &key, Writers::Running)
+        });
         if settled?.0.later > 0 {
             self.parted.insert(0, (table, key));
         }
@@ -277,7 +280,14 @@ impl Process<'_> {
         if starts.len() > 4 {
             return retry(self.store, || self.store.merge_partition::<L>(ACCOUNTS, &starts[2])).map(drop);
         }
-        let apart = retry(self.store, || self.store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key));
+        let apart = retry(self.store, || {
+            self.store.divide_rows::<L>(
+                &mut Txn::default(),
+                ACCOUNTS,
+                &key,
+                (Reach::Partition, Writers::Gone),
+            )
+        });
         assert_eq!(apart?.later, 0, "nobody is at work");
         retry(self.store, || self.store.split_partition::<L>(ACCOUNTS, &key)).map(drop)
     }

@@ -6,10 +6,13 @@ use access::Expect;
 use latch::{ByPage, Claiming, OwnerId, Policies, act_for, claim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::scope;
-use store::{Divided, InsertOutcome};
+use store::{Divided, InsertOutcome, Reach, Writers};
 use world::memory;
 
 const DIVIDED: [HeapForm; 2] = [HeapForm::ByPartition, HeapForm::ByLeaf];
+
+/// Nobody is at work, and rows of different leaves are apart.
+const APART: (Reach, Writers) = (Reach::Leaf, Writers::Gone);
 
 /// Runs a test on tables with heap pages divided so.
 fn divided(test: impl Fn()) {
@@ -80,7 +83,8 @@ fn undivided(store: &Store) -> u64 {
 fn settle<P: Policies>(store: &Store, parted: &mut Vec<(TableId, Key)>) -> Divided {
     let (mut all, mut later) = (Divided::default(), Vec::new());
     for (table, at) in parted.drain(..) {
-        let (done, _) = retry(store, || store.settle_rows::<P>(&mut Txn::default(), table, &at));
+        let (done, _) =
+            retry(store, || store.settle_rows::<P>(&mut Txn::default(), table, &at, Writers::Running));
         all += done;
         if done.later > 0 {
             later.push((table, at));
@@ -133,7 +137,7 @@ fn a_row_that_outgrows_its_page_stays_with_its_part_of_the_keys() {
         put::<L>(&store, &mut txn, 0..200);
         commit(&store, txn);
         for at in [50, 100, 150] {
-            retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(at)));
+            retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(at), APART));
             store.split_partition::<L>(ACCOUNTS, &key(at)).expect("room");
         }
         let before = contents(&store);
@@ -170,7 +174,7 @@ fn rows_are_apart_before_their_partition_is_split() {
         let mut parted = store.parted(&mut txn);
         commit(&store, txn);
         settle::<L>(&store, &mut parted);
-        let done = retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(505)));
+        let done = retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(505), APART));
         assert_eq!((done.primary, done.secondary, done.later), (done.rows, 2 * done.rows, 0));
         store.split_partition::<L>(ACCOUNTS, &key(505)).expect("room");
         assert_eq!((undivided(&store), contents(&store).len()), (0, 1000), "{form:?}");
@@ -237,7 +241,7 @@ fn owners_take_over_the_heap_pages_that_they_change() {
         commit(&store, txn);
         settle::<L>(&store, &mut parted);
         for at in [100, 200, 300] {
-            retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(at)));
+            retry(&store, || store.divide_rows::<L>(&mut Txn::default(), ACCOUNTS, &key(at), APART));
             store.split_partition::<L>(ACCOUNTS, &key(at)).expect("room");
         }
         store.have_owners();

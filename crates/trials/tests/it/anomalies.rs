@@ -1,28 +1,32 @@
 //! The catalogue of isolation anomalies (Adya 1999; Bailis et al. 2013; the P-phenomena of Berenson et al. 1995), one
-//! script each, under every design. A script walks up to the step that would complete the anomaly: there the transaction
+//! script each, under every design that locks; where workers own keys, with one owner of all rows and with two. A script walks up to the step that would complete the anomaly: there the transaction
 //! must wait, or be refused because waiting would close a circle.
 
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, EngineOptions, Executor, Here, PageEngine, Part, Partitioned, Protection, Serial,
+    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, OccConflict, PageEngine,
+    Part, Partitioned, Protection, Serial, Setup, Territory, TreeKind, Visit,
 };
 use std::cell::Cell;
 use std::future::Future;
+use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::{Store, StoreOptions};
 use txn::{
-    Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
+    Abort, Access, Column, Direction, Flow, Inserted, Route, RowBuf, Schema, TableDef, TableKind, Type,
 };
 use wal::Durability;
 
 const T: TableId = TableId(1);
+/// A site for each key up to 3, which has all that follow.
+const SITES: u32 = 4;
 
 fn table(kind: TableKind) -> TableDef {
     let columns = ["id", "value"].map(|name| Column::new(name, Type::I64)).into();
-    TableDef { kind, ..TableDef::new(T, "t", columns, &[0], 1) }
+    TableDef { kind, ..TableDef::new(T, "t", columns, &[0], SITES.into()) }
 }
 
 fn key(id: i64) -> Key {
@@ -37,6 +41,16 @@ enum Tried<T> {
 }
 use Tried::{Done, Fails, Waits};
 
+impl<T> Tried<T> {
+    fn map<U>(self, f: impl FnOnce(T) -> U) -> Tried<U> {
+        match self {
+            Done(value) => Done(f(value)),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
+    }
+}
+
 /// Polled once: it is done, or it waits.
 fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -47,31 +61,71 @@ fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 }
 
 struct Bench<D: Design> {
-    engine: PageEngine<D>,
+    engine: Arc<PageEngine<D>>,
+    /// One for each worker; the first is every transaction's home.
+    desks: Vec<PageDesk>,
     executor: Executor,
+    /// Where the engine's files lie, if not in memory.
+    _dir: Option<tempfile::TempDir>,
 }
+
+type PageDesk = <PageEngine<Partitioned> as Engine>::Desk;
+
+/// Steps at another owner that have not come to their end.
+type Away = (usize, u32, Visit<Part>);
 
 /// One transaction, rolled back at the end of its scene unless it has ended.
 struct Scene<'b, D: Design> {
     bench: &'b Bench<D>,
     part: Part,
+    away: Vec<Away>,
     over: bool,
 }
 
+/// What is asked of a row or of some.
+enum Asked<'w> {
+    Read(i64),
+    Write(i64, i64),
+    Insert(i64, i64),
+    Delete(i64),
+    /// In these sites.
+    Select((i64, i64), Direction, Option<Range<u32>>, &'w dyn Fn(i64) -> bool),
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq)]
+enum Came {
+    Value(Option<i64>),
+    Written(Option<()>),
+    Inserted(Inserted),
+    Deleted(bool),
+    Ids(Vec<i64>),
+}
+
+/// Pages may be their owner's: works for it.
+fn acting<R>(worker: usize, work: impl FnOnce() -> R) -> R {
+    latch::act_for(latch::OwnerId::new(worker));
+    let done = work();
+    latch::act_for(None);
+    done
+}
+
 impl<D: Design> Bench<D> {
-    /// Rows 1 and 2 with the values 10 and 20, and row 100.
+    /// Rows 1 and 2 with the values 10 and 20, and row 100. Two owners have one of the first two each.
     fn new() -> Bench<D> {
-        let options = StoreOptions::new(Durability::Memory, 256);
-        let (store, _) = Store::open(world::memory(), Path::new("/anomalies"), options).unwrap();
-        store.create(&Schema { tables: vec![table(KIND.get())] }).unwrap();
-        let options = EngineOptions {
-            locks: trials::workers::lock_options(0),
-            lock_timeout_ns: 1 << 40,
-            waits_for_log: false,
+        let (engine, dir) = if D::OWNERS { Bench::of_owners() } else { (Bench::central(), None) };
+        let engine = Arc::new(engine);
+        let workers = if D::OWNERS { OWNERS.get().1 } else { 1 };
+        let desks = (0..workers).map(|worker| acting(worker, || engine.desk(worker, Arc::new(|| {}))));
+        let desks: Vec<PageDesk> = desks.collect();
+        let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})), _dir: dir };
+        let turn = |(worker, desk)| {
+            acting(worker, || {
+                bench.engine.take_over(desk);
+                Engine::turn(&bench.engine, desk);
+            });
         };
-        let bench =
-            Bench { engine: PageEngine::new(store, options), executor: Executor::new(Arc::new(|| {})) };
-        bench.engine.own();
+        bench.desks.iter().enumerate().for_each(turn);
         let mut loader = bench.begin();
         for (id, value) in [(1, 10), (2, 20), (100, 0)] {
             assert_eq!(loader.insert(id, value), Done(Inserted::Done));
@@ -80,10 +134,54 @@ impl<D: Design> Bench<D> {
         bench
     }
 
+    fn central() -> PageEngine<D> {
+        let options = StoreOptions::new(Durability::Memory, 256);
+        let (store, _) = Store::open(world::memory(), Path::new("/anomalies"), options).unwrap();
+        store.create(&Schema { tables: vec![table(KIND.get())] }).unwrap();
+        let locks = trials::workers::lock_options(0);
+        PageEngine::new(store, EngineOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false })
+    }
+
+    fn of_owners() -> (PageEngine<D>, Option<tempfile::TempDir>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (design, workers) = OWNERS.get();
+        let setup = Setup {
+            design,
+            dir: dir.path().into(),
+            durability: Durability::Memory,
+            pool_pages: 256,
+            workers,
+            locks: trials::workers::lock_options(0).tuning,
+            lock_timeout_ns: 1 << 40,
+            occ_conflict: OccConflict::default(),
+            trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
+            heaps: design.heap_form(),
+            latching: Latching::default(),
+            partitions: 1,
+            schema: Schema { tables: vec![table(KIND.get())] },
+            territory: Territory { sites: SITES, own: 0..SITES, lock_columns: vec![(T, 1)] },
+        };
+        (PageEngine::open(&setup).unwrap().0, Some(dir))
+    }
+
     fn begin(&self) -> Scene<'_, D> {
-        let mut part = self.engine.part();
-        self.engine.begin(&mut part, 0, Protection::Locks);
-        Scene { bench: self, part, over: false }
+        let mut part = Engine::part(&*self.engine, &self.desks[0]);
+        Engine::begin(&*self.engine, &self.desks[0], &mut part, Protection::Locks);
+        Scene { bench: self, part, away: Vec::new(), over: false }
+    }
+
+    /// The owner of what is routed there.
+    fn owner(&self, id: i64) -> usize {
+        self.engine.spot(Route { table: T, key: id as u64 }).map_or(0, |spot| spot.worker)
+    }
+
+    /// Brings every worker's mail.
+    fn mail(&self) {
+        for _ in 0..2 {
+            for (worker, desk) in self.desks.iter().enumerate() {
+                acting(worker, || assert!(!D::OWNERS || self.engine.receive(desk).is_none()));
+            }
+        }
     }
 
     /// Values of rows 1 and 2, seen by a transaction of its own.
@@ -95,58 +193,132 @@ impl<D: Design> Bench<D> {
         };
         (read(1), read(2))
     }
+
+    /// Does it by the worker who owns it.
+    fn work(&self, worker: usize, part: &mut Part, asked: &Asked<'_>) -> Tried<Came> {
+        let here = self.engine.here(&self.desks[worker], &self.executor, part);
+        acting(worker, || once(carry_out(here, asked)))
+    }
+}
+
+async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abort> {
+    match *asked {
+        Asked::Read(id) => here.read(T, &key(id), |row| row.int(1)).await.map(Came::Value),
+        Asked::Write(id, value) => {
+            here.update(T, &key(id), |row| row.set_int(1, value)).await.map(Came::Written)
+        }
+        Asked::Insert(id, value) => {
+            let mut buf = RowBuf::new(&table(KIND.get()));
+            let mut row = buf.start();
+            row.set_int(0, id);
+            row.set_int(1, value);
+            here.insert(T, &key(id), buf.bytes()).await.map(Came::Inserted)
+        }
+        Asked::Delete(id) => here.delete(T, &key(id)).await.map(Came::Deleted),
+        Asked::Select((low, high), direction, ref sites, wanted) => {
+            let mut seen = Vec::new();
+            let (low, high) = (key(low), key(high));
+            let visit = |_: &[u8], row: txn::Row<'_>| {
+                if wanted(row.int(1)) {
+                    seen.push(row.int(0));
+                }
+                Flow::More
+            };
+            here.within(sites.clone())?;
+            let done = here.scan(T, txn::Range::new(&low, &high), direction, visit).await;
+            here.within(None)?;
+            done.map(|()| Came::Ids(seen))
+        }
+    }
 }
 
 impl<D: Design> Scene<'_, D> {
-    fn here(&mut self) -> Here<'_, D> {
-        Here { engine: &self.bench.engine, executor: &self.bench.executor, part: &mut self.part }
+    /// Does it where it belongs: at home, or by letter.
+    fn ask(&mut self, owner: usize, asked: &Asked<'_>) -> Tried<Came> {
+        let (bench, home) = (self.bench, &self.bench.desks[0]);
+        if owner == 0 {
+            return bench.work(0, &mut self.part, asked);
+        }
+        let meeting = bench.engine.meeting(home);
+        bench.engine.send(home, &mut self.part, meeting, (owner, bench.engine.stamp()), vec![0]);
+        let visit = acting(owner, || bench.engine.receive(&bench.desks[owner]));
+        let mut visit = visit.expect("the letter has arrived");
+        let came = bench.work(owner, &mut visit.part, asked);
+        match came {
+            // It goes on waiting there until the transaction ends.
+            Waits => self.away.push((owner, meeting, visit)),
+            _ => self.come_home((owner, meeting, visit)),
+        }
+        came
+    }
+
+    fn come_home(&mut self, (owner, meeting, visit): Away) {
+        let (bench, home) = (self.bench, &self.bench.desks[0]);
+        bench.engine.answer(&bench.desks[owner], visit, Ok(()), Vec::new());
+        assert!(acting(0, || bench.engine.receive(home)).is_none());
+        let answers = once(async { Ok(bench.engine.rendezvous(home, &mut self.part, meeting).await) });
+        assert!(matches!(answers, Done(answers) if answers.len() == 1));
     }
 
     fn read(&mut self, id: i64) -> Tried<Option<i64>> {
-        once(self.here().read(T, &key(id), |row| row.int(1)))
+        self.ask(self.bench.owner(id), &Asked::Read(id)).map(|came| match came {
+            Came::Value(value) => value,
+            other => panic!("{other:?}"),
+        })
     }
 
     fn write(&mut self, id: i64, value: i64) -> Tried<Option<()>> {
-        once(self.here().update(T, &key(id), |row| row.set_int(1, value)))
+        self.ask(self.bench.owner(id), &Asked::Write(id, value)).map(|came| match came {
+            Came::Written(there) => there,
+            other => panic!("{other:?}"),
+        })
     }
 
     fn insert(&mut self, id: i64, value: i64) -> Tried<Inserted> {
-        let mut buf = RowBuf::new(&table(KIND.get()));
-        let mut row = buf.start();
-        row.set_int(0, id);
-        row.set_int(1, value);
-        once(self.here().insert(T, &key(id), buf.bytes()))
+        self.ask(self.bench.owner(id), &Asked::Insert(id, value)).map(|came| match came {
+            Came::Inserted(inserted) => inserted,
+            other => panic!("{other:?}"),
+        })
     }
 
     fn delete(&mut self, id: i64) -> Tried<bool> {
-        once(self.here().delete(T, &key(id)))
+        self.ask(self.bench.owner(id), &Asked::Delete(id)).map(|came| match came {
+            Came::Deleted(deleted) => deleted,
+            other => panic!("{other:?}"),
+        })
     }
 
-    /// The ids from `low` to below `high` whose value `wanted` accepts.
+    /// The ids from `low` to below `high` whose value `wanted` accepts, owner by owner.
     fn select(
         &mut self,
-        (low, high): (i64, i64),
+        range: (i64, i64),
         direction: Direction,
         wanted: impl Fn(i64) -> bool,
     ) -> Tried<Vec<i64>> {
-        let mut seen = Vec::new();
-        let (low, high) = (key(low), key(high));
-        let visit = |_: &[u8], row: txn::Row<'_>| {
-            if wanted(row.int(1)) {
-                seen.push(row.int(0));
-            }
-            Flow::More
+        let mut shares = match self.bench.desks.len() {
+            1 => vec![(0, None)],
+            _ => vec![(0, Some(0..SITES / 2)), (1, Some(SITES / 2..SITES))],
         };
-        match once(self.here().scan(T, Range::new(&low, &high), direction, visit)) {
-            Done(()) => Done(seen),
-            Waits => Waits,
-            Fails(abort) => Fails(abort),
+        if direction == Direction::Backward {
+            shares.reverse();
         }
+        let mut all = Vec::new();
+        for (owner, sites) in shares {
+            match self.ask(owner, &Asked::Select(range, direction, sites, &wanted)) {
+                Done(Came::Ids(ids)) => all.extend(ids),
+                Done(other) => panic!("{other:?}"),
+                Waits => return Waits,
+                Fails(abort) => return Fails(abort),
+            }
+        }
+        Done(all)
     }
 
     fn commit(mut self) {
         self.over = true;
-        self.bench.engine.commit(&mut self.part).unwrap();
+        let (bench, part) = (self.bench, &mut self.part);
+        acting(0, || Engine::commit(&*bench.engine, &bench.desks[0], part).unwrap());
+        bench.mail();
     }
 
     fn rollback(self) {}
@@ -155,13 +327,20 @@ impl<D: Design> Scene<'_, D> {
 impl<D: Design> Drop for Scene<'_, D> {
     fn drop(&mut self) {
         if !self.over && !std::thread::panicking() {
-            self.bench.engine.rollback(&mut self.part).unwrap();
+            while let Some(away) = self.away.pop() {
+                self.come_home(away);
+            }
+            let (bench, part) = (self.bench, &mut self.part);
+            acting(0, || Engine::rollback(&*bench.engine, &bench.desks[0], part).unwrap());
+            bench.mail();
         }
     }
 }
 
 thread_local! {
     static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
+    /// The design whose workers own keys, and how many there are.
+    static OWNERS: Cell<(DesignKind, usize)> = const { Cell::new((DesignKind::Logical, 1)) };
 }
 
 fn on_every_kind(script: fn()) {
@@ -171,15 +350,31 @@ fn on_every_kind(script: fn()) {
     }
 }
 
+/// With one owner of all rows, and with two.
+fn among_owners(design: DesignKind, script: fn()) {
+    for owners in [1, 2] {
+        OWNERS.set((design, owners));
+        on_every_kind(script);
+    }
+}
+
 /// Each script, on each kind of table, as a test of its own under each design.
 macro_rules! under_every_design {
+    (@owners $module:ident $design:ident $($script:ident)*) => {
+        mod $module {
+            $(#[test] fn $script() {
+                super::among_owners(super::DesignKind::$design, super::$script::<super::Partitioned>);
+            })*
+        }
+    };
     ($($script:ident)*) => {
         mod conventional {
             $(#[test] fn $script() { super::on_every_kind(super::$script::<super::Conventional>); })*
         }
-        mod logical {
-            $(#[test] fn $script() { super::on_every_kind(super::$script::<super::Partitioned>); })*
-        }
+        under_every_design!(@owners logical Logical $($script)*);
+        under_every_design!(@owners plp_regular PlpRegular $($script)*);
+        under_every_design!(@owners plp_partition PlpPartition $($script)*);
+        under_every_design!(@owners plp_leaf PlpLeaf $($script)*);
         mod serial {
             $(#[test] fn $script() { super::on_every_kind(super::$script::<super::Serial>); })*
         }
