@@ -55,13 +55,15 @@ impl Key {
 
     /// Of several numbers: what [`Key::i64`] makes of one after the other, in one go.
     #[inline]
-    pub fn of_i64s<const N: usize>(numbers: [i64; N]) -> Key {
+    pub fn of_i64s<const N: usize>(numbers: [impl Into<i64> + Copy; N]) -> Key {
         if 8 * N > PLACE {
-            return numbers.into_iter().fold(Key::new(), Key::i64);
+            return numbers.into_iter().fold(Key::new(), |key, v| key.i64(v.into()));
         }
         let mut place = [0; PLACE];
-        for (part, v) in place.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
-            *part = ((v as u64) ^ (1 << 63)).to_be_bytes();
+        let parts = place.as_chunks_mut::<8>().0;
+        for i in 0..N {
+            let v: i64 = numbers[i].into();
+            parts[i] = ((v as u64) ^ (1 << 63)).to_be_bytes();
         }
         Key(SmallVec::from_buf_and_len(place, 8 * N))
     }
@@ -243,9 +245,9 @@ mod tests {
     #[test]
     fn numbers_together_are_as_one_after_the_other() {
         fn check<const N: usize>() {
-            let numbers = std::array::from_fn(|i| [i64::MIN, -1, 0, 77, i64::MAX][i % 5]);
+            let numbers: [i64; N] = std::array::from_fn(|i| [i64::MIN, -1, 0, 77, i64::MAX][i % 5]);
             let one_by_one = numbers.into_iter().fold(Key::new(), Key::i64);
-            assert_eq!(Key::of_i64s::<N>(numbers), one_by_one);
+            assert_eq!(Key::of_i64s(numbers), one_by_one);
         }
         check::<0>();
         check::<1>();

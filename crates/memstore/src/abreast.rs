@@ -37,15 +37,17 @@ impl Index {
     ) {
         let start = self.start(arena);
         let mut lanes = [start; LANES];
-        let sought: [Sought; LANES] =
-            std::array::from_fn(|i| Sought::new(keys.get(i).map_or(&[], AsRef::as_ref)));
+        let mut sought = [Sought::new(&[]); LANES];
+        for (sought, key) in sought.iter_mut().zip(keys) {
+            *sought = Sought::new(key.as_ref());
+        }
         let mut under_way: u32 = (1 << keys.len()) - 1;
         while under_way != 0 {
             let mut turns = under_way;
             while turns != 0 {
                 let i = turns.trailing_zeros() as usize;
                 turns &= turns - 1;
-                match lanes[i].turn(arena, sought[i]) {
+                match lanes[i].turn(arena, &sought[i]) {
                     Ok(Turn::Down(lane)) => lanes[i] = lane,
                     Ok(Turn::Arrived(what)) => {
                         under_way &= !(1 << i);
@@ -73,7 +75,7 @@ impl Index {
 
 impl<'a> Lane<'a> {
     #[inline]
-    fn turn(self, arena: &'a Arena, key: Sought<'_>) -> Result<Turn<'a>, Torn> {
+    fn turn(self, arena: &'a Arena, key: &Sought<'_>) -> Result<Turn<'a>, Torn> {
         let node = self.node;
         let sight = node.sight()?;
         if !version::check(self.above.0, self.above.1) {

@@ -169,7 +169,7 @@ impl Index {
     fn leaf_of<'a>(
         &self,
         arena: &'a Arena,
-        key: Sought<'_>,
+        key: &Sought<'_>,
         visit: impl FnMut(Step<'a>),
     ) -> Result<(Node<'a>, Sight), Torn> {
         self.descend(
@@ -227,14 +227,14 @@ impl Index {
     #[inline]
     pub(crate) fn find(&self, arena: &Arena, key: &[u8]) -> Found {
         loop {
-            if let Ok(found) = self.try_find(arena, Sought::new(key)) {
+            if let Ok(found) = self.try_find(arena, &Sought::new(key)) {
                 return found;
             }
         }
     }
 
     #[inline]
-    fn try_find(&self, arena: &Arena, key: Sought<'_>) -> Result<Found, Torn> {
+    fn try_find(&self, arena: &Arena, key: &Sought<'_>) -> Result<Found, Torn> {
         let (leaf, s) = self.leaf_of(arena, key, |_| {})?;
         let (i, same) = leaf.search(arena, &s, key)?;
         let row = same.then(|| leaf.target(&s, i));
@@ -269,7 +269,7 @@ impl Index {
     ) -> Result<Result<Insertion, Full>, Torn> {
         let mut last: [Option<Step>; 2] = [None; 2];
         let mut full: Option<(Step, Step)> = None;
-        let sought = Sought::new(key);
+        let sought = &Sought::new(key);
         let (leaf, s) = self.leaf_of(arena, sought, |step| {
             // The highest of the full ones right above the leaf: its parent has room for one more.
             full = match (step.sight.count == INNER_CAP, full) {
@@ -297,21 +297,22 @@ impl Index {
         }
         if let Some((parent, step)) = full {
             // Then start over: there may be more than one.
-            return match self.split(arena, local, parent, (step.node, step.sight), None)? {
+            let new = New::Below(step.child);
+            return match self.split(arena, local, parent, (step.node, step.sight), new)? {
                 Ok(_) => Err(Torn),
                 Err(full) => Ok(Err(full)),
             };
         }
         let parent = last[1].expect("a leaf has a parent");
         let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
-        let split = self.split(arena, local, parent, (leaf, s), Some((i, entry)))?;
+        let split = self.split(arena, local, parent, (leaf, s), New::Here(i, entry))?;
         Ok(split.map(|split| match split {
             Some((after, off)) => Insertion::Done(Inserted { before, after, split_off: Some(off) }),
             None => Insertion::Guarded(leaf.at),
         }))
     }
 
-    /// Splits a full node, after entering `new` if there is one. Both halves as they are after that; `None` for a leaf that is
+    /// Splits a full node, after entering `new` if it comes here. Both halves as they are after that; `None` for a leaf that is
     /// guarded.
     #[allow(clippy::type_complexity)]
     fn split(
@@ -320,7 +321,7 @@ impl Index {
         local: &mut Local,
         parent: Step<'_>,
         (node, sight): (Node<'_>, Sight),
-        new: Option<(usize, Entry)>,
+        new: New,
     ) -> Result<Result<Option<(Seen, Seen)>, Full>, Torn> {
         lock(parent.node, &parent.sight)?;
         if lock(node, &sight).is_err() {
@@ -354,19 +355,24 @@ impl Index {
         local: &mut Local,
         parent: Step<'_>,
         node: Node<'_>,
-        new: Option<(usize, Entry)>,
+        new: New,
     ) -> Result<Node<'a>, Full> {
         let level = node.held().level;
-        if let (0, Some((i, entry))) = (level, &new)
+        if let New::Here(i, entry) = &new
             && node.is_whole()
         {
             return self.halve_whole(arena, local, parent, node, *i, entry);
         }
         let mut entries = node.entries(arena);
-        let middle = new.as_ref().map_or(entries.len() / 2, |(i, _)| middle_for(node, *i));
-        if let Some((i, entry)) = new {
-            entries.insert(i, entry);
-        }
+        let middle = match new {
+            New::Here(i, entry) => {
+                entries.insert(i, entry);
+                middle_for(node, i)
+            }
+            // As in leaves: behind the last child more come.
+            New::Below(child) if child == entries.len() => entries.len() - 1,
+            New::Below(_) => entries.len() / 2,
+        };
         let mut upper = entries.split_off(middle);
         let separator = match level {
             0 => Bound::New(separator_between(&entries[middle - 1].key, &upper[0].key)),
@@ -482,7 +488,7 @@ impl Index {
     }
 
     fn try_remove(&self, arena: &Arena, key: &[u8], row: Ref) -> Result<Removal, Torn> {
-        let sought = Sought::new(key);
+        let sought = &Sought::new(key);
         let (leaf, s) = self.leaf_of(arena, sought, |_| {})?;
         let (i, same) = leaf.search(arena, &s, sought)?;
         if !same || leaf.target(&s, i) != row {
@@ -503,7 +509,7 @@ impl Index {
     fn prune(&self, arena: &Arena, local: &mut Local, epochs: &Epochs, key: &[u8]) -> Result<(), Torn> {
         let mut way: [Option<Step>; MAX_LEVELS] = [None; MAX_LEVELS];
         let mut keeps = None;
-        let (leaf, s) = self.leaf_of(arena, Sought::new(key), |step| {
+        let (leaf, s) = self.leaf_of(arena, &Sought::new(key), |step| {
             way[step.sight.level] = Some(step);
             if step.sight.count > 0 {
                 keeps = Some(step);
@@ -559,9 +565,9 @@ impl Index {
             Seek::Up(None) => Ok(0),
             Seek::Down(None) => Ok(s.count),
             Seek::Up(Some(key)) => {
-                node.search(arena, s, Sought::new(key)).map(|(i, same)| i + usize::from(same))
+                node.search(arena, s, &Sought::new(key)).map(|(i, same)| i + usize::from(same))
             }
-            Seek::Down(Some(key)) => node.search(arena, s, Sought::new(key)).map(|(i, _)| i),
+            Seek::Down(Some(key)) => node.search(arena, s, &Sought::new(key)).map(|(i, _)| i),
         };
         let (leaf, s) = self.descend(arena, pick, |step| match seek {
             Seek::Up(_) if step.child < step.sight.count => turn = Some((step, step.child)),
@@ -569,7 +575,7 @@ impl Index {
             _ => {}
         })?;
         let at = |key: Option<&[u8]>, or| {
-            key.map_or(Ok(or), |k| leaf.search(arena, &s, Sought::new(k)).map(|(i, _)| i))
+            key.map_or(Ok(or), |k| leaf.search(arena, &s, &Sought::new(k)).map(|(i, _)| i))
         };
         let (first, last) = match seek {
             Seek::Up(from) => (at(from, 0)?, at(until, s.count)?),
@@ -609,6 +615,14 @@ fn middle_for(leaf: Node<'_>, i: usize) -> usize {
         false if leaf.goes_on_at(i) => i + 1,
         false => count / 2,
     }
+}
+
+/// Why a node is split.
+enum New {
+    /// This entry is to come into it, a leaf, there.
+    Here(usize, Entry),
+    /// Below this child of it a leaf is going to be split.
+    Below(usize),
 }
 
 /// What tells two halves apart.

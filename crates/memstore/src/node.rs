@@ -14,7 +14,9 @@
 //! node can take over its neighbour's range without being touched.
 
 use crate::arena::{Arena, Ref};
-use crate::head::{MARK_BITS, common_prefix, compare_key, head, is_open, load_key, padded};
+use crate::head::{
+    Beginning, MARK_BITS, MAX_PREFIX, common_prefix, compare_key, head, is_open, load_key, padded,
+};
 use crate::version;
 use latch::prefetch;
 use std::cmp::Ordering as Order;
@@ -22,7 +24,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) const NODE_WORDS: usize = 128;
 const HEADS: usize = 6;
-const MAX_PREFIX: usize = 24;
 /// Small in tests, so that nodes split and vanish all the time.
 pub(crate) const LEAF_CAP: usize = if cfg!(test) { 5 } else { 61 };
 pub(crate) const INNER_CAP: usize = if cfg!(test) { 4 } else { 40 };
@@ -35,17 +36,17 @@ const NEXT_SHIFT: u32 = 40;
 /// In the place of a head where there is no entry: no head is behind it.
 const NO_HEAD: u64 = u64::MAX;
 
-/// A key that is looked for, with its head where nodes leave nothing out.
+/// A key that is looked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Sought<'k> {
     key: &'k [u8],
-    head: (u64, u64),
+    beginning: Beginning,
 }
 
 impl<'k> Sought<'k> {
     #[inline]
     pub(crate) fn new(key: &'k [u8]) -> Sought<'k> {
-        Sought { key, head: head(key, 0) }
+        Sought { key, beginning: Beginning::new(key) }
     }
 }
 
@@ -197,33 +198,29 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// How `key` compares with the prefix: equal when it begins with it.
+    /// Whether a key begins with the prefix.
     #[inline]
-    fn compare_prefix(self, s: &Sight, key: &[u8]) -> Order {
-        for (i, start) in (0..s.prefix.min(MAX_PREFIX)).step_by(8).enumerate() {
-            let len = (s.prefix - start).min(8);
-            let part = key.get(start..).unwrap_or_default();
-            let order = padded(&part[..part.len().min(len)]).cmp(&self.get(2 + i));
-            // A key that ends here sorts before what goes on, even with zeros.
-            let order = order.then_with(|| part.len().min(len).cmp(&len));
-            if order.is_ne() {
-                return order;
-            }
-        }
-        Order::Equal
+    fn has_prefix_of(self, s: &Sight, key: &Beginning) -> bool {
+        key.begins_with([self.get(2), self.get(3), self.get(4)], s.prefix.min(MAX_PREFIX))
+    }
+
+    /// How a key compares with the prefix: equal when it begins with it.
+    #[cold]
+    fn compare_prefix(self, s: &Sight, key: &Beginning) -> Order {
+        let len = s.prefix.min(MAX_PREFIX);
+        key.compare((0..len.div_ceil(8)).map(|i| self.get(2 + i)), len)
     }
 
     /// Where `key` is or would be: the number of smaller keys, and whether that entry has this very key.
     #[inline]
-    pub(crate) fn search(self, arena: &Arena, s: &Sight, sought: Sought<'_>) -> Result<(usize, bool), Torn> {
-        let Sought { key, head: (mut wanted, mut mark) } = sought;
-        if s.prefix > 0 {
-            match self.compare_prefix(s, key) {
-                Order::Less => return Ok((0, false)),
-                Order::Greater => return Ok((s.count, false)),
-                Order::Equal => (wanted, mark) = head(key, s.prefix),
-            }
+    pub(crate) fn search(self, arena: &Arena, s: &Sight, sought: &Sought<'_>) -> Result<(usize, bool), Torn> {
+        let Sought { key, beginning } = sought;
+        if s.prefix > 0 && !self.has_prefix_of(s, beginning) {
+            // All keys here lie on one side of it.
+            let is_below = self.compare_prefix(s, beginning).is_lt();
+            return Ok((if is_below { 0 } else { s.count }, false));
         }
+        let (wanted, mark) = beginning.head(s.prefix.min(MAX_PREFIX));
         let mut at = self.heads_below(s.level, wanted);
         while at < s.count && self.get(HEADS + at) == wanted {
             let found = self.get(self.value(s, at)) >> REF_BITS;
@@ -293,7 +290,7 @@ impl<'a> Node<'a> {
     /// Puts an entry at `i` into a locked node that has room; of a leaf's entry the separator is nothing.
     pub(crate) fn insert(self, arena: &Arena, i: usize, key: &[u8], target: Ref, separator: Ref) {
         let s = self.held();
-        if s.count == 0 || self.compare_prefix(&s, key).is_ne() {
+        if s.count == 0 || !self.has_prefix_of(&s, &Beginning::new(key)) {
             let mut entries = self.entries(arena);
             entries.insert(i, Entry { key: key.to_vec(), target, separator });
             return self.fill(s.level, &entries);

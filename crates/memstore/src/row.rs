@@ -247,11 +247,14 @@ fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     out.resize(words.len() * 8, 0);
     let (to, _) = out.as_chunks_mut::<8>();
     let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut::<LINE>(), words.as_chunks::<LINE>());
-    for (to, words) in to_lines.iter_mut().zip(lines) {
-        *to = std::array::from_fn(|i| load(&words[i]).to_le_bytes());
+    for n in 0..lines.len() {
+        let (to, words) = (&mut to_lines[n], &lines[n]);
+        for i in 0..LINE {
+            to[i] = load(&words[i]).to_le_bytes();
+        }
     }
-    for (to, word) in to_rest.iter_mut().zip(rest) {
-        *to = load(word).to_le_bytes();
+    for n in 0..rest.len() {
+        to_rest[n] = load(&rest[n]).to_le_bytes();
     }
     out.truncate(len);
 }
@@ -260,11 +263,15 @@ fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
 fn store_words(words: &[AtomicU64], value: &[u8]) {
     let (whole, rest) = value.as_chunks::<8>();
     let ((lines, ones), (to_lines, _)) = (whole.as_chunks::<LINE>(), words.as_chunks::<LINE>());
-    for (to, from) in to_lines.iter().zip(lines) {
-        to.iter().zip(from).for_each(|(word, bytes)| store(word, u64::from_le_bytes(*bytes)));
+    for n in 0..lines.len() {
+        let (to, from) = (&to_lines[n], &lines[n]);
+        for i in 0..LINE {
+            store(&to[i], u64::from_le_bytes(from[i]));
+        }
     }
-    for (word, bytes) in words[lines.len() * LINE..].iter().zip(ones) {
-        store(word, u64::from_le_bytes(*bytes));
+    let to = &words[lines.len() * LINE..];
+    for n in 0..ones.len() {
+        store(&to[n], u64::from_le_bytes(ones[n]));
     }
     if !rest.is_empty() {
         let mut bytes = [0; 8];

@@ -143,10 +143,12 @@ impl Layout {
 
     #[inline]
     fn int(&self, bytes: &[u8], column: u16) -> i64 {
-        let (at, end) = self.span(bytes, column);
-        match end - at {
-            4 => i64::from(i32::from_le_bytes(bytes[at..end].try_into().expect("four bytes"))),
-            _ => i64::from_le_bytes(bytes[at..end].try_into().expect("an integer column")),
+        let Place { at, length, .. } = self.columns[column as usize];
+        let from = &bytes[at..];
+        match length {
+            4 => i64::from(i32::from_le_bytes(*from.first_chunk().expect("four bytes"))),
+            8 => i64::from_le_bytes(*from.first_chunk().expect("eight bytes")),
+            _ => panic!("column {column} is not an integer"),
         }
     }
 }
@@ -170,6 +172,7 @@ impl<'a> Row<'a> {
         self.layout.int(self.bytes, column)
     }
 
+    #[inline]
     pub fn bytes(&self, column: u16) -> &'a [u8] {
         let (at, end) = self.layout.span(self.bytes, column);
         &self.bytes[at..end]
@@ -244,14 +247,21 @@ impl<'a> RowMut<'a> {
     /// If the column is not an integer, or the value does not fit a 4-byte one.
     #[inline]
     pub fn set_int(&mut self, column: u16, value: i64) {
-        let (at, end) = self.layout.span(self.bytes, column);
-        match end - at {
-            4 => self.bytes[at..end]
-                .copy_from_slice(&i32::try_from(value).expect("fits a 4-byte column").to_le_bytes()),
-            _ => self.bytes[at..end].copy_from_slice(&value.to_le_bytes()),
+        let Place { at, length, .. } = self.layout.columns[column as usize];
+        let to = &mut self.bytes[at..];
+        match length {
+            4 => {
+                let value = i32::try_from(value).expect("fits a 4-byte column");
+                *to.first_chunk_mut().expect("four bytes") = value.to_le_bytes();
+            }
+            8 => *to.first_chunk_mut().expect("eight bytes") = value.to_le_bytes(),
+            _ => panic!("column {column} is not an integer"),
         }
-        self.touch(at, end);
-        self.set_null(column, false);
+        self.touch(at, at + length);
+        self.set = self.set.with(column);
+        if self.layout.nulls > 0 && self.layout.is_null(self.bytes, column) {
+            self.set_null(column, false);
+        }
     }
 
     /// # Panics

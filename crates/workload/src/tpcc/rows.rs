@@ -90,7 +90,7 @@ pub(super) fn definition(id: TableId) -> TableDef {
 /// A key of any of the tables: its columns in order.
 #[inline]
 pub(crate) fn key<const N: usize>(columns: [u32; N]) -> Key {
-    Key::of_i64s(columns.map(i64::from))
+    Key::of_i64s(columns)
 }
 
 #[cfg(test)]

@@ -1,0 +1,139 @@
+//! What a transaction costs under `occ` from its begin to its commit, without the instance around it: CPU time, and under callgrind
+//! instructions by function.
+//!
+//! ```text
+//! cargo build --release -p exec --example occ
+//! target/release/examples/occ neworder 300000
+//! valgrind --tool=callgrind --toggle-collect='occ::measured*' --callgrind-out-file=/tmp/out target/release/examples/occ neworder 5000
+//! ```
+//!
+//! Kinds: `tpcc`, `neworder`, `payment` (one warehouse), `read` and `update` (micro, 10 rows; `rows=N` of them). `small` loads a tenth of
+//! the warehouse. Prints how many transactions ran, in how many ns of CPU time each (least and median over ten parts of the run), and
+//! how many bytes of memory they added each.
+
+use exec::memory::{MemoryDesk, MemoryHere, MemoryPart};
+use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
+use exec::{Latching, Territory, TreeKind};
+use locks::LockTuning;
+use std::pin::pin;
+use std::sync::Arc;
+use txn::step::{Steps, Transaction};
+use txn::{Abort, Generator, Workload};
+use wal::Durability;
+use workload::micro::{Micro, MicroOptions, Op};
+use workload::oracle::at_once;
+use workload::tpcc::{Mix, Tpcc, TpccOptions};
+
+const TURNS: usize = 10;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| arguments.iter().any(|a| a == word);
+    let rows = arguments.iter().find_map(|a| a.strip_prefix("rows=")?.parse().ok()).unwrap_or(240_000);
+    let transactions = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(100_000);
+    let micro = |op| Micro::new(MicroOptions { dataset: rows, op, ..MicroOptions::new(1) });
+    let whole = TpccOptions::new(1);
+    let size = if has("small") { 10 } else { 1 };
+    let (items, customers) = (whole.items / size, whole.customers / size);
+    let tpcc = |mix| Tpcc::new(TpccOptions { mix, items, customers, ..whole.clone() });
+    match () {
+        () if has("read") => run(&micro(Op::Read).expect("valid options"), transactions),
+        () if has("update") => run(&micro(Op::Update).expect("valid options"), transactions),
+        () if has("payment") => run(&tpcc(Mix::Payment).expect("valid options"), transactions),
+        () if has("neworder") => run(&tpcc(Mix::NewOrder).expect("valid options"), transactions),
+        () => run(&tpcc(Mix::Full).expect("valid options"), transactions),
+    }
+}
+
+/// A transaction all of whose steps are at home.
+struct AtHome<'a> {
+    bench: &'a Bench,
+    part: &'a mut MemoryPart,
+}
+
+struct Bench {
+    engine: Arc<MemoryEngine>,
+    desk: MemoryDesk,
+    executor: Executor,
+}
+
+impl AtHome<'_> {
+    fn here(&mut self) -> MemoryHere<'_> {
+        self.bench.engine.here(&self.bench.desk, &self.bench.executor, self.part)
+    }
+}
+
+impl Transaction for AtHome<'_> {
+    async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        pin!(steps.run_all(&mut self.here())).await
+    }
+
+    async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        pin!(steps.run_all(&mut self.here())).await
+    }
+}
+
+fn setup(workload: &impl Workload) -> Setup {
+    Setup {
+        design: DesignKind::Occ,
+        dir: "/nowhere".into(),
+        durability: Durability::Memory,
+        pool_pages: 1 << 20,
+        workers: 1,
+        locks: LockTuning::PLAIN,
+        lock_timeout_ns: 1 << 40,
+        occ_conflict: OccConflict::Wait,
+        trees: TreeKind::BTree,
+        heaps: HeapForm::Shared,
+        latching: Latching::default(),
+        partitions: 1,
+        schema: workload.schema(),
+        territory: Territory::whole(),
+    }
+}
+
+fn run<W: Workload>(workload: &W, transactions: usize) {
+    let engine = Arc::new(MemoryEngine::open(&setup(workload)).expect("an engine").0);
+    let bench = Bench {
+        desk: engine.desk(0, Arc::new(|| {})),
+        engine: Arc::clone(&engine),
+        executor: Executor::new(Arc::new(|| {})),
+    };
+    let mut filling = engine.filling(&bench.desk);
+    at_once(workload.load_replicated(&mut filling)).expect("loaded");
+    for site in (0..workload.sites()).map(base::SiteId) {
+        for part in 0..workload.load_parts(site) {
+            at_once(workload.load(site, part, &mut filling)).expect("loaded");
+        }
+    }
+    engine.filled(filling).expect("loaded");
+    let mut requests = workload.generator(1 << 24, 0..workload.sites());
+    let drawn: Vec<W::Request> = (0..transactions).map(|_| requests.next()).collect();
+    let (mut part, mut times) = (engine.part(&bench.desk), Vec::new());
+    let before = engine.counts().pages * 8192;
+    for some in drawn.chunks(transactions.div_ceil(TURNS).max(1)) {
+        let begun = world::usage().cpu_ns;
+        measured(&bench, &mut part, workload, some);
+        times.push((world::usage().cpu_ns - begun) / some.len() as u64);
+    }
+    times.sort_unstable();
+    let grown = ((engine.counts().pages * 8192) - before) as f64 / transactions as f64;
+    println!("{transactions} {} {} {grown:.0}", times[0], times[times.len() / 2]);
+}
+
+#[inline(never)]
+fn measured<W: Workload>(bench: &Bench, part: &mut MemoryPart, workload: &W, requests: &[W::Request]) {
+    let (engine, desk) = (&*bench.engine, &bench.desk);
+    for request in requests {
+        engine.begin(desk, part, Protection::Locks);
+        let ran = at_once(workload.run(request, &mut AtHome { bench, part }));
+        match ran {
+            Ok(_) => {
+                at_once(engine.certify(desk, &bench.executor, part, Scope::Home)).expect("alone");
+                engine.commit(desk, part).expect("certified");
+            }
+            Err(Abort::User(_)) => engine.rollback(desk, part).expect("in memory"),
+            Err(abort) => panic!("nobody else is here: {abort:?}"),
+        }
+    }
+}
