@@ -50,7 +50,8 @@ fn multisite_transactions_are_distributed_as_often_as_the_formula_says() {
 #[test]
 fn who_updates_one_row_and_reads_the_others_reads_them_elsewhere_if_multisite() {
     for skew in [0.0, 0.9] {
-        let m = micro(MicroOptions { op: Op::Mixed, rows: 3, multisite: 100.0, skew, ..MicroOptions::new(2) });
+        let m =
+            micro(MicroOptions { op: Op::Mixed, rows: 3, multisite: 100.0, skew, ..MicroOptions::new(2) });
         for r in requests(&m, 0..2, 20_000) {
             let home = m.site_of(r.home);
             let others = r.ids.iter().filter(|id| **id != r.home);
