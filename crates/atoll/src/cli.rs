@@ -420,7 +420,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Closed-loop clients of each worker; with --load-model open or --think the most requests under way at once [default: 4; 64]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=250))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub clients: Vec<u32>,
     /// Add time per component and event counts to each row
     #[arg(long)]

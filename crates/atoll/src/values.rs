@@ -192,7 +192,7 @@ pub enum ChannelArg {
 pub enum OpArg {
     Read,
     Update,
-    /// One row, which fixes the home site, is updated, the others are read
+    /// One row, which fixes the home site, is updated, the others are read: in a multisite transaction in other sites
     Mixed,
 }
 

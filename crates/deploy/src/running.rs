@@ -482,10 +482,10 @@ fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
 }
 
 /// Streams of one instance: its workers times their clients, and one more of each worker, at most.
-const STREAMS_PER_SEED: u64 = 1 << 10;
+const STREAMS_PER_SEED: u64 = 1 << 12;
 
 /// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
-/// the low 24 bits of their stream's seed, so those bits do not repeat within 16,384 sets.
+/// the low 24 bits of their stream's seed, so those bits do not repeat within 4,096 sets.
 fn stream_seed(seed: u64, n: u64) -> u64 {
     (base::hash64(&seed.to_le_bytes()) << 24) | ((n * STREAMS_PER_SEED) & 0xff_ffff)
 }
@@ -497,7 +497,7 @@ mod tests {
     #[test]
     fn no_two_streams_of_a_run_have_the_same_low_bits() {
         let low = |n| stream_seed(7, n) & 0xff_ffff;
-        assert!((1..1000).all(|n| low(n) - low(n - 1) == 1024));
+        assert!((1..1000).all(|n| low(n) - low(n - 1) == 4096));
         assert_ne!(stream_seed(7, 1), stream_seed(8, 1));
         assert_eq!(stream_seed(7, 1), stream_seed(7, 1));
     }

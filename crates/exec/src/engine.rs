@@ -372,7 +372,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
         unreachable!("an engine without owners")
     }
 
-    /// Whether there is no mail: part of the look before a sleep.
+    /// Whether there is neither mail nor anybody whose wait for the log has ended: part of the look before a sleep.
     fn is_quiet(&self, _: &Self::Desk) -> bool {
         true
     }
@@ -392,7 +392,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes that wait for nothing.
-    async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn durable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+
+    /// Who had better see to the flush that a transaction waits for, when so many others of its worker can run meanwhile.
+    fn urge(&self, _others: usize) -> Urge {
+        Urge::Caller
+    }
 
     /// Whether the log up to `lsn` is safe now; asks for it if not.
     fn is_durable(&self, lsn: Lsn) -> bool;

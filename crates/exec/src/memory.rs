@@ -20,6 +20,7 @@
 //! A secondary index is a table of entries without values: an entry ends with the primary key. Entries are changed with their
 //! rows, in the same transaction, so that validation covers them like rows.
 
+mod awaiting;
 mod check;
 mod durability;
 #[cfg(test)]
@@ -101,6 +102,7 @@ pub(crate) struct Table {
 pub struct MemoryDesk {
     pub(crate) worker: RefCell<Worker>,
     pub(crate) number: usize,
+    awaiting: awaiting::Awaiting,
 }
 
 /// A transaction's work at one instance.

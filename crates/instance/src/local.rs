@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use twophase::Message;
 use txn::{Abort, Route, Workload};
-use wal::Urge;
 use wire::{Batch, Frame};
 
 /// Of so many transactions one is looked at to see which sites meet.
@@ -338,7 +337,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         self.in_log.set(self.in_log.get() + 1);
         self.unflushed.set(true);
-        let durable = engine.durable(lsn, Urge::Caller).await;
+        let others = self.executor.tasks().saturating_sub(self.in_log.get());
+        let durable = engine.durable(&self.desk, lsn, engine.urge(others)).await;
         self.in_log.set(self.in_log.get() - 1);
         durable
     }

@@ -32,6 +32,8 @@ use world::{File, Open};
 const CUTS: usize = 64;
 /// A block is written when it has this many bytes.
 const BLOCK_BYTES: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
+/// A part is synced each time that it has grown by this.
+const SYNC_BYTES: u64 = 4 << 20;
 
 /// A range of one table's keys.
 struct Slice {
@@ -82,7 +84,11 @@ impl Memstore {
             Ok(Checkpoint { number, life, from, until, parts, notes, undecided })
         });
         // From `install` on a control file may name the parts, also when it fails.
-        let checkpoint = written.inspect_err(|_| run.remove())?;
+        let checkpoint = written.inspect_err(|_| {
+            run.remove();
+            // Perhaps for want of room.
+            log.discard_spares();
+        })?;
         self.install(log, checkpoint)
     }
 
@@ -95,9 +101,10 @@ impl Memstore {
             let segments = &control.segments;
             control.ended.retain(|ended| segments.iter().any(|segment| segment.life == ended.life));
         })?;
-        log.forget(&outlived);
+        log.discard(&outlived);
         let kept = held(&log.shared.control).names();
-        for name in old.iter().filter(|name| !kept.contains(name)) {
+        let is_log = |name: &String| outlived.iter().any(|segment| segment.name() == *name);
+        for name in old.iter().filter(|name| !kept.contains(name) && !is_log(name)) {
             // One that stays behind is removed at the next opening.
             let _ = log.shared.files.remove(&log.shared.dir.join(name));
         }
@@ -273,6 +280,10 @@ impl Out<'_> {
         open.file.write_all_at(&self.block, open.at)?;
         open.at += self.block.len() as u64;
         open.blocks += 1;
+        // Not all at the end, which would keep the log's own writes waiting.
+        if open.at / SYNC_BYTES != (open.at - self.block.len() as u64) / SYNC_BYTES {
+            open.file.sync()?;
+        }
         self.open = Some(open);
         self.block.clear();
         self.block.resize(BLOCK_HEAD, 0);

@@ -402,7 +402,7 @@ impl Worker {
             Pin::Prepared(since) => {
                 let (pin, late) = self.enter_epoch();
                 match certified.name {
-                    Some(name) => self.log_decision(late, name, Verdict::Commit),
+                    Some(name) => self.log_decision(late, name, Verdict::Commit(tid)),
                     None => self.log_commit(&txn, tid, late),
                 }
                 more(self, late);

@@ -125,7 +125,14 @@ impl<'a> Life<'a> {
             if is_taken || changes.iter().any(|(k, _)| *k == key) {
                 continue;
             }
-            let value = vec![self.random.u8(..); self.random.usize(0..400)];
+            let mut value = vec![self.random.u8(..); self.random.usize(0..400)];
+            // Of many only a part is changed, and logged.
+            let row = self.state.rows.get(&key).filter(|row| !row.is_empty());
+            if let (Some(row), true) = (row, self.random.bool()) {
+                value.clone_from(row);
+                let at = self.random.usize(0..value.len());
+                value[at] = self.random.u8(..);
+            }
             let is_there = self.state.rows.contains_key(&key);
             if is_there && self.random.u8(0..3) == 0 {
                 assert_eq!(w.delete(&mut txn, T, &key), Ok(true));

@@ -36,7 +36,7 @@ pub(crate) fn open_with(
     Ok((store, recovered))
 }
 
-fn open(disk: &Disk) -> (Arc<Memstore>, Recovered) {
+pub(crate) fn open(disk: &Disk) -> (Arc<Memstore>, Recovered) {
     open_with(disk.files(), log_options(Durability::Sync)).unwrap()
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn put(w: &mut Worker, key: &[u8], value: &[u8]) -> Committed {
     w.commit(t).map_err(|(refused, _)| refused).unwrap()
 }
 
-fn delete(w: &mut Worker, key: &[u8]) -> Committed {
+pub(crate) fn delete(w: &mut Worker, key: &[u8]) -> Committed {
     let mut t = w.begin();
     assert!(w.delete(&mut t, T, key).unwrap());
     w.commit(t).map_err(|(refused, _)| refused).unwrap()
@@ -77,12 +77,12 @@ pub(crate) fn rows(w: &mut Worker) -> Rows {
     rows
 }
 
-fn rows_of(disk: &Disk) -> Rows {
+pub(crate) fn rows_of(disk: &Disk) -> Rows {
     let (store, _) = open(disk);
     rows(&mut store.worker(0).unwrap())
 }
 
-fn of(pairs: &[(&[u8], &[u8])]) -> Rows {
+pub(crate) fn of(pairs: &[(&[u8], &[u8])]) -> Rows {
     pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

@@ -59,6 +59,8 @@ pub use transaction::Txn;
 pub use worker::Worker;
 
 #[cfg(test)]
+mod change_tests;
+#[cfg(test)]
 mod checkpoint_tests;
 #[cfg(test)]
 mod crash_tests;

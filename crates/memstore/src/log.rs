@@ -24,14 +24,15 @@ mod options;
 mod record;
 mod stream;
 
+use block::Aligned;
 pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind};
 use buffer::{Buffer, NUDGE_BYTES};
 pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
 pub use fault::LogFault;
 pub use options::{Durability, LogOptions, LogStats, Urge};
-pub(crate) use record::{Bytes, Changes, Malformed, Open, Record, Verdict};
+pub(crate) use record::{Bytes, Change, Changes, Left, Malformed, Open, Record, Runs, Verdict};
 pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
-pub(crate) use record::{put_decision, put_forget, put_named_note, put_placed, put_write};
+pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 
 use crate::epoch::Epochs;
 use crate::sync;
@@ -86,6 +87,7 @@ pub(crate) struct Shared {
     /// Bytes appended, and those, when the last checkpoint began.
     checkpointed: AtomicU64,
     stopping: AtomicBool,
+    spares: Spares,
 }
 
 impl Shared {
@@ -169,7 +171,8 @@ pub(crate) enum Place {
 }
 
 /// Makes a log file whose bytes are all there, so that later writes neither fail for lack of room nor change what the file
-/// system knows about it. Durable but for its name. Where each write is synced, the system's cache would only be one more copy.
+/// system knows about it. Durable but for its name. Filled past the system's cache, a piece at a time: what a cache gives to
+/// the device all at once keeps the log's own writes waiting.
 pub(crate) fn make_segment(
     files: &dyn Files,
     dir: &Path,
@@ -177,26 +180,73 @@ pub(crate) fn make_segment(
     name: &str,
     (options, place): (&LogOptions, Place),
 ) -> Result<LogFile, LogFault> {
-    const ZEROS: &[u8] = &[0; 1 << 18];
+    const PIECE: usize = 1 << 18;
     let bytes = match place {
         Place::FirstOfLife => options.segment_bytes.min(FIRST_BYTES),
         Place::Later => options.segment_bytes,
     };
     let (path, bytes) = (dir.join(name), bytes.next_multiple_of(ALIGN as u64));
-    let file = files.open(&path, world::Open::Create)?;
+    let (file, _) = files.open_direct(&path, world::Open::Create)?;
     file.set_len(0)?;
     file.allocate(bytes)?;
-    for at in (0..bytes).step_by(ZEROS.len()) {
-        let n = (bytes - at).min(ZEROS.len() as u64) as usize;
-        file.write_all_at(&ZEROS[..n], at)?;
+    let mut aligned = Aligned::default();
+    let zeros = aligned.copy(&vec![0; PIECE.min(bytes as usize)]);
+    for at in (0..bytes).step_by(PIECE) {
+        let n = (bytes - at).min(PIECE as u64) as usize;
+        file.write_all_at(&zeros[..n], at)?;
     }
-    file.write_all_at(&head.encode(), 0)?;
+    file.write_all_at(aligned.copy(&head.encode()), 0)?;
     file.sync()?;
+    open_segment(files, &path, options, bytes)
+}
+
+/// Makes one from a file that was one, and whose blocks nobody needs any more: they have another file's number, so they are
+/// never taken for blocks of this one.
+fn reuse_segment(
+    files: &dyn Files,
+    (from, to): (&Path, &Path),
+    head: &FileHead,
+    options: &LogOptions,
+) -> Result<LogFile, LogFault> {
+    let (file, _) = files.open_direct(from, world::Open::ReadWrite)?;
+    file.write_all_at(Aligned::default().copy(&head.encode()), 0)?;
+    file.sync()?;
+    files.rename(from, to)?;
+    open_segment(files, to, options, file.len()?)
+}
+
+/// Where each write is synced, the system's cache would only be one more copy.
+fn open_segment(
+    files: &dyn Files,
+    path: &Path,
+    options: &LogOptions,
+    bytes: u64,
+) -> Result<LogFile, LogFault> {
     if options.durability == Durability::Sync {
-        let (file, caching) = files.open_direct(&path, world::Open::ReadWrite)?;
+        let (file, caching) = files.open_direct(path, world::Open::ReadWrite)?;
         return Ok(LogFile { file, caching, bytes });
     }
+    let file = files.open(path, world::Open::ReadWrite)?;
     Ok(LogFile { file, caching: Caching::System, bytes })
+}
+
+/// Log files that a checkpoint has made superfluous, kept to be written again: filling new ones costs the device as much as
+/// the log itself does.
+#[derive(Default)]
+pub(crate) struct Spares(Mutex<Vec<PathBuf>>);
+
+impl Spares {
+    fn take(&self) -> Option<PathBuf> {
+        held(&self.0).pop()
+    }
+
+    /// Removes them, for their room.
+    fn clear(&self, files: &dyn Files) {
+        for path in held(&self.0).drain(..) {
+            // One that stays behind is removed at the next opening.
+            let _ = files.remove(&path);
+        }
+    }
 }
 
 /// The log of an open store. Dropping it writes and syncs what there is.
@@ -246,6 +296,7 @@ impl Log {
             inherited,
             checkpointed: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            spares: Spares::default(),
         });
         let flushers = Flushers::start(&shared)?;
         Ok(Log { shared, flushers, checkpoint: Mutex::new(()), _lock: lock })
@@ -316,7 +367,7 @@ impl Log {
             return Poll::Ready(known);
         }
         self.shared.waiters.enter(epoch, cx.waker());
-        self.shared.wanted.fetch_max(epoch, Ordering::AcqRel);
+        self.shared.wanted.fetch_max(epoch, Ordering::SeqCst);
         if let Some(known) = self.known(epoch) {
             return Poll::Ready(known);
         }
@@ -327,7 +378,7 @@ impl Log {
     }
 
     pub(crate) fn wait_durable(&self, epoch: u64) -> Result<(), LogFault> {
-        self.shared.wanted.fetch_max(epoch, Ordering::AcqRel);
+        self.shared.wanted.fetch_max(epoch, Ordering::SeqCst);
         self.flush();
         self.shared.waiters.block_until(|| self.known(epoch).is_some());
         self.known(epoch).unwrap_or(Ok(()))
@@ -336,10 +387,8 @@ impl Log {
     /// Waits until the device has everything up to `epoch`, whatever the mode promises.
     pub(crate) fn wait_stable(&self, epoch: u64) -> Result<(), LogFault> {
         self.wait_durable(epoch)?;
-        let is_there = |stream: &Stream| {
-            let mut work = stream.work();
-            work.stable_epoch() >= epoch || stream.attempt(&self.shared, &mut work, Aim::Everything)
-        };
+        let is_there =
+            |stream: &Stream| stream.stable_epoch() >= epoch || stream.attempt(&self.shared, Aim::Everything);
         match self.shared.streams.iter().all(is_there) {
             true => Ok(()),
             false => Err(self.fault().expect("a broken log says why")),
@@ -351,7 +400,7 @@ impl Log {
         if self.durable() >= epoch {
             return true;
         }
-        if self.shared.wanted.fetch_max(epoch, Ordering::AcqRel) < epoch {
+        if self.shared.wanted.fetch_max(epoch, Ordering::SeqCst) < epoch {
             self.flush();
         }
         false
@@ -365,7 +414,7 @@ impl Log {
 
     /// Has what is waited for flushed by the flushers' threads.
     pub(crate) fn flush(&self) {
-        (0..self.shared.streams.len()).for_each(|stream| self.flushers.nudge(stream));
+        self.flushers.flush();
     }
 
     /// The same on this thread, where nobody else is at it.
@@ -403,8 +452,36 @@ impl Log {
         all
     }
 
+    /// Nobody needs these segments any more: keeps the files of as many as the log uses up between two checkpoints, and
+    /// removes the others.
+    pub(crate) fn discard(&self, segments: &[Segment]) {
+        let Shared { files, dir, options, spares, .. } = &*self.shared;
+        let most = options.checkpoint_bytes.div_ceil(options.segment_bytes) + 1;
+        for segment in segments {
+            let path = dir.join(segment.name());
+            let is_whole =
+                || files.open(&path, world::Open::Read)?.len().map(|len| len == options.segment_bytes);
+            let spare = dir.join(format!("spare-{}", segment.number));
+            let mut kept = held(&spares.0);
+            match (kept.len() as u64) < most
+                && is_whole().unwrap_or(false)
+                && files.rename(&path, &spare).is_ok()
+            {
+                true => kept.push(spare),
+                // One that stays behind is removed at the next opening.
+                false => _ = files.remove(&path),
+            }
+        }
+        self.forget(segments);
+    }
+
+    /// Gives back the room of the files that are kept for later.
+    pub(crate) fn discard_spares(&self) {
+        self.shared.spares.clear(&*self.shared.files);
+    }
+
     /// These segments are gone.
-    pub(crate) fn forget(&self, segments: &[Segment]) {
+    fn forget(&self, segments: &[Segment]) {
         for segment in segments {
             if let Some(stream) = self.shared.streams.get(usize::from(segment.stream)) {
                 stream.forget(segment.number);

@@ -11,6 +11,8 @@ pub(crate) enum Bug {
     AbsentUnnoted,
     /// What a part of a distributed transaction has read may be written before the decision.
     Unguarded,
+    /// A commit is not logged.
+    Unlogged,
 }
 
 /// The bug of one store.

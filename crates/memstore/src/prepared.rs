@@ -12,15 +12,18 @@
 //! epoch. Writers come after that by themselves, since they read the epoch later. Readers are told by the store's latest
 //! such epoch (`Log::late`).
 
-use crate::arena::Ref;
+use crate::arena::{Arena, Ref};
 use crate::commit::Scope;
 use crate::log::{Open, Undecided, Verdict, held};
 use crate::log::{Read, put_guards, put_read};
-use crate::log::{put_decision, put_forget, put_named_note, put_placed, put_write};
+use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
+use crate::planted::Bug;
 use crate::row;
 use crate::store::Refused;
+use crate::tid::{ABSENT, of};
 use crate::transaction::{Certified, Pin, Txn, Value, Write};
 use crate::worker::Worker;
+use probe::Component;
 use std::sync::atomic::{Ordering, fence};
 
 /// A live note.
@@ -64,20 +67,28 @@ impl Worker {
 
     fn log(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(log) = &self.store.log {
-            self.own.is_behind |= log.append(self.number, write);
+            self.own.is_behind |= probe::within(Component::Logging, || log.append(self.number, write));
         }
     }
 
     #[inline]
     pub(crate) fn log_commit(&mut self, txn: &Txn, tid: u64, epoch: u64) {
         let Some(log) = &self.store.log else { return };
+        if self.store.planted.is(Bug::Unlogged) {
+            return;
+        }
         let is_late = epoch != crate::tid::epoch(tid);
         let begin = |out: &mut Vec<u8>| match is_late {
             false => Open::commit(out, tid),
             true => Open::late_commit(out, epoch, tid),
         };
         let arena = &self.store.arena;
-        self.own.is_behind |= log.append(self.number, |out| put_writes(arena, txn, out, begin));
+        let put = || {
+            log.append(self.number, |out| {
+                put_writes(out, &txn.writes, begin, |write, out| put_change_of(arena, txn, write, out))
+            })
+        };
+        self.own.is_behind |= probe::within(Component::Logging, put);
     }
 
     pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: Verdict) {
@@ -161,12 +172,13 @@ impl Worker {
             let arena = &self.store.arena;
             let begin = |out: &mut Vec<u8>| Open::prepare(out, now, name, tid, note);
             let reads = self.reads(txn);
-            let behind = log.append(self.number, |out| {
+            let put = |out: &mut Vec<u8>| {
                 if !reads.is_empty() {
                     put_guards(out, now, name, &reads);
                 }
-                put_writes(arena, txn, out, begin);
-            });
+                put_writes(out, &txn.writes, begin, |write, out| put_one(arena, txn, write, out));
+            };
+            let behind = probe::within(Component::Logging, || log.append(self.number, put));
             self.own.is_behind |= behind;
             let mut writes = Vec::new();
             txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
@@ -238,28 +250,48 @@ impl Worker {
 /// The writes of a record, in as many records as it takes.
 #[inline]
 fn put_writes(
-    arena: &crate::arena::Arena,
-    txn: &Txn,
     out: &mut Vec<u8>,
+    writes: &[Write],
     begin: impl Fn(&mut Vec<u8>) -> Open,
+    put: impl Fn(&Write, &mut Vec<u8>),
 ) {
     let (mut open, mut at) = (begin(out), out.len());
-    for write in &txn.writes {
+    for write in writes {
         if out.len() - at > RECORD_BYTES {
             open.end(out);
             (open, at) = (begin(out), out.len());
         }
-        put_one(arena, txn, write, out);
+        put(write, out);
     }
     open.end(out);
 }
 
+/// What a row becomes.
 #[inline]
-fn put_one(arena: &crate::arena::Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
+fn put_one(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
     let key = |out: &mut Vec<u8>| row::key(arena, write.row, out);
     match write.value {
         Value::Absent => put_write(out, write.table.0, None, key),
         Value::New(value) => put_write(out, write.table.0, Some(&txn.values[value as usize]), key),
         Value::Placed => put_placed(out, write.table.0, key, |out| row::placed(arena, write.row, out)),
+    }
+}
+
+/// The same, of a row that is locked and still what it was: what changes in it, where that is less.
+#[inline]
+fn put_change_of(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
+    let value = match write.value {
+        Value::New(value) if write.before & ABSENT == 0 => &txn.values[value as usize][..],
+        _ => return put_one(arena, txn, write, out),
+    };
+    let change = put_change(out, write.table.0, of(write.before), |out| row::key(arena, write.row, out));
+    let is_one =
+        row::differences(arena, write.row, value, write.touched, |at, bytes| change.run(out, at, bytes));
+    match is_one && change.bytes(out) < value.len() {
+        true => change.end(out),
+        false => {
+            change.undo(out);
+            put_one(arena, txn, write, out);
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Opening a store that has files: the checkpoint and the log make its rows again.
 //!
 //! ```text
-//!   control file -> where the last life's log ends -> rows of the checkpoint, in parallel -> records of the log, in parallel,
-//!   newest file first -> what is in doubt -> a new life: log files of its own, control file
+//!   control file -> where the last life's log ends -> rows of the checkpoint, in parallel -> records of the log, oldest file
+//!   first, each thread those of its share of the rows -> what is in doubt -> a new life: log files of its own, control file
 //! ```
-//! Of each row the latest id wins, so parts and files can be read in any order and by anybody; what is deleted stays as an
-//! absent row until the end. A life's records count up to the epoch that all its streams were complete to; what it wrote
+//! Of each row the latest id wins, and a change waits for the version that it was made from; so parts of the checkpoint and records
+//! can be come by in any order, and oldest first hardly anything waits. What is deleted stays as an absent row until the end. A life's records count up to the epoch that all its streams were complete to; what it wrote
 //! beyond that is passed over, in this life and in all later ones: the control file says where each life ended. It is
 //! replaced when all is done, so an opening that fails or crashes has changed nothing.
 
@@ -18,7 +18,7 @@ use crate::log::{
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
-use apply::{Loader, Told};
+use apply::{Loader, Share, Told};
 use base::TableId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -196,10 +196,8 @@ impl Source<'_> {
         let loader = |worker| Loader::new(self, worker);
         let loaded =
             side_by_side(store, threads, parts, loader, Loader::part).map_err(|e| e.within(budget))?;
-        let segments = &self.control.segments;
-        let newest_first =
-            |loader: &mut Loader<'_>, n: usize| loader.segment(&segments[segments.len() - 1 - n]);
-        let replayed = side_by_side(store, threads, segments.len(), loader, newest_first);
+        let share = |loader: &mut Loader<'_>, number| loader.replay(Share { number, of: threads });
+        let replayed = side_by_side(store, threads, threads, loader, share);
         let mut told = Told::default();
         let mut all = Replayed::default();
         for one in loaded.into_iter().chain(replayed.map_err(|e| e.within(budget))?) {
@@ -288,11 +286,13 @@ impl Found {
         let worker = store.helper(0).expect("those who loaded it have gone");
         let mut loader = Loader::new(source, worker);
         // A decision about something unknown: it was written before the checkpoint's first row was.
+        loader.early = told.early;
         for (name, verdict) in &decided {
-            if let (Some(one), Verdict::Commit) = (undecided.remove(name), verdict) {
-                loader.apply_undecided(&one)?;
+            if let (Some(one), Verdict::Commit(tid)) = (undecided.remove(name), verdict) {
+                loader.apply_undecided(&one, *tid)?;
             }
         }
+        loader.catch_all_up()?;
         let mut absent = told.absent;
         absent.append(&mut loader.absent);
         loader.clear_away(absent);
@@ -367,7 +367,10 @@ fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
 fn clear_away(files: &dyn Files, dir: &Path, control: &Control) -> Result<(), LogFault> {
     let known = control.names();
     for name in files.list(dir)? {
-        let is_ours = name.starts_with("log-") || name.starts_with("checkpoint-") || name == "control.new";
+        let is_ours = name.starts_with("log-")
+            || name.starts_with("checkpoint-")
+            || name.starts_with("spare-")
+            || name == "control.new";
         if is_ours && !known.contains(&name) {
             files.remove(&dir.join(name))?;
         }

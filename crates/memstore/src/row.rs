@@ -281,6 +281,80 @@ fn store_words(words: &[AtomicU64], value: &[u8]) {
     }
 }
 
+/// The words that the value of a locked row lies in, and its length.
+#[inline]
+fn value_words(arena: &Arena, row: Ref) -> (&[AtomicU64], usize) {
+    let len = lengths(arena, row);
+    let words = len.value().div_ceil(8);
+    let block = arena.block(row, len.words());
+    match len.is_outside() {
+        false => (&block[len.value_at()..][..words], len.value()),
+        true => (&arena.block(Ref(load(&block[len.value_at()])), 1 + words)[1..], len.value()),
+    }
+}
+
+/// Hands over each run of bytes in which `value` differs from that of a locked row: where it begins, and its bytes. Runs may
+/// contain some equal bytes. Looks only at the bytes `touched`. `false`, and nothing is handed over, if the lengths differ.
+#[inline]
+pub(crate) fn differences(
+    arena: &Arena,
+    row: Ref,
+    value: &[u8],
+    touched: Touched,
+    mut run: impl FnMut(usize, &[u8]),
+) -> bool {
+    let (words, len) = value_words(arena, row);
+    if len != value.len() {
+        return false;
+    }
+    // Where a run has begun, and behind its last byte that differs.
+    let mut open: Option<(usize, usize)> = None;
+    for at in touched.words(len) {
+        let mut bytes = [0; 8];
+        let here = &value[at * 8..len.min(at * 8 + 8)];
+        bytes[..here.len()].copy_from_slice(here);
+        let other = load(&words[at]) ^ u64::from_le_bytes(bytes);
+        // What lies behind the end of a value is nothing.
+        let other = if here.len() < 8 { other & ((1 << (8 * here.len())) - 1) } else { other };
+        if other == 0 {
+            continue;
+        }
+        let begins = at * 8 + other.trailing_zeros() as usize / 8;
+        let ends = at * 8 + 8 - other.leading_zeros() as usize / 8;
+        open = Some(match open {
+            // The head of a run takes as many bytes.
+            Some((from, to)) if begins <= to + 4 => (from, ends),
+            Some((from, to)) => {
+                run(from, &value[from..to]);
+                (begins, ends)
+            }
+            None => (begins, ends),
+        });
+    }
+    if let Some((from, to)) = open {
+        run(from, &value[from..to]);
+    }
+    true
+}
+
+/// Replaces bytes of a locked row's value from `at` on; `false`, with nothing done, if it has not so many.
+pub(crate) fn patch(arena: &Arena, row: Ref, at: usize, bytes: &[u8]) -> bool {
+    let (words, len) = value_words(arena, row);
+    if at.checked_add(bytes.len()).is_none_or(|end| end > len) {
+        return false;
+    }
+    let (mut at, mut bytes) = (at, bytes);
+    while !bytes.is_empty() {
+        let within = at % 8;
+        let n = bytes.len().min(8 - within);
+        let mut word = load(&words[at / 8]).to_le_bytes();
+        word[within..within + n].copy_from_slice(&bytes[..n]);
+        store(&words[at / 8], u64::from_le_bytes(word));
+        (at, bytes) = (at + n, &bytes[n..]);
+    }
+    true
+}
+
 /// Which bytes of a row a write may have changed: from the first to behind the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Touched {

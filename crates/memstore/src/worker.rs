@@ -242,7 +242,7 @@ impl Worker {
     }
 
     /// As [`Worker::update`], by one who knows where: `f` gives the range of bytes as well outside of which the row is what it was.
-    /// Only those are written; of a row whose length has changed it says nothing.
+    /// Only those are written, and logged; of a row whose length has changed it says nothing.
     ///
     /// # Errors
     /// As [`Worker::update`].

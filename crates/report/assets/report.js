@@ -130,6 +130,15 @@
         lineStyle: { color: c, width: 2, type: DASHES[i] }, itemStyle: { color: c },
         emphasis: { focus: 'series' },
       });
+      if (line.events) {
+        series.push({
+          type: 'custom', name: line.name, silent: true, z: 0, tooltip: { show: false }, data: line.events.map((e) => [e.at, 0]), encode: { x: 0 },
+          renderItem: (params, api) => {
+            const [x, box] = [api.coord([api.value(0), 0])[0], params.coordSys];
+            return { type: 'line', shape: { x1: x, y1: box.y, x2: x, y2: box.y + box.height }, style: { stroke: c, lineWidth: 1.2, lineDash: [4, 4] } };
+          },
+        });
+      }
       const spread = line.points.filter((p) => p[2] !== null && p[3] > p[2]);
       if (spread.length) {
         series.push({
@@ -172,7 +181,9 @@
       const spread = lo != null && hi > lo ? ` <small>(${escape(short(lo))} to ${escape(short(hi))})</small>` : '';
       return `<br>${p.marker}${escape(p.seriesName)}: <b>${escape(short(y))}</b>${spread}`;
     };
-    return escape(chart.x.name) + ': ' + escape(short(seen[0].value[0])) + seen.map(row).join('');
+    const from = seen[0].value[0];
+    const told = chart.lines.flatMap((line) => (line.events || []).filter((e) => e.at >= from && e.at < from + 1).map((e) => `<br><small>${escape(line.name)}, ${escape(short(e.at))}: ${escape(e.what)}</small>`));
+    return escape(chart.x.name) + ': ' + escape(short(from)) + seen.map(row).join('') + told.join('');
   }
 
   function drawBars(chart, l, width) {

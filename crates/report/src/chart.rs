@@ -54,6 +54,16 @@ pub struct Line {
     pub tone: usize,
     pub marks: Marks,
     pub points: Vec<Point>,
+    /// What happened on the way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+}
+
+/// A place on the axis where something happened, and what.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Event {
+    pub at: f64,
+    pub what: String,
 }
 
 /// Whether the points themselves are worth seeing.

@@ -86,16 +86,16 @@ fn scan(store: &Store, rows: i64, times: usize) -> Duration {
 
 fn measure(case: &Case) -> Found {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let (world, path) = match case.medium {
-        Medium::Memory => (world::memory(), Path::new("/db")),
-        Medium::Disk => (world::real(), dir.path()),
+    let (world, path, durability) = match case.medium {
+        Medium::Memory => (world::memory(), Path::new("/db"), Durability::Memory),
+        Medium::Disk => (world::real(), dir.path(), Durability::Async),
     };
     let rows_bytes = case.rows as usize * case.bytes;
     let options = StoreOptions {
         trees: TreeKind::MultiRooted,
         heaps: case.form,
         partitions: case.partitions,
-        ..StoreOptions::new(Durability::Memory, 2_000 + rows_bytes / 1_500)
+        ..StoreOptions::new(durability, 2_000 + rows_bytes / 1_500)
     };
     let (store, _) = Store::open(world.clone(), path, options).expect("it opens");
     let def = table(case.bytes as u32);
@@ -140,7 +140,7 @@ fn measure(case: &Case) -> Found {
     let options = StoreOptions {
         trees: TreeKind::MultiRooted,
         heaps: case.form,
-        ..StoreOptions::new(Durability::Memory, 256 + heap_pages as usize / 8)
+        ..StoreOptions::new(durability, 256 + heap_pages as usize / 8)
     };
     let (store, _) = Store::open(world, path, options).expect("it opens");
     Found { heap_pages, leaves, scan: scan(&store, case.rows, 5) }

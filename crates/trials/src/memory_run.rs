@@ -14,6 +14,7 @@ use exec::{
 use locks::LockTuning;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -28,10 +29,10 @@ use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 const PAGES: usize = 4096;
 
 /// Two workers; whoever meets the row of a transaction that was left in doubt gives up soon.
-fn setup(durability: Durability, conflict: OccConflict) -> Setup {
+fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
     Setup {
         design: DesignKind::Occ,
-        dir: DIR.into(),
+        dir: dir.into(),
         durability,
         pool_pages: PAGES,
         workers: 2,
@@ -63,8 +64,20 @@ fn commits(number: i64) -> bool {
 /// # Errors
 /// What the engine says.
 pub fn open(files: Arc<dyn Files>, durability: Durability, seed: u64) -> Result<Opened, Flaw> {
+    open_in((files, Path::new(DIR)), durability, seed)
+}
+
+/// The same in a folder of one's own.
+///
+/// # Errors
+/// What the engine says.
+pub fn open_in(
+    (files, dir): (Arc<dyn Files>, &Path),
+    durability: Durability,
+    seed: u64,
+) -> Result<Opened, Flaw> {
     let conflict = OccConflict::ALL[seed as usize % 2];
-    let (engine, recovered) = MemoryEngine::open_on(files, &setup(durability, conflict), |log| {
+    let (engine, recovered) = MemoryEngine::open_on(files, &setup(dir, durability, conflict), |log| {
         (log.segment_bytes, log.checkpoint_bytes) = (1 << 16, 1 << 15);
         log.leisure = Duration::from_micros(200);
         log.threads = 1;
@@ -136,6 +149,13 @@ impl Opened {
         Ok((ledger, ends))
     }
 
+    /// Leaves the engine as it is, once nobody else has it: a checkpoint's own thread may hold it for a moment longer.
+    pub fn leave(self) {
+        while Arc::strong_count(&self.engine) > 1 {
+            std::thread::yield_now();
+        }
+    }
+
     /// Everything is written, and the engine closed.
     fn close(self) -> Result<(), EngineFault> {
         let mut engine = self.engine;
@@ -196,7 +216,10 @@ pub fn live(
 }
 
 /// The same; on an error the ledger says what had been promised until then.
-fn work(
+///
+/// # Errors
+/// As [`live`].
+pub fn work(
     (files, disk): (Arc<dyn Files>, &Disk),
     ledger: &mut Ledger,
     promise: Promise,
@@ -217,7 +240,10 @@ fn work(
     }
     *ledger = engine_run::run_on(&opened.engine, disk, std::mem::take(ledger), mix);
     match opened.engine.fault() {
-        Some(fault) => Err(Flaw::Stopped(fault)),
+        Some(fault) => {
+            opened.leave();
+            Err(Flaw::Stopped(fault))
+        }
         None => Ok(opened),
     }
 }

@@ -90,7 +90,7 @@ impl<E: Engine> Client<E> {
     /// [`Abort::Fault`]; whether it is prepared is then unknown.
     pub async fn prepare(&mut self, note: &[u8]) -> Result<(), Abort> {
         let lsn = self.engine.prepare(&self.desk, &mut self.part, note, LockPoint::Ahead)?;
-        self.engine.durable(lsn, self.urge()).await
+        self.engine.durable(&self.desk, lsn, self.urge()).await
     }
 
     /// Leaves a prepared transaction as it is, for the next opening.
@@ -105,7 +105,7 @@ impl<E: Engine> Client<E> {
     /// [`Abort::Fault`]; whether it is committed is then unknown.
     pub async fn commit(&mut self) -> Result<base::Lsn, Abort> {
         let lsn = self.engine.commit(&self.desk, &mut self.part)?;
-        self.engine.durable(lsn, self.urge()).await?;
+        self.engine.durable(&self.desk, lsn, self.urge()).await?;
         Ok(lsn)
     }
 
@@ -116,7 +116,7 @@ impl<E: Engine> Client<E> {
     pub async fn commit_telling(&mut self, told: impl FnOnce(base::Lsn)) -> Result<(), Abort> {
         let lsn = self.engine.commit(&self.desk, &mut self.part)?;
         told(lsn);
-        self.engine.durable(lsn, self.urge()).await
+        self.engine.durable(&self.desk, lsn, self.urge()).await
     }
 
     /// The log is flushed by its own thread for some, by the worker for others.

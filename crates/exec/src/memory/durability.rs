@@ -2,13 +2,14 @@
 
 use crate::design::OccConflict;
 use crate::engine::{EngineFault, Recovered, Setup};
-use crate::memory::MemoryEngine;
+use crate::memory::{MemoryDesk, MemoryEngine};
 use base::{Lsn, TableId};
 use memstore::{InDoubt, LogFault, LogOptions, Memstore, OpenError, Options};
 use probe::Wait;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use store::NoteId;
 use txn::{Abort, Schema};
 use wal::{Durability, Urge};
@@ -76,17 +77,23 @@ impl MemoryEngine {
         self.store.log_fault().map(|_| Err(Abort::Fault))
     }
 
-    pub(super) async fn await_durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        if let Some(known) = self.known(lsn) {
-            return known;
-        }
+    pub(super) async fn await_durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
         let urge = match urge {
             Urge::Flusher => memstore::Urge::Flusher,
             Urge::Caller => memstore::Urge::Caller,
         };
-        let durable =
-            std::future::poll_fn(|cx| probe::parks(Wait::Log, self.store.poll_durable(lsn.0, urge, cx)));
-        durable.await.map_err(|_| Abort::Fault)
+        let mut is_entered = false;
+        std::future::poll_fn(|cx| {
+            if let Some(known) = self.known(lsn) {
+                return Poll::Ready(known);
+            }
+            if !std::mem::replace(&mut is_entered, true) {
+                let ask = |cx: &mut Context<'_>| self.store.poll_durable(lsn.0, urge, cx).is_pending();
+                desk.awaiting.enter(lsn.0, cx.waker(), ask);
+            }
+            probe::parks(Wait::Log, Poll::Pending)
+        })
+        .await
     }
 
     /// Why the last checkpoint was not written, if it was not.

@@ -62,7 +62,7 @@ impl Life {
 
     /// Waits as a worker that has nothing else to do.
     fn wait(&self, lsn: base::Lsn) -> Result<(), Abort> {
-        let mut durable = Box::pin(self.engine.durable(lsn, Urge::Caller));
+        let mut durable = Box::pin(self.engine.durable(&self.desk, lsn, Urge::Caller));
         loop {
             match durable.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => return done,

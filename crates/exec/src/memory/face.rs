@@ -3,6 +3,7 @@
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
+use crate::memory::awaiting::Awaiting;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
 use base::Lsn;
 use memstore::{InDoubt, Refused, Txn};
@@ -18,6 +19,9 @@ use wal::Urge;
 
 /// An epoch of a store that is at work, in ms: memory is used again an epoch after it was given up.
 const EPOCH_MS: u64 = 10;
+/// With fewer transactions than this to run meanwhile a worker that is done with them flushes the log itself, sooner than
+/// its thread would be awake.
+const FEW: usize = 8;
 /// The longest look-away of the ticker from a store where nothing happens, in ms.
 const IDLE_MS: u64 = 160;
 
@@ -48,10 +52,10 @@ impl Engine for MemoryEngine {
 
     /// # Panics
     /// If there is no such worker, or another thread has its number.
-    fn desk(self: &Arc<Self>, worker: usize, _: Unpark) -> MemoryDesk {
+    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> MemoryDesk {
         let number = worker;
         let worker = self.store.worker(number).expect("an instance numbers its workers");
-        MemoryDesk { worker: RefCell::new(worker), number }
+        MemoryDesk { worker: RefCell::new(worker), number, awaiting: Awaiting::new(unpark) }
     }
 
     fn leave(&self, _: &MemoryDesk) {}
@@ -228,8 +232,16 @@ impl Engine for MemoryEngine {
         self.known(lsn)
     }
 
-    async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_durable(lsn, urge).await
+    async fn durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        self.await_durable(desk, lsn, urge).await
+    }
+
+    fn urge(&self, others: usize) -> Urge {
+        if others < FEW { Urge::Caller } else { Urge::Flusher }
+    }
+
+    fn is_quiet(&self, desk: &MemoryDesk) -> bool {
+        desk.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
     fn is_durable(&self, lsn: Lsn) -> bool {
@@ -245,8 +257,8 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn turn(self: &Arc<Self>, _: &MemoryDesk) -> bool {
-        false
+    fn turn(self: &Arc<Self>, desk: &MemoryDesk) -> bool {
+        desk.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
     fn ready(&self) -> bool {

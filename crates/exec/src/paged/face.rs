@@ -358,7 +358,7 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::durable_now(self, lsn)
     }
 
-    async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    async fn durable(&self, _: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
         PageEngine::durable(self, lsn, urge).await
     }
 

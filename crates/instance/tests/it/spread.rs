@@ -508,7 +508,7 @@ fn scans_over_several_instances_see_one_moment() {
 /// A share that was cut before its keys went to somebody else is cut anew, not run where half of its rows are.
 #[test]
 fn scans_see_one_moment_while_keys_change_owners() {
-    for design in [Logical, PlpRegular] {
+    for design in OWNERS {
         run(Life::Busy, design, 1, 3, |deployment| {
             let (start, instance) = (Instant::now(), &deployment.instances[0]);
             let mut moved = 0;

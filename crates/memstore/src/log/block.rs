@@ -22,7 +22,23 @@ pub(crate) const BLOCK_HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ATOLLMEM";
 const BLOCK_MAGIC: &[u8; 4] = b"BLCK";
 /// Of log files, checkpoints and the control file together.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
+
+/// Bytes at an address that is a multiple of [`ALIGN`], as writing past the system's cache wants it.
+#[derive(Default)]
+pub(crate) struct Aligned(Vec<u8>);
+
+impl Aligned {
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> &[u8] {
+        if self.0.len() < bytes.len() + ALIGN {
+            self.0 = vec![0; (bytes.len() + ALIGN).next_power_of_two()];
+        }
+        let start = self.0.as_ptr().addr().wrapping_neg() % ALIGN;
+        let place = &mut self.0[start..start + bytes.len()];
+        place.copy_from_slice(bytes);
+        place
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]

@@ -45,7 +45,7 @@ pub struct LogOptions {
 
 impl LogOptions {
     /// Defaults: one stream; log files of 64 MiB (filled with zeros ahead of need, in the background); a checkpoint every
-    /// 512 MiB of log, which two threads replay in about a second; two threads; a backlog of 16 MiB; 5 ms of leisure.
+    /// 512 MiB of log, which two threads replay in some seconds; two threads; a backlog of 16 MiB; 5 ms of leisure.
     pub fn new(durability: Durability) -> LogOptions {
         LogOptions {
             durability,

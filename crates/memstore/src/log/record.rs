@@ -6,7 +6,7 @@
 //!   commit       writes                            of a transaction that went through at once
 //!   late commit  id u64, writes                    of one that was pre-committed, in an earlier epoch
 //!   prepare      name u64, id u64, note, writes    may go either way
-//!   decision     name u64, 1 commit or 0 abort     of what was prepared under that name
+//!   decision     name u64, id u64 or 0: abort      of what was prepared under that name; it may have got another id since
 //!   note         name u64, note                    to be handed out at each opening,
 //!   forget       name u64                          until forgotten
 //!   guards       name u64, reads                   what the prepared transaction of this name has read, to its decision
@@ -14,11 +14,15 @@
 //!   reads, to the end: table u16, low bytes u16, high bytes u16, low, high: a range of keys, both ends included, whose high end
 //!     is open if its bytes are u16::MAX; one key if they are u16::MAX - 1
 //!   note: bytes u32, bytes;   writes, to the end: table u16, key bytes u16, value bytes u32 or u32::MAX for absent, key, value
+//!   a write whose value bytes are 2^31 or more (2^31 and those of the rest) is a change: the id of the version that it changed u64,
+//!     then runs to the end: 18 bits where it begins, 14 bits how long it is, its bytes
 //! ```
+//! A change takes part of what its row takes; it can be repeated on that very version only, and each version of a row was made from the
+//! one before, so a row is what its last whole value and all changes since make of it, in whatever order they are come by.
 //! All numbers are little-endian. A record counts when its epoch is durable. Several that have one epoch and lie in one
 //! stream count together.
 
-use crate::row::MAX_KEY;
+use crate::row::{MAX_KEY, MAX_ROW};
 use txn::Range;
 
 /// What one write leaves behind.
@@ -26,13 +30,44 @@ use txn::Range;
 pub(crate) struct Change<'a> {
     pub(crate) table: u16,
     pub(crate) key: &'a [u8],
-    /// `None`: no such row.
-    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) value: Left<'a>,
+}
+
+/// What becomes of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left<'a> {
+    /// No such row.
+    Absent,
+    Whole(&'a [u8]),
+    /// What it was under the id `from`, but for these runs.
+    Part {
+        from: u64,
+        runs: Runs<'a>,
+    },
+}
+
+/// Runs of bytes of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Runs<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Runs<'a> {
+    /// The next run: where it begins, and its bytes. [`Malformed`] when there is less than it says.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<(usize, &'a [u8])>, Malformed> {
+        let Some((head, rest)) = self.0.split_first_chunk() else {
+            return if self.0.is_empty() { Ok(None) } else { Err(Malformed) };
+        };
+        let head = u32::from_le_bytes(*head);
+        let (bytes, rest) = rest.split_at_checked((head & RUN_BYTES) as usize).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(Some(((head >> RUN_SHIFT) as usize, bytes)))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    Commit,
+    /// Under this id.
+    Commit(u64),
     Abort,
 }
 
@@ -55,6 +90,11 @@ const FORGET: u8 = 6;
 const GUARDS: u8 = 7;
 const HEAD: usize = 13;
 const ABSENT: u32 = u32::MAX;
+/// Value bytes from here on are those of a change.
+const PART: u32 = 1 << 31;
+const RUN_SHIFT: u32 = 14;
+const RUN_BYTES: u32 = (1 << RUN_SHIFT) - 1;
+const _: () = assert!(MAX_ROW <= 1 << (32 - RUN_SHIFT));
 
 /// Begins a record; [`Open::end`] has to follow.
 #[must_use]
@@ -115,6 +155,59 @@ pub(crate) fn put_write(out: &mut Vec<u8>, table: u16, value: Option<&[u8]>, key
     out.extend_from_slice(value.unwrap_or_default());
 }
 
+/// Begins the write of a change; `key` appends the key. [`OpenChange::end`] has to follow.
+#[inline]
+pub(crate) fn put_change(
+    out: &mut Vec<u8>,
+    table: u16,
+    from: u64,
+    key: impl FnOnce(&mut Vec<u8>),
+) -> OpenChange {
+    let at = out.len();
+    out.extend_from_slice(&[0; 8]);
+    key(out);
+    let key_bytes = (out.len() - at - 8) as u64;
+    out[at..at + 4].copy_from_slice(&((u64::from(table) | key_bytes << 16) as u32).to_le_bytes());
+    let from_at = out.len();
+    out.extend_from_slice(&from.to_le_bytes());
+    OpenChange { at, from_at }
+}
+
+/// A change that is being written.
+#[must_use]
+pub(crate) struct OpenChange {
+    at: usize,
+    from_at: usize,
+}
+
+impl OpenChange {
+    #[inline]
+    pub(crate) fn run(&self, out: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+        for (n, piece) in bytes.chunks(RUN_BYTES as usize).enumerate() {
+            let head = ((at + n * RUN_BYTES as usize) as u32) << RUN_SHIFT | piece.len() as u32;
+            out.extend_from_slice(&head.to_le_bytes());
+            out.extend_from_slice(piece);
+        }
+    }
+
+    /// Bytes from the id on.
+    #[inline]
+    pub(crate) fn bytes(&self, out: &[u8]) -> usize {
+        out.len() - self.from_at
+    }
+
+    #[inline]
+    pub(crate) fn end(self, out: &mut [u8]) {
+        let bytes = PART | self.bytes(out) as u32;
+        out[self.at + 4..self.at + 8].copy_from_slice(&bytes.to_le_bytes());
+    }
+
+    /// Takes back what was written of it.
+    pub(crate) fn undo(self, out: &mut Vec<u8>) {
+        out.truncate(self.at);
+    }
+}
+
 /// As [`put_write`], of a value that `value` appends.
 pub(crate) fn put_placed(
     out: &mut Vec<u8>,
@@ -133,7 +226,8 @@ pub(crate) fn put_placed(
 pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: Verdict) {
     let open = Open::new(out, DECISION, epoch);
     out.extend_from_slice(&name.to_le_bytes());
-    out.push(u8::from(verdict == Verdict::Commit));
+    let id = if let Verdict::Commit(id) = verdict { id } else { 0 };
+    out.extend_from_slice(&id.to_le_bytes());
     open.end(out);
 }
 
@@ -283,7 +377,14 @@ impl<'a> Changes<'a> {
         let word = self.0.u64()?;
         let (table, key, value) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
         let key = self.0.take(usize::from(key))?;
-        let value = if value == ABSENT { None } else { Some(self.0.take(value as usize)?) };
+        let value = match value {
+            ABSENT => Left::Absent,
+            PART.. => {
+                let mut part = Bytes(self.0.take((value & !PART) as usize)?);
+                Left::Part { from: part.u64()?, runs: Runs(part.0) }
+            }
+            _ => Left::Whole(self.0.take(value as usize)?),
+        };
         Some(Change { table, key, value })
     }
 }
@@ -318,7 +419,10 @@ fn take<'a>(bytes: &mut Bytes<'a>) -> Option<(u64, Record<'a>)> {
             Record::Prepare { name, tid, note: body.note()?, writes: Changes(body) }
         }
         DECISION => {
-            let verdict = if body.take(1)? == [1] { Verdict::Commit } else { Verdict::Abort };
+            let verdict = match body.u64()? {
+                0 => Verdict::Abort,
+                id => Verdict::Commit(id),
+            };
             Record::Decision { name, verdict }
         }
         NOTE => Record::Note { name, note: body.note()? },
@@ -342,11 +446,15 @@ mod tests {
         open.end(&mut out);
         let open = Open::late_commit(&mut out, 9, tid);
         put_write(&mut out, 1, Some(b""), |out| out.push(0));
+        let change = put_change(&mut out, 2, tid, |out| out.extend_from_slice(b"key"));
+        change.run(&mut out, 3, b"abc");
+        change.run(&mut out, 262_000, &[7; 100]);
+        change.end(&mut out);
         open.end(&mut out);
         let open = Open::prepare(&mut out, 9, 77, tid, b"note");
         put_write(&mut out, 1, Some(b"x"), |out| out.push(1));
         open.end(&mut out);
-        put_decision(&mut out, 10, 77, Verdict::Commit);
+        put_decision(&mut out, 10, 77, Verdict::Commit(tid));
         put_decision(&mut out, 10, 78, Verdict::Abort);
         put_named_note(&mut out, 11, 79, b"");
         put_forget(&mut out, 12, 79);
@@ -383,8 +491,11 @@ mod tests {
         while let Some((epoch, record)) = next(&mut bytes)? {
             epochs.push(epoch);
             if let Record::Commit { mut writes, .. } | Record::Prepare { mut writes, .. } = record {
-                while writes.next()?.is_some() {
+                while let Some(change) = writes.next()? {
                     count += 1;
+                    if let Left::Part { mut runs, .. } = change.value {
+                        while runs.next()?.is_some() {}
+                    }
                 }
             }
             if let Record::Guards { mut reads, .. } = record {
@@ -399,10 +510,34 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let out = some_of_each();
-        assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12, 12], 7)));
+        assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12, 12], 8)));
         let Ok(Some((7, Record::Commit { mut writes, .. }))) = next(&mut Bytes(&out)) else { panic!() };
-        assert_eq!(writes.next(), Ok(Some(Change { table: 3, key: b"key", value: Some(b"value") })));
-        assert_eq!(writes.next(), Ok(Some(Change { table: 65_535, key: b"", value: None })));
+        assert_eq!(writes.next(), Ok(Some(Change { table: 3, key: b"key", value: Left::Whole(b"value") })));
+        assert_eq!(writes.next(), Ok(Some(Change { table: 65_535, key: b"", value: Left::Absent })));
+    }
+
+    #[test]
+    fn a_change_is_its_runs_and_one_that_takes_too_much_is_taken_back() {
+        let mut out = Vec::new();
+        let change = put_change(&mut out, 2, 16, |out| out.push(9));
+        change.run(&mut out, 3, b"abc");
+        // Longer than the head of a run can say.
+        change.run(&mut out, 1000, &[7; 20_000]);
+        let bytes = change.bytes(&out);
+        change.end(&mut out);
+        let before = out.len();
+        put_change(&mut out, 2, 16, |out| out.push(9)).undo(&mut out);
+        assert_eq!((out.len(), bytes), (before, 8 + 4 + 3 + 8 + 20_000));
+        let mut changes = Changes::of(&out);
+        let Ok(Some(Change { table: 2, key: [9], value: Left::Part { from: 16, mut runs } })) =
+            changes.next()
+        else {
+            panic!("{:?}", Changes::of(&out).next())
+        };
+        assert_eq!(runs.next(), Ok(Some((3, &b"abc"[..]))));
+        assert_eq!(runs.next(), Ok(Some((1000, &[7; 16_383][..]))));
+        assert_eq!(runs.next(), Ok(Some((17_383, &[7; 3617][..]))));
+        assert_eq!((runs.next(), changes.next()), (Ok(None), Ok(None)));
     }
 
     #[test]

@@ -1,14 +1,22 @@
 //! One stream: blocks, one after the other, in files.
 //!
-//! Who may do what: whoever holds the lock around [`Work`] takes buffers, writes and syncs. Anybody reads how far it is.
+//! ```text
+//!   buffers --take off: epoch ended, place given--> block --fly--> written --sync--> on the device
+//!           one at a time, some microseconds               several at a time
+//! ```
+//! Who may do what: whoever holds the lock around [`Work`] takes buffers and gives a block its place; writing and syncing are
+//! done without it, so that the next block is made, and flies, meanwhile. What has landed is counted without gaps, under the
+//! lock around [`Landing`], which nobody holds over a write or a sync: a block counts when all before it do.
+//! Whoever needs both takes `Work` first. Anybody reads how far it is.
 
-use super::block::{ALIGN, BLOCK_HEAD, BlockHead};
+use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{Durability, LogFault, LogFile, Place, Segment, Shared, held, make_segment};
-use latch::{Backoff, Pace};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use super::{Durability, LogFault, LogFile, Place, Segment, Shared, held, make_segment, reuse_segment};
+use latch::Backoff;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use world::Caching;
 
 /// A stream is synced this often at least, ns: what `async` may lose to a power cut.
@@ -25,37 +33,76 @@ pub(crate) struct Counts {
 
 pub(crate) struct Stream {
     number: usize,
-    /// All epochs up to this are as safe here as the mode promises. Stored by who holds the work.
+    /// All epochs up to this are as safe here as the mode promises.
     pub(crate) durable: AtomicU64,
+    /// The epochs that blocks which were taken, written or not, make complete. Stored by who holds the work.
+    sealed: AtomicU64,
+    /// Blocks that were taken and are not yet as safe as the mode promises.
+    flying: AtomicUsize,
     pub(crate) counts: Counts,
     /// The segments before the current one, each with the latest epoch its records can have.
     full: Mutex<Vec<(u64, u64)>>,
     work: Mutex<Work>,
+    landing: Mutex<Landing>,
+    /// The landing has changed.
+    landed: Condvar,
 }
 
-pub(crate) struct Work {
+/// Where the next block goes.
+struct Work {
     segment: Segment,
-    file: LogFile,
-    /// Where the next block goes, and how many there are in the file.
+    file: Arc<LogFile>,
     at: u64,
+    /// How many blocks there are in the file.
     index: u32,
     sequence: u64,
-    /// How many blocks the device has.
-    stable: u64,
-    /// The epochs that blocks written, and blocks on the device, make complete.
     sealed: u64,
-    sealed_stable: u64,
     /// The last block has records, some perhaps of an epoch behind `sealed`: those that came while it was being made.
     has_more: bool,
-    block: Vec<u8>,
-    aligned: Aligned,
-    spare_buffer: Vec<u8>,
+    /// Memory of the buffer that is taken next.
+    taken: Vec<u8>,
     /// The next segment, being made.
     next: Option<JoinHandle<Result<Made, LogFault>>>,
-    pub(crate) pace: Pace,
-    synced_ns: u64,
     written_ns: u64,
 }
+
+/// How far blocks that were taken have come.
+struct Landing {
+    /// All blocks before this are written, and the epochs they make complete.
+    written: u64,
+    sealed: u64,
+    /// Those that are written although one before them is not.
+    ahead: Vec<(u64, u64)>,
+    /// Up to where somebody is bringing it, or has brought it, to the device.
+    synced: u64,
+    /// The file of the latest blocks: those of all others are stable.
+    file: Arc<LogFile>,
+    /// What the device has.
+    stable: u64,
+    sealed_stable: u64,
+    synced_ns: u64,
+    /// Memory for the next blocks.
+    spare: Vec<Memory>,
+}
+
+/// What a block is made in.
+#[derive(Default)]
+struct Memory {
+    block: Vec<u8>,
+    aligned: Aligned,
+}
+
+/// A block that has its place and is on its way there.
+struct Flight {
+    memory: Memory,
+    file: Arc<LogFile>,
+    at: u64,
+    sequence: u64,
+    sealed: u64,
+}
+
+/// What a spike leaves of memory beyond this is not kept, bytes.
+const KEPT: usize = 64 << 20;
 
 /// A segment and its file.
 type Made = (Segment, LogFile);
@@ -69,77 +116,77 @@ pub(crate) enum Aim {
     Everything,
 }
 
-/// Bytes at an address that is a multiple of [`ALIGN`], as writing past the system's cache wants it.
-#[derive(Default)]
-struct Aligned(Vec<u8>);
-
-impl Aligned {
-    fn copy(&mut self, bytes: &[u8]) -> &[u8] {
-        if self.0.len() < bytes.len() + ALIGN {
-            self.0 = vec![0; (bytes.len() + ALIGN).next_power_of_two()];
+impl Landing {
+    /// A block is written.
+    fn land(&mut self, sequence: u64, sealed: u64) {
+        self.ahead.push((sequence, sealed));
+        while let Some(at) = self.ahead.iter().position(|(sequence, _)| *sequence == self.written) {
+            self.written += 1;
+            self.sealed = self.ahead.swap_remove(at).1;
         }
-        let start = self.0.as_ptr().addr().wrapping_neg() % ALIGN;
-        let place = &mut self.0[start..start + bytes.len()];
-        place.copy_from_slice(bytes);
-        place
-    }
-}
-
-impl Work {
-    /// Up to which epoch the device has the stream complete.
-    pub(crate) fn stable_epoch(&self) -> u64 {
-        self.sealed_stable
     }
 }
 
 impl Stream {
     pub(crate) fn new(number: usize, segment: Segment, file: LogFile, begun: u64) -> Stream {
+        let file = Arc::new(file);
         let work = Work {
             segment,
-            file,
+            file: Arc::clone(&file),
             at: ALIGN as u64,
             index: 0,
             sequence: 0,
-            stable: 0,
             sealed: begun,
-            sealed_stable: begun,
             has_more: false,
-            block: Vec::new(),
-            aligned: Aligned::default(),
-            spare_buffer: Vec::new(),
+            taken: Vec::new(),
             next: None,
-            pace: Pace::default(),
-            synced_ns: world::now_ns(),
             written_ns: 0,
+        };
+        let landing = Landing {
+            written: 0,
+            sealed: begun,
+            ahead: Vec::new(),
+            synced: 0,
+            file,
+            stable: 0,
+            sealed_stable: begun,
+            synced_ns: world::now_ns(),
+            spare: Vec::new(),
         };
         Stream {
             number,
             durable: AtomicU64::new(begun),
+            sealed: AtomicU64::new(begun),
+            flying: AtomicUsize::new(0),
             counts: Counts::default(),
             full: Mutex::default(),
             work: Mutex::new(work),
-        }
-    }
-
-    /// After a panic the log is poisoned, so whatever state the work is in, nothing more is done with it.
-    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn try_work(&self) -> Option<MutexGuard<'_, Work>> {
-        match self.work.try_lock() {
-            Ok(work) => Some(work),
-            Err(TryLockError::Poisoned(work)) => Some(work.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+            landing: Mutex::new(landing),
+            landed: Condvar::new(),
         }
     }
 
     /// Waits for the segment that is being made, if any. What was made for nothing is found empty.
     pub(crate) fn finish(&self) {
-        let next = self.work().next.take();
+        let next = held(&self.work).next.take();
         if let Some(next) = next {
             let _ = next.join();
         }
+    }
+
+    /// Up to which epoch the device has the stream complete.
+    pub(crate) fn stable_epoch(&self) -> u64 {
+        held(&self.landing).sealed_stable
+    }
+
+    /// Whether an epoch is wanted that no block taken so far makes complete.
+    pub(crate) fn is_behind(&self, shared: &Shared) -> bool {
+        shared.wanted.load(Ordering::SeqCst) > self.sealed.load(Ordering::SeqCst)
+    }
+
+    /// Whether no block is on its way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.flying.load(Ordering::Relaxed) == 0
     }
 
     /// Whether a segment of this life has only records from before `epoch`.
@@ -152,13 +199,12 @@ impl Stream {
     }
 
     /// One round; `false` when the log is broken.
-    pub(crate) fn attempt(&self, shared: &Arc<Shared>, work: &mut Work, aim: Aim) -> bool {
+    pub(crate) fn attempt(&self, shared: &Arc<Shared>, aim: Aim) -> bool {
         if shared.fault.get().is_some() {
             return false;
         }
-        // Here, so that a panic poisons the log before the next one gets the work.
         let _guard = Guard(shared);
-        let done = self.round(shared, work, aim);
+        let done = self.round(shared, aim);
         if let Err(fault) = done {
             shared.poison(fault);
             return false;
@@ -166,103 +212,130 @@ impl Stream {
         true
     }
 
-    fn round(&self, shared: &Arc<Shared>, work: &mut Work, aim: Aim) -> Result<(), LogFault> {
-        let (began, group) = (world::now_ns(), shared.waiters.count());
-        let wanted = shared.wanted.load(Ordering::Acquire);
-        let is_asked = wanted > self.durable.load(Ordering::Relaxed);
-        let is_old = began.saturating_sub(work.written_ns) >= shared.options.leisure.as_nanos() as u64;
-        let is_sealed = wanted <= work.sealed;
-        if aim == Aim::Everything || !is_sealed || is_old || self.is_pressed(shared) {
-            self.write(shared, work, wanted)?;
+    fn round(&self, shared: &Arc<Shared>, aim: Aim) -> Result<(), LogFault> {
+        let flight = self.take_off(shared, &mut held(&self.work), aim)?;
+        let flies = usize::from(flight.is_some());
+        if let Some(flight) = flight {
+            self.fly(flight)?;
         }
-        let is_due = began.saturating_sub(work.synced_ns) >= SYNC_NS || aim == Aim::Everything;
         let is_promised = shared.options.durability == Durability::Sync;
-        if is_promised && (is_due || is_asked) {
-            self.sync(work)?;
+        let since = world::now_ns().saturating_sub(held(&self.landing).synced_ns);
+        let is_due = since >= SYNC_NS || aim == Aim::Everything;
+        if is_promised {
+            self.sync()?;
         }
-        let reached = if is_promised { work.sealed_stable } else { work.sealed };
-        self.durable.store(reached, Ordering::Release);
+        self.flying.fetch_sub(flies, Ordering::Relaxed);
+        let reached = {
+            let landing = held(&self.landing);
+            if is_promised { landing.sealed_stable } else { landing.sealed }
+        };
+        self.durable.fetch_max(reached, Ordering::AcqRel);
         shared.publish();
-        if is_asked {
-            work.pace.flushed(world::now_ns() - began, group);
-        }
         // Where the device is not promised, nobody is kept waiting for it.
         if is_due {
-            self.sync(work)?;
+            self.sync()?;
+        }
+        if aim == Aim::Everything {
+            let upto = held(&self.work).sequence;
+            self.settle(shared, upto)?;
         }
         Ok(())
     }
 
-    fn is_pressed(&self, shared: &Shared) -> bool {
+    /// Whether some worker has so much to be written that it should not wait for company.
+    pub(crate) fn is_pressed(&self, shared: &Shared) -> bool {
         shared.buffers_of(self.number).any(Buffer::is_filling)
     }
 
-    /// Ends the running epoch and writes a block that makes it complete, if there is anything in it.
-    fn write(&self, shared: &Arc<Shared>, work: &mut Work, wanted: u64) -> Result<(), LogFault> {
-        work.written_ns = world::now_ns();
+    /// Ends the running epoch and gives a block that makes it complete its place, if there is anything in it and it is time.
+    fn take_off(&self, shared: &Arc<Shared>, work: &mut Work, aim: Aim) -> Result<Option<Flight>, LogFault> {
+        let now = world::now_ns();
+        let wanted = shared.wanted.load(Ordering::Acquire);
+        let is_old = now.saturating_sub(work.written_ns) >= shared.options.leisure.as_nanos() as u64;
+        if aim == Aim::Need && wanted <= work.sealed && !is_old && !self.is_pressed(shared) {
+            return Ok(None);
+        }
+        work.written_ns = now;
         let ended = shared.epochs.now();
         let nothing = shared.buffers_of(self.number).all(Buffer::is_empty);
         if nothing && wanted <= work.sealed && !work.has_more {
-            return Ok(());
+            return Ok(None);
         }
         shared.epochs.end(ended);
         let sealed = complete(shared, ended).max(work.sealed);
-        work.block.clear();
-        work.block.resize(BLOCK_HEAD, 0);
-        let mut taken = std::mem::take(&mut work.spare_buffer);
+        let mut memory = held(&self.landing).spare.pop().unwrap_or_default();
+        memory.block.clear();
+        memory.block.resize(BLOCK_HEAD, 0);
         for buffer in shared.buffers_of(self.number) {
-            let records = buffer.take(&mut taken);
+            work.taken.clear();
+            let records = buffer.take(&mut work.taken);
             self.counts.records.fetch_add(records, Ordering::Relaxed);
-            work.block.extend_from_slice(&taken);
-            taken.clear();
+            memory.block.extend_from_slice(&work.taken);
         }
-        work.spare_buffer = taken;
-        let body = (work.block.len() - BLOCK_HEAD) as u64;
+        if work.taken.capacity() > KEPT {
+            work.taken = Vec::new();
+        }
+        let body = (memory.block.len() - BLOCK_HEAD) as u64;
         if body == 0 && sealed == work.sealed {
-            return Ok(());
+            held(&self.landing).spare.push(memory);
+            return Ok(None);
         }
         self.counts.bytes.fetch_add(body, Ordering::Relaxed);
         work.has_more = body > 0;
-        self.put(shared, work, sealed)
+        self.place(shared, work, memory, sealed).map(Some)
     }
 
-    fn put(&self, shared: &Arc<Shared>, work: &mut Work, sealed: u64) -> Result<(), LogFault> {
-        let len = work.block.len().next_multiple_of(ALIGN) as u64;
+    fn place(
+        &self,
+        shared: &Arc<Shared>,
+        work: &mut Work,
+        mut memory: Memory,
+        sealed: u64,
+    ) -> Result<Flight, LogFault> {
+        let len = memory.block.len().next_multiple_of(ALIGN) as u64;
         if work.at > ALIGN as u64 && work.at + len > work.file.bytes {
             self.next_segment(shared, work)?;
         }
         let mut head = BlockHead::new(shared.store, work.segment.number, work.sequence);
-        (head.index, head.sealed, head.stable) = (work.index, sealed, work.stable);
-        head.finish(&mut work.block);
-        let bytes = match work.file.caching {
-            Caching::Direct => work.aligned.copy(&work.block),
-            Caching::System => &work.block,
-        };
-        work.file.file.write_all_at(bytes, work.at)?;
-        work.at += work.block.len() as u64;
+        (head.index, head.sealed, head.stable) = (work.index, sealed, held(&self.landing).stable);
+        head.finish(&mut memory.block);
+        let flight = Flight { memory, file: work.file.clone(), at: work.at, sequence: work.sequence, sealed };
+        work.at += len;
         work.sequence += 1;
         work.index += 1;
         work.sealed = sealed;
-        self.counts.written.fetch_add(work.block.len() as u64, Ordering::Relaxed);
+        self.sealed.store(sealed, Ordering::SeqCst);
+        self.flying.fetch_add(1, Ordering::Relaxed);
+        self.counts.written.fetch_add(len, Ordering::Relaxed);
         self.counts.flushes.fetch_add(1, Ordering::Relaxed);
-        /// What a spike leaves is not kept.
-        const KEPT: usize = 64 << 20;
-        if work.block.capacity() > KEPT {
-            work.block = Vec::new();
-            work.aligned = Aligned::default();
-            work.spare_buffer = Vec::new();
-        }
         if work.next.is_none() && work.at > work.file.bytes / 2 {
             let (shared, number) = (shared.clone(), self.number);
             let make = move || make_next(&shared, number);
             work.next = std::thread::Builder::new().name("log-segments".into()).spawn(make).ok();
         }
+        Ok(flight)
+    }
+
+    /// Writes a block.
+    fn fly(&self, flight: Flight) -> Result<(), LogFault> {
+        let Flight { mut memory, file, at, sequence, sealed } = flight;
+        let bytes = match file.caching {
+            Caching::Direct => memory.aligned.copy(&memory.block),
+            Caching::System => &memory.block,
+        };
+        file.file.write_all_at(bytes, at)?;
+        let mut landing = held(&self.landing);
+        landing.land(sequence, sealed);
+        if memory.block.capacity() <= KEPT {
+            landing.spare.push(memory);
+        }
+        self.landed.notify_all();
         Ok(())
     }
 
     /// A segment that has a successor with blocks is complete on the device: recovery relies on it.
     fn next_segment(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<(), LogFault> {
-        self.sync(work)?;
+        self.settle(shared, work.sequence)?;
         let made = work.next.take().map(JoinHandle::join);
         let (segment, file) = match made {
             Some(Ok(made)) => made?,
@@ -270,19 +343,46 @@ impl Stream {
         };
         // Its last record has an epoch that had begun.
         held(&self.full).push((work.segment.number, shared.epochs.now()));
-        (work.segment, work.file, work.at, work.index) = (segment, file, ALIGN as u64, 0);
+        (work.segment, work.file, work.at, work.index) = (segment, Arc::new(file), ALIGN as u64, 0);
+        held(&self.landing).file = Arc::clone(&work.file);
         Ok(())
     }
 
-    /// Brings the blocks that the device does not have there.
-    fn sync(&self, work: &mut Work) -> Result<(), LogFault> {
-        if work.stable == work.sequence {
-            return Ok(());
+    /// Waits until the device has all blocks before `upto`.
+    fn settle(&self, shared: &Shared, upto: u64) -> Result<(), LogFault> {
+        loop {
+            self.sync()?;
+            let landing = held(&self.landing);
+            if landing.stable >= upto {
+                return Ok(());
+            }
+            if let Some(fault) = shared.fault.get() {
+                return Err(fault.clone());
+            }
+            // The time limit is for a fault, which is told to other waiters.
+            drop(self.landed.wait_timeout(landing, Duration::from_millis(1)));
         }
-        work.file.file.sync()?;
+    }
+
+    /// Brings the blocks that are written there, but for those that somebody is bringing already. A block on its way to a
+    /// later place may come along or not.
+    fn sync(&self) -> Result<(), LogFault> {
+        let (file, upto, sealed) = {
+            let mut landing = held(&self.landing);
+            if landing.synced == landing.written {
+                return Ok(());
+            }
+            landing.synced = landing.written;
+            (Arc::clone(&landing.file), landing.written, landing.sealed)
+        };
+        file.file.sync()?;
         self.counts.fsyncs.fetch_add(1, Ordering::Relaxed);
-        (work.stable, work.sealed_stable) = (work.sequence, work.sealed);
-        work.synced_ns = world::now_ns();
+        let mut landing = held(&self.landing);
+        if landing.stable < upto {
+            (landing.stable, landing.sealed_stable) = (upto, sealed);
+        }
+        landing.synced_ns = world::now_ns();
+        self.landed.notify_all();
         Ok(())
     }
 }
@@ -311,8 +411,11 @@ fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
         Segment { number, stream: stream as u16, life: control.life }
     };
     let head = shared.file_head(&segment);
-    let which = (&shared.options, Place::Later);
-    let file = make_segment(&*shared.files, &shared.dir, &head, &segment.name(), which)?;
+    let (name, which) = (segment.name(), (&shared.options, Place::Later));
+    let file = match shared.spares.take() {
+        Some(spare) => reuse_segment(&*shared.files, (&spare, &shared.dir.join(&name)), &head, which.0)?,
+        None => make_segment(&*shared.files, &shared.dir, &head, &name, which)?,
+    };
     // Its name first: a control file that names a missing file is damage.
     shared.files.sync_dir(&shared.dir)?;
     shared.recontrol(|control| {

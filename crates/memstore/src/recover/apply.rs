@@ -2,21 +2,22 @@
 
 use super::tail::{open, open_segment};
 use super::{Replayed, Source, Stop, part_path};
+use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
 use crate::guard;
 use crate::index::{Chunk, Index, Insertion, Seek};
 use crate::log::{
-    ALIGN, BlockHead, Blocks, Bytes, Changes, FileHead, Kind, LogFault, Malformed, Read, Reads, Record,
-    Segment, Undecided, Verdict, next_record,
+    ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
+    Read, Reads, Record, Runs, Segment, Undecided, Verdict, next_record,
 };
 use crate::node::Node;
 use crate::row::{self, Keep, MAX_KEY, MAX_ROW, Touched};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
 use crate::worker::{Garbage, Worker};
-use base::TableId;
+use base::{TableId, hash64};
 use latch::Backoff;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -34,6 +35,8 @@ pub(super) struct Told {
     pub(super) absent: Vec<(TableId, Ref, u64)>,
     /// Of each log file with blocks, the first one's number and how many there are; where the last ends.
     blocks: Vec<(Segment, u64, u64, u64)>,
+    /// Changes of versions that were not come by.
+    pub(super) early: Early,
     pub(super) replayed: Replayed,
 }
 
@@ -46,6 +49,8 @@ impl Told {
         self.forgotten.append(&mut other.forgotten);
         self.absent.append(&mut other.absent);
         self.blocks.append(&mut other.blocks);
+        // No row is in two of them.
+        self.early.0.extend(other.early.0.drain());
     }
 
     /// Checks that no block is missing between those that were read, nor at the end of a stream.
@@ -89,10 +94,41 @@ impl Told {
     }
 }
 
+/// Changes that were met before the version that they were made from, by row. Few: workers' records lie side by side in a block,
+/// and a version that was prepared appears with its decision.
+#[derive(Default)]
+pub(super) struct Early(HashMap<(u16, Vec<u8>), Vec<EarlyChange>>);
+
+struct EarlyChange {
+    from: u64,
+    tid: u64,
+    runs: Vec<u8>,
+}
+
+/// Which of all rows a loader of log files makes: each has its rows' changes in order then, and no two meet at a row.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    pub(super) number: usize,
+    pub(super) of: usize,
+}
+
+impl Share {
+    pub(super) const ALL: Share = Share { number: 0, of: 1 };
+
+    #[inline]
+    fn has(self, key: &[u8]) -> bool {
+        self.of == 1 || hash64(key) as usize % self.of == self.number
+    }
+}
+
 pub(super) struct Loader<'s> {
     source: &'s Source<'s>,
     worker: Worker,
     told: Told,
+    share: Share,
+    pub(super) early: Early,
+    /// What was prepared and not decided by here.
+    open: HashMap<u64, Vec<u8>>,
     pub(super) absent: Vec<(TableId, Ref, u64)>,
 }
 
@@ -103,11 +139,12 @@ fn malformed(path: &Path, at: u64) -> LogFault {
 
 impl<'s> Loader<'s> {
     pub(super) fn new(source: &'s Source<'s>, worker: Worker) -> Loader<'s> {
-        Loader { source, worker, told: Told::default(), absent: Vec::new() }
+        let (told, early) = (Told::default(), Early::default());
+        Loader { source, worker, told, share: Share::ALL, early, open: HashMap::new(), absent: Vec::new() }
     }
 
     pub(super) fn into_told(self) -> Told {
-        Told { absent: self.absent, ..self.told }
+        Told { absent: self.absent, early: self.early, ..self.told }
     }
 
     /// Loads one part of the checkpoint: rows that are in no other.
@@ -182,8 +219,15 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
+    /// Repeats what all log files say of a share of the rows; what they say besides is noted with the first share.
+    pub(super) fn replay(&mut self, share: Share) -> Result<(), Stop> {
+        self.share = share;
+        self.open.clear();
+        self.source.control.segments.iter().try_for_each(|segment| self.segment(segment))
+    }
+
     /// Repeats what one log file says.
-    pub(super) fn segment(&mut self, segment: &Segment) -> Result<(), Stop> {
+    fn segment(&mut self, segment: &Segment) -> Result<(), Stop> {
         let source = self.source;
         let (path, file) = open_segment(source.files, source.dir, source.control, segment)?;
         let (durable, end) = source.end_of(segment);
@@ -200,13 +244,15 @@ impl<'s> Loader<'s> {
                 first = head.sequence;
             }
             count += 1;
-            self.told.replayed.log_bytes += body.len() as u64;
+            if self.share.number == 0 {
+                self.told.replayed.log_bytes += body.len() as u64;
+            }
             self.records(body, source.from()..=durable).map_err(|stop| match stop {
                 Trouble::Malformed => malformed(&path, at).into(),
                 Trouble::Stop(stop) => stop,
             })?;
         }
-        if count > 0 {
+        if count > 0 && self.share.number == 0 {
             self.told.blocks.push((*segment, first, count, blocks.at));
         }
         Ok(())
@@ -218,24 +264,46 @@ impl<'s> Loader<'s> {
             if !counting.contains(&epoch) {
                 continue;
             }
+            if let Record::Commit { tid, writes } = record {
+                self.apply(tid, writes)?;
+                continue;
+            }
             match record {
-                Record::Commit { tid, writes } => self.apply(tid, writes)?,
-                Record::Prepare { name, tid, note, writes } => {
-                    let writes = writes.bytes().to_vec();
-                    let undecided = Undecided { tid, note: note.to_vec(), writes, reads: Vec::new() };
-                    self.told.prepared.push((name, undecided));
+                Record::Prepare { name, writes, .. } => {
+                    self.open.entry(name).or_default().extend_from_slice(writes.bytes());
                 }
-                Record::Guards { name, reads } => self.told.guards.push((name, reads.bytes().to_vec())),
-                Record::Decision { name, verdict } => self.told.decisions.push((name, verdict)),
-                Record::Note { name, note } => self.told.notes.push((name, note.to_vec())),
-                Record::Forget { name } => self.told.forgotten.push(name),
+                Record::Decision { name, verdict } => {
+                    if let (Some(writes), Verdict::Commit(tid)) = (self.open.remove(&name), verdict) {
+                        self.apply(tid, Changes::of(&writes))?;
+                    }
+                }
+                _ => {}
+            }
+            if self.share.number == 0 {
+                self.note(record);
             }
         }
         Ok(())
     }
 
-    pub(super) fn apply_undecided(&mut self, undecided: &Undecided) -> Result<(), Stop> {
-        self.apply(undecided.tid, Changes::of(&undecided.writes)).map_err(|trouble| self.in_control(trouble))
+    fn note(&mut self, record: Record<'_>) {
+        let told = &mut self.told;
+        match record {
+            Record::Commit { .. } => {}
+            Record::Prepare { name, tid, note, writes } => {
+                let writes = writes.bytes().to_vec();
+                told.prepared.push((name, Undecided { tid, note: note.to_vec(), writes, reads: Vec::new() }));
+            }
+            Record::Guards { name, reads } => told.guards.push((name, reads.bytes().to_vec())),
+            Record::Decision { name, verdict } => told.decisions.push((name, verdict)),
+            Record::Note { name, note } => told.notes.push((name, note.to_vec())),
+            Record::Forget { name } => told.forgotten.push(name),
+        }
+    }
+
+    /// Under the id that its decision gave it.
+    pub(super) fn apply_undecided(&mut self, undecided: &Undecided, tid: u64) -> Result<(), Stop> {
+        self.apply(tid, Changes::of(&undecided.writes)).map_err(|trouble| self.in_control(trouble))
     }
 
     fn in_control(&self, trouble: Trouble) -> Stop {
@@ -245,20 +313,146 @@ impl<'s> Loader<'s> {
         }
     }
 
+    /// Carries out those writes of a transaction that are of the loader's share.
     #[inline]
     fn apply(&mut self, tid: u64, mut writes: Changes<'_>) -> Result<(), Trouble> {
-        let store = Rc::clone(&self.worker.store);
+        const NOTHING: Change<'static> = Change { table: 0, key: &[], value: Left::Absent };
+        let mut batch = [NOTHING; LANES];
+        let mut count = 0;
         while let Some(change) = writes.next()? {
-            let table = TableId(change.table);
-            let index = store.index(table).map_err(|_| Trouble::Malformed)?;
-            let len = change.value.map_or(0, <[u8]>::len);
-            if change.key.len() > MAX_KEY || len > MAX_ROW {
-                return Err(Trouble::Malformed);
+            if !self.share.has(change.key) {
+                continue;
             }
-            let (row, _) = self.row(&store.arena, index, change.key, len)?;
-            self.write(&store.arena, (table, row), change.value, tid)?;
+            if count == LANES || (count > 0 && batch[0].table != change.table) {
+                self.apply_all(tid, &batch[..count])?;
+                count = 0;
+            }
+            batch[count] = change;
+            count += 1;
+        }
+        self.apply_all(tid, &batch[..count])
+    }
+
+    /// Of one table; the rows are looked up side by side.
+    fn apply_all(&mut self, tid: u64, changes: &[Change<'_>]) -> Result<(), Trouble> {
+        let Some(first) = changes.first() else { return Ok(()) };
+        let store = Rc::clone(&self.worker.store);
+        let (arena, table) = (&store.arena, TableId(first.table));
+        let index = store.index(table).map_err(|_| Trouble::Malformed)?;
+        let mut keys = [&[][..]; LANES];
+        changes.iter().zip(&mut keys).for_each(|(change, key)| *key = change.key);
+        let mut rows = [None; LANES];
+        index.find_abreast(arena, &keys[..changes.len()], |i, found| {
+            found.row.inspect(|row| row::ask_for(arena, *row));
+            rows[i] = found.row;
+        });
+        for (change, found) in changes.iter().zip(rows) {
+            let is_done = match change.value {
+                Left::Part { from, runs } => self.change(arena, found, (from, tid), runs)?,
+                Left::Absent => self.replace(arena, (table, index), (change.key, found), None, tid)?,
+                Left::Whole(value) => {
+                    self.replace(arena, (table, index), (change.key, found), Some(value), tid)?
+                }
+            };
+            if let (Left::Part { from, runs }, Done::TooEarly) = (change.value, is_done) {
+                let early = EarlyChange { from, tid, runs: runs.0.to_vec() };
+                self.early.0.entry((change.table, change.key.to_vec())).or_default().push(early);
+            } else if !self.early.0.is_empty() {
+                self.catch_up(index, change.table, change.key)?;
+            }
         }
         Ok(())
+    }
+
+    /// Makes a row what it became as a whole, unless it has a later id.
+    #[inline]
+    fn replace(
+        &mut self,
+        arena: &Arena,
+        (table, index): (TableId, &Index),
+        (key, found): (&[u8], Option<Ref>),
+        value: Option<&[u8]>,
+        tid: u64,
+    ) -> Result<Done, Trouble> {
+        let len = value.map_or(0, <[u8]>::len);
+        if key.len() > MAX_KEY || len > MAX_ROW {
+            return Err(Trouble::Malformed);
+        }
+        let row = match found {
+            Some(row) => row,
+            None => self.row(arena, index, key, len)?.0,
+        };
+        self.write(arena, (table, row), value, tid)?;
+        Ok(Done::Now)
+    }
+
+    /// Repeats a change of the version `from` that made the version `tid` of it.
+    #[inline]
+    fn change(
+        &mut self,
+        arena: &Arena,
+        row: Option<Ref>,
+        (from, tid): (u64, u64),
+        mut runs: Runs<'_>,
+    ) -> Result<Done, Trouble> {
+        let Some(row) = row else { return Ok(Done::TooEarly) };
+        let word = row::tid(arena, row);
+        let before = lock(word);
+        let now = tid::of(before);
+        if now != from || before & ABSENT != 0 {
+            word.store(before, Ordering::Release);
+            return match now {
+                _ if now >= tid => Ok(Done::Now),
+                // Each version was made from the one before it.
+                _ if now >= from => Err(Trouble::Malformed),
+                _ => Ok(Done::TooEarly),
+            };
+        }
+        while let Some((at, bytes)) = runs.next()? {
+            if !row::patch(arena, row, at, bytes) {
+                return Err(Trouble::Malformed);
+            }
+        }
+        word.store(tid, Ordering::Release);
+        self.told.replayed.writes += 1;
+        Ok(Done::Now)
+    }
+
+    /// Repeats the changes of a row that were met too early, as far as it has come.
+    #[cold]
+    fn catch_up(&mut self, index: &Index, table: u16, key: &[u8]) -> Result<(), Trouble> {
+        let store = Rc::clone(&self.worker.store);
+        let Some(mut early) = self.early.0.remove(&(table, key.to_vec())) else { return Ok(()) };
+        early.sort_unstable_by_key(|change| change.tid);
+        let row = index.find(&store.arena, key).row;
+        let mut left = Vec::new();
+        for change in early {
+            match self.change(&store.arena, row, (change.from, change.tid), Runs(&change.runs))? {
+                Done::Now => {}
+                Done::TooEarly => left.push(change),
+            }
+        }
+        if !left.is_empty() {
+            self.early.0.insert((table, key.to_vec()), left);
+        }
+        Ok(())
+    }
+
+    /// Repeats all changes that were met too early, now that everything else is repeated.
+    pub(super) fn catch_all_up(&mut self) -> Result<(), Stop> {
+        let store = Rc::clone(&self.worker.store);
+        let rows: Vec<(u16, Vec<u8>)> = self.early.0.keys().cloned().collect();
+        for (table, key) in rows {
+            let index = store.index(TableId(table)).map_err(|_| self.in_control(Trouble::Malformed))?;
+            self.catch_up(index, table, &key).map_err(|trouble| self.in_control(trouble))?;
+        }
+        match self.early.0.keys().next() {
+            None => Ok(()),
+            Some((table, _)) => {
+                let what = format!("expected in the log what a change in table {table} was made from");
+                Err(LogFault::corrupt(&self.source.dir.join(CONTROL), 0, what).into())
+            }
+        }
     }
 
     /// The row with this key, entered absent if there was none.
@@ -295,7 +489,6 @@ impl<'s> Loader<'s> {
         tid: u64,
     ) -> Result<(), Stop> {
         let word = row::tid(arena, row);
-        // Newest files come first, so most older ones end here.
         if tid::of(word.load(Ordering::Acquire)) >= tid {
             return Ok(());
         }
@@ -343,12 +536,18 @@ impl<'s> Loader<'s> {
         while let Some(change) = writes.next().map_err(|m| self.in_control(m.into()))? {
             let table = TableId(change.table);
             let index = store.index(table).map_err(|_| self.in_control(Trouble::Malformed))?;
-            let len = change.value.map_or(0, <[u8]>::len);
+            let value = match change.value {
+                Left::Absent => None,
+                Left::Whole(value) => Some(value),
+                // What is prepared is logged whole.
+                Left::Part { .. } => return Err(self.in_control(Trouble::Malformed)),
+            };
+            let len = value.map_or(0, <[u8]>::len);
             let (row, entered) = self.row(&store.arena, index, change.key, len)?;
             if entered == Entered::Now {
                 txn.entered.push((table, row));
             }
-            let value = change.value.map_or(Value::Absent, |bytes| {
+            let value = value.map_or(Value::Absent, |bytes| {
                 let value = txn.value();
                 txn.values[value].extend_from_slice(bytes);
                 Value::New(value as u32)
@@ -420,6 +619,15 @@ fn leaves_of(index: &Index, arena: &Arena, range: txn::Range<'_>, leaves: &mut V
 enum Entered {
     Now,
     Before,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// It is carried out, or something later is.
+    Now,
+    /// What it was made from is not there yet.
+    TooEarly,
 }
 
 enum Trouble {

@@ -92,6 +92,7 @@ fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figur
             tone,
             marks: Marks::Plain,
             points: tail(&rows[*r].row.latency_histogram),
+            events: Vec::new(),
         };
         let lines: Vec<Line> = portion.iter().zip(sweep.tones(portion)).map(line).collect();
         Figure {

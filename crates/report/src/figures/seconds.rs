@@ -1,12 +1,12 @@
 //! And when: throughput and tail latency second by second.
 
 use super::{Section, portion_title, portions, titled};
-use crate::chart::{Axis, Chart, Figure, Line, Marks, Point};
+use crate::chart::{Axis, Chart, Event, Figure, Line, Marks, Point};
 use crate::rows::Row;
 use crate::sweep::{LINES, Panel, Sweep};
 use crate::table::{Align, Cell, Table};
 use crate::text::{short, thousands};
-use driver::SecondRow;
+use driver::{RebalanceRow, SecondRow};
 
 /// Title, id, axis, value, caption.
 type Kind = (&'static str, &'static str, &'static str, fn(&SecondRow) -> Option<f64>, &'static str);
@@ -58,7 +58,8 @@ fn figure(
     let line = |(r, tone): (&usize, usize)| {
         let point = |s: &SecondRow| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
         let points = rows[*r].row.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
-        Line { name: sweep.name(*r).to_string(), tone, marks: Marks::Plain, points }
+        let events = decisions(&rows[*r].row.rebalances);
+        Line { name: sweep.name(*r).to_string(), tone, marks: Marks::Plain, points, events }
     };
     let lines: Vec<Line> = portion.iter().zip(sweep.tones(portion)).map(line).collect();
     let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
@@ -69,10 +70,25 @@ fn figure(
     Some(Figure {
         id: format!("{id}-{number}-{at}"),
         title: portion_title(&titled(what, panel), at, of),
-        caption: format!("{caption}{}", changes(rows, portion)),
+        caption: format!("{caption}{}{}", changes(rows, portion), dashes(&lines)),
         table: table(&lines, unit),
         chart: Chart::Lines { x: Axis::linear("time (s)"), y, lines },
     })
+}
+
+/// Decisions of the balancer within the window.
+fn decisions(made: &[RebalanceRow]) -> Vec<Event> {
+    let inside = made.iter().filter(|made| made.at.is_finite() && made.at >= 0.0);
+    let told = |made: &RebalanceRow| match made.outcome.as_str() {
+        "done" => format!("{} (done in {} ms)", made.why, short(made.took_ms)),
+        outcome => format!("{} ({outcome})", made.why),
+    };
+    inside.map(|made| Event { at: made.at, what: told(made) }).collect()
+}
+
+fn dashes(lines: &[Line]) -> &'static str {
+    let any = lines.iter().any(|line| !line.events.is_empty());
+    if any { " Dashed: keys were divided otherwise among their owners, or should have been." } else { "" }
 }
 
 /// How the load changed on the way, where it did so in all these rows alike.

@@ -106,7 +106,8 @@ fn line(rows: &[Row], sweep: &Sweep, (name, tone): (&str, usize), of: &[usize]) 
         let (tps, low, high) = spread(&rows[*r]);
         Some(Point(sweep.at(*r)?, tps, Some(low), Some(high)))
     };
-    Line { name: or_all(name), tone, marks: Marks::Points, points: of.iter().filter_map(point).collect() }
+    let points = of.iter().filter_map(point).collect();
+    Line { name: or_all(name), tone, marks: Marks::Points, points, events: Vec::new() }
 }
 
 fn or_all(name: &str) -> String {

@@ -229,9 +229,15 @@ fn the_page_stands_alone_and_says_everything_in_tables() {
         "p99.9 µs",
         "The fastest deployment",
         "Over time",
+        "Dashed: keys were divided otherwise",
     ] {
         assert!(page.contains(words), "{words}");
     }
+    let decision = |at: &str, outcome: &str| {
+        format!("{{\"at\":{at},\"what\":\"partition 0 has 1.29 of the mean ({outcome})\"}}")
+    };
+    assert!(html.contains(&decision("7.5", "done in 5.70 ms")));
+    assert!(html.contains(&decision("9.0", "advised")) && !html.contains("\"at\":-1.0,\"what\""));
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn with_details(mut row: Value, us: f64, tps: f64) -> Value {
         json!({"at": at, "tps": tps * wave, "committed": (tps * wave) as u64, "aborted": at % 3, "p50_us": us / wave, "p99_us": 4.0 * us / wave})
     };
     row["series"] = (1..=20).map(second).collect();
+    let decision = |at: f64, outcome: &str| json!({"at": at, "why": "partition 0 has 1.29 of the mean", "outcome": outcome, "took_ms": 5.7});
+    row["rebalances"] = json!([decision(-1.0, "done"), decision(7.5, "done"), decision(9.0, "advised")]);
     let bucket = |i: i32| json!([us * 0.5 * 1.25f64.powi(i), (1e6 * 0.7f64.powi(i)) as u64 + 1]);
     row["latency_histogram"] = (0..40).map(bucket).collect();
     let kind = |factor: f64| json!({"p50": us * factor, "p95": us * factor * 3.0, "p99": us * factor * 5.0, "max": us * 80.0});

@@ -289,6 +289,65 @@ fn owners_take_over_the_heap_pages_that_they_change() {
     }
 }
 
+/// What an owner does before it gives keys away, while its transactions go on: rows that may be undone stay where they are until they cannot,
+/// and rows that come meanwhile keep to their side.
+#[test]
+fn rows_come_apart_beside_transactions() {
+    act_for(OwnerId::new(0));
+    claim(Claiming::Pages);
+    for form in DIVIDED {
+        let files = memory();
+        let store = small(&files, form);
+        let mut txn = begin(&store);
+        put::<L>(&store, &mut txn, scattered(1000).filter(|id| id % 2 == 0));
+        let mut parted = store.parted(&mut txn);
+        commit(&store, txn);
+        settle::<L>(&store, &mut parted);
+        store.have_owners();
+        assert!(store.own_partition(ACCOUNTS, &key(0)).expect("nobody's") > 10);
+        let (table, before) = (store.table(ACCOUNTS).expect("created"), contents(&store));
+        let divide = || {
+            let begun = store.begin_division::<ByPage>(ACCOUNTS, &key(505), Reach::Leaf);
+            let (mut division, mut done) =
+                (begun.expect("sound").expect("pages are divided"), Divided::default());
+            while !division.is_done() {
+                let txn = &mut Txn::default();
+                let piece = store.go_on_dividing::<ByPage>(txn, &mut division, Writers::Running, 1);
+                done += piece.expect("room");
+            }
+            (division, done)
+        };
+        let mut undone = begin(&store);
+        for id in [500, 504, 506, 510] {
+            let change = |row: &mut txn::RowMut<'_>| row.set_int(1, 49);
+            assert!(
+                retry(&store, || store.update::<ByPage, _>(&mut undone, table, &key(id), change)).is_some()
+            );
+        }
+        let (_, first) = divide();
+        assert!(first.later > 0, "{form:?}: {first:?}");
+        retry(&store, || store.rollback::<ByPage>(&mut undone));
+        assert_eq!(contents(&store), before, "{form:?}");
+        let (division, second) = divide();
+        assert!(second.later == 0 && second.rows > 0, "{form:?}: {second:?}");
+        let mut txn = begin(&store);
+        put::<ByPage>(&store, &mut txn, scattered(1000).filter(|id| id % 2 == 1));
+        let mut parted = store.parted(&mut txn);
+        commit(&store, txn);
+        settle::<ByPage>(&store, &mut parted);
+        let last =
+            store.divide_rows::<ByPage>(&mut Txn::default(), ACCOUNTS, &key(505), APART).expect("room");
+        // Those of the leaf at the border at most, of some twenty.
+        assert!(last.rows <= 20, "{form:?}: {last:?}");
+        drop(division);
+        store.split_partition::<ByPage>(ACCOUNTS, &key(505)).expect("room");
+        store.pool().disown_mine().expect("nothing is held");
+        assert_eq!((undivided(&store), contents(&store).len()), (0, 1000), "{form:?}");
+    }
+    claim(Claiming::Nothing);
+    act_for(None);
+}
+
 /// Rows that come in the order of their keys make leaves that end where pages end, so that none has to move.
 #[test]
 fn a_load_ends_leaves_where_pages_end() {

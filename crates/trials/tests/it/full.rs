@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 use store::{Store, StoreFault};
 use trials::crash::{DIR, open_and_settle};
 use trials::engine_run::{self, Mix};
-use trials::ledger::{Ledger, Promise};
+use trials::ledger::{Flaw, Ledger, Promise};
+use trials::memory_run;
 use trials::table;
 use trials::workers::{self, Crew};
 use txn::{Abort, Access, Inserted, TableKind};
@@ -86,6 +87,72 @@ fn a_full_file_system_stops_the_engine_cleanly() {
         mount(&["mount", "-o", "remount,size=64m"]).unwrap();
         let (store, recovered) = open().unwrap();
         ledger.settle(&store, recovered, Promise::Acknowledged(0)).unwrap();
+    });
+    let unmounted = mount(&["umount"]);
+    assert!(tried.is_ok() && unmounted.is_ok());
+}
+
+/// As many commits of the engine in main memory as there is room for, and why it stopped.
+fn in_memory(disk: &Disk, ledger: &mut Ledger, commits: usize) -> Result<memory_run::Opened, Flaw> {
+    let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, prepares: 0, seed: 5 };
+    let everything = Promise::Acknowledged(usize::MAX);
+    memory_run::work((disk.files(), disk), ledger, everything, (Durability::Sync, mix))
+}
+
+#[test]
+fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
+    for spare in [0, 10_000, 100_000, 300_000, 600_000] {
+        let (disk, mut ledger) = (Disk::new(), Ledger::default());
+        in_memory(&disk, &mut ledger, 1).unwrap().leave();
+        disk.set_capacity(Some(disk.used() + spare));
+        // Rows are changed for ever, and the log is cut by checkpoints only while there is room to write one.
+        let flaw = in_memory(&disk, &mut ledger, 20_000).map(memory_run::Opened::leave);
+        if let Err(flaw) = &flaw {
+            let text = flaw.to_string();
+            assert!(
+                text.contains(DIR) && text.contains("space"),
+                "{spare}: what stopped it is not told: {text}"
+            );
+        }
+        assert!(flaw.is_err() || spare >= 300_000, "{spare}: it did not fill the disk");
+        assert!(ledger.commits.iter().any(|c| c.acknowledged.is_some()) || spare < 100_000);
+        // Still full: it opens with all that was promised, or says why not.
+        if let Err(flaw) = memory_run::open(disk.files(), Durability::Sync, 0) {
+            assert!(flaw.to_string().contains("space"), "{spare}: {flaw}");
+        }
+        let everything = Promise::Acknowledged(usize::MAX);
+        memory_run::open_and_settle(&disk.crash_image(spare), &ledger, everything, Durability::Sync).unwrap();
+        // Space returns: the same database goes on.
+        disk.set_capacity(None);
+        in_memory(&disk, &mut ledger, 50).unwrap().leave();
+        memory_run::open_and_settle(&disk.crash_image(1), &ledger, everything, Durability::Sync).unwrap();
+    }
+}
+
+/// The same on a file system of three megabytes, where the machine allows to mount one.
+#[test]
+fn a_full_file_system_stops_the_engine_in_main_memory_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = |args: &[&str]| Command::new(args[0]).args(&args[1..]).arg(folder.path()).output();
+    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs"]);
+    if !mounted.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: no file system can be mounted here (it takes a superuser)");
+        return;
+    }
+    let tried = std::panic::catch_unwind(|| {
+        let dir = folder.path().join("db");
+        let open = || memory_run::open_in((world::real(), &dir), Durability::Sync, 0).unwrap();
+        let mut opened = open();
+        let (ledger, _) = opened.settle(&Ledger::default(), Promise::Acknowledged(0)).unwrap();
+        let crew = Crew { workers: 2, clients: 4 };
+        let mix = Mix { crew, keys: 2000, commits: 200_000, prepares: 0, seed: 5 };
+        let ledger = engine_run::run_on(&opened.engine, &Disk::new(), ledger, mix);
+        let text = exec::Engine::fault(&*opened.engine).expect("it has filled three megabytes");
+        assert!(text.contains("pace") && text.contains("db/"), "{text}");
+        assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
+        opened.leave();
+        mount(&["mount", "-o", "remount,size=64m"]).unwrap();
+        open().settle(&ledger, Promise::Acknowledged(0)).unwrap();
     });
     let unmounted = mount(&["umount"]);
     assert!(tried.is_ok() && unmounted.is_ok());

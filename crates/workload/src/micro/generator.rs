@@ -3,7 +3,8 @@
 //! Uniform: the home site is uniform among the generator's, the home row uniform in it. Skewed: the home row is drawn
 //! over all rows of the generator's sites and fixes the home site, so the law over the table holds only when the
 //! generator is given every site and its requests are routed ([`txn::workload::Clients::Routed`]). The further rows
-//! come from the home site or, in a multisite transaction, from the whole table, by the same law. A hot range is a law of the
+//! come from the home site or, in a multisite transaction, from the whole table, by the same law; where the home row is updated and
+//! the others read ([`Op::Mixed`]), from all sites but the home, so that each such transaction needs another site. A hot range is a law of the
 //! same kind, but within a home site all rows are equally popular.
 
 use super::{Ids, Micro, MicroOptions, MicroRequest, Op};
@@ -78,9 +79,21 @@ impl Generator for MicroGenerator {
         let Self { micro, random, homes, whole, .. } = self;
         let from = if multisite { &*whole } else { &homes[at] };
         let hot = micro.options.hot.filter(|_| multisite);
-        let draw = |random: &mut Random| match hot {
+        let one = |random: &mut Random| match hot {
             Some(hot) => hot.draw(random, micro.options.dataset),
             None => micro.zipf.draw(random, from),
+        };
+        let elsewhere = op == Op::Mixed && multisite && micro.options.sites > 1;
+        let home_site = micro.site_of(home);
+        let draw = |random: &mut Random| {
+            let mut drawn = one(random);
+            for _ in 0..if elsewhere { REDRAWS } else { 0 } {
+                if micro.site_of(drawn) != home_site {
+                    break;
+                }
+                drawn = one(random);
+            }
+            drawn
         };
         let mut ids = Ids::with_capacity(rows as usize);
         ids.push(home);

@@ -57,7 +57,7 @@ pub type Ids = SmallVec<[u64; 16]>;
 pub enum Op {
     Read,
     Update,
-    /// Updates the row that fixes the home site, reads the others.
+    /// Updates the row that fixes the home site, reads the others: of a multisite transaction in other sites.
     Mixed,
 }
 

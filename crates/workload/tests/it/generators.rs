@@ -46,6 +46,23 @@ fn multisite_transactions_are_distributed_as_often_as_the_formula_says() {
     }
 }
 
+/// The cluster experiment: every distributed transaction reads elsewhere what it does not update at home.
+#[test]
+fn who_updates_one_row_and_reads_the_others_reads_them_elsewhere_if_multisite() {
+    for skew in [0.0, 0.9] {
+        let m = micro(MicroOptions { op: Op::Mixed, rows: 3, multisite: 100.0, skew, ..MicroOptions::new(2) });
+        for r in requests(&m, 0..2, 20_000) {
+            let home = m.site_of(r.home);
+            let others = r.ids.iter().filter(|id| **id != r.home);
+            assert_eq!(others.filter(|id| m.site_of(**id) != home).count(), 2, "{r:?}");
+        }
+        let local = MicroOptions { multisite: 0.0, ..m.options().clone() };
+        for r in requests(&micro(local), 0..2, 1000) {
+            assert!(r.ids.iter().all(|id| m.site_of(*id) == m.site_of(r.home)), "{r:?}");
+        }
+    }
+}
+
 #[test]
 fn local_transactions_stay_in_one_of_the_generators_sites() {
     let m = micro(MicroOptions { dataset: 100_003, ..MicroOptions::new(24) });
