@@ -248,7 +248,7 @@ impl Worker {
     }
 
     /// Whether everything that was read is as it was read and nobody else is about to change it; of a distributed transaction,
-    /// it then stays so. The writes are locked, in order.
+    /// it then stays so. The writes are locked.
     fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
             self.guard(txn);

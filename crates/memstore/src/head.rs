@@ -67,9 +67,9 @@ impl Beginning {
     #[inline]
     pub(crate) fn begins_with(&self, prefix: [u64; MAX_PREFIX / 8], len: usize) -> bool {
         let mut differ = 0;
-        for (i, (word, part)) in self.words.iter().zip(prefix).enumerate() {
+        for (i, part) in prefix.into_iter().enumerate() {
             let bits = 8 * (len.saturating_sub(8 * i) as u32);
-            differ |= (word ^ part) & !u64::MAX.checked_shr(bits).unwrap_or(0);
+            differ |= (self.words[i] ^ part) & !u64::MAX.checked_shr(bits).unwrap_or(0);
         }
         differ == 0 && self.len >= len
     }

@@ -170,6 +170,21 @@ fn memory_of_removed_entries_comes_back() {
 }
 
 #[test]
+fn runs_of_keys_that_come_in_order_leave_full_leaves_behind() {
+    let (world, mut locals) = world(4 << 20, 1);
+    pin(&world, 0);
+    for order in 0..100u8 {
+        for (district, line) in (0..4u8).flat_map(|district| (0..10u8).map(move |line| (district, line))) {
+            world.insert(&mut locals[0], &[district, order, line]).unwrap();
+        }
+    }
+    let (rows, leaves) = world.scan(Seek::Up(None), None);
+    assert_eq!(rows.len(), 4000);
+    let least = rows.len() / crate::node::LEAF_CAP;
+    assert!(leaves < least + least / 4, "{leaves} leaves, {least} would do");
+}
+
+#[test]
 fn a_full_arena_is_an_error_and_changes_nothing() {
     for bytes in (1..20).map(|n| (1 << 16) + (n << 12)) {
         let (world, mut locals) = world(bytes, 1);

@@ -78,3 +78,5 @@ mod index_tests;
 mod models;
 #[cfg(test)]
 mod scripts;
+#[cfg(test)]
+mod write_tests;

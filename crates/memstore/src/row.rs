@@ -6,7 +6,8 @@
 //!                version     | value length 32                      big-endian  is: a block of room, value
 //! ```
 //! Who may do what: the key and the room for a value never change. Value, its length and the older version are written by
-//! whoever has locked the TID word, and read by anybody who then finds the word unchanged. A row stays where it is for
+//! whoever has locked the TID word, or has made the row and not entered it yet, and read by anybody who then finds the word
+//! unchanged and the row not absent. A row stays where it is for
 //! life: a value that outgrows its room moves out, and the row says where to. An older version is laid out the same
 //! way, has no key, and never changes. The upper bits of the word of the older version count prepared readers ([`guard`]),
 //! who change them without the lock.
