@@ -12,7 +12,7 @@ use crate::pins::Pins;
 use crate::planted::Bug;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
-use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
+use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
 use base::TableId;
 use latch::Backoff;
@@ -638,7 +638,12 @@ impl Worker {
         row::key(&store.arena, row, &mut self.key);
         if let Ok(index) = store.index(table) {
             let removal = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
-            debug_assert_ne!(removal, Removal::Missing, "an absent row that is not dead is in its index");
+            if removal == Removal::Missing {
+                // It was taken out after it had been here and there again, and its memory is that of another row by now, as absent
+                // as it was and about to be entered: that is left as it is.
+                let _ = tid.compare_exchange(word | LOCKED, word, Ordering::Release, Ordering::Relaxed);
+                return;
+            }
             if removal == Removal::Guarded {
                 return self.put_off(table, row, word);
             }

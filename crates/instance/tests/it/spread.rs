@@ -347,7 +347,8 @@ impl Workload for Cards {
                 if from == to {
                     return Err(Abort::User(2));
                 }
-                txn.all(Touch::Put((to, colour, value))).await?.ok_or(Abort::BadRequest)?;
+                // Free as it was seen; without locks somebody may have come meanwhile, and then this is a conflict when it is checked.
+                txn.all(Touch::Put((to, colour, value))).await?.ok_or(Abort::User(4))?;
                 txn.over(Look::ALL).await.map(Some)
             }
             Ask::Pay(from, to, value) => {
