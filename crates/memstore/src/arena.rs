@@ -182,9 +182,10 @@ impl Local {
         self.retired.len()
     }
 
-    /// Makes blocks nobody reads any more available, to others too if they are many.
+    /// Makes blocks nobody reads any more available, to others too if they are many; not in the epoch in which they were given up
+    /// ([`tid`](crate::tid)).
     pub(crate) fn reclaim(&mut self, arena: &Arena, epochs: &Epochs) {
-        let horizon = epochs.horizon();
+        let horizon = epochs.horizon().min(epochs.now());
         while let Some(&(tag, block, class)) = self.retired.front()
             && tag < horizon
         {

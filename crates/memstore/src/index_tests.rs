@@ -160,6 +160,7 @@ fn memory_of_removed_entries_comes_back() {
         let keys: Vec<_> = (0..500).map(|i| (round * 500 + i).to_be_bytes()).collect();
         let rows: Vec<_> = keys.iter().map(|key| world.insert(local, key).unwrap()).collect();
         keys.iter().zip(rows).for_each(|(key, row)| world.remove(local, key, row));
+        world.epochs.tick();
         local.reclaim(&world.arena, &world.epochs);
         if round == 5 {
             used = world.arena.used_bytes();

@@ -105,14 +105,20 @@ pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
     &arena.block(row, ROW_KEY)[TID]
 }
 
-/// A row that is not there yet, with room for a value of `value` bytes.
+/// A row that is not there yet, under the word `entered`, with room for a value of `value` bytes.
 #[inline]
-pub(crate) fn create(arena: &Arena, local: &mut Local, key: &[u8], value: usize) -> Result<Ref, Full> {
+pub(crate) fn create(
+    arena: &Arena,
+    local: &mut Local,
+    entered: u64,
+    key: &[u8],
+    value: usize,
+) -> Result<Ref, Full> {
     let least = ROW_KEY + key.len().div_ceil(8) + value.div_ceil(8).clamp(1, MAX_INSIDE);
     let words = rounded(least);
     let row = local.alloc(arena, words)?;
     let block = arena.block(row, words);
-    store(&block[TID], ABSENT);
+    store(&block[TID], entered);
     store(&block[OLDER], 0);
     store(&block[ROW_LENGTHS], Lengths::new(key.len(), words - ROW_KEY - key.len().div_ceil(8)).0);
     store_key(&block[ROW_KEY..], key);
@@ -142,10 +148,10 @@ pub(crate) fn placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// Copies it while the row is not locked; `None` once somebody has overwritten it, or is about to.
-pub(crate) fn read_placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Option<()> {
+/// Copies it while the row is as it was `entered`; `None` once somebody has overwritten it, or is about to.
+pub(crate) fn read_placed(arena: &Arena, row: Ref, entered: u64, out: &mut Vec<u8>) -> Option<()> {
     let word = tid(arena, row);
-    if word.load(Ordering::Acquire) != ABSENT {
+    if word.load(Ordering::Acquire) != entered {
         return None;
     }
     let len = lengths(arena, row);
@@ -153,7 +159,7 @@ pub(crate) fn read_placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Option<
     let value = arena.block(row, len.words()).get(len.value_at()..)?.get(..len.value().div_ceil(8))?;
     copy_words(value, len.value(), out);
     fence(Ordering::Acquire);
-    (word.load(Ordering::Relaxed) == ABSENT).then_some(())
+    (word.load(Ordering::Relaxed) == entered).then_some(())
 }
 
 /// Ends the lock of a row whose value was [placed](place).

@@ -486,6 +486,8 @@ fn what_does_not_fit_is_refused_and_the_store_lives_on() {
     }
     commit(&mut w, t).unwrap();
     w.collect(10_000);
+    store.tick();
+    w.collect(10_000);
     let mut t = w.begin();
     for n in 0..n {
         assert_eq!(w.insert(&mut t, T, &n.to_be_bytes(), &[8; 10_000]), Ok(Inserted::Done), "{n}");

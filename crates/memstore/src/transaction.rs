@@ -17,8 +17,8 @@ pub struct Txn {
     pub(crate) tables: Vec<TableId>,
     pub(crate) writes: Vec<Write>,
     pub(crate) leaves: Vec<Seen>,
-    /// Rows that this transaction has entered into an index, absent until it commits.
-    pub(crate) entered: Vec<(TableId, Ref)>,
+    /// Rows that this transaction has entered into an index, absent until it commits, and the word of each.
+    pub(crate) entered: Vec<(TableId, Ref, u64)>,
     /// New values, by [`Value::New`]. More than are in use: their memory is for the next transaction.
     pub(crate) values: Vec<Vec<u8>>,
     pub(crate) used: usize,

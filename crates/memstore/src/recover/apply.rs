@@ -205,7 +205,7 @@ impl<'s> Loader<'s> {
         while !bytes.0.is_empty() {
             let (table, key, value, tid) = take_row(&mut bytes).ok_or_else(|| malformed(path, at))?;
             let index = store.index(table).map_err(|_| malformed(path, at))?;
-            let row = row::create(&store.arena, &mut self.worker.own.local, key, value.len())?;
+            let row = row::create(&store.arena, &mut self.worker.own.local, ABSENT, key, value.len())?;
             self.overwrite(&store.arena, row, Some(value), tid)?;
             match index.insert(&store.arena, &mut self.worker.own.local, key, row)? {
                 Insertion::Done(_) => {}
@@ -468,7 +468,7 @@ impl<'s> Loader<'s> {
             return Ok((row, Entered::Before));
         }
         let local = &mut self.worker.own.local;
-        let row = row::create(arena, local, key, value)?;
+        let row = row::create(arena, local, ABSENT, key, value)?;
         match index.insert(arena, local, key, row)? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
             Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
@@ -545,7 +545,7 @@ impl<'s> Loader<'s> {
             let len = value.map_or(0, <[u8]>::len);
             let (row, entered) = self.row(&store.arena, index, change.key, len)?;
             if entered == Entered::Now {
-                txn.entered.push((table, row));
+                txn.entered.push((table, row, ABSENT));
             }
             let value = value.map_or(Value::Absent, |bytes| {
                 let value = txn.value();
