@@ -18,6 +18,7 @@ use crate::epoch::Epochs;
 use crate::guard;
 use crate::head::{common_prefix, store_key};
 use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
+use crate::row;
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -242,7 +243,7 @@ impl Index {
         if seen.holds(arena) { Ok(Found { row, seen }) } else { Err(Torn) }
     }
 
-    /// Enters a row, whose block holds this key.
+    /// Enters a row, whose block holds this key: it is dead until then.
     ///
     /// # Errors
     /// [`Full`]; nothing was entered.
@@ -291,6 +292,7 @@ impl Index {
                 version::unlock_unchanged(leaf.version());
                 return Ok(Ok(Insertion::Guarded(leaf.at)));
             }
+            row::enter(arena, row);
             leaf.insert(arena, i, key, row, Ref::NONE);
             let after = Seen { version: version::unlock(leaf.version()), ..before };
             return Ok(Ok(Insertion::Done(Inserted { before, after, split_off: None })));
@@ -364,14 +366,15 @@ impl Index {
             return self.halve_whole(arena, local, parent, node, *i, entry);
         }
         let mut entries = node.entries(arena);
-        let middle = match new {
+        let (middle, entered) = match new {
             New::Here(i, entry) => {
+                let row = entry.target;
                 entries.insert(i, entry);
-                middle_for(node, i)
+                (middle_for(node, i), Some(row))
             }
             // As in leaves: behind the last child more come.
-            New::Below(child) if child == entries.len() => entries.len() - 1,
-            New::Below(_) => entries.len() / 2,
+            New::Below(child) if child == entries.len() => (entries.len() - 1, None),
+            New::Below(_) => (entries.len() / 2, None),
         };
         let mut upper = entries.split_off(middle);
         let separator = match level {
@@ -379,6 +382,7 @@ impl Index {
             _ => Bound::Known(upper[0].key.clone(), upper[0].separator),
         };
         let (right, above, entry) = self.room_for_half(arena, local, parent, node, separator)?;
+        entered.inspect(|row| row::enter(arena, *row));
         if level > 0 {
             right.set_leftmost(upper.remove(0).target);
         }
@@ -410,6 +414,7 @@ impl Index {
         };
         let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
         let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
+        row::enter(arena, new.target);
         leaf.move_to(right, middle - usize::from(i < middle));
         match i < middle {
             true => leaf.insert(arena, i, &new.key, new.target, new.separator),

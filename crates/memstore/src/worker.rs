@@ -5,6 +5,7 @@
 use crate::arena::{Local, Ref};
 use crate::epoch::What;
 use crate::guard;
+use crate::hints::Hash;
 use crate::hot::For;
 use crate::index::{Chunk, Insertion, Removal};
 use crate::log::{Read, put_read};
@@ -148,17 +149,30 @@ impl Worker {
     /// The row with this key in the index; its absence is noted.
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
+        let (store, hash) = (&self.store, Hash::of(table, key));
+        let hinted = txn.ahead.take(hash).or_else(|| store.hints.candidate(hash));
+        if let Some(row) = hinted
+            && row::is_of(&store.arena, row, table, key)
+        {
+            return Ok(Some(row));
+        }
+        self.find_in_index(txn, table, key, hash)
+    }
+
+    #[inline(never)]
+    fn find_in_index(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        key: &[u8],
+        hash: Hash,
+    ) -> Result<Option<Ref>, Refused> {
         let store = &self.store;
-        let ahead = txn.ahead.take(table, key).filter(|found| found.is_current(&store.arena));
-        let found = match ahead {
-            Some(found) => found,
-            None => {
-                let found = store.index(table)?.find(&store.arena, key);
-                found.row.inspect(|row| row::ask_for(&store.arena, *row));
-                found
-            }
-        };
-        if found.row.is_none() {
+        let found = store.index(table)?.find(&store.arena, key);
+        if let Some(row) = found.row {
+            row::ask_for(&store.arena, row);
+            store.hints.enter(hash, row, store.arena.used_bytes());
+        } else {
             txn.see(found.seen);
             if store.log.is_some() {
                 put_read(&mut txn.ranges, table.0, Read::Key(key));
@@ -175,10 +189,9 @@ impl Worker {
     #[inline]
     pub fn find(&mut self, table: TableId, key: &[u8]) -> Result<bool, Refused> {
         let reading = self.own.reading.add(&self.store.epochs, self.number);
-        let index = self.store.index(table);
-        let row = index.map(|index| index.find(&self.store.arena, key).row);
+        let found = self.store.find(table, key);
         self.own.reading.remove(&self.store.epochs, self.number, reading);
-        Ok(row?.is_some())
+        found
     }
 
     /// Runs `f` on the row with this key; `None` if there is none.
@@ -339,7 +352,7 @@ impl Worker {
         let index = store.index(table)?;
         // Most keys that are inserted are new: one way down the index does it, at the price of a row for nothing if not.
         let word = tid::entered(store.epochs.now());
-        let row = row::create(&store.arena, &mut self.own.local, word, key, bytes.len())?;
+        let row = row::create(&store.arena, &mut self.own.local, (table, word), key, bytes.len())?;
         // And with its value, which nobody looks at before the row is there.
         let is_placed = row::place(&store.arena, row, bytes);
         let entered = index.insert(&store.arena, &mut self.own.local, key, row);
@@ -463,7 +476,7 @@ impl Worker {
             }
             match garbage {
                 Garbage::Version(version) => {
-                    row::retire(&store.arena, &mut self.own.local, &store.epochs, version);
+                    row::retire_version(&store.arena, &mut self.own.local, &store.epochs, version);
                 }
                 Garbage::Row(table, row, word) => self.unlink(table, row, word),
             }

@@ -205,7 +205,8 @@ impl<'s> Loader<'s> {
         while !bytes.0.is_empty() {
             let (table, key, value, tid) = take_row(&mut bytes).ok_or_else(|| malformed(path, at))?;
             let index = store.index(table).map_err(|_| malformed(path, at))?;
-            let row = row::create(&store.arena, &mut self.worker.own.local, ABSENT, key, value.len())?;
+            let row =
+                row::create(&store.arena, &mut self.worker.own.local, (table, ABSENT), key, value.len())?;
             self.overwrite(&store.arena, row, Some(value), tid)?;
             match index.insert(&store.arena, &mut self.worker.own.local, key, row)? {
                 Insertion::Done(_) => {}
@@ -380,7 +381,7 @@ impl<'s> Loader<'s> {
         }
         let row = match found {
             Some(row) => row,
-            None => self.row(arena, index, key, len)?.0,
+            None => self.row(arena, (table, index), key, len)?.0,
         };
         self.write(arena, (table, row), value, tid)?;
         Ok(Done::Now)
@@ -460,7 +461,7 @@ impl<'s> Loader<'s> {
     fn row(
         &mut self,
         arena: &Arena,
-        index: &Index,
+        (table, index): (TableId, &Index),
         key: &[u8],
         value: usize,
     ) -> Result<(Ref, Entered), Stop> {
@@ -468,7 +469,7 @@ impl<'s> Loader<'s> {
             return Ok((row, Entered::Before));
         }
         let local = &mut self.worker.own.local;
-        let row = row::create(arena, local, ABSENT, key, value)?;
+        let row = row::create(arena, local, (table, ABSENT), key, value)?;
         match index.insert(arena, local, key, row)? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
             Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
@@ -543,7 +544,7 @@ impl<'s> Loader<'s> {
                 Left::Part { .. } => return Err(self.in_control(Trouble::Malformed)),
             };
             let len = value.map_or(0, <[u8]>::len);
-            let (row, entered) = self.row(&store.arena, index, change.key, len)?;
+            let (row, entered) = self.row(&store.arena, (table, index), change.key, len)?;
             if entered == Entered::Now {
                 txn.entered.push((table, row, ABSENT));
             }
