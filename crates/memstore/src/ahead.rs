@@ -64,17 +64,21 @@ impl Worker {
                 ahead.seen.push(Asked { hash, row: None });
             }
             let asked = &mut ahead.seen[first..];
-            let mut all = true;
-            for asked in &mut *asked {
+            let (mut missing, mut count) = ([0; LANES], 0);
+            for (i, asked) in asked.iter_mut().enumerate() {
                 asked.row = hints.candidate(asked.hash).inspect(|row| row::ask_for(arena, *row));
-                all &= asked.row.is_some();
+                if asked.row.is_none() {
+                    missing[count] = i;
+                    count += 1;
+                }
             }
-            if !all {
-                index.find_abreast(arena, keys, |i, found| {
-                    let Some(row) = found.row else { return };
+            if count > 0 {
+                let wanted = missing.map(|i| keys[i].as_ref());
+                index.find_abreast(arena, &wanted[..count], |i, found| {
+                    let (Some(row), asked) = (found.row, &mut asked[missing[i]]) else { return };
                     row::ask_for(arena, row);
-                    hints.enter(asked[i].hash, row, arena.used_bytes());
-                    asked[i].row = Some(row);
+                    hints.enter(asked.hash, row, arena.used_bytes());
+                    asked.row = Some(row);
                 });
             }
         }

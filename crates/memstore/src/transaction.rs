@@ -3,7 +3,7 @@
 use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::hot::Turn;
-use crate::index::{Inserted, Seen};
+use crate::index::{Inserted, Seen, Spot};
 use crate::row::{Prepared, Touched};
 use base::TableId;
 
@@ -34,6 +34,8 @@ pub struct Txn {
     pub(crate) turns: Vec<Turn>,
     /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
+    /// Where it has entered a row last.
+    pub(crate) spot: (TableId, Spot),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
     /// Ranges that it has read, and keys that it did not find, as the log writes them: of stores that have one.
@@ -163,6 +165,7 @@ impl Txn {
         self.leaves.clear();
         self.entered.clear();
         self.ahead.clear();
+        self.spot = Default::default();
         self.ranges.clear();
         (self.used, self.written, self.certified) = (0, [0; 4], None);
     }

@@ -7,7 +7,7 @@ use crate::epoch::What;
 use crate::guard;
 use crate::hints::Hash;
 use crate::hot::For;
-use crate::index::{Chunk, Insertion, Removal};
+use crate::index::{Chunk, Insertion, Removal, Spot};
 use crate::log::{Read, put_read};
 use crate::pins::Pins;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
@@ -355,7 +355,10 @@ impl Worker {
         let row = row::create(&store.arena, &mut self.own.local, (table, word), key, bytes.len())?;
         // And with its value, which nobody looks at before the row is there.
         let is_placed = row::place(&store.arena, row, bytes);
-        let entered = index.insert(&store.arena, &mut self.own.local, key, row);
+        if txn.spot.0 != table {
+            txn.spot = (table, Spot::default());
+        }
+        let entered = index.insert(&store.arena, &mut self.own.local, key, row, &mut txn.spot.1);
         if !matches!(entered, Ok(Insertion::Done(_))) {
             row::discard(&store.arena, &mut self.own.local, row);
         }

@@ -5,7 +5,7 @@ use super::{Replayed, Source, Stop, part_path};
 use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
 use crate::guard;
-use crate::index::{Chunk, Index, Insertion, Seek};
+use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
     ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
     Read, Reads, Record, Runs, Segment, Undecided, Verdict, next_record,
@@ -201,14 +201,17 @@ impl<'s> Loader<'s> {
 
     fn rows(&mut self, path: &Path, at: u64, body: &[u8]) -> Result<(), Stop> {
         let store = Rc::clone(&self.worker.store);
-        let mut bytes = Bytes(body);
+        let (mut bytes, mut spot) = (Bytes(body), (TableId(0), Spot::default()));
         while !bytes.0.is_empty() {
             let (table, key, value, tid) = take_row(&mut bytes).ok_or_else(|| malformed(path, at))?;
             let index = store.index(table).map_err(|_| malformed(path, at))?;
             let row =
                 row::create(&store.arena, &mut self.worker.own.local, (table, ABSENT), key, value.len())?;
             self.overwrite(&store.arena, row, Some(value), tid)?;
-            match index.insert(&store.arena, &mut self.worker.own.local, key, row)? {
+            if spot.0 != table {
+                spot = (table, Spot::default());
+            }
+            match index.insert(&store.arena, &mut self.worker.own.local, key, row, &mut spot.1)? {
                 Insertion::Done(_) => {}
                 Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
                 Insertion::Exists(..) => {
@@ -470,7 +473,7 @@ impl<'s> Loader<'s> {
         }
         let local = &mut self.worker.own.local;
         let row = row::create(arena, local, (table, ABSENT), key, value)?;
-        match index.insert(arena, local, key, row)? {
+        match index.insert(arena, local, key, row, &mut Spot::default())? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
             Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
             Insertion::Exists(other, _) => {
