@@ -25,6 +25,8 @@ use workload::oracle::at_once;
 use workload::tpcc::{Mix, Tpcc, TpccOptions};
 
 const TURNS: usize = 10;
+/// About as many transactions as there are in ten milliseconds.
+const EPOCH: usize = 700;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -126,7 +128,10 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
 #[inline(never)]
 fn measured<W: Workload>(bench: &Bench, part: &mut MemoryPart, workload: &W, requests: &[W::Request]) {
     let (engine, desk) = (&*bench.engine, &bench.desk);
-    for request in requests {
+    for (n, request) in requests.iter().enumerate() {
+        if n % EPOCH == 0 {
+            engine.begin_epoch();
+        }
         engine.begin(desk, part, Protection::Locks);
         let ran = at_once(workload.run(request, &mut AtHome { bench, part }));
         match ran {

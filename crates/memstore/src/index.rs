@@ -254,6 +254,16 @@ impl Index {
         if seen.holds(arena) { Ok(Found { row, seen }) } else { Err(Torn) }
     }
 
+    /// The row with this key if it lies in this leaf, which has been one of the index since the caller was pinned.
+    #[inline]
+    pub(crate) fn find_in(&self, arena: &Arena, leaf: Ref, key: &[u8]) -> Option<Ref> {
+        let leaf = Node::at(arena, leaf);
+        let s = leaf.sight().ok()?;
+        let (i, same) = leaf.search(arena, &s, &Sought::new(key)).ok()?;
+        let row = same.then(|| leaf.target(&s, i))?;
+        Seen { leaf: leaf.at, version: s.version }.holds(arena).then_some(row)
+    }
+
     /// Enters a row, whose block holds this key: it is dead until then. `spot` is where the caller has entered one before, if it has
     /// been pinned since, and where this one lies afterwards.
     ///
@@ -667,25 +677,24 @@ impl Index {
         out.rows.clear();
         out.next = None;
         let mut turn: Option<(Step, usize)> = None;
+        let (Seek::Up(bound) | Seek::Down(bound)) = seek;
+        let from = Sought::new(bound.unwrap_or_default());
         let pick = |node: Node<'_>, s: &Sight| match seek {
             Seek::Up(None) => Ok(0),
             Seek::Down(None) => Ok(s.count),
-            Seek::Up(Some(key)) => {
-                node.search(arena, s, &Sought::new(key)).map(|(i, same)| i + usize::from(same))
-            }
-            Seek::Down(Some(key)) => node.search(arena, s, &Sought::new(key)).map(|(i, _)| i),
+            Seek::Up(Some(_)) => node.search(arena, s, &from).map(|(i, same)| i + usize::from(same)),
+            Seek::Down(Some(_)) => node.search(arena, s, &from).map(|(i, _)| i),
         };
         let (leaf, s) = self.descend(arena, pick, |step| match seek {
             Seek::Up(_) if step.child < step.sight.count => turn = Some((step, step.child)),
             Seek::Down(_) if step.child > 0 => turn = Some((step, step.child - 1)),
             _ => {}
         })?;
-        let at = |key: Option<&[u8]>, or| {
-            key.map_or(Ok(or), |k| leaf.search(arena, &s, &Sought::new(k)).map(|(i, _)| i))
-        };
+        let at = |key: &Sought<'_>| leaf.search(arena, &s, key).map(|(i, _)| i);
+        let (begin, end) = (bound.map(|_| at(&from)), until.map(|key| at(&Sought::new(key))));
         let (first, last) = match seek {
-            Seek::Up(from) => (at(from, 0)?, at(until, s.count)?),
-            Seek::Down(from) => (at(until, 0)?, at(from, s.count)?),
+            Seek::Up(_) => (begin.unwrap_or(Ok(0))?, end.unwrap_or(Ok(s.count))?),
+            Seek::Down(_) => (end.unwrap_or(Ok(0))?, begin.unwrap_or(Ok(s.count))?),
         };
         out.rows.extend((first..last.max(first)).map(|i| leaf.target(&s, i)));
         if matches!(seek, Seek::Down(_)) {

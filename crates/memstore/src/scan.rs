@@ -15,6 +15,9 @@ use base::TableId;
 use std::rc::Rc;
 use txn::{Direction, Flow, Range};
 
+/// So many rows are asked for ahead of the one that is visited.
+const ASKED_FOR: usize = 6;
+
 impl Worker {
     /// Visits the rows of `range` in key order, or against it, until `f` says [`Flow::Enough`]: key and row.
     ///
@@ -31,8 +34,8 @@ impl Worker {
         let mut is_whole = true;
         let scanned = self.leaves(table, range, direction, |worker, chunk| {
             txn.see(chunk.seen.expect("a chunk says where it was seen"));
-            chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
-            for &row in &chunk.rows {
+            for (row, coming) in worker.one_by_one(chunk) {
+                coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
                 if worker.visit(txn, table, row, &mut f)? == Flow::Enough {
                     is_whole = false;
                     return Ok(Flow::Enough);
@@ -63,8 +66,8 @@ impl Worker {
         let mut is_whole = true;
         let scanned = self.leaves(entries, range, direction, |worker, chunk| {
             txn.see(chunk.seen.expect("a chunk says where it was seen"));
-            chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
-            for &row in &chunk.rows {
+            for (row, coming) in worker.one_by_one(chunk) {
+                coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
                 let mut is_there = false;
                 let mut found = |_: &[u8], _: &[u8]| {
                     is_there = true;
@@ -109,13 +112,14 @@ impl Worker {
         row: Ref,
         f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<Flow, Refused> {
-        self.key.clear();
-        row::key(&self.store.arena, row, &mut self.key);
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some(own) = txn.own(row) {
             let copied = self.copy_own(txn, own, &mut buffer);
             self.buffer = buffer;
-            return Ok(if copied? { f(&self.key, &self.buffer) } else { Flow::More });
+            if !copied? {
+                return Ok(Flow::More);
+            }
+            return Ok(self.show(row, f));
         }
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -125,7 +129,23 @@ impl Worker {
             return Ok(Flow::More);
         }
         txn.read(table, row, word);
-        Ok(if word & ABSENT == 0 { f(&self.key, &self.buffer) } else { Flow::More })
+        Ok(if word & ABSENT == 0 { self.show(row, f) } else { Flow::More })
+    }
+
+    /// Hands over a row that is there, whose value is in the buffer.
+    #[inline]
+    fn show(&mut self, row: Ref, f: &mut impl FnMut(&[u8], &[u8]) -> Flow) -> Flow {
+        self.key.clear();
+        row::key(&self.store.arena, row, &mut self.key);
+        f(&self.key, &self.buffer)
+    }
+
+    /// The rows of a leaf, each with one further on that is to be asked for: a scan may stop at any of them.
+    fn one_by_one<'c>(&self, chunk: &'c Chunk) -> impl Iterator<Item = (Ref, Option<Ref>)> + use<'c> {
+        let (first, coming) = chunk.rows.split_at(ASKED_FOR.min(chunk.rows.len()));
+        first.iter().for_each(|row| row::ask_for(&self.store.arena, *row));
+        let coming = coming.iter().map(|row| Some(*row)).chain(std::iter::repeat(None));
+        chunk.rows.iter().copied().zip(coming)
     }
 
     /// Leaf by leaf through a range.

@@ -36,6 +36,8 @@ pub struct Txn {
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
     /// Where it has entered a row last.
     pub(crate) spot: (TableId, Spot),
+    /// The leaf in which it has found a row last, by a way down the index.
+    pub(crate) near: (TableId, Option<Ref>),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
     /// Ranges that it has read, and keys that it did not find, as the log writes them: of stores that have one.
@@ -165,7 +167,7 @@ impl Txn {
         self.leaves.clear();
         self.entered.clear();
         self.ahead.clear();
-        self.spot = Default::default();
+        (self.spot, self.near) = Default::default();
         self.ranges.clear();
         (self.used, self.written, self.certified) = (0, [0; 4], None);
     }

@@ -168,7 +168,17 @@ impl Worker {
         hash: Hash,
     ) -> Result<Option<Ref>, Refused> {
         let store = &self.store;
-        let found = store.index(table)?.find(&store.arena, key);
+        let index = store.index(table)?;
+        // What is asked for one after the other often lies side by side, like the lines of an order.
+        if let (last, Some(leaf)) = txn.near
+            && last == table
+            && let Some(row) = index.find_in(&store.arena, leaf, key)
+        {
+            row::ask_for(&store.arena, row);
+            return Ok(Some(row));
+        }
+        let found = index.find(&store.arena, key);
+        txn.near = (table, Some(found.seen.leaf));
         if let Some(row) = found.row {
             row::ask_for(&store.arena, row);
             store.hints.enter(hash, row, store.arena.used_bytes());

@@ -317,7 +317,9 @@ impl<'a> RowMut<'a> {
 #[cold]
 fn no_place_for(column: u16, length: usize, value: i64) -> ! {
     assert!(length == 4 || length == 8, "column {column} is not an integer");
-    panic!("{value} in column {column} of {length} bytes, of a row that ends before them or a number too large");
+    panic!(
+        "{value} in column {column} of {length} bytes, of a row that ends before them or a number too large"
+    );
 }
 
 /// Builds rows of one table; reuse it, its buffer stays.
