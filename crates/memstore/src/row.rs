@@ -104,7 +104,7 @@ fn store(word: &AtomicU64, to: u64) {
 
 #[inline]
 fn lengths(arena: &Arena, row: Ref) -> Lengths {
-    Lengths(load(&arena.block(row, ROW_KEY)[ROW_LENGTHS]))
+    Lengths(load(&arena.array::<ROW_KEY>(row)[ROW_LENGTHS]))
 }
 
 /// The older version that a row or version names.
@@ -121,7 +121,7 @@ pub(crate) fn readers(arena: &Arena, row: Ref) -> &AtomicU64 {
 
 #[inline]
 pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
-    &arena.block(row, ROW_KEY)[TID]
+    &arena.array::<ROW_KEY>(row)[TID]
 }
 
 /// A row that is not there yet, with room for a value of `value` bytes. It is dead until it [is entered](enter), under the word
@@ -159,13 +159,14 @@ pub(crate) fn enter(arena: &Arena, row: Ref) {
 /// Whether the block, which is a row's at any time, is that of the row with this key, in its index: as good as found there.
 #[inline]
 pub(crate) fn is_of(arena: &Arena, row: Ref, table: TableId, key: &[u8]) -> bool {
-    let block = arena.block(row, ROW_KEY);
-    if block[TID].load(Ordering::Acquire) & DEAD != 0 {
+    let block: &[AtomicU64; ROW_KEY] = arena.array(row);
+    if block[TID].load(Ordering::Acquire) & DEAD != 0
+        || !Lengths(load(&block[ROW_LENGTHS])).is_of(table, key.len())
+    {
         return false;
     }
-    let len = Lengths(load(&block[ROW_LENGTHS]));
-    let words = ROW_KEY + key.len().div_ceil(8);
-    len.is_of(table, key.len()) && compare_key(&arena.block(row, words)[ROW_KEY..], key.len(), key).is_eq()
+    let words = arena.block(Ref(row.0 + ROW_KEY as u64), key.len().div_ceil(8));
+    compare_key(words, key.len(), key).is_eq()
 }
 
 /// Puts a value into the room of a row that nobody has seen, whose word goes on saying that it is absent. `false` if there is no room.
@@ -286,10 +287,19 @@ fn read_while(arena: &Arena, row: Ref, out: &mut Vec<u8>, stable: impl Fn(u64) -
 fn copy_value(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, before: u64) -> bool {
     let len = lengths(arena, row);
     if !len.is_outside() {
-        let words = len.value().div_ceil(8);
         // Both lengths stand in one word, so they fit each other whatever happens.
-        copy_words(&arena.block(row, len.words())[len.value_at()..][..words], len.value(), out);
+        let value = Ref(row.0 + len.value_at() as u64);
+        copy_words(arena.block(value, len.value().div_ceil(8)), len.value(), out);
         return true;
+    }
+    copy_outside(arena, row, out, word, before)
+}
+
+#[cold]
+fn copy_outside(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, before: u64) -> bool {
+    let len = lengths(arena, row);
+    if !len.is_outside() {
+        return false;
     }
     let outside = Ref(load(&arena.block(row, len.words())[len.value_at()]));
     fence(Ordering::Acquire);
@@ -307,14 +317,13 @@ fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     out.resize(words.len() * 8, 0);
     let (to, _) = out.as_chunks_mut::<8>();
     let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut::<LINE>(), words.as_chunks::<LINE>());
-    for n in 0..lines.len() {
-        let (to, words) = (&mut to_lines[n], &lines[n]);
+    for (to, words) in to_lines.iter_mut().zip(lines) {
         for i in 0..LINE {
             to[i] = load(&words[i]).to_le_bytes();
         }
     }
-    for n in 0..rest.len() {
-        to_rest[n] = load(&rest[n]).to_le_bytes();
+    for (to, word) in to_rest.iter_mut().zip(rest) {
+        *to = load(word).to_le_bytes();
     }
     out.truncate(len);
 }

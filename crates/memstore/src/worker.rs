@@ -136,12 +136,23 @@ impl Worker {
     /// Copies a row's value and returns its word.
     #[inline]
     pub(crate) fn look(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
+        match row::read(&self.store.arena, row, out) {
+            Ok(word) if word & DEAD == 0 => Ok(word),
+            Ok(_) => Err(CHANGED),
+            Err(word) => self.look_again(row, word, out),
+        }
+    }
+
+    /// As [`Worker::look`], of a row that was locked.
+    #[cold]
+    fn look_again(&self, row: Ref, mut word: u64, out: &mut Vec<u8>) -> Result<u64, Refused> {
         let mut wait = Backoff::new();
         loop {
+            self.met_lock(row, word, &mut wait)?;
             match row::read(&self.store.arena, row, out) {
-                Ok(word) if word & DEAD != 0 => return Err(Refused::Conflict(Cause::Changed)),
-                Ok(word) => return Ok(word),
-                Err(word) => self.met_lock(row, word, &mut wait)?,
+                Ok(word) if word & DEAD == 0 => return Ok(word),
+                Ok(_) => return Err(CHANGED),
+                Err(locked) => word = locked,
             }
         }
     }
