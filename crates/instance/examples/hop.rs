@@ -2,11 +2,11 @@
 //! designs that have, in windows by turns.
 //!
 //! ```text
-//! cargo run --profile quick -p instance --example hop -- [get|change|mix] [SECONDS] [conventional plp-leaf ...]
+//! cargo run --profile quick -p instance --example hop -- [get|change|mix] [bound] [SECONDS] [in=1,64] [conventional plp-leaf ...]
 //! ```
 //!
 //! One instance, two workers; half of the requests are for keys of the other one. `get` is GetSubscriberData, `change` inserts and deletes call
-//! forwardings. Rows: how many requests each worker has under way, then for each design transactions a second in each window, and their median
+//! forwardings. With `bound` every request arrives at the right worker. Rows: how many requests each worker has under way, then for each design transactions a second in each window, and their median
 //! by the second of processor time that the process took in it: what other work on the machine does not change much, as long as no worker
 //! has nothing to do (an idle one polls for 20 us before it sleeps).
 
@@ -15,10 +15,10 @@ use instance::{Instance, InstanceConfig};
 use std::time::Duration;
 use txn::{Placement, Workload};
 use wal::Durability;
-use workload::tatp::{Kind, Mix, Tatp, TatpOptions};
+use workload::tatp::{Kind, Mix, Popularity, Tatp, TatpOptions};
 
 const WORKERS: usize = 2;
-const UNDER_WAY: [usize; 4] = [1, 4, 16, 64];
+const UNDER_WAY: &str = "in=1,8,64";
 /// Windows of each design, by turns.
 const WINDOWS: usize = 3;
 /// Of `/proc/self/stat`.
@@ -38,11 +38,14 @@ fn main() {
     if designs.is_empty() {
         designs = vec![DesignKind::Conventional, DesignKind::PlpLeaf];
     }
-    let workload = Tatp::new(TatpOptions { mix, ..TatpOptions::new(2) }).expect("valid options");
+    let popularity = if has("bound") { Popularity::Uniform } else { Popularity::NonUniform };
+    let workload = Tatp::new(TatpOptions { mix, popularity, ..TatpOptions::new(2) }).expect("valid options");
+    let under_way = arguments.iter().find(|a| a.starts_with("in=")).map_or(UNDER_WAY, String::as_str);
+    let under_way = under_way["in=".len()..].split(',').map(|n| n.parse().expect("a number under way"));
     let running: Vec<Running> = designs.iter().map(|design| Running::start(&workload, *design)).collect();
     println!("| in flight | design | windows | median | per processor second |");
     println!("|---|---|---|---|---|");
-    for under_way in UNDER_WAY {
+    for under_way in under_way {
         let mut windows = vec![Vec::new(); designs.len()];
         for _ in 0..WINDOWS {
             for (running, windows) in running.iter().zip(&mut windows) {

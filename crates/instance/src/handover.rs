@@ -123,6 +123,7 @@ impl<R> Crossings<R> {
             idle: RefCell::default(),
             called: Cell::new(false),
             running: Cell::new(0),
+            answered_ns: Cell::new(0),
         }
     }
 }
@@ -149,6 +150,8 @@ pub(crate) struct Handover<R> {
     pub called: Cell<bool>,
     /// Requests of others that have been begun here and not answered.
     running: Cell<usize>,
+    /// When answers came last: the time of all that came together.
+    pub answered_ns: Cell<u64>,
 }
 
 impl<R> Handover<R> {
