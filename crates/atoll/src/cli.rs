@@ -585,7 +585,8 @@ mod tests {
     #[test]
     fn the_transaction_of_a_name_may_be_one_word() {
         for given in ["tatp-getsubscriberdata", "tatp-get-subscriber-data"] {
-            let Command::Bench(args) = Cli::try_parse_from(["atoll", "bench", given]).unwrap().command else {
+            let Some(Command::Bench(args)) = Cli::try_parse_from(["atoll", "bench", given]).unwrap().command
+            else {
                 panic!("it is a bench");
             };
             assert_eq!(args.workload, "tatp-get-subscriber-data");
