@@ -27,7 +27,7 @@ const FIRST: u64 = if cfg!(test) { 2 } else { 1 << 10 };
 /// One in so many entries is counted, as so many.
 const SAMPLE: u64 = if cfg!(test) { 1 } else { 16 };
 /// Slots take no more than this part of the memory of rows.
-const SHARE: u64 = 16;
+const SHARE: u64 = 20;
 
 pub(crate) struct Hints {
     span: Span,
@@ -155,7 +155,7 @@ mod tests {
         for n in 0..100_000 {
             hints.enter(hash(n), Ref(n + 1), 1 << 20);
         }
-        assert_eq!(hints.used_bytes(), (1 << 20) / SHARE);
+        assert_eq!(hints.used_bytes(), prev_power_of_two((1 << 20) / SHARE / 64) * 64);
         // The latest ones are mostly there, and each where it is looked for.
         let found = (99_000..100_000).filter(|n| hints.candidate(hash(*n)) == Some(Ref(n + 1))).count();
         assert!(found > 800, "{found}");
