@@ -37,6 +37,7 @@ fn frames() -> Vec<Vec<u8>> {
     let mut frames = vec![
         Frame::Steps { call: 3, gtid, ride: Ride::Prepare(LockPoint::Ahead), steps: batch.bytes() },
         Frame::Steps { call: u32::MAX, gtid, ride: Ride::More, steps: b"" },
+        Frame::Steps { call: 4, gtid, ride: Ride::Check, steps: b"" },
         Frame::StepsDone { call: 3, gtid, outcome: Ok(Some(Vote::Yes)), outputs: batch.bytes() },
         Frame::StepsDone { call: 4, gtid, outcome: Err(Abort::User(5)), outputs: b"" },
         Frame::Submit { call: 1 << 40, request: b"x" },

@@ -39,10 +39,13 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(desk, part, protection);
-        let mut run = Run { local, part, gtid: None, asked: SmallVec::new() };
+        let mut run = Run { local, part, gtid: None, asked: SmallVec::new(), refused: None };
         let span = probe::span(Component::Execution);
-        let outcome = pin!(workload.run(request, &mut run)).await;
+        let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
+        if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
+            outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
+        }
         let gtid = run.gtid;
         let outcome = match outcome {
             Ok(reply) => {
@@ -86,10 +89,14 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     }
 }
 
+/// Whether a procedure or a step has decided to abort, by what it saw.
+fn is_its_own(abort: Abort) -> bool {
+    matches!(abort, Abort::User(_) | Abort::BadRequest)
+}
+
 /// Why a procedure or a step has ended: its own decision counts only if what it was made from was there.
 pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &mut E::Part, abort: Abort) -> Abort {
-    let is_its_own = matches!(abort, Abort::User(_) | Abort::BadRequest);
-    if is_its_own && !engine.holds(desk, part) { Abort::Conflict } else { abort }
+    if is_its_own(abort) && !engine.holds(desk, part) { Abort::Conflict } else { abort }
 }
 
 /// Adds what the workload says of a request that was carried out.
@@ -156,7 +163,25 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     /// Set when the first step leaves home.
     gtid: Option<Gtid>,
     /// The instances that steps were sent to.
-    asked: SmallVec<[InstanceId; 8]>,
+    asked: SmallVec<[Asked; 8]>,
+    /// The abort that a step elsewhere has decided on: the transaction ends with it, whatever the procedure makes of it.
+    refused: Option<Abort>,
+}
+
+/// An instance that steps were sent to.
+struct Asked {
+    instance: InstanceId,
+    /// Since when it keeps what was seen there.
+    keeps: Keeps,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    NotYet,
+    /// From its vote to the decision, or the lock point.
+    SinceVote,
+    /// It has rolled back: what its steps saw was checked there.
+    NoMore,
 }
 
 /// The steps for one other instance, and the call they went out with.
@@ -201,7 +226,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let mut groups: Groups<InstanceId, Option<u32>> =
             probe::within(Component::Communication, || groups::group(local, &steps, others));
         // Who was sent steps before, and none now, is prepared after this phase.
-        let in_groups = |asked: &InstanceId| groups.iter().any(|group| group.owner == *asked);
+        let in_groups = |asked: &Asked| groups.iter().any(|group| group.owner == asked.instance);
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
         let outcome = match steps.effect() {
             _ if groups.is_empty() => self.run_home(&steps, &mut partial).await,
@@ -270,13 +295,60 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         for group in groups.iter() {
             let Some(call) = group.call else { continue };
-            if outcome.is_ok() {
-                outcome = self.rendezvous(group, steps, partial).await;
-            } else {
-                self.local.calls.abandon(call);
+            match outcome {
+                Ok(()) => outcome = self.rendezvous(group, steps, partial).await,
+                // What the others have seen is to be checked, once they have seen it.
+                Err(abort) if self.is_to_be_checked(abort) => {
+                    let other = self.rendezvous(group, steps, partial).await;
+                    outcome = Err(other.err().filter(|other| !is_its_own(*other)).unwrap_or(abort));
+                }
+                Err(_) => self.local.calls.abandon(call),
             }
         }
         outcome
+    }
+
+    /// Whether an abort is an answer only if all that was seen was there at one moment.
+    fn is_to_be_checked(&self, abort: Abort) -> bool {
+        E::HOLDS == Holds::FromCertify && is_its_own(abort)
+    }
+
+    /// The abort that the transaction is to end with, if that has to be checked elsewhere.
+    fn decided_abort<R>(&self, outcome: &Result<R, Abort>) -> Option<Abort> {
+        let abort = outcome.as_ref().err().copied().or(self.refused);
+        abort.filter(|abort| self.is_to_be_checked(*abort))
+    }
+
+    /// An abort that was decided on is told only if serial execution could have had it: if what was seen anywhere was there at one
+    /// moment. That is the one before the first is asked, if all say that it is there still; whoever has voted has kept it since.
+    /// Those asked roll back. Gives what the transaction is to end with; the home's own part is looked at after this.
+    async fn vouch(&mut self, gtid: Gtid, abort: Abort) -> Abort {
+        let local = self.local;
+        let mut calls: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut outcome = Ok(());
+        for asked in self.asked.iter().filter(|asked| asked.keeps == Keeps::NotYet) {
+            let link = local.links.to(asked.instance);
+            let sent = link.is_some_and(|link| {
+                let call = local.calls.open(gtid, link);
+                calls.push(call);
+                local.send(link, &Frame::Steps { call, gtid, ride: Ride::Check, steps: &[] })
+            });
+            if !sent {
+                outcome = Err(Abort::InstanceDown);
+                break;
+            }
+        }
+        for call in calls {
+            if outcome.is_err() {
+                local.calls.abandon(call);
+                continue;
+            }
+            let reply =
+                std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
+            outcome = reply.outcome.map(drop);
+            local.calls.recycle(reply);
+        }
+        outcome.err().unwrap_or(abort)
     }
 
     /// Certifies the home part before others, once it has nothing left to do.
@@ -320,8 +392,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             // By the time the home waits for anybody, this one may be prepared.
             E::in_order(self.part, Order::Any);
         }
-        if !self.asked.contains(&group.owner) {
-            self.asked.push(group.owner);
+        if self.asked.iter().all(|asked| asked.instance != group.owner) {
+            self.asked.push(Asked { instance: group.owner, keeps: Keeps::NotYet });
         }
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         match local.homes.borrow_mut().get_mut(&gtid) {
@@ -348,6 +420,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
         let _span = probe::span(Component::Communication);
         let taken = match &reply.outcome {
+            // The others are to keep their parts until these are checked.
+            Err(abort) if self.is_to_be_checked(*abort) => {
+                self.refused.get_or_insert(*abort);
+                self.note_keeping(group.owner, Keeps::NoMore);
+                Err(*abort)
+            }
             Err(abort) => {
                 if *abort != Abort::InstanceDown {
                     local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::No });
@@ -357,6 +435,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Ok(vote) => {
                 let taken = group.accept(&reply.outputs, steps, partial);
                 if let Some(vote) = *vote {
+                    self.note_keeping(group.owner, Keeps::SinceVote);
                     local.feed_home(gtid, Event::Voted { from: group.owner, vote });
                 }
                 taken
@@ -364,6 +443,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         };
         local.calls.recycle(reply);
         taken
+    }
+
+    fn note_keeping(&mut self, instance: InstanceId, keeps: Keeps) {
+        for asked in self.asked.iter_mut().filter(|asked| asked.instance == instance) {
+            asked.keeps = keeps;
+        }
     }
 }
 

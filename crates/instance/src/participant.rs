@@ -242,6 +242,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         steps: &[u8],
         outputs: &mut Batch,
     ) -> Result<Option<Vote>, Abort> {
+        if ride == Ride::Check {
+            return self.check(gtid).await.map(|()| None);
+        }
         let mut part = self.open_session(gtid, link)?;
         let mut outcome = self.run_batch(&mut part, steps, outputs).await;
         if outcome.is_ok() && self.cancelled(gtid) {
@@ -258,12 +261,27 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return Err(abort);
         }
         match ride {
-            Ride::More => {
+            Ride::More | Ride::Check => {
                 self.put_back(gtid, part);
                 Ok(None)
             }
             Ride::Prepare(lock_point) => self.prepare(gtid, part, lock_point).await.map(Some),
         }
+    }
+
+    /// Ends a session whose home is to abort by its own decision, and says whether that was made from what was there.
+    async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
+        let (engine, desk) = (&self.shared.engine, &self.desk);
+        // What is not here any more, or not yet at rest, cannot be vouched for.
+        let part = self.sessions.borrow_mut().get_mut(&gtid).and_then(|session| session.part.take());
+        let mut part = part.ok_or(Abort::Conflict)?;
+        let holds = engine.holds(desk, &mut part);
+        let seen = engine.horizon(&part, desk);
+        self.give_up(gtid, part)?;
+        if !holds {
+            return Err(Abort::Conflict);
+        }
+        self.durable(seen).await
     }
 
     /// Ends a session whose part cannot be prepared any more.

@@ -16,7 +16,7 @@ use twophase::{LockPoint, Message, Vote};
 use txn::Abort;
 
 /// Bumped whenever a frame changes its meaning; peers of another version are refused at the handshake.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The first message of a connection: who is calling. `deployment` keeps instances of different deployments apart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub enum Caller {
 pub enum Ride {
     More,
     Prepare(LockPoint),
+    /// No steps: the procedure has decided to abort. Was all that the transaction has seen here there until now? The
+    /// participant rolls back and says so, or that it was not ([`Abort::Conflict`]).
+    Check,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -116,6 +119,7 @@ mod tests {
         vec![
             Frame::Steps { call: 3, gtid, ride: Ride::Prepare(LockPoint::Ahead), steps: b"abc" },
             Frame::StepsDone { call: 3, gtid, outcome: Ok(Some(Vote::Yes)), outputs: b"out" },
+            Frame::Steps { call: 5, gtid, ride: Ride::Check, steps: b"" },
             Frame::StepsDone { call: 4, gtid, outcome: Err(Abort::User(5)), outputs: b"" },
             Frame::TwoPhase(Message::Ack { gtid }),
             Frame::Submit { call: 1 << 40, request: b"x" },

@@ -1,5 +1,6 @@
 //! Whole deployments inside one process: every design, channel and number of instances, loaded, driven and checked.
 
+mod answers;
 mod deployments;
 mod diary;
 mod larger;

@@ -1,0 +1,215 @@
+//! Aborts that a procedure decides on, of transactions over several instances: what it saw there must have been there at one moment.
+//!
+//! Two sites have the same rows, and each row the same value at both, at any moment: who changes it changes it at both. So a
+//! transaction that finds two values for one row has seen what never was, and says so by an abort. The third site has nothing:
+//! where a transaction's home is there, all that it has seen is elsewhere.
+
+use crate::support::{Deployment, Via, config, private_dir};
+use base::{Key, SiteId, TableId};
+use exec::DesignKind;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use txn::{
+    Abort, Access, Column, Generator, Route, RowBuf, Schema, Step, StepId, TableDef, Transaction, Type,
+    Verdict, Workload,
+};
+use wal::Durability;
+
+const TWINS: TableId = TableId(1);
+const SITES: u32 = 3;
+/// Rows of a site.
+const ROWS: i64 = 8;
+
+fn table() -> TableDef {
+    let columns = ["id", "value"].map(|name| Column::new(name, Type::I64)).into();
+    TableDef::new(TWINS, "twins", columns, &[0], (i64::from(SITES) * ROWS) as u64)
+}
+
+fn id(site: u32, row: i64) -> i64 {
+    i64::from(site) * ROWS + row
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Touch {
+    Read(i64),
+    Raise(i64),
+    /// Aborts if the row has another value.
+    Expect(i64, i64),
+}
+
+impl Step for Touch {
+    const ID: StepId = 1;
+    type Output = i64;
+
+    fn route(&self) -> Route {
+        let (Touch::Read(id) | Touch::Raise(id) | Touch::Expect(id, _)) = self;
+        Route { table: TWINS, key: *id as u64 }
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
+        let (Touch::Read(id) | Touch::Raise(id) | Touch::Expect(id, _)) = self;
+        let key = Key::new().i64(*id);
+        if let Touch::Raise(_) = self {
+            let raise = |row: &mut txn::RowMut<'_>| {
+                let now = row.int(1) + 1;
+                row.set_int(1, now);
+                now
+            };
+            return access.update(TWINS, &key, raise).await?.ok_or(Abort::BadRequest);
+        }
+        let value = access.read(TWINS, &key, |row| row.int(1)).await?.ok_or(Abort::BadRequest)?;
+        match self {
+            Touch::Expect(_, expected) if value != *expected => Err(Abort::User(1)),
+            _ => Ok(value),
+        }
+    }
+}
+
+/// One row, at both sites.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Ask {
+    Raise(i64),
+    /// Reads at one site, then at the other, and aborts if it finds two values.
+    Compare(i64, [u32; 2]),
+    /// The same, but the second site finds it out.
+    Tell(i64, [u32; 2]),
+}
+
+#[derive(Clone)]
+struct Twins;
+
+struct Draw(fastrand::Rng, Range<u32>);
+
+impl Generator for Draw {
+    type Request = Ask;
+
+    /// Changes have their home at the first site, which asks the second after it: they never wait for each other in a circle.
+    fn next(&mut self) -> Ask {
+        let Draw(random, sites) = self;
+        let (row, pair) = (random.i64(0..ROWS), if random.bool() { [0, 1] } else { [1, 0] });
+        match sites.start {
+            0 => Ask::Raise(row),
+            _ if random.bool() => Ask::Compare(row, pair),
+            _ => Ask::Tell(row, pair),
+        }
+    }
+}
+
+impl Workload for Twins {
+    type Request = Ask;
+    type Reply = ();
+    type Generator = Draw;
+    type Audit = Vec<i64>;
+
+    fn name(&self) -> String {
+        "twins".into()
+    }
+
+    fn schema(&self) -> Schema {
+        Schema { tables: vec![table()] }
+    }
+
+    fn sites(&self) -> u32 {
+        SITES
+    }
+
+    async fn run<T: Transaction>(&self, request: &Ask, txn: &mut T) -> Result<(), Abort> {
+        match *request {
+            Ask::Raise(row) => txn.last((Touch::Raise(id(0, row)), Touch::Raise(id(1, row)))).await.map(drop),
+            Ask::Compare(row, [one, two]) => {
+                let first = txn.all(Touch::Read(id(one, row))).await?;
+                let second = txn.all(Touch::Read(id(two, row))).await?;
+                if first == second { Ok(()) } else { Err(Abort::User(2)) }
+            }
+            Ask::Tell(row, [one, two]) => {
+                let value = txn.all(Touch::Read(id(one, row))).await?;
+                // Whatever the procedure makes of a step's abort, it is one.
+                let told = txn.all(Touch::Expect(id(two, row), value)).await;
+                if row % 2 == 0 { Ok(()) } else { told.map(drop) }
+            }
+        }
+    }
+
+    async fn run_step<A: Access>(
+        &self,
+        id: StepId,
+        args: &[u8],
+        access: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        txn::run_one_of!(id, args, access, out; Touch)
+    }
+
+    fn routes(&self, request: &Ask, visit: &mut dyn FnMut(Route)) {
+        let mut at = |site, row| visit(Route { table: TWINS, key: id(site, row) as u64 });
+        match *request {
+            Ask::Raise(row) => [0, 1].into_iter().for_each(|site| at(site, row)),
+            Ask::Compare(row, sites) | Ask::Tell(row, sites) => {
+                sites.into_iter().for_each(|site| at(site, row));
+            }
+        }
+    }
+
+    fn kind(&self, request: &Ask) -> &'static str {
+        match request {
+            Ask::Raise(_) => "raise",
+            Ask::Compare(..) => "compare",
+            Ask::Tell(..) => "tell",
+        }
+    }
+
+    fn clients(&self) -> txn::Clients {
+        txn::Clients::Bound
+    }
+
+    fn generator(&self, seed: u64, sites: Range<u32>) -> Draw {
+        Draw(fastrand::Rng::with_seed(seed), sites)
+    }
+
+    fn load_parts(&self, _: SiteId) -> u32 {
+        1
+    }
+
+    async fn load<A: Access>(&self, site: SiteId, _: u32, access: &mut A) -> Result<(), Abort> {
+        for row in 0..ROWS {
+            let (mut buf, id) = (RowBuf::new(&table()), id(site.0, row));
+            let mut bytes = buf.start();
+            bytes.set_int(0, id);
+            bytes.set_int(1, 0);
+            access.insert(TWINS, &Key::new().i64(id), buf.bytes()).await?;
+        }
+        Ok(())
+    }
+
+    async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<Vec<i64>, Abort> {
+        let mut found = Vec::new();
+        for id in sites.flat_map(|site| (0..ROWS).map(move |row| id(site, row))) {
+            found.push(Touch::Read(id).run(access).await?);
+        }
+        Ok(found)
+    }
+
+    fn judge(&self, audits: Vec<Vec<i64>>, _: Option<u64>) -> Verdict {
+        let agree = audits[0] == audits[1];
+        Verdict { violations: if agree { Vec::new() } else { vec![format!("{audits:?}")] } }
+    }
+}
+
+/// Before participants were asked, users were told of such aborts.
+#[test]
+fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
+    for design in [DesignKind::Occ, DesignKind::Conventional] {
+        let dir = private_dir();
+        let of = |i| config(&Twins, dir.path(), design, Durability::Memory, (i, 3), 1, Via::Ring);
+        let deployment = Deployment::start(Twins, (0..3).map(of).collect());
+        deployment.load();
+        let measured = deployment.run(4, 400);
+        eprintln!("{design}: {} committed, aborted {:?}", measured.committed_total(), measured.aborted);
+        assert!(measured.committed_total() > 0, "{measured:?}");
+        assert!(!measured.aborted.contains_key("user"), "{design}: {:?}", measured.aborted);
+        assert!(!measured.aborted.contains_key("bad_request"), "{design}: {:?}", measured.aborted);
+        let verdict = Twins.judge(deployment.audits(), None);
+        assert!(verdict.holds(), "{design}: {verdict:?}");
+        deployment.stop();
+    }
+}
