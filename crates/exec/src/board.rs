@@ -10,7 +10,9 @@
 //! others. For whom a transaction waits may change while it waits (the lock goes to one that stood before it), so it
 //! writes anew every [`AGAIN_NS`], and a cycle that such a change closes is found then. **Never found where there is none:** a name
 //! on the board belongs to one transaction for ever, and a transaction keeps its locks until its end, so an entry that is out of
-//! date names one that is still waited for, or one that has ended and waits for nobody.
+//! date names one that is still waited for, or one that has ended and waits for nobody. But for this: where somebody has seen through one that
+//! waits, and that gives up, he may for up to [`AGAIN_NS`] be taken to wait for whom that one waited for. Then a transaction is tried again that need
+//! not have been.
 
 use probe::Section;
 use std::collections::BTreeMap;

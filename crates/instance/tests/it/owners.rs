@@ -4,7 +4,7 @@ use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind::{self, Conventional, Logical, PlpLeaf, PlpPartition, PlpRegular};
 use exec::{HeapForm, Latching, TreeKind};
 use instance::InstanceConfig;
-use probe::{Counter, Measured, Profiling};
+use probe::{Counter, Kind as SectionKind, Measured, Profiling, Section};
 use txn::Workload;
 use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
@@ -276,4 +276,42 @@ fn a_request_of_one_owner_runs_there_whole() {
             "{design}: each is timed where its client is"
         );
     }
+}
+
+/// Critical sections in which any number of workers may meet, under readers that latch nothing: what is left for owners of pages are places in
+/// the log, and no transaction of one owner has its log in two workers' runs.
+#[test]
+fn owners_of_pages_hardly_meet() {
+    let per_transaction = |design| {
+        let dir = private_dir();
+        let workload = Tatp::new(TatpOptions { subscribers: 2_000, ..TatpOptions::new(2) }).unwrap();
+        let config = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
+        let deployment = Deployment::start(workload, vec![config]);
+        deployment.load();
+        deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
+        let instance = &deployment.instances[0];
+        instance.drive(8, 42 << 32);
+        // How it begins is not what is looked at: runs of the log that are short yet, pages that are nobody's yet.
+        let (mut begun, mut measured) = (0, Measured::default());
+        while measured.committed_total() < 10_000 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let more = deployment.measure();
+            match begun < 4_000 {
+                true => begun += more.committed_total(),
+                false => measured.merge(&more),
+            }
+        }
+        instance.halt().unwrap();
+        deployment.stop();
+        let profile = measured.profile.as_ref().expect("the profile is on");
+        let unbounded = Section::ALL.iter().filter(|section| section.kind() == SectionKind::Unbounded);
+        let each =
+            |section: &Section| profile.entered[*section as usize] as f64 / measured.committed_total() as f64;
+        let sections: Vec<(&str, f64)> =
+            unbounded.map(|section| (section.name(), each(section))).filter(|(_, n)| *n > 0.0).collect();
+        eprintln!("{design}: {sections:.4?}");
+        sections.iter().map(|(_, n)| n).sum::<f64>()
+    };
+    let (logical, leaf) = (per_transaction(Logical), per_transaction(PlpLeaf));
+    assert!(leaf <= 0.25 * logical, "{leaf} of {logical} unbounded critical sections per transaction");
 }
