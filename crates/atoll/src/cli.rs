@@ -6,7 +6,7 @@ pub use crate::values::{
     BalanceArg, ChannelArg, DesignArg, DurabilityArg, HeapArg, HostArg, LatchingArg, LoadModelArg,
     OccConflictArg, OpArg, SliArg, TablesArg, TreeArg,
 };
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use deploy::engine::Escalation;
 use driver::{Arrivals, Rate, Think, Warmup};
@@ -245,9 +245,26 @@ pub const COUNTER: &str = "counter";
 /// `bench ipc`: round trips of messages.
 pub const IPC: &str = "ipc";
 
-/// Everything that runs transactions.
+/// Everything that runs transactions. The transaction of a name may be written as one word too, as the papers and the ledger do.
 fn workload_values() -> Vec<PossibleValue> {
-    workload::spec::forms().map(|form| PossibleValue::new(form.name).help(form.about)).collect()
+    let value = |form: &workload::benchmark::Form| {
+        PossibleValue::new(form.name).help(form.about).alias(as_one_word(form.name))
+    };
+    workload::spec::forms().map(value).collect()
+}
+
+/// `tatp-getsubscriberdata` of `tatp-get-subscriber-data`.
+fn as_one_word(name: &str) -> String {
+    match name.split_once('-') {
+        Some((benchmark, transaction)) => format!("{benchmark}-{}", transaction.replace('-', "")),
+        None => name.to_owned(),
+    }
+}
+
+/// The workload's own name for what was given.
+fn workload_name(given: String) -> String {
+    let meant = workload::spec::forms().find(|form| as_one_word(form.name) == given);
+    meant.map_or(given, |form| form.name.to_owned())
 }
 
 /// The same in a sentence.
@@ -260,7 +277,7 @@ pub fn workload_names() -> String {
 }
 
 /// What `bench` takes: the workloads, and two experiments without transactions.
-fn bench_name() -> PossibleValuesParser {
+fn bench_name() -> impl TypedValueParser<Value = String> {
     let mut all = workload_values();
     all.push(
         PossibleValue::new(COUNTER).help("Threads on shared counters: the smallest experiment about islands"),
@@ -269,7 +286,7 @@ fn bench_name() -> PossibleValuesParser {
         PossibleValue::new(IPC)
             .help("Round trips of 256-byte messages between two cores, for every mechanism"),
     );
-    all.into()
+    PossibleValuesParser::new(all).map(workload_name)
 }
 
 /// A period of balancing.
@@ -563,6 +580,18 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_transaction_of_a_name_may_be_one_word() {
+        for given in ["tatp-getsubscriberdata", "tatp-get-subscriber-data"] {
+            let Some(Command::Bench(args)) = Cli::try_parse_from(["atoll", "bench", given]).unwrap().command
+            else {
+                panic!("it is a bench");
+            };
+            assert_eq!(args.workload, "tatp-get-subscriber-data");
+        }
+        assert!(Cli::try_parse_from(["atoll", "bench", "tatpgetsubscriberdata"]).is_err());
     }
 
     #[test]

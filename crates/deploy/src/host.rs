@@ -40,6 +40,9 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
         return;
     };
     let Birth { spec, config } = *birth;
+    // For whatever is made from here on, by the threads that this one starts as well (a process has inherited it); the instance tells
+    // what came of it.
+    topology::bind_thread_memory(config.node.map(|node| topology::NodeId(node as u32)));
     let Ok(own) = replies.try_clone() else { return };
     let life = Life { config, orders, replies: own };
     if let Err(e) = workload::with_workload(&spec, life) {

@@ -47,7 +47,12 @@ impl Member {
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
         let (ours, theirs) = UnixStream::pair().map_err(fail)?;
         let body = match place {
-            Host::Process => Body::Process(spawn_process(id, theirs).map_err(fail)?),
+            Host::Process => {
+                // What it makes before it is told its node comes from there, too.
+                let node = config.node.map(|node| topology::NodeId(node as u32));
+                let child = topology::with_memory_of(node, || spawn_process(id, theirs));
+                Body::Process(child.map_err(fail)?)
+            }
             Host::Thread => {
                 let thread = std::thread::Builder::new().name(format!("instance-{id}"));
                 Body::Thread(Some(thread.spawn(move || host::serve(theirs, Host::Thread)).map_err(fail)?))

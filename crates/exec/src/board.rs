@@ -1,9 +1,10 @@
 //! Who waits for whom over several owners' lock tables.
 //!
 //! A worker's own table finds every cycle that lies inside it before a wait begins. A transaction that waits at one owner while it
-//! holds locks at another can close a cycle that no table sees. So whoever has to wait writes on the board for whom, and looks
-//! whether that leads back to itself; if it does, it is the one that gives up. Nothing else ever touches the board: a
-//! transaction that need not wait pays nothing.
+//! holds locks at another can close a cycle that no table sees. So whoever is at several owners and has to wait writes on the board for
+//! whom, and looks whether that leads back to itself; if it does, it is the one that gives up. Nothing else ever touches the board: a
+//! transaction that need not wait, or has steps at one owner only, pays nothing. A cycle may lead through such a one; but it waits in the
+//! table in which it is waited for, so who writes sees through it ([`locks::LockTable::blockers`]).
 //!
 //! **Found:** writing and looking are one step under the mutex, so of the members of a cycle the last one to write sees the
 //! others. For whom a transaction waits may change while it waits (the lock goes to one that stood before it), so it
@@ -40,6 +41,7 @@ impl Board {
 
     /// The wait is over.
     pub fn strike_out(&self, who: u64, owner: usize) {
+        probe::enter(Section::LockDetector);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(who, owner));
     }
 }

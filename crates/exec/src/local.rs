@@ -47,6 +47,8 @@ pub struct Part {
     pub(crate) name: u64,
     /// Of the deployment: its scans visit rows of these only.
     pub(crate) sites: Option<Range<u32>>,
+    /// It is one of several parts of its transaction, or others may follow: what it waits for may wait for them elsewhere.
+    pub(crate) abroad: bool,
     /// It has asked for a lock, and is counted for that ([`Locking::ByOwner`]).
     pub(crate) counted: bool,
     /// The transaction's work at other workers.

@@ -194,6 +194,12 @@ impl MemoryEngine {
         }
     }
 
+    /// Begins the next epoch, as the ticker does while transactions commit: what was deleted in the last one can go.
+    pub fn begin_epoch(&self) {
+        self.store.tick();
+        self.store.back_ahead();
+    }
+
     /// Tells the ticker that there is something to begin an epoch for. Written once per epoch, read at every commit.
     #[inline]
     fn stir(&self) {

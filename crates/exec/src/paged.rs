@@ -185,6 +185,7 @@ impl<D: Design> PageEngine<D> {
             owner,
             name: 0,
             sites: None,
+            abroad: false,
             counted: false,
             branches: Branches::default(),
             hold: probe::Hold::default(),
@@ -201,6 +202,7 @@ impl<D: Design> PageEngine<D> {
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         part.sites = None;
+        part.abroad = false;
         if protection == Protection::Locks {
             part.hold = probe::hold();
             if !D::OWNERS {
@@ -580,7 +582,7 @@ impl<D: Design> PageEngine<D> {
         let waited = std::future::poll_fn(|cx| {
             let now = world::now_ns();
             let polled = self.locks(part.owner).poll_until(&mut part.locker, now, cx);
-            if D::OWNERS && part.name != 0 && polled.is_pending() {
+            if D::OWNERS && part.abroad && polled.is_pending() {
                 if now < next_ns {
                     return probe::parks(Wait::Lock, Poll::Pending);
                 }
@@ -597,7 +599,7 @@ impl<D: Design> PageEngine<D> {
             })
         })
         .await;
-        if D::OWNERS && part.name != 0 {
+        if D::OWNERS && part.abroad {
             self.board.strike_out(part.name, part.owner);
         }
         waited

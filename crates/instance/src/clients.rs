@@ -7,17 +7,20 @@
 //! A transient abort (deadlock, time-out, an instance that is down) is tried again with the same request as
 //! [`traffic::Retries`] says, and its latency goes on; any other abort ends the request.
 //!
-//! A request whose home is another instance is counted there when it commits, and timed here, where its client is.
+//! A request whose home is another instance is counted there when it commits, and timed here, where its client is. So is one that another
+//! worker of this instance runs as a whole ([`handover`](crate::handover)).
 //!
 //! Here as on the whole way to a row a future is pinned where it was made (`pin!(f()).await`): awaiting it by value copies it
 //! twice, and those of a transaction that nests ten deep are hundreds of bytes long.
 
 use crate::counts::Reach;
+use crate::handover::{Handed, Seat};
 use crate::home;
-use crate::local::Local;
+use crate::local::{Keys, Local};
 use crate::source::Due;
 use base::InstanceId;
 use exec::Engine;
+use probe::Role;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -36,6 +39,19 @@ enum Next {
     Stop,
 }
 
+/// Whether this worker was given to others while a request was run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    /// Perhaps not.
+    Kept,
+    Left,
+}
+
+/// How many requests of other workers' clients one runner runs before this worker's own have their turn.
+const RUN: usize = 32;
+/// After so many of them it looks at the clock.
+const CLOCK: usize = 8;
+
 /// Which options the workload has now, and the first of the streams that are drawn from under them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mix {
@@ -52,20 +68,21 @@ struct Requests<W: Workload> {
     /// Which stream of the instance.
     stream: u64,
     routed: bool,
+    seat: Seat,
     mix: u32,
 }
 
 impl<W: Workload> Requests<W> {
-    fn new<E: Engine>(local: &Local<W, E>, stream: u64) -> Requests<W> {
+    fn new<E: Engine>(local: &Local<W, E>, stream: u64, seat: Seat) -> Requests<W> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
-        Requests { generator: local.generator(stream), stream, routed, mix: local.mix.get().number }
+        Requests { generator: local.generator(stream), stream, routed, seat, mix: local.mix.get().number }
     }
 
     /// Draws anew where the options have changed.
     #[inline]
     fn follow<E: Engine>(&mut self, local: &Local<W, E>) {
         if self.mix != local.mix.get().number {
-            *self = Requests::new(local, self.stream);
+            *self = Requests::new(local, self.stream, self.seat);
         }
     }
 }
@@ -73,20 +90,23 @@ impl<W: Workload> Requests<W> {
 /// A closed loop of one client.
 pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
-    let mut requests = Requests::new(&local, stream);
+    let mut requests = Requests::new(&local, stream, local.handover.take_seat());
     let mut since_ns = world::now_ns();
     while !local.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
         // Made where it runs: made in a variable first, all its thousands of bytes would be moved for each request.
-        let (next, now) =
-            pin!(to_its_end(&local, &request, requests.routed, &mut part, since_ns, retries)).await;
+        let (next, stay, now) =
+            pin!(to_its_end(&local, &request, &requests, &mut part, since_ns, retries)).await;
         if next == Next::Stop {
             break;
         }
         since_ns = now;
-        exec::yield_now().await;
+        if stay == Stay::Kept {
+            exec::yield_now().await;
+        }
     }
+    local.handover.give_seat(requests.seat);
     local.give_part(part);
     local.clients.set(local.clients.get() - 1);
 }
@@ -94,13 +114,13 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
 /// Serves an open loop's requests, one at a time.
 pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
-    let mut requests = Requests::new(&local, stream);
+    let mut requests = Requests::new(&local, stream, local.handover.take_seat());
     while let Some(due) = next_due(&local).await {
         requests.follow(&local);
         let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
-        let (next, now) =
-            pin!(to_its_end(&local, &request, requests.routed, &mut part, due.since_ns, retries)).await;
+        let (next, _, now) =
+            pin!(to_its_end(&local, &request, &requests, &mut part, due.since_ns, retries)).await;
         if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }
@@ -109,6 +129,7 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
         }
         exec::yield_now().await;
     }
+    local.handover.give_seat(requests.seat);
     local.give_part(part);
     local.clients.set(local.clients.get() - 1);
 }
@@ -160,25 +181,25 @@ pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
 async fn to_its_end<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
-    routed: bool,
+    of: &Requests<W>,
     part: &mut E::Part,
     since_ns: u64,
     retries: Retries,
-) -> (Next, u64) {
+) -> (Next, Stay, u64) {
     let mut tries = 0;
     loop {
-        let (outcome, now) = pin!(one_try(local, request, routed, part, since_ns)).await;
+        let (outcome, stay, now) = pin!(one_try(local, request, of, part, since_ns)).await;
         let abort = match outcome {
-            Ok(()) => return (Next::Draw, now),
-            Err(Abort::Fault) => return (Next::Stop, now),
-            Err(abort) if !abort.is_transient() => return (Next::Draw, now),
-            Err(_) if local.halting.get() => return (Next::Stop, now),
+            Ok(()) => return (Next::Draw, stay, now),
+            Err(Abort::Fault) => return (Next::Stop, stay, now),
+            Err(abort) if !abort.is_transient() => return (Next::Draw, stay, now),
+            Err(_) if local.halting.get() => return (Next::Stop, stay, now),
             Err(abort) => abort,
         };
         tries += 1;
         let Some(pause) = retries.pause(tries, base::hash64(&now.to_le_bytes())) else {
             local.counts.borrow_mut().given_up += 1;
-            return (Next::Draw, now);
+            return (Next::Draw, stay, now);
         };
         local.counts.borrow_mut().retries += 1;
         let least = if abort == Abort::InstanceDown { DOWN_NS } else { 0 };
@@ -192,24 +213,63 @@ async fn to_its_end<W: Workload, E: Engine>(
 async fn one_try<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
-    routed: bool,
+    of: &Requests<W>,
     part: &mut E::Part,
     since_ns: u64,
-) -> (Result<(), Abort>, u64) {
-    let home = if routed { local.home_of(request) } else { local.me() };
-    let outcome = if home == local.me() {
-        let outcome = pin!(home::run(local, request, part)).await.map(|(_, reach)| reach);
-        let now = world::now_ns();
-        local.count(request, outcome, now);
-        (outcome.map(drop), now)
-    } else {
+) -> (Result<(), Abort>, Stay, u64) {
+    let home = if of.routed { local.home_of(request) } else { local.me() };
+    let done = if home != local.me() {
         // Counted where it runs.
-        (Box::pin(local.submit_elsewhere(home, request)).await, world::now_ns())
+        (Box::pin(local.submit_elsewhere(home, request)).await, Stay::Left, world::now_ns())
+    } else {
+        match local.keys_of(request) {
+            Keys::At(worker) => {
+                let outcome = pin!(local.run_by(worker, of.seat, request)).await;
+                (outcome, Stay::Left, local.handover.answered_ns.get())
+            }
+            keys => {
+                let outcome = pin!(home::run(local, (request, keys), part)).await.map(|(_, reach)| reach);
+                let now = world::now_ns();
+                local.count(request, outcome, now);
+                (outcome.map(drop), Stay::Kept, now)
+            }
+        }
     };
-    if outcome.0.is_ok() {
-        local.answered(request, outcome.1.saturating_sub(since_ns));
+    if done.0.is_ok() {
+        local.answered(request, done.2.saturating_sub(since_ns));
     }
-    outcome
+    done
+}
+
+/// Runs what other workers of the instance hand over to this one.
+pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
+    let handover = &local.handover;
+    let mut part = local.take_part();
+    loop {
+        let (mut run, mut now) = (0, 0);
+        while let Some(Handed { from, seat, request }) = handover.take() {
+            // It may have to wait in this one: then others are another runner's.
+            handover.called.set(false);
+            let keys = local.keys_of(&request);
+            let outcome = pin!(home::run(&local, (&request, keys), &mut part)).await.map(|(_, reach)| reach);
+            handover.answer(from, seat, outcome.map(drop));
+            // Its client looks at the clock for how long it took; here it only is to be counted in the right second.
+            if run % CLOCK == 0 {
+                now = world::now_ns();
+            }
+            local.count(&request, outcome, now);
+            run += 1;
+            if run == RUN {
+                break;
+            }
+        }
+        if run == RUN {
+            handover.called.set(true);
+            exec::yield_now().await;
+        } else {
+            std::future::poll_fn(|cx| probe::parks_untimed(handover.poll_idle(cx))).await;
+        }
+    }
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
@@ -257,6 +317,42 @@ impl<W: Workload, E: Engine> Local<W, E> {
             home.get_or_insert(self.owner(route));
         });
         home.unwrap_or(self.me())
+    }
+
+    /// Has another worker of this instance run a request, all of whose keys are its own; it is counted there.
+    async fn run_by(&self, worker: usize, seat: Seat, request: &W::Request) -> Result<(), Abort> {
+        probe::communicating(|| self.handover.hand(worker, seat, request.clone()));
+        std::future::poll_fn(|cx| probe::parks_untimed(self.handover.poll(seat, cx))).await
+    }
+
+    /// Wakes those whose answers have come from other workers, and sees to it that somebody runs what those have handed over.
+    pub(crate) fn receive_handed(self: &Rc<Self>) -> bool {
+        let handover = &self.handover;
+        let any = probe::communicating(|| handover.take_answers());
+        if any {
+            handover.answered_ns.set(world::now_ns());
+        }
+        if !handover.has_requests() {
+            return any;
+        }
+        if !handover.called.get() {
+            let called = match handover.idle_runner() {
+                Some(runner) => {
+                    runner.wake();
+                    true
+                }
+                // With every slot taken they wait until a runner is free.
+                None => self.executor.spawn(probe::charged(Role::Home, runner(Rc::clone(self)))),
+            };
+            handover.called.set(called);
+        }
+        true
+    }
+
+    /// Publishes what was handed over or answered since the last call.
+    #[inline]
+    pub(crate) fn flush_handed(&self) {
+        self.handover.flush(|worker| self.shared.inboxes[worker].wake());
     }
 
     /// Has a request run at its home, as a client from outside would.

@@ -11,7 +11,7 @@
 use crate::counts::{self, Reach};
 use crate::gate;
 use crate::groups::{self, Groups};
-use crate::local::{Local, Place};
+use crate::local::{Keys, Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
 use exec::{Engine, Holds, Order, Protection, Scope};
@@ -24,20 +24,22 @@ use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
 use wire::{Frame, Ride};
 
-/// Runs one request to its durable end.
+/// Runs one request to its durable end; `keys` are its own, as found just now.
 pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
-    request: &W::Request,
+    (request, keys): (&W::Request, Keys),
     part: &mut E::Part,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
     local.note_meeting(request);
     let (engine, desk) = (&local.shared.engine, &local.desk);
-    let stays_home = local.stays_home(request);
-    let mut protection = if stays_home { engine.protection_at_home(desk) } else { Protection::Locks };
+    let mut protection = match keys {
+        Keys::Here => engine.protection_at_home(desk),
+        Keys::At(_) | Keys::Spread => Protection::Locks,
+    };
     let _pass = match &local.gate {
-        Some(gate) if !stays_home => Some(pin!(gate.enter(gate::MOST)).await),
+        Some(gate) if keys != Keys::Here => Some(pin!(gate.enter(gate::MOST)).await),
         _ => None,
     };
     loop {

@@ -14,7 +14,7 @@
 //! - [`config`]: what an instance is told at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `gate`: how many of them at once. `participant`: parts of others'
 //!   transactions.
-//! - `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps
+//! - `handover`: requests whose keys are all another worker's, handed to it whole. `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps
 //!   over many sites.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
@@ -33,6 +33,7 @@ mod connector;
 mod counts;
 mod gate;
 mod groups;
+mod handover;
 mod home;
 mod links;
 mod load;

@@ -6,6 +6,7 @@ use crate::calls::Calls;
 use crate::clients::Mix;
 use crate::counts::Counts;
 use crate::gate::Gate;
+use crate::handover::Handover;
 use crate::links::{LinkId, Links};
 use crate::shared::Shared;
 use crate::source::Source;
@@ -53,6 +54,16 @@ pub(crate) enum Place {
     Instance(InstanceId),
 }
 
+/// Who runs all steps of a request, as far as it tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keys {
+    Here,
+    /// This other worker of the instance.
+    At(usize),
+    /// Several workers, or other instances.
+    Spread,
+}
+
 pub(crate) struct Local<W: Workload, E: Engine> {
     pub shared: Arc<Shared<W, E>>,
     pub worker: usize,
@@ -75,6 +86,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub idle: RefCell<Vec<Waker>>,
     /// A task has been woken or begun for the first of the jobs, and has not come to it yet.
     pub summoned: Cell<bool>,
+    pub handover: Handover<W::Request>,
     parts: RefCell<Vec<E::Part>>,
     batches: RefCell<Vec<Batch>>,
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -106,6 +118,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         workload: W,
     ) -> Rc<Self> {
         let desk = shared.engine.desk(worker, unpark);
+        let handover = shared.crossings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
         // The plain behaviour has all in flight that there are; and where a vote waits for a device, more of them hide it.
@@ -129,6 +142,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             jobs: RefCell::default(),
             idle: RefCell::default(),
             summoned: Cell::new(false),
+            handover,
             parts: RefCell::default(),
             batches: RefCell::default(),
             buffers: RefCell::default(),
@@ -220,7 +234,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub fn look_at_queue(&self) {
         if E::OWNERS && !self.tallies.is_empty() {
             let mut queue = self.queue.get();
-            queue.look(self.shared.engine.waiting(&self.desk));
+            queue.look(self.shared.engine.waiting(&self.desk) + self.handover.waiting());
             self.queue.set(queue);
         }
     }
@@ -269,13 +283,25 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.is_alone() && (!E::OWNERS || self.shared.config.workers() == 1)
     }
 
-    /// Whether a request touches nothing but what is run here, as far as it tells.
-    pub fn stays_home(&self, request: &W::Request) -> bool {
-        let mut home = true;
-        if !self.is_all_here() {
-            self.workload.borrow().routes(request, &mut |route| home &= self.place(route) == Place::Here);
+    /// Who runs what a request touches, as far as it tells.
+    pub fn keys_of(&self, request: &W::Request) -> Keys {
+        if self.is_all_here() {
+            return Keys::Here;
         }
-        home
+        let mut keys = None;
+        self.workload.borrow().routes(request, &mut |route| {
+            // Copies are everywhere.
+            if self.domain(route.table) == 0 {
+                return;
+            }
+            let its = match self.place(route) {
+                Place::Here => Keys::Here,
+                Place::Worker(worker) => Keys::At(worker),
+                Place::Instance(_) => Keys::Spread,
+            };
+            keys = Some(if keys.is_none_or(|keys| keys == its) { its } else { Keys::Spread });
+        });
+        keys.unwrap_or(Keys::Here)
     }
 
     pub fn new_gtid(&self) -> Gtid {

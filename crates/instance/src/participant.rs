@@ -445,7 +445,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     async fn submit(&self, request: &W::Request, from: Option<Peer>) -> Result<W::Reply, Abort> {
         let mut part = self.take_part();
         let started = world::now_ns();
-        let outcome = pin!(home::run(self, request, &mut part)).await;
+        let outcome = pin!(home::run(self, (request, self.keys_of(request)), &mut part)).await;
         self.give_part(part);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);

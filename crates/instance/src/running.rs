@@ -3,6 +3,7 @@
 use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{InstanceConfig, InstanceFault};
 use crate::connector;
+use crate::handover::Crossings;
 use crate::local::{MAX_WORKERS, worker_of};
 use crate::plan::LoadPlan;
 use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
@@ -86,6 +87,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             filled: Mutex::default(),
             life: recovery.life,
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
+            crossings: if E::OWNERS { Crossings::between(workers) } else { Crossings::none() },
             lost: Mutex::new(None),
             config,
         });

@@ -2,6 +2,7 @@
 
 use crate::balance::Loads;
 use crate::config::InstanceConfig;
+use crate::handover::Crossings;
 use crate::links::Peer;
 use crate::plan::LoadPlan;
 use base::InstanceId;
@@ -16,7 +17,7 @@ use traffic::{Rate, Share, Traffic};
 use twophase::Message;
 use txn::Workload;
 
-pub(crate) struct Shared<W, E: Engine> {
+pub(crate) struct Shared<W: Workload, E: Engine> {
     pub config: InstanceConfig,
     pub engine: Arc<E>,
     /// What the workers that are done with a load have filled in, to be put together by the last.
@@ -24,6 +25,8 @@ pub(crate) struct Shared<W, E: Engine> {
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
     pub inboxes: Vec<Inbox<W>>,
+    /// Between workers that own keys, for requests that are one other's as a whole.
+    pub crossings: Crossings<W::Request>,
     /// Wakes the connector thread when a link to a peer has broken.
     pub lost: Mutex<Option<Sender<Wanted>>>,
 }
@@ -101,6 +104,12 @@ impl<W> Inbox<W> {
     pub fn put(&self, order: Order<W>) {
         self.orders.lock().expect("no holder of this lock panics").push(order);
         self.filled.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Has the worker look around if it sleeps. One that has not begun looks before it first sleeps.
+    #[inline]
+    pub fn wake(&self) {
         if let Some(unparker) = self.unparker.get() {
             unparker.unpark();
         }

@@ -133,6 +133,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             }
             busy |= self.receive(ask);
             busy |= self.receive_visits();
+            busy |= self.local.receive_handed();
+            self.local.flush_handed();
             busy |= self.local.poll_acks();
             busy |= self.local.shared.engine.turn(&self.local.desk);
             busy |= self.take_orders();
@@ -172,7 +174,11 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             if self.local.executor.turn(now) == 0 {
                 return done > 0;
             }
-            if self.local.links.ring_ready() || !self.local.shared.engine.is_quiet(&self.local.desk) {
+            self.local.flush_handed();
+            if self.local.links.ring_ready()
+                || !self.local.handover.is_quiet()
+                || !self.local.shared.engine.is_quiet(&self.local.desk)
+            {
                 break;
             }
             if self.local.executor.has_ready() {
@@ -202,7 +208,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let engine = &local.shared.engine;
         self.parker.park(Some(timeout), || {
             let idle = inbox.is_empty() && !local.executor.has_ready() && !engine.ready();
-            idle && engine.is_quiet(&local.desk)
+            idle && engine.is_quiet(&local.desk) && local.handover.is_quiet()
         });
     }
 

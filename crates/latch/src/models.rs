@@ -422,11 +422,15 @@ fn a_ring_gives_every_value_once_and_in_order() {
     loom::model(|| {
         let (mut into, mut out) = ring::ring(2);
         let producer = spawn(move || {
-            for value in 0..3u64 {
-                let mut value = Box::new(value);
-                while let Err(back) = into.push(value) {
+            // The first two are published together, the third when the producer goes.
+            for number in 0..3u64 {
+                let mut value = Box::new(number);
+                while let Err(back) = into.stage(value) {
                     value = back;
                     sync::yield_now();
+                }
+                if number == 1 {
+                    into.publish();
                 }
             }
         });

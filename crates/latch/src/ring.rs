@@ -11,6 +11,9 @@
 //! the other's position and looks at the shared one only when the copy says full, or empty. A slot is thus touched by one of the
 //! two at a time, and each of the two lines is written by one thread: the contention is fixed at two, however many workers there
 //! are (thesis section 3.2, message passing).
+//!
+//! A producer with several values at a time may fill their slots first and publish them together ([`Producer::stage`]): the line with `tail`
+//! then moves to the consumer once for all of them.
 
 use super::sync::{Arc, AtomicU64, Ordering, UnsafeCell};
 use crate::CachePadded;
@@ -31,7 +34,9 @@ unsafe impl<T: Send> Send for Ring<T> {}
 /// The end that fills.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
+    /// Behind the last slot that was filled; what the consumer sees of it may be less.
     tail: u64,
+    published: u64,
     /// As seen last.
     head: u64,
 }
@@ -49,7 +54,10 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     let slots = (0..capacity.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
     let positions = || CachePadded::new(AtomicU64::new(0));
     let ring = Arc::new(Ring { head: positions(), tail: positions(), slots });
-    (Producer { ring: Arc::clone(&ring), tail: 0, head: 0 }, Consumer { ring, head: 0, tail: 0 })
+    (
+        Producer { ring: Arc::clone(&ring), tail: 0, published: 0, head: 0 },
+        Consumer { ring, head: 0, tail: 0 },
+    )
 }
 
 impl<T> Ring<T> {
@@ -63,6 +71,17 @@ impl<T> Producer<T> {
     /// Gives the value back while the queue is full.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), T> {
+        let staged = self.stage(value);
+        self.publish();
+        staged
+    }
+
+    /// As [`Producer::push`], but the consumer sees it only after [`Producer::publish`], or when the producer is dropped.
+    ///
+    /// # Errors
+    /// As [`Producer::push`].
+    #[inline]
+    pub fn stage(&mut self, value: T) -> Result<(), T> {
         let ring = &*self.ring;
         if self.tail - self.head == ring.slots.len() as u64 {
             self.head = ring.head.load(Ordering::Acquire);
@@ -74,8 +93,25 @@ impl<T> Producer<T> {
         // `head` was read last), and it will not look at it before `tail` is past it.
         ring.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(value) });
         self.tail += 1;
-        ring.tail.store(self.tail, Ordering::Release);
         Ok(())
+    }
+
+    /// Lets the consumer see what was staged; `true` if there was anything.
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        let any = self.published != self.tail;
+        if any {
+            self.ring.tail.store(self.tail, Ordering::Release);
+            self.published = self.tail;
+        }
+        any
+    }
+}
+
+/// So that whoever drops the ring finds every value.
+impl<T> Drop for Producer<T> {
+    fn drop(&mut self) {
+        self.publish();
     }
 }
 
@@ -92,6 +128,12 @@ impl<T> Consumer<T> {
         self.head += 1;
         self.ring.head.store(self.head, Ordering::Release);
         Some(value)
+    }
+
+    /// Values that can be taken, as far as the last look at the producer's line told.
+    #[inline]
+    pub fn seen(&self) -> usize {
+        (self.tail - self.head) as usize
     }
 
     /// Whether there is nothing to take. One load of a line that only the producer writes, if the last look found nothing

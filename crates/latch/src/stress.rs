@@ -260,11 +260,25 @@ fn values_come_out_of_a_ring_in_order_and_a_full_one_gives_them_back() {
 }
 
 #[test]
+fn what_is_staged_is_seen_once_it_is_published() {
+    let (mut into, mut out) = ring(4);
+    assert!(!into.publish());
+    assert_eq!((into.stage(1), into.stage(2), out.pop()), (Ok(()), Ok(()), None));
+    assert!(into.publish() && !into.publish());
+    assert_eq!((out.pop(), out.seen(), out.pop(), out.pop()), (Some(1), 1, Some(2), None));
+    assert_eq!([3, 4, 5, 6, 7].map(|value| into.stage(value)), [Ok(()), Ok(()), Ok(()), Ok(()), Err(7)]);
+    assert_eq!(out.pop(), None);
+    drop(into);
+    assert_eq!([(); 5].map(|()| out.pop()), [Some(3), Some(4), Some(5), Some(6), None]);
+}
+
+#[test]
 fn what_was_not_taken_from_a_ring_is_dropped_once() {
     let value = Arc::new(());
     let (mut into, mut out) = ring(4);
     (0..3).for_each(|_| assert!(into.push(value.clone()).is_ok()));
     drop(out.pop());
+    assert!(into.stage(value.clone()).is_ok());
     drop((into, out));
     assert_eq!(Arc::strong_count(&value), 1);
 }

@@ -191,12 +191,23 @@ impl<M: RawMutex> LockTable<M> {
         self.slots.get(locker.id).label.store(label, Ordering::Relaxed);
     }
 
-    /// Calls `f` with the label of each locker that this one waits for now; not at all if it does not wait. For whoever
-    /// looks for cycles over several tables: inside this one they are found before a wait begins.
+    /// Calls `f` with the label of each locker that this one waits for now, and of those that they wait for in this table, and so on; not
+    /// at all if it does not wait. For whoever looks for cycles over several tables: inside this one they are found before a wait
+    /// begins, and as what waits in one table only is seen through, only who is at several has to be looked at.
     pub fn blockers(&self, locker: &Locker, mut f: impl FnMut(u64)) {
-        let Some(Pending { name, .. }) = locker.pending else { return };
-        self.bucket(name).with(|q| {
-            q.blockers(name, locker.id, |id| f(self.slots.get(id).label.load(Ordering::Relaxed)));
+        if locker.pending.is_none() {
+            return;
+        }
+        self.detector.with(|walk| {
+            walk.start(locker.id);
+            while let Some(id) = walk.stack.pop() {
+                let slot = self.slots.get(id);
+                if id != locker.id {
+                    f(slot.label.load(Ordering::Relaxed));
+                }
+                let Some(Awaited { name, .. }) = slot.wait.with(|w| w.awaited()) else { continue };
+                self.bucket(name).with(|q| q.blockers(name, id, |b| walk.visit(b, id)));
+            }
         });
     }
 

@@ -1,66 +1,44 @@
 //! Rows that a transaction is about to ask for, looked up side by side before it does ([`Worker::ahead`]).
 //!
-//! What was found is kept with the transaction and taken by the operations that follow, in the same order. It is no part of
-//! what the transaction has read before it is taken, and it is taken only as long as the index would still answer so: a row that
-//! is not dead is in its index, and an absence holds while its leaf is unchanged. The transaction is pinned since it
-//! began, so what is kept names memory that is still what it was.
+//! What was found is kept with the transaction and taken by the operations that follow, in the same order. It is a hint
+//! (`hints`): no part of what the transaction has read before it is taken, and asked then whether it is the row.
 
 use crate::abreast::LANES;
-use crate::arena::Arena;
-use crate::index::Found;
+use crate::arena::Ref;
+use crate::hints::Hash;
+use crate::index::Index;
 use crate::row;
 use crate::store::{LookAhead, Refused};
-use crate::tid::DEAD;
 use crate::transaction::Txn;
 use crate::worker::Worker;
 use base::TableId;
-use std::sync::atomic::Ordering;
 
 /// What was found for one transaction.
 #[derive(Default)]
 pub(crate) struct Ahead {
-    keys: Vec<u8>,
     seen: Vec<Asked>,
     /// The first that was not asked for yet.
     next: usize,
 }
 
 struct Asked {
-    table: TableId,
-    /// Where its key ends in `keys`.
-    end: usize,
-    found: Found,
+    hash: Hash,
+    row: Option<Ref>,
 }
 
 impl Ahead {
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.keys.clear();
         self.seen.clear();
         self.next = 0;
     }
 
-    /// What was found of this key, if it is the next one.
+    /// What was found of this key, if it is the next one and anything was.
     #[inline]
-    pub(crate) fn take(&mut self, table: TableId, key: &[u8]) -> Option<Found> {
-        let asked = self.seen.get(self.next)?;
-        let start = self.next.checked_sub(1).map_or(0, |before| self.seen[before].end);
-        if asked.table != table || &self.keys[start..asked.end] != key {
-            return None;
-        }
+    pub(crate) fn take(&mut self, hash: Hash) -> Option<Ref> {
+        let asked = self.seen.get(self.next).filter(|asked| asked.hash == hash)?;
         self.next += 1;
-        Some(asked.found)
-    }
-}
-
-impl Found {
-    /// Whether the index would say the same now.
-    #[inline]
-    pub(crate) fn is_current(&self, arena: &Arena) -> bool {
-        match self.row {
-            Some(row) => row::tid(arena, row).load(Ordering::Acquire) & DEAD == 0,
-            None => self.seen.holds(arena),
-        }
+        asked.row
     }
 }
 
@@ -76,18 +54,33 @@ impl Worker {
         if self.store.look_ahead == LookAhead::Never {
             return Ok(());
         }
-        let arena = &self.store.arena;
+        let (arena, hints) = (&self.store.arena, &self.store.hints);
         for keys in keys.chunks(LANES) {
             let ahead = &mut txn.ahead;
             let first = ahead.seen.len();
             for key in keys {
-                ahead.keys.extend_from_slice(key.as_ref());
-                ahead.seen.push(Asked { table, end: ahead.keys.len(), found: Found::default() });
+                let hash = Hash::of(table, key.as_ref());
+                hints.ask_for(hash);
+                ahead.seen.push(Asked { hash, row: None });
             }
-            index.find_abreast(arena, keys, |i, found| {
-                found.row.inspect(|row| row::ask_for(arena, *row));
-                ahead.seen[first + i].found = found;
-            });
+            let asked = &mut ahead.seen[first..];
+            let (mut missing, mut count) = ([0; LANES], 0);
+            for (i, asked) in asked.iter_mut().enumerate() {
+                asked.row = hints.candidate(asked.hash).inspect(|row| row::ask_for(arena, *row));
+                if asked.row.is_none() {
+                    missing[count] = i;
+                    count += 1;
+                }
+            }
+            if count > 0 {
+                let wanted = missing.map(|i| keys[i].as_ref());
+                index.find_abreast(arena, &wanted[..count], |i, found| {
+                    let (Some(row), asked) = (found.row, &mut asked[missing[i]]) else { return };
+                    row::ask_for(arena, row);
+                    hints.enter(asked.hash, row, arena.used_bytes());
+                    asked.row = Some(row);
+                });
+            }
         }
         Ok(())
     }
@@ -101,12 +94,36 @@ impl Worker {
         let mut count = 0;
         let index = self.store.index(table).map(|index| {
             for keys in keys.chunks(LANES) {
-                index.find_abreast(&self.store.arena, keys, |_, found| {
-                    count += usize::from(found.row.is_some())
-                });
+                count += self.count_found(table, index, keys);
             }
         });
         self.own.reading.remove(&self.store.epochs, self.number, reading);
         index.map(|()| count)
+    }
+
+    fn count_found(&self, table: TableId, index: &Index, keys: &[impl AsRef<[u8]>]) -> usize {
+        let (arena, hints) = (&self.store.arena, &self.store.hints);
+        let mut asked = [(Hash::default(), None); LANES];
+        for ((hash, _), key) in asked.iter_mut().zip(keys) {
+            *hash = Hash::of(table, key.as_ref());
+            hints.ask_for(*hash);
+        }
+        for (hash, row) in &mut asked[..keys.len()] {
+            *row = hints.candidate(*hash).inspect(|row| row::ask_for(arena, *row));
+        }
+        let is_there = |((_, row), key): (&(Hash, Option<Ref>), _)| {
+            row.is_some_and(|row| row::is_of(arena, row, table, AsRef::<[u8]>::as_ref(key)))
+        };
+        let hinted = asked.iter().zip(keys).filter(|one| is_there(*one)).count();
+        if hinted == keys.len() {
+            return hinted;
+        }
+        let mut count = 0;
+        index.find_abreast(arena, keys, |i, found| {
+            let Some(row) = found.row else { return };
+            count += 1;
+            hints.enter(asked[i].0, row, arena.used_bytes());
+        });
+        count
     }
 }

@@ -7,7 +7,8 @@
 //! Who may do what: anybody reads and writes words through [`Arena::block`]; slabs are taken by an addition; a [`Local`]
 //! belongs to one worker and holds its free blocks, by size class, and what it has retired but others may still read. What a
 //! worker has too many of it puts into a pool, a slab's worth at a time, from which others take before they take slabs: so
-//! what one worker deletes another can use. A block stays in its class for ever.
+//! what one worker deletes another can use. A block stays in its class for ever, and rows have classes of their own: where a row was
+//! there will be rows ([`hints`](crate::hints)).
 
 use crate::epoch::Epochs;
 use latch::SpinMutex;
@@ -40,11 +41,13 @@ const AHEAD: (u64, u64) = (1 << 20, 8 << 20);
 const BACKED_AT_ONCE: u64 = 1 << 18;
 /// Classes of 16-byte steps up to 512 bytes; from there four per doubling.
 const FINE: usize = 32;
-const CLASSES: usize = FINE + 4 * 10;
+const SIZES: usize = FINE + 4 * 10;
+/// For rows, then for everything else.
+const CLASSES: usize = 2 * SIZES;
 
-/// The class whose blocks have room for `words` words.
+/// The class whose blocks have room for `words` words, in a row.
 #[inline]
-fn class_of(words: usize) -> usize {
+fn class_of_row(words: usize) -> usize {
     if words <= 2 * FINE {
         return words.max(1).div_ceil(2) - 1;
     }
@@ -53,7 +56,14 @@ fn class_of(words: usize) -> usize {
     FINE + 4 * (doubling as usize - 6) + quarter
 }
 
+/// The same for anything but a row.
+#[inline]
+fn class_of(words: usize) -> usize {
+    SIZES + class_of_row(words)
+}
+
 fn words_of(class: usize) -> usize {
+    let class = class % SIZES;
     if class < FINE {
         return 2 * (class + 1);
     }
@@ -64,7 +74,7 @@ fn words_of(class: usize) -> usize {
 /// How many words a block asked for with `words` really has.
 #[inline]
 pub(crate) fn rounded(words: usize) -> usize {
-    words_of(class_of(words))
+    words_of(class_of_row(words))
 }
 
 pub(crate) struct Arena {
@@ -142,7 +152,20 @@ impl Local {
     /// [`Full`] when the budget does not allow it.
     #[inline]
     pub(crate) fn alloc(&mut self, arena: &Arena, words: usize) -> Result<Ref, Full> {
-        let class = class_of(words);
+        self.alloc_of(arena, class_of(words))
+    }
+
+    /// As [`Local::alloc`], for a row.
+    ///
+    /// # Errors
+    /// As [`Local::alloc`].
+    #[inline]
+    pub(crate) fn alloc_row(&mut self, arena: &Arena, words: usize) -> Result<Ref, Full> {
+        self.alloc_of(arena, class_of_row(words))
+    }
+
+    #[inline]
+    fn alloc_of(&mut self, arena: &Arena, class: usize) -> Result<Ref, Full> {
         match self.free[class].pop() {
             Some(block) => Ok(block),
             None => self.refill(arena, class),
@@ -172,9 +195,17 @@ impl Local {
         self.free[class_of(words)].push(block);
     }
 
+    pub(crate) fn free_row(&mut self, row: Ref, words: usize) {
+        self.free[class_of_row(words)].push(row);
+    }
+
     /// Gives back a block that has left the shared structures, once nobody reads it any more.
     pub(crate) fn retire(&mut self, epochs: &Epochs, block: Ref, words: usize) {
         self.retired.push_back((epochs.tag(), block, class_of(words) as u8));
+    }
+
+    pub(crate) fn retire_row(&mut self, epochs: &Epochs, row: Ref, words: usize) {
+        self.retired.push_back((epochs.tag(), row, class_of_row(words) as u8));
     }
 
     /// How many blocks wait for readers.
@@ -182,9 +213,10 @@ impl Local {
         self.retired.len()
     }
 
-    /// Makes blocks nobody reads any more available, to others too if they are many.
+    /// Makes blocks nobody reads any more available, to others too if they are many; not in the epoch in which they were given up
+    /// ([`tid`](crate::tid)).
     pub(crate) fn reclaim(&mut self, arena: &Arena, epochs: &Epochs) {
-        let horizon = epochs.horizon();
+        let horizon = epochs.horizon().min(epochs.now());
         while let Some(&(tag, block, class)) = self.retired.front()
             && tag < horizon
         {
@@ -211,7 +243,7 @@ mod tests {
             let size = rounded(words);
             assert!(size >= words, "{words} in {size}");
             assert!(size <= words + 1 || size * 4 <= words * 5 + 4, "{words} in {size}");
-            assert!(class_of(words) < CLASSES);
+            assert!(class_of_row(words) < SIZES && class_of(words) < CLASSES);
         }
     }
 

@@ -327,7 +327,7 @@ impl Worker {
             let write = &txn.writes[i];
             let old = epoch(write.before);
             // A row that never was there is found absent without a version that says so.
-            let is_wanted = write.before != ABSENT && old < epoch(tid) && old <= snapshot;
+            let is_wanted = !tid::was_only_entered(write.before) && old < epoch(tid) && old <= snapshot;
             let keep = if is_wanted { Keep::Older } else { Keep::Nothing };
             let len = match write.value {
                 Value::Absent => 0,
@@ -466,7 +466,7 @@ impl Worker {
         }
         // Absent rows that it entered; another transaction may meanwhile have made them be there, or be about to.
         let entered = txn.entered.drain(..);
-        self.own.garbage.extend(entered.map(|(table, row)| (0, Garbage::Row(table, row, ABSENT))));
+        self.own.garbage.extend(entered.map(|(table, row, word)| (0, Garbage::Row(table, row, word))));
         self.end(txn);
     }
 }

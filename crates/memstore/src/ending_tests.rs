@@ -76,3 +76,62 @@ fn garbage_that_waits_for_an_epoch_is_looked_for_once() {
     grow(&mut w, 1);
     assert!(w.own.local.waiting() < 64, "{} are left of {waiting}", w.own.local.waiting());
 }
+
+/// A row as good as taken out, that another transaction had made be there and deleted meanwhile, was looked for in memory that was
+/// a new row's by then: the new one was absent just the same, and its transaction lost it.
+#[test]
+fn what_an_aborted_insert_left_is_not_mistaken_for_a_new_row_in_its_memory() {
+    let store = small(2);
+    let (mut w, mut other) = (store.worker(0).unwrap(), store.worker(1).unwrap());
+    let (mut t, mut u) = (w.begin(), other.begin());
+    assert_eq!(w.insert(&mut t, T, b"k", b"never"), Ok(Inserted::Done));
+    let row = t.entered[0].1;
+    // The other one fills the row that this one has entered, and deletes it.
+    assert_eq!(other.insert(&mut u, T, b"k", b"once"), Ok(Inserted::Done));
+    other.commit(u).map_err(|(refused, _)| refused).unwrap();
+    w.abort(t);
+    let mut u = other.begin();
+    assert_eq!(other.delete(&mut u, T, b"k"), Ok(true));
+    other.commit(u).map_err(|(refused, _)| refused).unwrap();
+    let reused = |other: &mut Worker| {
+        let mut u = other.begin();
+        assert_eq!(other.insert(&mut u, T, b"k", b"again"), Ok(Inserted::Done));
+        let is_reused = u.entered.iter().any(|entered| entered.1 == row);
+        (u, is_reused)
+    };
+    // Which lasts as long as the memory takes to come back.
+    let mut u = loop {
+        store.tick();
+        other.collect(10);
+        match reused(&mut other) {
+            (u, true) => break u,
+            (u, false) => other.abort(u),
+        }
+    };
+    w.collect(10);
+    assert_eq!(other.read(&mut u, T, b"k", <[u8]>::to_vec), Ok(Some(b"again".to_vec())));
+    other.commit(u).map_err(|(refused, _)| refused).expect("nobody is in the way");
+    assert!(w.own.garbage.is_empty(), "what it was for is gone");
+}
+
+/// Within an epoch the words of two rows in the same memory would be the same.
+#[test]
+fn memory_is_another_rows_only_in_a_later_epoch() {
+    let store = small(1);
+    let mut w = store.worker(0).unwrap();
+    let entered = |w: &mut Worker| {
+        let mut t = w.begin();
+        assert_eq!(w.insert(&mut t, T, b"k", b"row"), Ok(Inserted::Done));
+        let (_, row, word) = t.entered[0];
+        w.abort(t);
+        w.collect(10);
+        (row, word)
+    };
+    let first = entered(&mut w);
+    let second = entered(&mut w);
+    assert_ne!(first.0, second.0);
+    store.tick();
+    w.collect(10);
+    let third = entered(&mut w);
+    assert!([first, second].iter().any(|old| old.0 == third.0 && old.1 < third.1), "{first:?} {third:?}");
+}

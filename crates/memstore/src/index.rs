@@ -16,8 +16,9 @@
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
 use crate::guard;
-use crate::head::{common_prefix, store_key};
+use crate::head::{common_prefix, compare_key, store_key};
 use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
+use crate::row;
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -58,6 +59,17 @@ pub(crate) enum Insertion {
     Exists(Ref, Seen),
     /// A prepared transaction has seen the leaf.
     Guarded(Ref),
+}
+
+/// Where a row was entered last: keys that come one after the other mostly lie beside each other, and the next one needs no way down.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spot {
+    /// None if nothing is known.
+    leaf: Ref,
+    version: u64,
+    at: usize,
+    /// The separator that the leaf's keys lie below; none of the last leaf.
+    bound: Ref,
 }
 
 /// How an entry left, or why not.
@@ -242,7 +254,18 @@ impl Index {
         if seen.holds(arena) { Ok(Found { row, seen }) } else { Err(Torn) }
     }
 
-    /// Enters a row, whose block holds this key.
+    /// The row with this key if it lies in this leaf, which has been one of the index since the caller was pinned.
+    #[inline]
+    pub(crate) fn find_in(&self, arena: &Arena, leaf: Ref, key: &[u8]) -> Option<Ref> {
+        let leaf = Node::at(arena, leaf);
+        let s = leaf.sight().ok()?;
+        let (i, same) = leaf.search(arena, &s, &Sought::new(key)).ok()?;
+        let row = same.then(|| leaf.target(&s, i))?;
+        Seen { leaf: leaf.at, version: s.version }.holds(arena).then_some(row)
+    }
+
+    /// Enters a row, whose block holds this key: it is dead until then. `spot` is where the caller has entered one before, if it has
+    /// been pinned since, and where this one lies afterwards.
     ///
     /// # Errors
     /// [`Full`]; nothing was entered.
@@ -252,24 +275,120 @@ impl Index {
         local: &mut Local,
         key: &[u8],
         row: Ref,
+        spot: &mut Spot,
     ) -> Result<Insertion, Full> {
+        let sought = &Sought::new(key);
+        if spot.leaf != Ref::NONE
+            && let Ok(Some(done)) = self.insert_behind(arena, sought, row, spot)
+        {
+            return Ok(done);
+        }
+        *spot = Spot::default();
         loop {
-            if let Ok(done) = self.try_insert(arena, local, key, row) {
+            if let Ok(done) = self.try_insert(arena, sought, row, spot) {
+                match done {
+                    Some(done) => return Ok(done),
+                    None => break,
+                }
+            }
+        }
+        loop {
+            if let Ok(done) = self.try_insert_full(arena, local, sought, row) {
                 return done;
             }
         }
     }
 
+    /// Right behind the row that was entered last, without a way down; `None` if the key does not belong there, or does not fit.
+    fn insert_behind(
+        &self,
+        arena: &Arena,
+        sought: &Sought<'_>,
+        row: Ref,
+        spot: &mut Spot,
+    ) -> Result<Option<Insertion>, Torn> {
+        let leaf = Node::at(arena, spot.leaf);
+        let s = leaf.sight()?;
+        if s.version != spot.version
+            || s.count == LEAF_CAP
+            || !leaf.lies_behind(arena, &s, spot.at, sought)?
+        {
+            return Ok(None);
+        }
+        // The range of a leaf that has not changed is what it was, or has grown.
+        if spot.at + 1 == s.count && spot.bound != Ref::NONE {
+            let (len, words) = separator_key(arena, spot.bound);
+            if compare_key(words, len, sought.key()).is_le() {
+                return Ok(None);
+            }
+        }
+        self.enter(arena, (leaf, s), (spot.at + 1, sought), row, spot).map(Some)
+    }
+
+    /// Into a leaf that has room, by a way down. `None` if it has none.
     fn try_insert(
         &self,
         arena: &Arena,
+        sought: &Sought<'_>,
+        row: Ref,
+        spot: &mut Spot,
+    ) -> Result<Option<Insertion>, Torn> {
+        let mut above: Option<Step> = None;
+        let (leaf, s) = self.leaf_of(arena, sought, |step| {
+            if step.child < step.sight.count {
+                above = Some(step);
+            }
+        })?;
+        let (i, same) = leaf.search(arena, &s, sought)?;
+        if same {
+            let (row, seen) = (leaf.target(&s, i), Seen { leaf: leaf.at, version: s.version });
+            return if seen.holds(arena) { Ok(Some(Insertion::Exists(row, seen))) } else { Err(Torn) };
+        }
+        if s.count == LEAF_CAP {
+            return Ok(None);
+        }
+        if let Some(step) = above {
+            spot.bound = step.node.separator(step.child);
+            if !version::check(step.node.version(), step.sight.version) {
+                return Err(Torn);
+            }
+        }
+        self.enter(arena, (leaf, s), (i, sought), row, spot).map(Some)
+    }
+
+    /// Into a leaf that has room, as its entry `i`.
+    #[inline]
+    fn enter(
+        &self,
+        arena: &Arena,
+        (leaf, s): (Node<'_>, Sight),
+        (i, sought): (usize, &Sought<'_>),
+        row: Ref,
+        spot: &mut Spot,
+    ) -> Result<Insertion, Torn> {
+        lock(leaf, &s)?;
+        if is_guarded(leaf) {
+            version::unlock_unchanged(leaf.version());
+            return Ok(Insertion::Guarded(leaf.at));
+        }
+        row::enter(arena, row);
+        leaf.insert(arena, i, sought, row);
+        let before = Seen { leaf: leaf.at, version: s.version };
+        let after = Seen { version: version::unlock(leaf.version()), ..before };
+        (spot.leaf, spot.version, spot.at) = (leaf.at, after.version, i);
+        Ok(Insertion::Done(Inserted { before, after, split_off: None }))
+    }
+
+    /// Where the leaf may have to be split, and nodes above it before.
+    fn try_insert_full(
+        &self,
+        arena: &Arena,
         local: &mut Local,
-        key: &[u8],
+        sought: &Sought<'_>,
         row: Ref,
     ) -> Result<Result<Insertion, Full>, Torn> {
         let mut last: [Option<Step>; 2] = [None; 2];
         let mut full: Option<(Step, Step)> = None;
-        let sought = &Sought::new(key);
         let (leaf, s) = self.leaf_of(arena, sought, |step| {
             // The highest of the full ones right above the leaf: its parent has room for one more.
             full = match (step.sight.count == INNER_CAP, full) {
@@ -286,14 +405,7 @@ impl Index {
             return if before.holds(arena) { Ok(Ok(Insertion::Exists(row, before))) } else { Err(Torn) };
         }
         if s.count < LEAF_CAP {
-            lock(leaf, &s)?;
-            if is_guarded(leaf) {
-                version::unlock_unchanged(leaf.version());
-                return Ok(Ok(Insertion::Guarded(leaf.at)));
-            }
-            leaf.insert(arena, i, key, row, Ref::NONE);
-            let after = Seen { version: version::unlock(leaf.version()), ..before };
-            return Ok(Ok(Insertion::Done(Inserted { before, after, split_off: None })));
+            return self.enter(arena, (leaf, s), (i, sought), row, &mut Spot::default()).map(Ok);
         }
         if let Some((parent, step)) = full {
             // Then start over: there may be more than one.
@@ -304,7 +416,7 @@ impl Index {
             };
         }
         let parent = last[1].expect("a leaf has a parent");
-        let entry = Entry { key: key.to_vec(), target: row, separator: Ref::NONE };
+        let entry = Entry { key: sought.key().to_vec(), target: row, separator: Ref::NONE };
         let split = self.split(arena, local, parent, (leaf, s), New::Here(i, entry))?;
         Ok(split.map(|split| match split {
             Some((after, off)) => Insertion::Done(Inserted { before, after, split_off: Some(off) }),
@@ -364,14 +476,15 @@ impl Index {
             return self.halve_whole(arena, local, parent, node, *i, entry);
         }
         let mut entries = node.entries(arena);
-        let middle = match new {
+        let (middle, entered) = match new {
             New::Here(i, entry) => {
+                let row = entry.target;
                 entries.insert(i, entry);
-                middle_for(node, i)
+                (middle_for(node, i), Some(row))
             }
             // As in leaves: behind the last child more come.
-            New::Below(child) if child == entries.len() => entries.len() - 1,
-            New::Below(_) => entries.len() / 2,
+            New::Below(child) if child == entries.len() => (entries.len() - 1, None),
+            New::Below(_) => (entries.len() / 2, None),
         };
         let mut upper = entries.split_off(middle);
         let separator = match level {
@@ -379,6 +492,7 @@ impl Index {
             _ => Bound::Known(upper[0].key.clone(), upper[0].separator),
         };
         let (right, above, entry) = self.room_for_half(arena, local, parent, node, separator)?;
+        entered.inspect(|row| row::enter(arena, *row));
         if level > 0 {
             right.set_leftmost(upper.remove(0).target);
         }
@@ -410,10 +524,11 @@ impl Index {
         };
         let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
         let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
+        row::enter(arena, new.target);
         leaf.move_to(right, middle - usize::from(i < middle));
         match i < middle {
-            true => leaf.insert(arena, i, &new.key, new.target, new.separator),
-            false => right.insert(arena, i - middle, &new.key, new.target, new.separator),
+            true => leaf.insert(arena, i, &Sought::new(&new.key), new.target),
+            false => right.insert(arena, i - middle, &Sought::new(&new.key), new.target),
         }
         self.link_half(arena, parent, above, entry);
         Ok(right)
@@ -457,12 +572,13 @@ impl Index {
 
     fn link_half(&self, arena: &Arena, parent: Step<'_>, above: Option<Node<'_>>, entry: Entry) {
         let Entry { key, target, separator } = entry;
+        let key = &Sought::new(&key);
         match above {
             Some(above) => {
-                above.insert(arena, 0, &key, target, separator);
+                above.insert_entry(arena, 0, key, target, separator);
                 parent.node.set_leftmost(above.at);
             }
-            None => parent.node.insert(arena, parent.child, &key, target, separator),
+            None => parent.node.insert_entry(arena, parent.child, key, target, separator),
         }
     }
 
@@ -561,25 +677,24 @@ impl Index {
         out.rows.clear();
         out.next = None;
         let mut turn: Option<(Step, usize)> = None;
+        let (Seek::Up(bound) | Seek::Down(bound)) = seek;
+        let from = Sought::new(bound.unwrap_or_default());
         let pick = |node: Node<'_>, s: &Sight| match seek {
             Seek::Up(None) => Ok(0),
             Seek::Down(None) => Ok(s.count),
-            Seek::Up(Some(key)) => {
-                node.search(arena, s, &Sought::new(key)).map(|(i, same)| i + usize::from(same))
-            }
-            Seek::Down(Some(key)) => node.search(arena, s, &Sought::new(key)).map(|(i, _)| i),
+            Seek::Up(Some(_)) => node.search(arena, s, &from).map(|(i, same)| i + usize::from(same)),
+            Seek::Down(Some(_)) => node.search(arena, s, &from).map(|(i, _)| i),
         };
         let (leaf, s) = self.descend(arena, pick, |step| match seek {
             Seek::Up(_) if step.child < step.sight.count => turn = Some((step, step.child)),
             Seek::Down(_) if step.child > 0 => turn = Some((step, step.child - 1)),
             _ => {}
         })?;
-        let at = |key: Option<&[u8]>, or| {
-            key.map_or(Ok(or), |k| leaf.search(arena, &s, &Sought::new(k)).map(|(i, _)| i))
-        };
+        let at = |key: &Sought<'_>| leaf.search(arena, &s, key).map(|(i, _)| i);
+        let (begin, end) = (bound.map(|_| at(&from)), until.map(|key| at(&Sought::new(key))));
         let (first, last) = match seek {
-            Seek::Up(from) => (at(from, 0)?, at(until, s.count)?),
-            Seek::Down(from) => (at(until, 0)?, at(from, s.count)?),
+            Seek::Up(_) => (begin.unwrap_or(Ok(0))?, end.unwrap_or(Ok(s.count))?),
+            Seek::Down(_) => (end.unwrap_or(Ok(0))?, begin.unwrap_or(Ok(s.count))?),
         };
         out.rows.extend((first..last.max(first)).map(|i| leaf.target(&s, i)));
         if matches!(seek, Seek::Down(_)) {
@@ -635,6 +750,11 @@ enum Bound {
 /// The shortest string above `low` that is not above `high`.
 fn separator_between(low: &[u8], high: &[u8]) -> Vec<u8> {
     high[..(common_prefix(low, high) + 1).min(high.len())].to_vec()
+}
+
+fn separator_key(arena: &Arena, separator: Ref) -> (usize, &[AtomicU64]) {
+    let len = arena.block(separator, 1)[0].load(Relaxed) as usize;
+    (len, &arena.block(separator, 1 + len.div_ceil(8))[1..])
 }
 
 fn new_separator(arena: &Arena, local: &mut Local, key: &[u8]) -> Result<Ref, Full> {

@@ -5,7 +5,7 @@ use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
-use crate::index::{Chunk, Index, Insertion, Removal, Seek};
+use crate::index::{Chunk, Index, Insertion, Removal, Seek, Spot};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl World {
 
     fn insert(&self, local: &mut Local, key: &[u8]) -> Option<Ref> {
         let row = self.row(local, key).unwrap();
-        match self.index.insert(&self.arena, local, key, row).unwrap() {
+        match self.index.insert(&self.arena, local, key, row, &mut Spot::default()).unwrap() {
             Insertion::Done(done) => {
                 assert_ne!(done.before, done.after);
                 Some(row)
@@ -150,6 +150,45 @@ fn compare_scans(world: &World, model: &BTreeMap<Vec<u8>, Ref>, a: &[u8], b: &[u
     assert_eq!(world.scan(Seek::Down(None), None).0, all.iter().rev().copied().collect::<Vec<_>>());
 }
 
+/// Keys in runs, mostly one behind the other, by inserters who remember where the last one went, while others come and go around them.
+#[test]
+fn an_inserter_who_remembers_its_spot_enters_rows_where_they_belong() {
+    for seed in 0..20 {
+        let (world, mut locals) = world(16 << 20, 1);
+        pin(&world, 0);
+        let (local, mut random) = (&mut locals[0], Rng::with_seed(seed));
+        let (mut model, mut spots) = (BTreeMap::new(), [Spot::default(); 2]);
+        let mut runs = [0u64, 1 << 20];
+        for _ in 0..3000 {
+            let who = random.usize(..2);
+            runs[who] = match random.u8(..10) {
+                0 => random.u64(..1 << 21),
+                1 => runs[who].saturating_sub(random.u64(..4)),
+                _ => runs[who] + random.u64(..3),
+            };
+            let mut key = runs[who].to_be_bytes().to_vec();
+            // Beyond what heads tell, now and then.
+            key.extend(std::iter::repeat_n(7, random.usize(..2) * 8));
+            let row = world.row(local, &key).unwrap();
+            let spot = if random.u8(..8) == 0 { &mut Spot::default() } else { &mut spots[who] };
+            match world.index.insert(&world.arena, local, &key, row, spot).unwrap() {
+                Insertion::Done(_) => assert_eq!(model.insert(key, row), None),
+                Insertion::Exists(other, _) => assert_eq!(model.get(&key), Some(&other)),
+                Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
+            }
+            if random.u8(..6) == 0 {
+                let near = model.range(runs[who].to_be_bytes().to_vec()..).next();
+                if let Some((key, row)) = near.map(|(key, row)| (key.clone(), *row)) {
+                    world.remove(local, &key, row);
+                    model.remove(&key);
+                }
+            }
+        }
+        compare_scans(&world, &model, b"", b"");
+        assert!(model.iter().all(|(key, row)| world.index.find(&world.arena, key).row == Some(*row)));
+    }
+}
+
 #[test]
 fn memory_of_removed_entries_comes_back() {
     let (world, mut locals) = world(4 << 20, 1);
@@ -160,6 +199,7 @@ fn memory_of_removed_entries_comes_back() {
         let keys: Vec<_> = (0..500).map(|i| (round * 500 + i).to_be_bytes()).collect();
         let rows: Vec<_> = keys.iter().map(|key| world.insert(local, key).unwrap()).collect();
         keys.iter().zip(rows).for_each(|(key, row)| world.remove(local, key, row));
+        world.epochs.tick();
         local.reclaim(&world.arena, &world.epochs);
         if round == 5 {
             used = world.arena.used_bytes();
@@ -195,7 +235,7 @@ fn a_full_arena_is_an_error_and_changes_nothing() {
             let key = (random.u64(..), 0u64);
             let key = [key.0.to_be_bytes(), key.1.to_be_bytes()].concat();
             let Ok(row) = world.row(&mut locals[0], &key) else { break };
-            match world.index.insert(&world.arena, &mut locals[0], &key, row) {
+            match world.index.insert(&world.arena, &mut locals[0], &key, row, &mut Spot::default()) {
                 Ok(Insertion::Done(_)) => rows.push((key, row)),
                 Ok(Insertion::Exists(..)) => {}
                 Ok(Insertion::Guarded(leaf)) => panic!("nobody guards {leaf:?}"),

@@ -12,7 +12,7 @@
 //!
 //! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
 //! `index`; many keys at once: `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction
-//! (`transaction`), its operations (`worker`), what is looked up for them beforehand (`ahead`), its commit (`commit`; over
+//! (`transaction`), its operations (`worker`, of many rows `scan`), where rows were found (`hints`), what is looked up beforehand (`ahead`), its commit (`commit`; over
 //! several stores: `guard`; at hot rows: `hot`, `turn`), the past (`snapshot`); then what outlives the process: the log (`log`),
 //! what transactions say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
 //!
@@ -30,6 +30,7 @@ mod commit;
 mod epoch;
 mod guard;
 mod head;
+mod hints;
 mod hot;
 mod index;
 mod log;
@@ -39,6 +40,7 @@ mod planted;
 mod prepared;
 mod recover;
 mod row;
+mod scan;
 mod snapshot;
 mod store;
 mod sync;

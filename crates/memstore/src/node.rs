@@ -48,6 +48,11 @@ impl<'k> Sought<'k> {
     pub(crate) fn new(key: &'k [u8]) -> Sought<'k> {
         Sought { key, beginning: Beginning::new(key) }
     }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'k [u8] {
+        self.key
+    }
 }
 
 /// What was read does not hold together: start over.
@@ -238,6 +243,33 @@ impl<'a> Node<'a> {
         Ok((at, false))
     }
 
+    /// Whether `key` comes between entry `i` and the next one, if there is one, as far as that can be told without looking below
+    /// the prefix.
+    #[inline]
+    pub(crate) fn lies_behind(
+        self,
+        arena: &Arena,
+        s: &Sight,
+        i: usize,
+        sought: &Sought<'_>,
+    ) -> Result<bool, Torn> {
+        let Sought { key, beginning } = sought;
+        if i >= s.count || s.prefix > 0 && !self.has_prefix_of(s, beginning) {
+            return Ok(false);
+        }
+        let (wanted, mark) = beginning.head(s.prefix.min(MAX_PREFIX));
+        let compare = |i: usize| {
+            let found = self.get(self.value(s, i)) >> REF_BITS;
+            let order = self.get(HEADS + i).cmp(&wanted).then(found.cmp(&mark));
+            if order.is_ne() || !is_open(mark) {
+                return Ok(order);
+            }
+            let (len, words) = self.full_key(arena, s, i)?;
+            Ok(compare_key(words, len, key))
+        };
+        Ok(compare(i)?.is_lt() && (i + 1 == s.count || compare(i + 1)?.is_gt()))
+    }
+
     /// How many heads are smaller than `wanted`.
     #[inline]
     fn heads_below(self, level: usize, wanted: u64) -> usize {
@@ -287,10 +319,23 @@ impl<'a> Node<'a> {
         (0..columns).map(move |column| &self.words[HEADS + column * cap..][..cap])
     }
 
+    /// Puts a row at `i` into a locked leaf that has room.
+    pub(crate) fn insert(self, arena: &Arena, i: usize, sought: &Sought<'_>, row: Ref) {
+        self.insert_entry(arena, i, sought, row, Ref::NONE);
+    }
+
     /// Puts an entry at `i` into a locked node that has room; of a leaf's entry the separator is nothing.
-    pub(crate) fn insert(self, arena: &Arena, i: usize, key: &[u8], target: Ref, separator: Ref) {
+    pub(crate) fn insert_entry(
+        self,
+        arena: &Arena,
+        i: usize,
+        sought: &Sought<'_>,
+        target: Ref,
+        separator: Ref,
+    ) {
         let s = self.held();
-        if s.count == 0 || !self.has_prefix_of(&s, &Beginning::new(key)) {
+        let key = sought.key;
+        if s.count == 0 || !self.has_prefix_of(&s, &sought.beginning) {
             let mut entries = self.entries(arena);
             entries.insert(i, Entry { key: key.to_vec(), target, separator });
             return self.fill(s.level, &entries);

@@ -3,9 +3,9 @@
 //! ```text
 //!   word  0      1           2                                      3 ..        ..
 //!         TID    older       key length 16 | outside 1 | room 15    key,        value, or where it
-//!                version     | value length 32                      big-endian  is: a block of room, value
+//!                version     | value length 20 | table 12           big-endian  is: a block of room, value
 //! ```
-//! Who may do what: the key and the room for a value never change. Value, its length and the older version are written by
+//! Who may do what: the table, the key and the room for a value never change. Value, its length and the older version are written by
 //! whoever has locked the TID word, or has made the row and not entered it yet, and read by anybody who then finds the word
 //! unchanged and the row not absent. A row stays where it is for
 //! life: a value that outgrows its room moves out, and the row says where to. An older version is laid out the same
@@ -15,9 +15,10 @@
 use crate::arena::{Arena, Full, Local, MAX_WORDS, Ref, rounded};
 use crate::epoch::Epochs;
 use crate::guard;
-use crate::head::{load_key, store_key};
+use crate::head::{compare_key, load_key, store_key};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
-use crate::tid::{ABSENT, LOCKED, PREPARED, epoch};
+use crate::tid::{ABSENT, DEAD, LOCKED, PREPARED, epoch};
+use base::TableId;
 use latch::prefetch;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -39,9 +40,23 @@ const MAX_INSIDE: usize = 1 << 14;
 #[derive(Clone, Copy)]
 struct Lengths(u64);
 
+/// What stands in rows of tables that have no number of their own there.
+const OTHERS: u64 = 0xfff;
+const TABLE_SHIFT: u32 = 52;
+const _: () = assert!(MAX_ROW < 1 << (TABLE_SHIFT - 32));
+
 impl Lengths {
     fn new(key: usize, room: usize) -> Lengths {
         Lengths(key as u64 | (room as u64) << 17)
+    }
+    fn of_table(self, table: TableId) -> Lengths {
+        Lengths(self.0 | u64::from(table.0).min(OTHERS) << TABLE_SHIFT)
+    }
+    /// Whether a key of so many bytes in this table is all it can be of.
+    #[inline]
+    fn is_of(self, table: TableId, key: usize) -> bool {
+        let of = |lengths: u64| lengths & (0xffff | OTHERS << TABLE_SHIFT);
+        of(self.0) == key as u64 | u64::from(table.0) << TABLE_SHIFT && u64::from(table.0) < OTHERS
     }
     #[inline]
     fn key(self) -> usize {
@@ -53,7 +68,7 @@ impl Lengths {
     }
     #[inline]
     fn value(self) -> usize {
-        (self.0 >> 32) as usize
+        (self.0 >> 32 & ((1 << (TABLE_SHIFT - 32)) - 1)) as usize
     }
     #[inline]
     fn is_outside(self) -> bool {
@@ -61,7 +76,11 @@ impl Lengths {
     }
     #[inline]
     fn with(self, value: usize, outside: bool) -> Lengths {
-        Lengths(self.0 & 0xfffe_ffff | (value as u64) << 32 | if outside { OUTSIDE } else { 0 })
+        Lengths(
+            self.0 & (0xfffe_ffff | OTHERS << TABLE_SHIFT)
+                | (value as u64) << 32
+                | if outside { OUTSIDE } else { 0 },
+        )
     }
     #[inline]
     fn value_at(self) -> usize {
@@ -85,7 +104,7 @@ fn store(word: &AtomicU64, to: u64) {
 
 #[inline]
 fn lengths(arena: &Arena, row: Ref) -> Lengths {
-    Lengths(load(&arena.block(row, ROW_KEY)[ROW_LENGTHS]))
+    Lengths(load(&arena.array::<ROW_KEY>(row)[ROW_LENGTHS]))
 }
 
 /// The older version that a row or version names.
@@ -102,21 +121,52 @@ pub(crate) fn readers(arena: &Arena, row: Ref) -> &AtomicU64 {
 
 #[inline]
 pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
-    &arena.block(row, ROW_KEY)[TID]
+    &arena.array::<ROW_KEY>(row)[TID]
 }
 
-/// A row that is not there yet, with room for a value of `value` bytes.
+/// A row that is not there yet, with room for a value of `value` bytes. It is dead until it [is entered](enter), under the word
+/// `entered` then.
 #[inline]
-pub(crate) fn create(arena: &Arena, local: &mut Local, key: &[u8], value: usize) -> Result<Ref, Full> {
+pub(crate) fn create(
+    arena: &Arena,
+    local: &mut Local,
+    (table, entered): (TableId, u64),
+    key: &[u8],
+    value: usize,
+) -> Result<Ref, Full> {
     let least = ROW_KEY + key.len().div_ceil(8) + value.div_ceil(8).clamp(1, MAX_INSIDE);
     let words = rounded(least);
-    let row = local.alloc(arena, words)?;
+    let row = local.alloc_row(arena, words)?;
     let block = arena.block(row, words);
-    store(&block[TID], ABSENT);
+    store(&block[TID], entered | DEAD);
     store(&block[OLDER], 0);
-    store(&block[ROW_LENGTHS], Lengths::new(key.len(), words - ROW_KEY - key.len().div_ceil(8)).0);
+    store(
+        &block[ROW_LENGTHS],
+        Lengths::new(key.len(), words - ROW_KEY - key.len().div_ceil(8)).of_table(table).0,
+    );
     store_key(&block[ROW_KEY..], key);
     Ok(row)
+}
+
+/// It is about to be linked in its leaf, which is locked and has no other row of its key. Whoever comes by another way (`hints`)
+/// may see it from here on: absent, as it is.
+#[inline]
+pub(crate) fn enter(arena: &Arena, row: Ref) {
+    let word = tid(arena, row);
+    word.store(load(word) & !DEAD, Ordering::Release);
+}
+
+/// Whether the block, which is a row's at any time, is that of the row with this key, in its index: as good as found there.
+#[inline]
+pub(crate) fn is_of(arena: &Arena, row: Ref, table: TableId, key: &[u8]) -> bool {
+    let block: &[AtomicU64; ROW_KEY] = arena.array(row);
+    if block[TID].load(Ordering::Acquire) & DEAD != 0
+        || !Lengths(load(&block[ROW_LENGTHS])).is_of(table, key.len())
+    {
+        return false;
+    }
+    let words = arena.block(Ref(row.0 + ROW_KEY as u64), key.len().div_ceil(8));
+    compare_key(words, key.len(), key).is_eq()
 }
 
 /// Puts a value into the room of a row that nobody has seen, whose word goes on saying that it is absent. `false` if there is no room.
@@ -142,10 +192,10 @@ pub(crate) fn placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// Copies it while the row is not locked; `None` once somebody has overwritten it, or is about to.
-pub(crate) fn read_placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Option<()> {
+/// Copies it while the row is as it was `entered`; `None` once somebody has overwritten it, or is about to.
+pub(crate) fn read_placed(arena: &Arena, row: Ref, entered: u64, out: &mut Vec<u8>) -> Option<()> {
     let word = tid(arena, row);
-    if word.load(Ordering::Acquire) != ABSENT {
+    if word.load(Ordering::Acquire) != entered {
         return None;
     }
     let len = lengths(arena, row);
@@ -153,7 +203,7 @@ pub(crate) fn read_placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Option<
     let value = arena.block(row, len.words()).get(len.value_at()..)?.get(..len.value().div_ceil(8))?;
     copy_words(value, len.value(), out);
     fence(Ordering::Acquire);
-    (word.load(Ordering::Relaxed) == ABSENT).then_some(())
+    (word.load(Ordering::Relaxed) == entered).then_some(())
 }
 
 /// Ends the lock of a row whose value was [placed](place).
@@ -164,17 +214,27 @@ pub(crate) fn appear(arena: &Arena, row: Ref, word: u64) {
 
 /// Gives back a row nobody has seen.
 pub(crate) fn discard(arena: &Arena, local: &mut Local, row: Ref) {
-    local.free(row, lengths(arena, row).words());
+    local.free_row(row, lengths(arena, row).words());
 }
 
-/// Gives back a row or version that has left the index or the chain, with what of it lies outside.
+/// Gives back a row that has left the index, with what of it lies outside.
 pub(crate) fn retire(arena: &Arena, local: &mut Local, epochs: &Epochs, row: Ref) {
+    retire_outside(arena, local, epochs, row);
+    local.retire_row(epochs, row, lengths(arena, row).words());
+}
+
+/// The same for a version that has left its chain.
+pub(crate) fn retire_version(arena: &Arena, local: &mut Local, epochs: &Epochs, version: Ref) {
+    retire_outside(arena, local, epochs, version);
+    local.retire(epochs, version, lengths(arena, version).words());
+}
+
+fn retire_outside(arena: &Arena, local: &mut Local, epochs: &Epochs, row: Ref) {
     let len = lengths(arena, row);
     if len.is_outside() {
         let outside = Ref(load(&arena.block(row, len.words())[len.value_at()]));
         local.retire(epochs, outside, outside_words(arena, outside));
     }
-    local.retire(epochs, row, len.words());
 }
 
 #[inline]
@@ -227,10 +287,19 @@ fn read_while(arena: &Arena, row: Ref, out: &mut Vec<u8>, stable: impl Fn(u64) -
 fn copy_value(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, before: u64) -> bool {
     let len = lengths(arena, row);
     if !len.is_outside() {
-        let words = len.value().div_ceil(8);
         // Both lengths stand in one word, so they fit each other whatever happens.
-        copy_words(&arena.block(row, len.words())[len.value_at()..][..words], len.value(), out);
+        let value = Ref(row.0 + len.value_at() as u64);
+        copy_words(arena.block(value, len.value().div_ceil(8)), len.value(), out);
         return true;
+    }
+    copy_outside(arena, row, out, word, before)
+}
+
+#[cold]
+fn copy_outside(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, before: u64) -> bool {
+    let len = lengths(arena, row);
+    if !len.is_outside() {
+        return false;
     }
     let outside = Ref(load(&arena.block(row, len.words())[len.value_at()]));
     fence(Ordering::Acquire);
@@ -248,14 +317,13 @@ fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
     out.resize(words.len() * 8, 0);
     let (to, _) = out.as_chunks_mut::<8>();
     let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut::<LINE>(), words.as_chunks::<LINE>());
-    for n in 0..lines.len() {
-        let (to, words) = (&mut to_lines[n], &lines[n]);
+    for (to, words) in to_lines.iter_mut().zip(lines) {
         for i in 0..LINE {
             to[i] = load(&words[i]).to_le_bytes();
         }
     }
-    for n in 0..rest.len() {
-        to_rest[n] = load(&rest[n]).to_le_bytes();
+    for (to, word) in to_rest.iter_mut().zip(rest) {
+        *to = load(word).to_le_bytes();
     }
     out.truncate(len);
 }

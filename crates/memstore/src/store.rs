@@ -3,6 +3,7 @@
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
 use crate::guard;
+use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
 use crate::log::{self, Log, LogFault, LogStats, Urge};
@@ -156,6 +157,7 @@ pub struct Memstore {
     pub(crate) look_ahead: LookAhead,
     pub(crate) contention: Contention,
     pub(crate) hot: Hot,
+    pub(crate) hints: Hints,
     /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
     pub(crate) snapshot: AtomicU64,
     /// What the last worker of each number has left; nothing while there is one.
@@ -191,6 +193,7 @@ impl Memstore {
             look_ahead: options.look_ahead,
             contention: options.contention,
             hot: Hot::new(),
+            hints: Hints::new(options.budget, options.pages).map_err(memory)?,
             snapshot: AtomicU64::new(0),
             left: (0..all).map(|_| Mutex::new(Some(Left::default()))).collect(),
             planted: Planted::default(),
@@ -286,6 +289,19 @@ impl Memstore {
         index.ok_or(Refused::NoTable(table))
     }
 
+    /// Whether the index has the key, if no hint says so. The caller is pinned.
+    #[inline]
+    pub(crate) fn find(&self, table: TableId, key: &[u8]) -> Result<bool, Refused> {
+        let hash = Hash::of(table, key);
+        let hinted = self.hints.candidate(hash).is_some_and(|row| row::is_of(&self.arena, row, table, key));
+        if hinted {
+            return Ok(true);
+        }
+        let found = self.index(table)?.find(&self.arena, key).row;
+        found.inspect(|row| self.hints.enter(hash, *row, self.arena.used_bytes()));
+        Ok(found.is_some())
+    }
+
     /// Begins the next epoch. To be called every few milliseconds: memory and versions are used again, and snapshots
     /// become readable, as epochs pass. Takes no lock and waits for nobody.
     pub fn tick(&self) -> u64 {
@@ -366,9 +382,9 @@ impl Memstore {
         self.log.as_ref().map(Log::stats).unwrap_or_default()
     }
 
-    /// Bytes taken from the budget so far.
+    /// Bytes taken so far: from the budget, and a sixteenth as much at most beside it.
     pub fn used_bytes(&self) -> u64 {
-        self.arena.used_bytes()
+        self.arena.used_bytes() + self.hints.used_bytes()
     }
 
     /// The oldest snapshot that may still be read; every version overwritten before its end can go.

@@ -3,7 +3,7 @@
 use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::hot::Turn;
-use crate::index::{Inserted, Seen};
+use crate::index::{Inserted, Seen, Spot};
 use crate::row::{Prepared, Touched};
 use base::TableId;
 
@@ -17,8 +17,8 @@ pub struct Txn {
     pub(crate) tables: Vec<TableId>,
     pub(crate) writes: Vec<Write>,
     pub(crate) leaves: Vec<Seen>,
-    /// Rows that this transaction has entered into an index, absent until it commits.
-    pub(crate) entered: Vec<(TableId, Ref)>,
+    /// Rows that this transaction has entered into an index, absent until it commits, and the word of each.
+    pub(crate) entered: Vec<(TableId, Ref, u64)>,
     /// New values, by [`Value::New`]. More than are in use: their memory is for the next transaction.
     pub(crate) values: Vec<Vec<u8>>,
     pub(crate) used: usize,
@@ -34,6 +34,10 @@ pub struct Txn {
     pub(crate) turns: Vec<Turn>,
     /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
+    /// Where it has entered a row last.
+    pub(crate) spot: (TableId, Spot),
+    /// The leaf in which it has found a row last, by a way down the index.
+    pub(crate) near: (TableId, Option<Ref>),
     /// What was looked up before it is asked for.
     pub(crate) ahead: Ahead,
     /// Ranges that it has read, and keys that it did not find, as the log writes them: of stores that have one.
@@ -163,6 +167,7 @@ impl Txn {
         self.leaves.clear();
         self.entered.clear();
         self.ahead.clear();
+        (self.spot, self.near) = Default::default();
         self.ranges.clear();
         (self.used, self.written, self.certified) = (0, [0; 4], None);
     }

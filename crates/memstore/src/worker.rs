@@ -5,14 +5,14 @@
 use crate::arena::{Local, Ref};
 use crate::epoch::What;
 use crate::guard;
+use crate::hints::Hash;
 use crate::hot::For;
-use crate::index::{Chunk, Insertion, Removal, Seek};
+use crate::index::{Chunk, Insertion, Removal, Spot};
 use crate::log::{Read, put_read};
 use crate::pins::Pins;
-use crate::planted::Bug;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
-use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED};
+use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
 use base::TableId;
 use latch::Backoff;
@@ -73,7 +73,7 @@ pub struct Worker {
     pool: Vec<Box<Txn>>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) key: Vec<u8>,
-    chunk: Chunk,
+    pub(crate) chunk: Chunk,
 }
 
 /// Garbage is looked at when there is this much of it, and after each commit from then on some of it, until what is left waits
@@ -81,7 +81,7 @@ pub struct Worker {
 const GARBAGE_STEP: usize = 64;
 
 /// What was there is not any more, or the other way round.
-const CHANGED: Refused = Refused::Conflict(Cause::Changed);
+pub(crate) const CHANGED: Refused = Refused::Conflict(Cause::Changed);
 
 impl Worker {
     pub(crate) fn new(store: Arc<Memstore>, number: usize, own: Left) -> Worker {
@@ -135,13 +135,24 @@ impl Worker {
 
     /// Copies a row's value and returns its word.
     #[inline]
-    fn look(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
+    pub(crate) fn look(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
+        match row::read(&self.store.arena, row, out) {
+            Ok(word) if word & DEAD == 0 => Ok(word),
+            Ok(_) => Err(CHANGED),
+            Err(word) => self.look_again(row, word, out),
+        }
+    }
+
+    /// As [`Worker::look`], of a row that was locked.
+    #[cold]
+    fn look_again(&self, row: Ref, mut word: u64, out: &mut Vec<u8>) -> Result<u64, Refused> {
         let mut wait = Backoff::new();
         loop {
+            self.met_lock(row, word, &mut wait)?;
             match row::read(&self.store.arena, row, out) {
-                Ok(word) if word & DEAD != 0 => return Err(Refused::Conflict(Cause::Changed)),
-                Ok(word) => return Ok(word),
-                Err(word) => self.met_lock(row, word, &mut wait)?,
+                Ok(word) if word & DEAD == 0 => return Ok(word),
+                Ok(_) => return Err(CHANGED),
+                Err(locked) => word = locked,
             }
         }
     }
@@ -149,17 +160,40 @@ impl Worker {
     /// The row with this key in the index; its absence is noted.
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
+        let (store, hash) = (&self.store, Hash::of(table, key));
+        let hinted = txn.ahead.take(hash).or_else(|| store.hints.candidate(hash));
+        if let Some(row) = hinted
+            && row::is_of(&store.arena, row, table, key)
+        {
+            return Ok(Some(row));
+        }
+        self.find_in_index(txn, table, key, hash)
+    }
+
+    #[inline(never)]
+    fn find_in_index(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        key: &[u8],
+        hash: Hash,
+    ) -> Result<Option<Ref>, Refused> {
         let store = &self.store;
-        let ahead = txn.ahead.take(table, key).filter(|found| found.is_current(&store.arena));
-        let found = match ahead {
-            Some(found) => found,
-            None => {
-                let found = store.index(table)?.find(&store.arena, key);
-                found.row.inspect(|row| row::ask_for(&store.arena, *row));
-                found
-            }
-        };
-        if found.row.is_none() {
+        let index = store.index(table)?;
+        // What is asked for one after the other often lies side by side, like the lines of an order.
+        if let (last, Some(leaf)) = txn.near
+            && last == table
+            && let Some(row) = index.find_in(&store.arena, leaf, key)
+        {
+            row::ask_for(&store.arena, row);
+            return Ok(Some(row));
+        }
+        let found = index.find(&store.arena, key);
+        txn.near = (table, Some(found.seen.leaf));
+        if let Some(row) = found.row {
+            row::ask_for(&store.arena, row);
+            store.hints.enter(hash, row, store.arena.used_bytes());
+        } else {
             txn.see(found.seen);
             if store.log.is_some() {
                 put_read(&mut txn.ranges, table.0, Read::Key(key));
@@ -176,10 +210,9 @@ impl Worker {
     #[inline]
     pub fn find(&mut self, table: TableId, key: &[u8]) -> Result<bool, Refused> {
         let reading = self.own.reading.add(&self.store.epochs, self.number);
-        let index = self.store.index(table);
-        let row = index.map(|index| index.find(&self.store.arena, key).row);
+        let found = self.store.find(table, key);
         self.own.reading.remove(&self.store.epochs, self.number, reading);
-        Ok(row?.is_some())
+        found
     }
 
     /// Runs `f` on the row with this key; `None` if there is none.
@@ -220,7 +253,8 @@ impl Worker {
             Value::New(value) => Ok(Some(f(&txn.values[value as usize]))),
             Value::Placed => {
                 self.buffer.clear();
-                row::read_placed(&self.store.arena, write.row, &mut self.buffer).ok_or(CHANGED)?;
+                row::read_placed(&self.store.arena, write.row, write.seen, &mut self.buffer)
+                    .ok_or(CHANGED)?;
                 Ok(Some(f(&self.buffer)))
             }
         }
@@ -307,13 +341,15 @@ impl Worker {
     }
 
     /// Copies what the transaction has given a row; `false` if that is nothing.
-    fn copy_own(&self, txn: &Txn, own: usize, out: &mut Vec<u8>) -> Result<bool, Refused> {
+    pub(crate) fn copy_own(&self, txn: &Txn, own: usize, out: &mut Vec<u8>) -> Result<bool, Refused> {
         out.clear();
         let write = &txn.writes[own];
         match write.value {
             Value::Absent => return Ok(false),
             Value::New(value) => out.extend_from_slice(&txn.values[value as usize]),
-            Value::Placed => row::read_placed(&self.store.arena, write.row, out).ok_or(CHANGED)?,
+            Value::Placed => {
+                row::read_placed(&self.store.arena, write.row, write.seen, out).ok_or(CHANGED)?;
+            }
         }
         Ok(true)
     }
@@ -336,19 +372,23 @@ impl Worker {
         let store = Rc::clone(&self.store);
         let index = store.index(table)?;
         // Most keys that are inserted are new: one way down the index does it, at the price of a row for nothing if not.
-        let row = row::create(&store.arena, &mut self.own.local, key, bytes.len())?;
+        let word = tid::entered(store.epochs.now());
+        let row = row::create(&store.arena, &mut self.own.local, (table, word), key, bytes.len())?;
         // And with its value, which nobody looks at before the row is there.
         let is_placed = row::place(&store.arena, row, bytes);
-        let entered = index.insert(&store.arena, &mut self.own.local, key, row);
+        if txn.spot.0 != table {
+            txn.spot = (table, Spot::default());
+        }
+        let entered = index.insert(&store.arena, &mut self.own.local, key, row, &mut txn.spot.1);
         if !matches!(entered, Ok(Insertion::Done(_))) {
             row::discard(&store.arena, &mut self.own.local, row);
         }
         let row = match entered? {
             Insertion::Done(done) => {
                 txn.adjust(done);
-                txn.entered.push((table, row));
+                txn.entered.push((table, row, word));
                 if is_placed {
-                    txn.write(table, row, Value::Placed, Touched::ALL, ABSENT);
+                    txn.write(table, row, Value::Placed, Touched::ALL, word);
                     return Ok(Inserted::Done);
                 }
                 row
@@ -444,152 +484,6 @@ impl Worker {
         Ok(word & ABSENT == 0)
     }
 
-    /// Visits the rows of `range` in key order, or against it, until `f` says [`Flow::Enough`]: key and row.
-    ///
-    /// # Errors
-    /// See [`Refused`]. `f` may have seen rows by then.
-    pub fn scan(
-        &mut self,
-        txn: &mut Txn,
-        table: TableId,
-        range: Range<'_>,
-        direction: Direction,
-        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
-    ) -> Result<(), Refused> {
-        let mut is_whole = true;
-        let scanned = self.leaves(table, range, direction, |worker, chunk| {
-            txn.see(chunk.seen.expect("a chunk says where it was seen"));
-            chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
-            for &row in &chunk.rows {
-                if worker.visit(txn, table, row, &mut f)? == Flow::Enough {
-                    is_whole = false;
-                    return Ok(Flow::Enough);
-                }
-            }
-            Ok(Flow::More)
-        });
-        if self.store.log.is_some() {
-            self.note_range(txn, table, range, (!is_whole).then_some(direction));
-        }
-        scanned
-    }
-
-    /// As [`Worker::scan`], of a table whose rows are entries that lead to rows of another one: `key_of` gives the key there, and `f`
-    /// gets entry and row. An entry that leads nowhere was not seen at one moment with its row.
-    ///
-    /// # Errors
-    /// See [`Refused`]. `f` may have seen rows by then.
-    pub fn scan_through(
-        &mut self,
-        txn: &mut Txn,
-        (entries, table): (TableId, TableId),
-        range: Range<'_>,
-        direction: Direction,
-        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
-        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
-    ) -> Result<(), Refused> {
-        let mut is_whole = true;
-        let scanned = self.leaves(entries, range, direction, |worker, chunk| {
-            txn.see(chunk.seen.expect("a chunk says where it was seen"));
-            chunk.rows.iter().for_each(|row| row::ask_for(&worker.store.arena, *row));
-            for &row in &chunk.rows {
-                let mut is_there = false;
-                let mut found = |_: &[u8], _: &[u8]| {
-                    is_there = true;
-                    Flow::More
-                };
-                worker.visit(txn, entries, row, &mut found)?;
-                if !is_there {
-                    continue;
-                }
-                let entry = std::mem::take(&mut worker.key);
-                let key = key_of(&entry).ok_or(CHANGED);
-                let flow = key.and_then(|key| worker.read(txn, table, key, |row| f(&entry, row)));
-                worker.key = entry;
-                if flow?.ok_or(CHANGED)? == Flow::Enough {
-                    is_whole = false;
-                    return Ok(Flow::Enough);
-                }
-            }
-            Ok(Flow::More)
-        });
-        if self.store.log.is_some() {
-            self.note_range(txn, entries, range, (!is_whole).then_some(direction));
-        }
-        scanned
-    }
-
-    /// Notes what a scan has seen: up to its last row, if it stopped at that one.
-    fn note_range(&self, txn: &mut Txn, table: TableId, range: Range<'_>, stopped: Option<Direction>) {
-        let last = Some(&self.key[..]);
-        let seen = match stopped {
-            None => range,
-            Some(Direction::Forward) => Range { high: last, ..range },
-            Some(Direction::Backward) => Range { low: last, ..range },
-        };
-        put_read(&mut txn.ranges, table.0, Read::Range(seen));
-    }
-
-    fn visit(
-        &mut self,
-        txn: &mut Txn,
-        table: TableId,
-        row: Ref,
-        f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
-    ) -> Result<Flow, Refused> {
-        self.key.clear();
-        row::key(&self.store.arena, row, &mut self.key);
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(own) = txn.own(row) {
-            let copied = self.copy_own(txn, own, &mut buffer);
-            self.buffer = buffer;
-            return Ok(if copied? { f(&self.key, &self.buffer) } else { Flow::More });
-        }
-        let word = self.look(row, &mut buffer);
-        self.buffer = buffer;
-        let word = word?;
-        // Absent rows too: whoever makes one appear changes its word.
-        if word & ABSENT != 0 && self.store.planted.is(Bug::AbsentUnnoted) {
-            return Ok(Flow::More);
-        }
-        txn.read(table, row, word);
-        Ok(if word & ABSENT == 0 { f(&self.key, &self.buffer) } else { Flow::More })
-    }
-
-    /// Leaf by leaf through a range.
-    pub(crate) fn leaves(
-        &mut self,
-        table: TableId,
-        range: Range<'_>,
-        direction: Direction,
-        mut f: impl FnMut(&mut Worker, &Chunk) -> Result<Flow, Refused>,
-    ) -> Result<(), Refused> {
-        if range.low.zip(range.high).is_some_and(|(low, high)| low >= high) {
-            return self.store.index(table).map(drop);
-        }
-        let store = Rc::clone(&self.store);
-        let index = store.index(table)?;
-        let mut chunk = std::mem::take(&mut self.chunk);
-        let (mut from, until) = match direction {
-            Direction::Forward => (range.low.map(<[u8]>::to_vec), range.high),
-            Direction::Backward => (range.high.map(<[u8]>::to_vec), range.low),
-        };
-        let done = loop {
-            let seek = match direction {
-                Direction::Forward => Seek::Up(from.as_deref()),
-                Direction::Backward => Seek::Down(from.as_deref()),
-            };
-            index.chunk(&store.arena, seek, until, &mut chunk);
-            match f(self, &chunk) {
-                Ok(Flow::More) if chunk.next.is_some() => from = chunk.next.take(),
-                Ok(_) => break Ok(()),
-                Err(refused) => break Err(refused),
-            }
-        };
-        self.chunk = chunk;
-        done
-    }
-
     /// Takes away what nobody can reach any more: at most `limit` old versions and absent rows. Workers do this by
     /// themselves as they commit; one that has nothing to do may be asked to.
     pub fn collect(&mut self, limit: usize) {
@@ -606,7 +500,7 @@ impl Worker {
             }
             match garbage {
                 Garbage::Version(version) => {
-                    row::retire(&store.arena, &mut self.own.local, &store.epochs, version);
+                    row::retire_version(&store.arena, &mut self.own.local, &store.epochs, version);
                 }
                 Garbage::Row(table, row, word) => self.unlink(table, row, word),
             }
@@ -623,11 +517,11 @@ impl Worker {
     fn unlink(&mut self, table: TableId, row: Ref, word: u64) {
         let store = Rc::clone(&self.store);
         let tid = row::tid(&store.arena, row);
-        match tid::try_lock(tid) {
-            Lock::Taken(now) if now == word => {}
-            Lock::Taken(now) => return tid.store(now, Ordering::Release),
+        match tid::try_lock_as(tid, word) {
+            Lock::Taken(_) => {}
             // Whoever has it either makes it be there or leaves it as it is.
             Lock::Busy(_) => return self.own.garbage.push_back((0, Garbage::Row(table, row, word))),
+            // It is there, or is another row by now, or none.
             Lock::Dead => return,
         }
         guard::settle();
@@ -638,12 +532,7 @@ impl Worker {
         row::key(&store.arena, row, &mut self.key);
         if let Ok(index) = store.index(table) {
             let removal = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
-            if removal == Removal::Missing {
-                // It was taken out after it had been here and there again, and its memory is that of another row by now, as absent
-                // as it was and about to be entered: that is left as it is.
-                let _ = tid.compare_exchange(word | LOCKED, word, Ordering::Release, Ordering::Relaxed);
-                return;
-            }
+            debug_assert_ne!(removal, Removal::Missing, "whoever took the row out has marked it dead");
             if removal == Removal::Guarded {
                 return self.put_off(table, row, word);
             }

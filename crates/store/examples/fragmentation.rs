@@ -100,7 +100,7 @@ fn measure(case: &Case) -> Found {
     let (store, _) = Store::open(world.clone(), path, options).expect("it opens");
     let def = table(case.bytes as u32);
     store.create(&Schema { tables: vec![def.clone()] }).expect("a schema");
-    store.have_owners();
+    store.have_owners(|_| true);
     let table = store.table(T).expect("created");
     let (mut buf, mut loader, mut txn) = (RowBuf::new(&def), store.loader(), Txn::default());
     let filler = "x".repeat(case.bytes - 12);

@@ -80,12 +80,38 @@ impl AddAssign for Divided {
 /// Which rows may share a page.
 pub(crate) enum Part<'k> {
     OfLeaf,
-    OfPartition,
+    /// Of all parts at once, after a load.
+    OnShelves(&'k mut Shelves),
     /// Those below this key, and the others; and the pages kept for either when they move.
     At {
         key: &'k [u8],
         reserved: &'k mut [Homes; 2],
     },
+}
+
+/// The parts of a table's keys while nobody else is at work on it, each with pages that were found to have room, the last one first to
+/// be filled. Rows that were loaded in no order come from each page in as many parts as there are: if each part of each page went to a
+/// page of its own there would be as many times the pages.
+pub(crate) struct Shelves {
+    /// Where the parts begin, ascending.
+    starts: Vec<Key>,
+    pages: Vec<Vec<PageId>>,
+}
+
+impl Shelves {
+    fn new(starts: Vec<Key>) -> Shelves {
+        let pages = starts.iter().map(|_| Vec::new()).collect();
+        Shelves { starts, pages }
+    }
+
+    fn part(&self, key: &Key) -> usize {
+        self.starts.partition_point(|start| start <= key).saturating_sub(1)
+    }
+
+    fn of(&mut self, key: &Key) -> &mut Vec<PageId> {
+        let part = self.part(key);
+        &mut self.pages[part]
+    }
 }
 
 /// A row of a page that is being divided.
@@ -103,12 +129,15 @@ impl Store {
         tables.find(|table| table.tree.is_some() && !table.is_clustered()).map(Table::form)
     }
 
-    /// From now on heap pages are theirs who change them and take pages over ([`latch::claim`]): those that are divided, and those
-    /// of tables without keys, whose appender has them.
-    pub fn have_owners(&self) {
+    /// From now on heap pages are theirs who change them and take pages over ([`latch::claim`]): those of tables whose keys have owners, if
+    /// they are divided, and those of tables without keys, whose appender has them. Pages of a table that everybody reads must stay
+    /// nobody's: whoever latches one to read it would take it from the others.
+    pub fn have_owners(&self, keys_have_owners: impl Fn(TableId) -> bool) {
         let schema = self.schema().unwrap_or_default();
         let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
-        let divided = |table: &&Table| table.form() != HeapForm::Shared || table.tree.is_none();
+        let divided = |table: &&Table| {
+            table.tree.is_none() || table.form() != HeapForm::Shared && keys_have_owners(table.def.id)
+        };
         tables.filter(divided).for_each(|table| table.insert_pages.have_owners());
     }
 
@@ -249,21 +278,22 @@ impl Store {
             return Ok(done);
         }
         let by_leaf = table.form() == HeapForm::ByLeaf;
-        let starts = self.tree(table).partitions();
+        let mut starts = if by_leaf { Vec::new() } else { self.tree(table).partitions() };
         let (mut whose, mut mixed) = (BTreeMap::<PageId, usize>::new(), BTreeSet::new());
-        let mut leaf = 0;
         done.leaves_read = self.each_leaf::<P>(table, Key::new(), None, |entries| {
-            leaf += 1;
+            if let (true, Some((first, _))) = (by_leaf, entries.first()) {
+                starts.push(first.clone());
+            }
             for (key, rid) in entries {
-                let group = if by_leaf { leaf } else { starts.partition_point(|start| start <= key) };
-                if *whose.entry(rid.page).or_insert(group) != group {
+                let part = if by_leaf { starts.len() } else { starts.partition_point(|start| start <= key) };
+                if *whose.entry(rid.page).or_insert(part) != part {
                     mixed.insert(rid.page);
                 }
             }
         })?;
-        let mut txn = Txn::default();
+        let (mut txn, mut shelves) = (Txn::default(), Shelves::new(starts));
         for page in mixed {
-            let part = if by_leaf { Part::OfLeaf } else { Part::OfPartition };
+            let part = Part::OnShelves(&mut shelves);
             done += self.divide_page::<P>(&mut txn, table, page, part, Writers::Running)?;
         }
         Ok(done)
@@ -339,8 +369,15 @@ impl Store {
         }
         rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut groups = self.grouped::<P>(table, &part, rows)?;
-        let stays = (0..groups.len()).max_by_key(|&at| groups[at].len());
-        stays.map(|at| groups.swap_remove(at));
+        let mut may_stay: Vec<usize> = (0..groups.len()).collect();
+        if let Part::OnShelves(shelves) = &mut part
+            && groups.len() > 1
+        {
+            // What has a page with room goes there; a page that all its rows leave is anybody's.
+            may_stay.retain(|&at| shelves.of(&groups[at][0].key).is_empty());
+        }
+        let stays = may_stay.into_iter().max_by_key(|&at| groups[at].len());
+        let stays = stays.map(|at| groups.swap_remove(at));
         if groups.is_empty() {
             return Ok(done);
         }
@@ -349,6 +386,9 @@ impl Store {
             groups.iter().try_for_each(|group| self.move_out::<P>(txn, table, group, &mut part, &mut done));
         match moved {
             Ok(()) => {
+                if let (Part::OnShelves(shelves), Some(stays)) = (&mut part, &stays) {
+                    shelves.of(&stays[0].key).push(page);
+                }
                 let committed = self.commit(txn, None);
                 if let Err(fault) = committed {
                     self.poison(fault);
@@ -383,7 +423,7 @@ impl Store {
                             || self.tree(table).around::<P::Index>(&row.key, |_| ControlFlow::Break(()));
                         self.insist(look)?.high
                     }
-                    Part::OfPartition => self.bounds(table, &row.key).1,
+                    Part::OnShelves(shelves) => shelves.starts.get(shelves.part(&row.key) + 1).cloned(),
                     Part::At { key, .. } => Some(Key::from_bytes(key)).filter(|key| row.key < *key),
                 };
                 groups.push(Vec::new());
@@ -391,6 +431,28 @@ impl Store {
             groups.last_mut().expect("one was pushed").push(row);
         }
         Ok(groups)
+    }
+
+    /// Puts a row into the last of these pages, which are given up as they are found full, or into one without rows.
+    fn put_on<P: Policies>(
+        &self,
+        txn: &mut Txn,
+        table: &Table,
+        shelf: &mut Vec<PageId>,
+        row: &[u8],
+    ) -> Result<Rid, Stop> {
+        let heap = self.heap(table);
+        while let Some(last) = shelf.last() {
+            let among = std::slice::from_ref(last);
+            let put = || heap.among(among).insert_among::<P::Heap>(&mut self.writer(&mut txn.chain), row);
+            if let Some(rid) = self.insist(put)? {
+                return Ok(rid);
+            }
+            shelf.pop();
+        }
+        let rid = self.insist(|| heap.among(&[]).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
+        shelf.push(rid.page);
+        Ok(rid)
     }
 
     /// Gives rows that belong together other addresses, and tells every index.
@@ -405,17 +467,23 @@ impl Store {
         let Some(first) = rows.first() else { return Ok(()) };
         let mut homes = match part {
             Part::OfLeaf => self.insist(|| self.homes::<P>(table, &first.key, HOMES))?.1,
-            Part::OfPartition => Homes::new(),
+            Part::OnShelves(_) => Homes::new(),
             Part::At { key, reserved } => reserved[usize::from(first.key.as_slice() >= *key)].clone(),
         };
         homes.retain(|page| *page != first.rid.page);
         let (heap, tree) = (self.heap(table), self.tree(table));
         for Lodger { key, rid, row } in rows {
-            let put = || heap.among(&homes).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row);
-            let to = self.insist(put)?;
-            if !homes.contains(&to.page) {
-                homes.insert(0, to.page);
-            }
+            let to = match part {
+                Part::OnShelves(shelves) => self.put_on::<P>(txn, table, shelves.of(key), row)?,
+                Part::OfLeaf | Part::At { .. } => {
+                    let put = || heap.among(&homes).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row);
+                    let to = self.insist(put)?;
+                    if !homes.contains(&to.page) {
+                        homes.insert(0, to.page);
+                    }
+                    to
+                }
+            };
             let told = self
                 .insist(|| tree.replace::<P::Index>(&mut self.writer(&mut txn.chain), key, &to.encode()))?;
             if !matches!(told, TreeReplace::Done(old) if Rid::decode(&old) == Some(*rid)) {

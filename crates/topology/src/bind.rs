@@ -97,6 +97,23 @@ pub fn bind_thread_memory(node: Option<NodeId>) -> Binding {
     answer(code, node)
 }
 
+/// Calls `f` with the calling thread [bound](bind_thread_memory) to `node`, as whatever it starts will be, and gives the thread back the
+/// policy that it had.
+pub fn with_memory_of<R>(node: Option<NodeId>, f: impl FnOnce() -> R) -> R {
+    let (mut mode, mut mask): (libc::c_int, _) = (libc::MPOL_DEFAULT, NodeMask([0; MASK_WORDS]));
+    // SAFETY: get_mempolicy writes the mode and at most `bits()` bits of the mask, which is that long; both live.
+    let known = unsafe {
+        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, mask.0.as_mut_ptr(), mask.bits() - 1, 0, 0)
+    };
+    if known != 0 || !matches!(bind_thread_memory(node), Binding::Bound(_)) {
+        return f();
+    }
+    let result = f();
+    // SAFETY: set_mempolicy reads `bits()` bits from the mask and keeps no pointer; the mask is live and that long.
+    unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.ptr(), mask.bits()) };
+    result
+}
+
 /// Asks that the pages of `area` come from `node`, moving those already there. The area's inner pages are meant:
 /// bytes on a page that reaches outside `area` follow that page. `None` means that the machine names no node.
 pub fn bind_area(area: &mut [u8], node: Option<NodeId>) -> Binding {

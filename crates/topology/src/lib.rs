@@ -35,6 +35,7 @@ mod render;
 
 pub use bind::{
     Binding, allowed_cpus, bind_area, bind_thread_memory, pin_process, pin_thread, pin_thread_to,
+    with_memory_of,
 };
 pub use cluster::{Level, LevelKind, find_levels};
 pub use counter::{CounterError, CounterResult, CounterSpec, Protection, Sharing, run_counter, run_counters};

@@ -443,9 +443,14 @@ impl<'a> RowsMut<'a> {
         if slot.is_ghost() {
             self.count_up(GHOSTS, -1)?;
         }
-        self.count_up(DEAD, slot.room as isize)?;
         self.put_slot(i, Slot::FREE);
         self.count_up(FREE_SLOTS, 1)?;
+        let floor = SLOTS + SLOT * usize::from(self.rows().slots());
+        if self.rows().heap() < floor + usize::from(slot.room) {
+            self.close(slot)?;
+        } else {
+            self.count_up(DEAD, slot.room as isize)?;
+        }
         while let Some(last) = self.rows().slots().checked_sub(1)
             && self.rows().slot(last)?.is_free()
         {
@@ -516,6 +521,26 @@ impl<'a> RowsMut<'a> {
         let at = next.at();
         self.0.get_mut(at..at + row.len()).ok_or(Garbled)?.copy_from_slice(row);
         self.put_slot(i, next);
+        Ok(())
+    }
+
+    /// Moves what lies below a content that is gone up to where it ended. Where the free run is short the next row would have the
+    /// whole page [compacted](RowsMut::compact), and so would each one after it whose place another has just left.
+    fn close(&mut self, gone: Slot) -> Result<(), Garbled> {
+        let (heap, std::ops::Range { start, end }) = (self.rows().heap(), gone.extent());
+        if heap > start || end > PAGE_SIZE {
+            return Err(Garbled);
+        }
+        let room = end - start;
+        self.0.copy_within(heap..start, heap + room);
+        self.0[heap..heap + room].fill(0);
+        for i in 0..self.rows().slots() {
+            let slot = self.rows().slot(i)?;
+            if !slot.is_free() && slot.at() < start {
+                self.put_slot(i, Slot { offset: slot.offset + room as u16, ..slot });
+            }
+        }
+        put_u16(self.0, HEAP, heap + room);
         Ok(())
     }
 

@@ -516,3 +516,39 @@ fn spoil(pool: &Pool, victim: PageId, kind: u8, round: usize, random: &mut Rando
     name(&mut page, kind, TABLE);
     page.set_lsn(Lsn(1));
 }
+
+/// A full page in which rows go and others come gives each the place that was left, without gathering its free space anew for each.
+#[test]
+fn a_row_that_leaves_a_full_page_makes_room_at_once() {
+    let mut bytes = Box::new([0; PAGE_SIZE]);
+    let mut page = rows::RowsMut::new(&mut bytes);
+    page.format(0);
+    let (mut random, mut model) = (Random(7), BTreeMap::new());
+    let put = |page: &mut rows::RowsMut<'_>, model: &mut BTreeMap<u16, Vec<u8>>, n: u8| {
+        let row = vec![n; 40 + usize::from(n % 5)];
+        if !page.rows().fits(row.len()) {
+            return false;
+        }
+        let slot = page.rows().next_slot().unwrap();
+        page.insert(slot, rows::Form::Plain, &[], &row).unwrap();
+        assert_eq!(model.insert(slot, row), None);
+        true
+    };
+    let mut n: u8 = 0;
+    while put(&mut page, &mut model, n) {
+        n = n.wrapping_add(1);
+    }
+    assert!(model.len() > 100);
+    for round in 0..2_000 {
+        let slot = *model.keys().nth(random.below(model.len())).unwrap();
+        let row = model.remove(&slot).unwrap();
+        page.bury(slot).unwrap();
+        page.remove(slot).unwrap();
+        assert!(page.rows().dead() <= 48, "round {round}: more than one row's place lies between others");
+        assert!(put(&mut page, &mut model, row[0]));
+        let found: BTreeMap<u16, Vec<u8>> = (0..page.rows().slots())
+            .filter_map(|i| Some((i, page.rows().plain(i).unwrap()?.to_vec())))
+            .collect();
+        assert_eq!(found, model, "round {round}");
+    }
+}

@@ -282,8 +282,7 @@ impl Engine for MemoryEngine {
             pause = (pause * 2).min(IDLE_MS);
             if self.stirred.swap(false, Ordering::Relaxed) {
                 pause = EPOCH_MS;
-                self.store.tick();
-                self.store.back_ahead();
+                self.begin_epoch();
             }
         }
     }

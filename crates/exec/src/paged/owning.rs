@@ -36,6 +36,7 @@ impl<D: Design> PageEngine<D> {
         steps: Vec<u8>,
     ) {
         desk.meetings.borrow_mut().get(meeting).missing += 1;
+        part.abroad = true;
         let (branch, name) = (part.branches.take(owner), part.name);
         let steps = Steps { home: desk.worker, meeting, name, stamp, branch, steps };
         desk.mailbox().send(owner, Letter::Steps(steps));
@@ -105,6 +106,7 @@ impl<D: Design> PageEngine<D> {
         let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(desk.worker)));
         self.begin(&mut part, desk.worker, Protection::Locks);
         part.name = name;
+        part.abroad = true;
         part
     }
 

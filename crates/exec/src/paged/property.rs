@@ -150,7 +150,8 @@ impl<D: Design> PageEngine<D> {
         }
         let rows = form != HeapForm::Shared;
         if rows {
-            self.store.have_owners();
+            let divided = self.divided_tables();
+            self.store.have_owners(|table| divided.contains(&table));
         }
         self.property = Property {
             owned: true,
@@ -289,7 +290,11 @@ impl<D: Design> PageEngine<D> {
 
     #[cold]
     fn note_leaves(&self, desk: &PageDesk, txn: &mut Txn) {
-        let parted = self.store.parted(txn);
+        let mut parted = self.store.parted(txn);
+        // Of a copy every worker reads the rows: nobody has them to himself, to move them.
+        parted.retain(|(table, _)| {
+            self.owners.as_ref().is_some_and(|owners| owners.border(*table, 0).is_some())
+        });
         if self.property.rows && desk.hold.get() == Hold::Pages {
             let leaves = parted.into_iter().map(|(table, key)| (table, key, Then::Done));
             desk.parted.borrow_mut().leaves.extend(leaves);

@@ -270,6 +270,32 @@ fn a_circle_over_two_owners_is_found_at_once() {
     assert_eq!((b.value(10), b.value(60)), (Some(1), Some(0)));
 }
 
+/// One of the circle has locks at one owner only, and says nothing of its waiting: who looks sees through it.
+#[test]
+fn a_circle_leads_through_one_that_is_at_a_single_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let b = Bench::new(dir.path());
+    for (worker, id) in [(0, 20), (1, 70)] {
+        let mut part = b.begin(worker);
+        let inserted = once(b.here(worker, &mut part).insert(T, &key(id), &row(id, 0)));
+        assert_eq!(inserted, Some(Ok(Inserted::Done)));
+        Engine::commit(&*b.engine, &b.desks[worker], &mut part).unwrap();
+    }
+    let (mut one, mut local, mut two) = (b.begin(0), b.begin(0), b.begin(1));
+    assert_eq!(b.write(1, &mut two, 60, 2), DONE);
+    b.visit(1, &mut two, 0, |branch| assert_eq!(b.write(0, branch, 20, 2), DONE));
+    b.visit(0, &mut one, 1, |branch| assert_eq!(b.write(1, branch, 70, 1), DONE));
+    assert_eq!(b.write(0, &mut local, 10, 3), DONE);
+    assert_eq!(b.write(0, &mut local, 20, 3), None, "it waits for the second one");
+    assert_eq!(b.write(1, &mut two, 70, 2), None, "it waits for the first one");
+    assert_eq!(b.write(0, &mut one, 10, 1), Some(Err(Abort::Deadlock)));
+    for (worker, part) in [(0, &mut one), (0, &mut local), (1, &mut two)] {
+        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+    }
+    b.mail();
+    assert_eq!([10, 20, 60, 70].map(|id| b.value(id)), [Some(0); 4]);
+}
+
 #[test]
 fn a_scan_locks_what_its_worker_owns_of_the_table() {
     let dir = tempfile::tempdir().unwrap();

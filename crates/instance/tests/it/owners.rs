@@ -8,9 +8,9 @@ use probe::{Counter, Measured, Profiling};
 use txn::Workload;
 use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
-use workload::tatp::{Index, Tatp, TatpOptions};
+use workload::tatp::{Index, Kind, Mix as TatpMix, Tatp, TatpOptions};
 use workload::tpcb::{Tpcb, TpcbOptions};
-use workload::tpcc::{Tpcc, TpccOptions};
+use workload::tpcc::{Mix, Tpcc, TpccOptions};
 
 /// Whether the data says how many transactions were committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,4 +216,64 @@ fn owners_latch_none_of_their_pages() {
     // Secondary indexes are everybody's, and who latches to read latches them.
     let owned = per_transaction(PlpLeaf, Latching::Coupled);
     assert!(owned.0 <= 0.2 * coupled.0 && owned.1 <= 0.1 * coupled.1, "{owned:?} {coupled:?}");
+}
+
+/// Found by NewOrders under `--latching coupled`: a worker that latched items to read them took their pages over, though every worker reads
+/// them, and the others' transactions ended as bad requests again and again.
+#[test]
+fn rows_that_everybody_reads_are_nobodys() {
+    for design in [PlpPartition, PlpLeaf] {
+        for latching in [Latching::Coupled, Latching::Optimistic] {
+            let dir = private_dir();
+            let options =
+                TpccOptions { mix: Mix::NewOrder, items: 1_000, customers: 60, ..TpccOptions::new(2) };
+            let workload = Tpcc::new(options).unwrap();
+            let of = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
+            let of =
+                InstanceConfig { latching, trees: TreeKind::MultiRooted, heaps: design.heap_form(), ..of };
+            let deployment = Deployment::start(workload, vec![of]);
+            deployment.load();
+            deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
+            let measured = deployment.run(2, 300);
+            deployment.stop();
+            let bad = measured.aborted.get("bad_request").copied().unwrap_or_default();
+            assert_eq!(bad, 0, "{design} {latching}: {:?}", measured.aborted);
+            let profile = measured.profile.as_ref().expect("the profile is on");
+            let latches = profile.count(Counter::IndexLatches) as f64 / measured.committed_total() as f64;
+            eprintln!("{design} {latching}: {latches:.3} latches of index pages per NewOrder");
+            // Ten items in a tree that is nobody's, of two levels, and three entries of secondary indexes.
+            assert!(latches < 60.0, "{design} {latching}: {latches}");
+        }
+    }
+}
+
+/// Half of these requests arrive at the worker that does not own their row. They are handed over whole, so that none of them takes a lock, as
+/// steps that are sent from one worker to the other do; and nobody's client or request is lost on the way.
+#[test]
+fn a_request_of_one_owner_runs_there_whole() {
+    for design in [Logical, PlpLeaf] {
+        let dir = private_dir();
+        let mix = TatpMix::Only(Kind::GetSubscriberData);
+        let workload = Tatp::new(TatpOptions { subscribers: 500, mix, ..TatpOptions::new(2) }).unwrap();
+        let config = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
+        let deployment = Deployment::start(workload, vec![config]);
+        deployment.load();
+        deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
+        let measured = deployment.run(300, 300);
+        deployment.stop();
+        assert!(measured.committed_total() > 600, "{design}: {measured:?}");
+        assert!(measured.aborted.is_empty(), "{design}: {:?}", measured.aborted);
+        let profile = measured.profile.as_ref().expect("the profile is on");
+        assert_eq!(
+            profile.count(Counter::RowLocks),
+            0,
+            "{design}: {} transactions",
+            measured.committed_total()
+        );
+        assert_eq!(
+            measured.latency.count(),
+            measured.committed_total(),
+            "{design}: each is timed where its client is"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use super::{Replayed, Source, Stop, part_path};
 use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
 use crate::guard;
-use crate::index::{Chunk, Index, Insertion, Seek};
+use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
     ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
     Read, Reads, Record, Runs, Segment, Undecided, Verdict, next_record,
@@ -201,13 +201,17 @@ impl<'s> Loader<'s> {
 
     fn rows(&mut self, path: &Path, at: u64, body: &[u8]) -> Result<(), Stop> {
         let store = Rc::clone(&self.worker.store);
-        let mut bytes = Bytes(body);
+        let (mut bytes, mut spot) = (Bytes(body), (TableId(0), Spot::default()));
         while !bytes.0.is_empty() {
             let (table, key, value, tid) = take_row(&mut bytes).ok_or_else(|| malformed(path, at))?;
             let index = store.index(table).map_err(|_| malformed(path, at))?;
-            let row = row::create(&store.arena, &mut self.worker.own.local, key, value.len())?;
+            let row =
+                row::create(&store.arena, &mut self.worker.own.local, (table, ABSENT), key, value.len())?;
             self.overwrite(&store.arena, row, Some(value), tid)?;
-            match index.insert(&store.arena, &mut self.worker.own.local, key, row)? {
+            if spot.0 != table {
+                spot = (table, Spot::default());
+            }
+            match index.insert(&store.arena, &mut self.worker.own.local, key, row, &mut spot.1)? {
                 Insertion::Done(_) => {}
                 Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
                 Insertion::Exists(..) => {
@@ -380,7 +384,7 @@ impl<'s> Loader<'s> {
         }
         let row = match found {
             Some(row) => row,
-            None => self.row(arena, index, key, len)?.0,
+            None => self.row(arena, (table, index), key, len)?.0,
         };
         self.write(arena, (table, row), value, tid)?;
         Ok(Done::Now)
@@ -460,7 +464,7 @@ impl<'s> Loader<'s> {
     fn row(
         &mut self,
         arena: &Arena,
-        index: &Index,
+        (table, index): (TableId, &Index),
         key: &[u8],
         value: usize,
     ) -> Result<(Ref, Entered), Stop> {
@@ -468,8 +472,8 @@ impl<'s> Loader<'s> {
             return Ok((row, Entered::Before));
         }
         let local = &mut self.worker.own.local;
-        let row = row::create(arena, local, key, value)?;
-        match index.insert(arena, local, key, row)? {
+        let row = row::create(arena, local, (table, ABSENT), key, value)?;
+        match index.insert(arena, local, key, row, &mut Spot::default())? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
             Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
             Insertion::Exists(other, _) => {
@@ -543,9 +547,9 @@ impl<'s> Loader<'s> {
                 Left::Part { .. } => return Err(self.in_control(Trouble::Malformed)),
             };
             let len = value.map_or(0, <[u8]>::len);
-            let (row, entered) = self.row(&store.arena, index, change.key, len)?;
+            let (row, entered) = self.row(&store.arena, (table, index), change.key, len)?;
             if entered == Entered::Now {
-                txn.entered.push((table, row));
+                txn.entered.push((table, row, ABSENT));
             }
             let value = value.map_or(Value::Absent, |bytes| {
                 let value = txn.value();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use topology::{
     Binding, CounterError, CounterSpec, CpuId, Machine, NodeId, Placement, ProbeError, ProbeSpec, Protection,
     Sharing, allowed_cpus, bind_area, bind_thread_memory, measure_latency, picture, pin_process, pin_thread,
-    pin_thread_to, ping_pong_ns, run_counter, run_counters,
+    pin_thread_to, ping_pong_ns, run_counter, run_counters, with_memory_of,
 };
 
 use crate::synthetic;
@@ -86,6 +86,24 @@ fn memory_is_bound_or_the_reason_is_told() {
         matches!(bind_thread_memory(Some(NodeId(5000))), Binding::Refused(reason) if reason.contains("5000"))
     );
     assert_eq!(bind_thread_memory(None), Binding::OneNode);
+}
+
+#[test]
+fn a_thread_lent_to_a_node_has_its_own_policy_back() {
+    let Some(node) = Machine::live().unwrap().node_of(&allowed_cpus()) else { return };
+    let policy = || {
+        let maps = std::fs::read_to_string("/proc/thread-self/numa_maps").unwrap_or_default();
+        maps.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let before = policy();
+            let within = with_memory_of(Some(node), policy);
+            assert!(within.is_empty() || within == format!("prefer:{}", node.0), "{within}");
+            assert_eq!(policy(), before);
+            assert_eq!(with_memory_of(None, policy), before);
+        });
+    });
 }
 
 /// The kernel's own word on the area, where it gives one: `7f.. prefer:0 anon=..`.

@@ -63,9 +63,8 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
     }
 }
 
-/// The real thing: a file system of three megabytes, where the machine allows to mount one.
-#[test]
-fn a_full_file_system_stops_the_engine_cleanly() {
+/// Calls `f` with a directory in a file system of three megabytes, and with what makes that larger, if the machine allows to mount one.
+fn in_three_megabytes(f: impl FnOnce(&Path, &dyn Fn()) + std::panic::UnwindSafe) {
     let folder = tempfile::tempdir().unwrap();
     let mount = |args: &[&str]| Command::new(args[0]).args(&args[1..]).arg(folder.path()).output();
     let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs"]);
@@ -73,9 +72,17 @@ fn a_full_file_system_stops_the_engine_cleanly() {
         eprintln!("skipped: no file system can be mounted here (it takes a superuser)");
         return;
     }
-    let tried = std::panic::catch_unwind(|| {
-        let dir = folder.path().join("db");
-        let open = || Store::open(world::real(), &dir, table::options(Durability::Sync, 48));
+    let grow = || assert!(mount(&["mount", "-o", "remount,size=64m"]).unwrap().status.success());
+    let tried = std::panic::catch_unwind(|| f(&folder.path().join("db"), &grow));
+    let unmounted = mount(&["umount"]);
+    assert!(tried.is_ok() && unmounted.is_ok());
+}
+
+/// The real thing: a file system of three megabytes.
+#[test]
+fn a_full_file_system_stops_the_engine_cleanly() {
+    in_three_megabytes(|dir, grow| {
+        let open = || Store::open(world::real(), dir, table::options(Durability::Sync, 48));
         let store = open().unwrap().0;
         store.create(&table::schema()).unwrap();
         let (ledger, stopped) = life(&Disk::new(), store, Ledger::default(), usize::MAX);
@@ -84,12 +91,10 @@ fn a_full_file_system_stops_the_engine_cleanly() {
             assert!(text.contains("pace") && text.contains("db/"), "{text}");
         }
         assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
-        mount(&["mount", "-o", "remount,size=64m"]).unwrap();
+        grow();
         let (store, recovered) = open().unwrap();
         ledger.settle(&store, recovered, Promise::Acknowledged(0)).unwrap();
     });
-    let unmounted = mount(&["umount"]);
-    assert!(tried.is_ok() && unmounted.is_ok());
 }
 
 /// As many commits of the engine in main memory as there is room for, and why it stopped.
@@ -132,16 +137,8 @@ fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
 /// The same on a file system of three megabytes, where the machine allows to mount one.
 #[test]
 fn a_full_file_system_stops_the_engine_in_main_memory_cleanly() {
-    let folder = tempfile::tempdir().unwrap();
-    let mount = |args: &[&str]| Command::new(args[0]).args(&args[1..]).arg(folder.path()).output();
-    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs"]);
-    if !mounted.is_ok_and(|done| done.status.success()) {
-        eprintln!("skipped: no file system can be mounted here (it takes a superuser)");
-        return;
-    }
-    let tried = std::panic::catch_unwind(|| {
-        let dir = folder.path().join("db");
-        let open = || memory_run::open_in((world::real(), &dir), Durability::Sync, 0).unwrap();
+    in_three_megabytes(|dir, grow| {
+        let open = || memory_run::open_in((world::real(), dir), Durability::Sync, 0).unwrap();
         let mut opened = open();
         let (ledger, _) = opened.settle(&Ledger::default(), Promise::Acknowledged(0)).unwrap();
         let crew = Crew { workers: 2, clients: 4 };
@@ -151,11 +148,9 @@ fn a_full_file_system_stops_the_engine_in_main_memory_cleanly() {
         assert!(text.contains("pace") && text.contains("db/"), "{text}");
         assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
         opened.leave();
-        mount(&["mount", "-o", "remount,size=64m"]).unwrap();
+        grow();
         open().settle(&ledger, Promise::Acknowledged(0)).unwrap();
     });
-    let unmounted = mount(&["umount"]);
-    assert!(tried.is_ok() && unmounted.is_ok());
 }
 
 #[test]

@@ -290,8 +290,10 @@ impl InsertOrder {
         insert(access, ORDERS, &key(place), &rows.order).await?;
         start(&mut rows.new_order, place);
         insert(access, NEW_ORDER, &key(place), &rows.new_order).await?;
+        start(&mut rows.line, place);
         for (number, OrderLine { line, amount, info }) in (1u32..).zip(&self.lines) {
-            let mut row = start(&mut rows.line, place);
+            // What all lines have in common stays.
+            let mut row = rows.line.again();
             row.set_int(OL_NUMBER, number.into());
             row.set_int(OL_I_ID, line.item.into());
             row.set_int(OL_SUPPLY_W_ID, line.supply.into());

@@ -1,0 +1,431 @@
+//! Requests whose keys all belong to one other worker of the instance: handed to it whole as they arrive, and run there as its own.
+//!
+//! ```text
+//!   worker 0                                             worker 1
+//!   a client draws a request; all its keys are 1's
+//!     hand ---- ring of requests, published once a turn ----> a runner: the whole transaction, as a client's of its own
+//!   the client goes on <---- ring of answers, likewise ------ answer
+//! ```
+//!
+//! The alternative is to run the procedure where the request came in and to send its steps ([`owned`](crate::owned)): then each
+//! phase is a letter there and one back, the commit is another, and steps that come from elsewhere take locks. Handed over whole, a
+//! transaction of one owner needs two small messages, and no lock (thesis, section 3.2.2: a request is routed to the owner of its data). Who is
+//! handed a request runs it wherever its keys are by then, so nothing has to be said of what the sender saw.
+//!
+//! Who may do what: a [`Handover`] belongs to its worker's thread; the rings, one for each direction of each pair, are the only
+//! memory that two workers touch. What a turn of the worker's tasks hands over is published and rung for together ([`Handover::flush`]), so with
+//! many requests under way the cost of a cache line that moves, and of looking whether the other one sleeps, is shared by many. A
+//! worker that finds something wakes one runner, which goes on until nothing is left; if it has to wait in a transaction, the next look
+//! wakes another.
+
+use latch::{Consumer, Producer};
+use probe::Section;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use txn::Abort;
+
+/// Requests, and likewise answers, that a ring holds. Clients beyond that wait at the sender.
+const ROOM: usize = if cfg!(test) { 2 } else { 256 };
+
+type Outcome = Result<(), Abort>;
+
+/// A client's place among those of its worker; answers are addressed to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seat(u32);
+
+/// A request of another worker's client.
+pub(crate) struct Handed<R> {
+    pub from: usize,
+    pub seat: Seat,
+    pub request: R,
+}
+
+/// One worker's near ends of the rings to and from one other.
+struct Lane<R> {
+    requests: Out<(Seat, R)>,
+    answers: Out<(Seat, Outcome)>,
+    handed: Consumer<(Seat, R)>,
+    answered: Consumer<(Seat, Outcome)>,
+}
+
+struct Out<T> {
+    ring: Producer<T>,
+    /// What found the ring full, oldest first.
+    late: VecDeque<T>,
+}
+
+impl<T> Out<T> {
+    fn new(ring: Producer<T>) -> Out<T> {
+        Out { ring, late: VecDeque::new() }
+    }
+
+    #[inline]
+    fn send(&mut self, value: T) {
+        let kept = if self.late.is_empty() { self.ring.stage(value).err() } else { Some(value) };
+        self.late.extend(kept);
+    }
+
+    /// Publishes what there is room for; `true` if that was anything.
+    fn flush(&mut self) -> bool {
+        while let Some(value) = self.late.pop_front() {
+            if let Err(value) = self.ring.stage(value) {
+                self.late.push_front(value);
+                break;
+            }
+        }
+        self.ring.publish()
+    }
+}
+
+/// The ends of all workers' rings before they are taken.
+pub(crate) struct Crossings<R>(Mutex<Vec<Option<Lanes<R>>>>);
+
+/// By the number of the other worker; none to itself.
+type Lanes<R> = Vec<Option<Lane<R>>>;
+
+impl<R> Crossings<R> {
+    /// Between each two of so many workers.
+    pub fn between(workers: usize) -> Crossings<R> {
+        let mut all: Vec<Lanes<R>> = (0..workers).map(|_| (0..workers).map(|_| None).collect()).collect();
+        for (a, b) in (0..workers).flat_map(|b| (0..b).map(move |a| (a, b))) {
+            let [there, back] = [(); 2].map(|()| latch::ring(ROOM));
+            let [answers, replies] = [(); 2].map(|()| latch::ring(ROOM));
+            let lane = |requests, answers, handed, answered| {
+                Some(Lane { requests: Out::new(requests), answers: Out::new(answers), handed, answered })
+            };
+            all[a][b] = lane(there.0, answers.0, back.1, replies.1);
+            all[b][a] = lane(back.0, replies.0, there.1, answers.1);
+        }
+        Crossings(Mutex::new(all.into_iter().map(Some).collect()))
+    }
+
+    /// None: no worker owns keys that another one's clients may ask for.
+    pub fn none() -> Crossings<R> {
+        Crossings(Mutex::default())
+    }
+
+    /// # Panics
+    /// If the worker has taken its own before.
+    pub fn take(&self, worker: usize) -> Handover<R> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lanes = match all.get_mut(worker) {
+            Some(lanes) => lanes.take().expect("rings have one owner at each end"),
+            None => Vec::new(),
+        };
+        Handover {
+            lanes: RefCell::new(lanes),
+            unsent: Cell::new(false),
+            next: Cell::new(0),
+            seats: RefCell::default(),
+            free: RefCell::default(),
+            idle: RefCell::default(),
+            called: Cell::new(false),
+            running: Cell::new(0),
+            answered_ns: Cell::new(0),
+        }
+    }
+}
+
+/// What a client waits for.
+#[derive(Default)]
+struct Waiting {
+    waker: Option<Waker>,
+    outcome: Option<Outcome>,
+}
+
+/// One worker's.
+pub(crate) struct Handover<R> {
+    lanes: RefCell<Lanes<R>>,
+    /// Whether something was handed over or answered since the last flush, or found no room.
+    unsent: Cell<bool>,
+    /// The worker whose requests are looked at first.
+    next: Cell<usize>,
+    seats: RefCell<Vec<Waiting>>,
+    free: RefCell<Vec<Seat>>,
+    /// Runners that wait for requests.
+    idle: RefCell<Vec<Waker>>,
+    /// Whether a runner was woken that has not begun with a request yet.
+    pub called: Cell<bool>,
+    /// Requests of others that have been begun here and not answered.
+    running: Cell<usize>,
+    /// When answers came last: the time of all that came together.
+    pub answered_ns: Cell<u64>,
+}
+
+impl<R> Handover<R> {
+    /// A place for a client of this worker, until it is given back.
+    pub fn take_seat(&self) -> Seat {
+        self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut seats = self.seats.borrow_mut();
+            seats.push(Waiting::default());
+            Seat(seats.len() as u32 - 1)
+        })
+    }
+
+    pub fn give_seat(&self, seat: Seat) {
+        self.free.borrow_mut().push(seat);
+    }
+
+    /// Has worker `to` run a request; the outcome comes to the seat, which has no other request under way.
+    ///
+    /// # Panics
+    /// If `to` is this worker, or none.
+    #[inline]
+    pub fn hand(&self, to: usize, seat: Seat, request: R) {
+        self.lanes.borrow_mut()[to].as_mut().expect("nobody hands to himself").requests.send((seat, request));
+        self.unsent.set(true);
+    }
+
+    /// The outcome of what was handed over for this seat, once it is here.
+    #[inline]
+    pub fn poll(&self, seat: Seat, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let mut seats = self.seats.borrow_mut();
+        let waiting = &mut seats[seat.0 as usize];
+        if let Some(outcome) = waiting.outcome.take() {
+            return Poll::Ready(outcome);
+        }
+        if !waiting.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            waiting.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// The next request of another worker's client, of each worker in turn; to be answered.
+    #[inline]
+    pub fn take(&self) -> Option<Handed<R>> {
+        let mut lanes = self.lanes.borrow_mut();
+        let workers = lanes.len();
+        for i in 0..workers {
+            let from = (self.next.get() + i) % workers;
+            let Some(lane) = &mut lanes[from] else { continue };
+            if let Some((seat, request)) = lane.handed.pop() {
+                self.next.set(from + 1);
+                self.running.set(self.running.get() + 1);
+                return Some(Handed { from, seat, request });
+            }
+        }
+        None
+    }
+
+    #[inline]
+    pub fn answer(&self, from: usize, seat: Seat, outcome: Outcome) {
+        self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.send((seat, outcome));
+        self.running.set(self.running.get() - 1);
+        self.unsent.set(true);
+    }
+
+    /// Publishes what was handed over and answered, and wakes those whom it is for. What finds no room goes with a later call.
+    #[inline]
+    pub fn flush(&self, wake: impl FnMut(usize)) {
+        if self.unsent.get() {
+            self.publish(wake);
+        }
+    }
+
+    fn publish(&self, mut wake: impl FnMut(usize)) {
+        let mut late = false;
+        for (to, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
+            let Some(Lane { requests, answers, .. }) = lane else { continue };
+            if requests.flush() | answers.flush() {
+                probe::enter(Section::Mailbox);
+                wake(to);
+            }
+            late |= !(requests.late.is_empty() && answers.late.is_empty());
+        }
+        self.unsent.set(late);
+    }
+
+    /// Wakes the clients whose answers have come; `true` if there were any.
+    pub fn take_answers(&self) -> bool {
+        let (mut any, mut seats) = (false, self.seats.borrow_mut());
+        for lane in self.lanes.borrow_mut().iter_mut().flatten() {
+            if lane.answered.is_empty() {
+                continue;
+            }
+            probe::enter(Section::Mailbox);
+            any = true;
+            while let Some((seat, outcome)) = lane.answered.pop() {
+                let waiting = &mut seats[seat.0 as usize];
+                waiting.outcome = Some(outcome);
+                waiting.waker.iter().for_each(Waker::wake_by_ref);
+            }
+        }
+        any
+    }
+
+    /// Whether somebody has handed over what no runner has taken yet.
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        self.lanes.borrow_mut().iter_mut().flatten().any(|lane| !lane.handed.is_empty())
+    }
+
+    /// Whether nothing has come and nothing waits to be sent: the look that follows the announcement of a sleep.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        let is_empty = |lane: &mut Lane<R>| lane.handed.is_empty() && lane.answered.is_empty();
+        !self.unsent.get() && self.lanes.borrow_mut().iter_mut().flatten().all(is_empty)
+    }
+
+    /// Requests of others that were taken or are known to wait here.
+    pub fn waiting(&self) -> usize {
+        self.running.get()
+            + self.lanes.borrow().iter().flatten().map(|lane| lane.handed.seen()).sum::<usize>()
+    }
+
+    /// A runner that waits for a request, to be woken.
+    pub fn idle_runner(&self) -> Option<Waker> {
+        self.idle.borrow_mut().pop()
+    }
+
+    /// Ready when there is a request, or seems to be; until then the calling task is idle.
+    pub fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_requests() {
+            return Poll::Ready(());
+        }
+        self.called.set(false);
+        let mut idle = self.idle.borrow_mut();
+        if !idle.iter().any(|waker| waker.will_wake(cx.waker())) {
+            idle.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    struct Bell(AtomicUsize);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn three() -> [Handover<u64>; 3] {
+        let crossings = Crossings::between(3);
+        [0, 1, 2].map(|worker| crossings.take(worker))
+    }
+
+    #[test]
+    fn a_request_is_seen_once_it_is_flushed_and_its_answer_wakes_the_seat_that_sent_it() {
+        let [a, b, c] = three();
+        let bell = Arc::new(Bell(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&bell));
+        let mut cx = Context::from_waker(&waker);
+        let (_, seat) = (a.take_seat(), a.take_seat());
+        a.hand(1, seat, 7);
+        assert!(b.take().is_none() && !a.is_quiet() && b.is_quiet());
+        let mut rung = Vec::new();
+        a.flush(|to| rung.push(to));
+        assert!(rung == [1] && a.is_quiet() && !b.is_quiet() && b.has_requests() && c.is_quiet());
+        assert!(a.poll(seat, &mut cx).is_pending());
+        let Handed { from, seat: of, request } = b.take().unwrap();
+        assert_eq!((from, of, request, b.waiting()), (0, seat, 7, 1));
+        b.answer(from, of, Err(Abort::Conflict));
+        b.flush(|to| rung.push(to));
+        assert!(rung == [1, 0] && a.take_answers() && !a.take_answers() && b.waiting() == 0);
+        assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+        assert_eq!(a.poll(seat, &mut cx), Poll::Ready(Err(Abort::Conflict)));
+        assert!(a.poll(seat, &mut cx).is_pending(), "an answer is given once");
+    }
+
+    /// The rings have two places in a test.
+    #[test]
+    fn what_finds_no_room_goes_later_and_in_order() {
+        let [a, b, c] = three();
+        let seats: Vec<Seat> = (0..5).map(|_| a.take_seat()).collect();
+        seats.iter().zip(0..).for_each(|(seat, i)| a.hand(1, *seat, i));
+        let other = c.take_seat();
+        c.hand(1, other, 100);
+        c.flush(|_| {});
+        let mut seen = Vec::new();
+        let mut rounds = 0;
+        while seen.len() < 6 {
+            a.flush(|to| assert_eq!(to, 1));
+            rounds += 1;
+            assert!(rounds < 10, "{seen:?}");
+            while let Some(handed) = b.take() {
+                seen.push(handed.request);
+                b.answer(handed.from, handed.seat, Ok(()));
+            }
+            b.flush(|_| {});
+            a.take_answers();
+            c.take_answers();
+        }
+        assert!(seen.iter().position(|n| *n == 100).unwrap() <= 1, "each worker has its turn: {seen:?}");
+        seen.retain(|n| *n != 100);
+        assert_eq!(seen, [0, 1, 2, 3, 4]);
+        for _ in 0..3 {
+            b.flush(|_| {});
+            a.take_answers();
+            c.take_answers();
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(seats.iter().all(|seat| a.poll(*seat, &mut cx) == Poll::Ready(Ok(()))));
+        assert!(a.is_quiet() && b.is_quiet() && c.is_quiet());
+    }
+
+    /// Whoever finds nothing sleeps until somebody rings for him.
+    #[test]
+    fn nobody_sleeps_over_a_request_or_an_answer() {
+        const EACH: u64 = 2_000;
+        let crossings = Crossings::<u64>::between(2);
+        let sum = std::thread::scope(|scope| {
+            let crossings = &crossings;
+            let me = std::thread::current();
+            let runner = scope.spawn(move || {
+                let (b, mut sum, mut n) = (crossings.take(1), 0, 0);
+                while n < EACH {
+                    match b.take() {
+                        Some(handed) => {
+                            sum += handed.request;
+                            n += 1;
+                            b.answer(handed.from, handed.seat, Ok(()));
+                        }
+                        None => {
+                            b.flush(|_| me.unpark());
+                            if b.is_quiet() {
+                                std::thread::park();
+                            }
+                        }
+                    }
+                }
+                while !b.is_quiet() {
+                    b.flush(|_| me.unpark());
+                }
+                sum
+            });
+            let a = crossings.take(0);
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut seats: Vec<(Seat, bool)> = (0..5).map(|_| (a.take_seat(), false)).collect();
+            let (mut handed, mut answered) = (0, 0);
+            while answered < EACH {
+                a.take_answers();
+                for (seat, away) in &mut seats {
+                    if *away && a.poll(*seat, &mut cx).is_ready() {
+                        answered += 1;
+                        *away = false;
+                    }
+                    if !*away && handed < EACH {
+                        a.hand(1, *seat, handed);
+                        handed += 1;
+                        *away = true;
+                    }
+                }
+                a.flush(|_| runner.thread().unpark());
+                if a.is_quiet() && answered < EACH {
+                    std::thread::park();
+                }
+            }
+            runner.join().unwrap()
+        });
+        assert_eq!(sum, EACH * (EACH - 1) / 2);
+    }
+}

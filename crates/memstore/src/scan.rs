@@ -1,0 +1,184 @@
+//! Scans: the rows of a range, leaf by leaf.
+//!
+//! What is noted is each leaf with its version, against phantoms, and each row in the range with its word, absent ones as well.
+
+use crate::arena::Ref;
+use crate::index::{Chunk, Seek};
+use crate::log::{Read, put_read};
+use crate::planted::Bug;
+use crate::row;
+use crate::store::Refused;
+use crate::tid::ABSENT;
+use crate::transaction::Txn;
+use crate::worker::{CHANGED, Worker};
+use base::TableId;
+use std::rc::Rc;
+use txn::{Direction, Flow, Range};
+
+/// So many rows are asked for ahead of the one that is visited.
+const ASKED_FOR: usize = 6;
+
+impl Worker {
+    /// Visits the rows of `range` in key order, or against it, until `f` says [`Flow::Enough`]: key and row.
+    ///
+    /// # Errors
+    /// See [`Refused`]. `f` may have seen rows by then.
+    pub fn scan(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), Refused> {
+        let mut is_whole = true;
+        let scanned = self.leaves(table, range, direction, |worker, chunk| {
+            txn.see(chunk.seen.expect("a chunk says where it was seen"));
+            for (row, coming) in worker.one_by_one(chunk) {
+                coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
+                if worker.visit(txn, table, row, &mut f)? == Flow::Enough {
+                    is_whole = false;
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        });
+        if self.store.log.is_some() {
+            self.note_range(txn, table, range, (!is_whole).then_some(direction));
+        }
+        scanned
+    }
+
+    /// As [`Worker::scan`], of a table whose rows are entries that lead to rows of another one: `key_of` gives the key there, and `f`
+    /// gets entry and row. An entry that leads nowhere was not seen at one moment with its row.
+    ///
+    /// # Errors
+    /// See [`Refused`]. `f` may have seen rows by then.
+    pub fn scan_through(
+        &mut self,
+        txn: &mut Txn,
+        (entries, table): (TableId, TableId),
+        range: Range<'_>,
+        direction: Direction,
+        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), Refused> {
+        let mut is_whole = true;
+        let scanned = self.leaves(entries, range, direction, |worker, chunk| {
+            txn.see(chunk.seen.expect("a chunk says where it was seen"));
+            for (row, coming) in worker.one_by_one(chunk) {
+                coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
+                let mut is_there = false;
+                let mut found = |_: &[u8], _: &[u8]| {
+                    is_there = true;
+                    Flow::More
+                };
+                worker.visit(txn, entries, row, &mut found)?;
+                if !is_there {
+                    continue;
+                }
+                let entry = std::mem::take(&mut worker.key);
+                let key = key_of(&entry).ok_or(CHANGED);
+                let flow = key.and_then(|key| worker.read(txn, table, key, |row| f(&entry, row)));
+                worker.key = entry;
+                if flow?.ok_or(CHANGED)? == Flow::Enough {
+                    is_whole = false;
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        });
+        if self.store.log.is_some() {
+            self.note_range(txn, entries, range, (!is_whole).then_some(direction));
+        }
+        scanned
+    }
+
+    /// Notes what a scan has seen: up to its last row, if it stopped at that one.
+    fn note_range(&self, txn: &mut Txn, table: TableId, range: Range<'_>, stopped: Option<Direction>) {
+        let last = Some(&self.key[..]);
+        let seen = match stopped {
+            None => range,
+            Some(Direction::Forward) => Range { high: last, ..range },
+            Some(Direction::Backward) => Range { low: last, ..range },
+        };
+        put_read(&mut txn.ranges, table.0, Read::Range(seen));
+    }
+
+    fn visit(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        row: Ref,
+        f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<Flow, Refused> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some(own) = txn.own(row) {
+            let copied = self.copy_own(txn, own, &mut buffer);
+            self.buffer = buffer;
+            if !copied? {
+                return Ok(Flow::More);
+            }
+            return Ok(self.show(row, f));
+        }
+        let word = self.look(row, &mut buffer);
+        self.buffer = buffer;
+        let word = word?;
+        // Absent rows too: whoever makes one appear changes its word.
+        if word & ABSENT != 0 && self.store.planted.is(Bug::AbsentUnnoted) {
+            return Ok(Flow::More);
+        }
+        txn.read(table, row, word);
+        Ok(if word & ABSENT == 0 { self.show(row, f) } else { Flow::More })
+    }
+
+    /// Hands over a row that is there, whose value is in the buffer.
+    #[inline]
+    fn show(&mut self, row: Ref, f: &mut impl FnMut(&[u8], &[u8]) -> Flow) -> Flow {
+        self.key.clear();
+        row::key(&self.store.arena, row, &mut self.key);
+        f(&self.key, &self.buffer)
+    }
+
+    /// The rows of a leaf, each with one further on that is to be asked for: a scan may stop at any of them.
+    fn one_by_one<'c>(&self, chunk: &'c Chunk) -> impl Iterator<Item = (Ref, Option<Ref>)> + use<'c> {
+        let (first, coming) = chunk.rows.split_at(ASKED_FOR.min(chunk.rows.len()));
+        first.iter().for_each(|row| row::ask_for(&self.store.arena, *row));
+        let coming = coming.iter().map(|row| Some(*row)).chain(std::iter::repeat(None));
+        chunk.rows.iter().copied().zip(coming)
+    }
+
+    /// Leaf by leaf through a range.
+    pub(crate) fn leaves(
+        &mut self,
+        table: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&mut Worker, &Chunk) -> Result<Flow, Refused>,
+    ) -> Result<(), Refused> {
+        if range.low.zip(range.high).is_some_and(|(low, high)| low >= high) {
+            return self.store.index(table).map(drop);
+        }
+        let store = Rc::clone(&self.store);
+        let index = store.index(table)?;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let (mut from, until) = match direction {
+            Direction::Forward => (range.low.map(<[u8]>::to_vec), range.high),
+            Direction::Backward => (range.high.map(<[u8]>::to_vec), range.low),
+        };
+        let done = loop {
+            let seek = match direction {
+                Direction::Forward => Seek::Up(from.as_deref()),
+                Direction::Backward => Seek::Down(from.as_deref()),
+            };
+            index.chunk(&store.arena, seek, until, &mut chunk);
+            match f(self, &chunk) {
+                Ok(Flow::More) if chunk.next.is_some() => from = chunk.next.take(),
+                Ok(_) => break Ok(()),
+                Err(refused) => break Err(refused),
+            }
+        };
+        self.chunk = chunk;
+        done
+    }
+}
