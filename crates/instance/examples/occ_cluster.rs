@@ -2,13 +2,20 @@
 //! figure 8) inside one process, by turns of short windows, in processor time as well as in throughput.
 //!
 //! ```text
-//! cargo run --profile quick -p instance --example occ_cluster [shm] [uds] [wait] [abort] [clients=64,1000] [rounds=5] [ms=200]
+//! cargo run --profile quick -p instance --example occ_cluster [shm] [uds] [wait] [abort] [clients=64,1000] [rounds=5] [ms=200] [from=0]
 //! ```
 //!
 //! Two instances of one worker and 100,000 rows each; a transaction updates one row at home and reads one, at home or at the other
 //! instance. Prints the median of the rounds: commits a second, processor time of both workers per commit, messages per commit,
 //! aborts, and the quotients of both to the local ones, with their least and greatest. Processor time is what other work on the
 //! machine changes least: at two CPUs that are only this program's, its quotient is that of the throughput.
+//!
+//! How many instructions a commit takes at both, and in which functions, with the share of transactions over both in the place of `100`:
+//!
+//! ```text
+//! valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
+//!     target/quick/examples/occ_cluster shm wait clients=64 count=100
+//! ```
 
 use base::InstanceId;
 use channel::Address;
@@ -16,15 +23,18 @@ use exec::{DesignKind, OccConflict};
 use instance::{Instance, InstanceConfig};
 use probe::Measured;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use txn::Placement;
 use workload::micro::{Micro, MicroOptions, Op};
 
-const SHARES: [f64; 2] = [0.0, 100.0];
-
 struct Ask {
     rounds: usize,
     window: Duration,
+    /// Per cent of transactions over both, compared with each other.
+    shares: [f64; 2],
+    /// The share whose instructions are counted, instead of all that.
+    count: Option<f64>,
 }
 
 fn main() {
@@ -36,6 +46,8 @@ fn main() {
     let ask = Ask {
         rounds: number("rounds").and_then(|n| n.parse().ok()).unwrap_or(5),
         window: Duration::from_millis(number("ms").and_then(|n| n.parse().ok()).unwrap_or(200)),
+        shares: [number("from").and_then(|n| n.parse().ok()).unwrap_or(0.0), 100.0],
+        count: number("count").and_then(|n| n.parse().ok()),
     };
     let either = |one: &'static str, two: &'static str| match (has(one), has(two)) {
         (true, false) => vec![one],
@@ -82,9 +94,13 @@ fn compare(channel: &str, conflict: &str, clients: &[usize], ask: &Ask) {
     let address = |i: usize| (InstanceId(i as u16), instances[i].address().expect("it listens"));
     instances.iter().for_each(|i| i.connect(&[address(0), address(1)]));
     instances.iter().for_each(|i| i.load(&|_, _| {}).expect("loaded"));
+    if let Some(share) = ask.count {
+        count(&instances, share, clients[0]);
+        return instances.into_iter().for_each(|i| i.stop().expect("stopped"));
+    }
     for &clients in clients {
         let rounds: Vec<[Window; 2]> = (0..ask.rounds)
-            .map(|_| SHARES.map(|share| window(&instances, share, clients, ask.window)))
+            .map(|_| ask.shares.map(|share| window(&instances, share, clients, ask.window)))
             .collect();
         report(channel, conflict, clients, &rounds);
     }
@@ -120,6 +136,35 @@ fn window(instances: &[Instance<Micro>; 2], share: f64, clients: usize, length: 
         messages: measured.messages as f64 / commits,
         aborted: aborted / (aborted + commits),
     }
+}
+
+/// Tells callgrind to count from here on, or not.
+fn counting(switch: &str) {
+    let ask = Command::new("callgrind_control")
+        .args(["-i", switch, &std::process::id().to_string()])
+        .stdout(Stdio::null())
+        .status();
+    if !ask.is_ok_and(|s| s.success()) {
+        eprintln!("callgrind is not counting");
+    }
+}
+
+fn count(instances: &[Instance<Micro>; 2], share: f64, clients: usize) {
+    let measure = || instances.iter().map(|i| i.measure().expect("a worker").committed_total()).sum::<u64>();
+    instances.iter().for_each(|i| i.reconfigure(micro(share)).expect("a worker"));
+    instances.iter().enumerate().for_each(|(i, instance)| instance.drive(clients, (i as u64) << 32));
+    std::thread::sleep(Duration::from_secs(1));
+    counting("on");
+    measure();
+    let mut commits = 0;
+    while commits < 30_000 {
+        std::thread::sleep(Duration::from_millis(100));
+        commits += measure();
+    }
+    counting("off");
+    commits += measure();
+    instances.iter().for_each(|i| i.halt().expect("a worker"));
+    println!("{commits} committed while instructions were counted");
 }
 
 fn report(channel: &str, conflict: &str, clients: usize, rounds: &[[Window; 2]]) {

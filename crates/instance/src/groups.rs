@@ -3,7 +3,7 @@
 use crate::local::Local;
 use exec::Engine;
 use smallvec::SmallVec;
-use txn::{Abort, Route, Steps, Workload};
+use txn::{Abort, Effect, Route, Steps, Workload};
 use wire::{Batch, BatchReader};
 
 /// The steps that belong to one owner.
@@ -44,6 +44,11 @@ impl<O, C> Group<O, C> {
     /// Which of the phase's steps these are.
     pub fn indexes(&self) -> impl Iterator<Item = usize> {
         self.indexes.iter().map(|&i| usize::from(i))
+    }
+
+    /// Whether none of these steps writes.
+    pub fn only_reads<S: Steps>(&self, steps: &S) -> bool {
+        self.indexes().all(|i| steps.effect_of(i) == Effect::Reads)
     }
 
     /// Takes the results that have come back.

@@ -9,6 +9,7 @@
 //! ```
 
 use crate::counts::{self, Reach};
+use crate::gate;
 use crate::groups::{self, Groups};
 use crate::local::{Keys, Local, Place};
 use crate::state::Home;
@@ -37,6 +38,10 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         Keys::Here => engine.protection_at_home(desk),
         Keys::At(_) | Keys::Spread => Protection::Locks,
     };
+    let _pass = match &local.gate {
+        Some(gate) if keys != Keys::Here => Some(pin!(gate.enter(gate::MOST)).await),
+        _ => None,
+    };
     loop {
         engine.begin(desk, part, protection);
         let mut run = Run { local, part, gtid: None, asked: SmallVec::new(), refused: None };
@@ -62,7 +67,15 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 return Ok((reply, Reach::Home));
             }
             (Ok(reply), Some(gtid)) => {
-                Box::pin(commit_everywhere(local, gtid, part)).await?;
+                local.feed_home(gtid, Event::LocalReady);
+                if local.is_settled(gtid) {
+                    // Nobody is to be told of the outcome.
+                    let lsn = engine.commit(desk, part)?;
+                    local.durable(lsn).await?;
+                    local.homes.borrow_mut().remove(&gtid);
+                } else {
+                    Box::pin(commit_everywhere(local, gtid, part)).await?;
+                }
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
@@ -112,14 +125,13 @@ fn observe<W: Workload, E: Engine>(
     });
 }
 
-/// Drives the coordinator from "the procedure has ended well" to the answer.
+/// Drives the coordinator from the votes to the answer.
 async fn commit_everywhere<W: Workload, E: Engine>(
     local: &Local<W, E>,
     gtid: Gtid,
     part: &mut E::Part,
 ) -> Result<(), Abort> {
     let (engine, desk) = (&local.shared.engine, &local.desk);
-    local.feed_home(gtid, Event::LocalReady);
     let participants = std::future::poll_fn(|cx| {
         let mut homes = local.homes.borrow_mut();
         let home = homes.get_mut(&gtid).expect("a home lives until its task ends it");
@@ -214,27 +226,47 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if E::protection(self.part) == Protection::Alone {
             return Err(Abort::NeedsLocks);
         }
-        // Boxed: a future of this size would otherwise be moved about by every transaction that stays at home.
-        Box::pin(self.everywhere(steps, last)).await
+        pin!(self.everywhere(&steps, last)).await
     }
 
     /// A phase of which some steps are at other instances or at other workers.
-    async fn everywhere<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
+    async fn everywhere<S: Steps>(&mut self, steps: &S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let mut partial = steps.partial();
         let others = |_, route| Some(local.owner(route)).filter(|owner| *owner != local.me());
         let mut groups: Groups<InstanceId, Option<u32>> =
-            probe::within(Component::Communication, || groups::group(local, &steps, others));
+            probe::within(Component::Communication, || groups::group(local, steps, others));
         // Who was sent steps before, and none now, is prepared after this phase.
         let in_groups = |asked: &Asked| groups.iter().any(|group| group.owner == asked.instance);
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
-        let outcome = match steps.effect() {
-            _ if groups.is_empty() => self.run_home(&steps, &mut partial).await,
-            StepEffect::Writes => self.in_turn(&mut groups, &steps, &mut partial, last).await,
-            StepEffect::Reads => self.at_once(&mut groups, &steps, &mut partial, last).await,
+        let outcome = match (&mut groups[..], steps.effect()) {
+            ([], _) => pin!(self.run_home(steps, &mut partial)).await,
+            ([group], _)
+                if last == Last::Yes && E::HOLDS == Holds::FromCertify && group.only_reads(steps) =>
+            {
+                pin!(self.home_first(group, steps, &mut partial)).await
+            }
+            (groups, StepEffect::Writes) => pin!(self.in_turn(groups, steps, &mut partial, last)).await,
+            (groups, StepEffect::Reads) => pin!(self.at_once(groups, steps, &mut partial, last)).await,
         };
         groups.into_iter().for_each(|g| local.give_batch(g.steps));
         outcome.map(|()| S::finish(partial))
+    }
+
+    /// Where all that is left elsewhere is to read at one instance, and parts hold what they have seen from their certification on,
+    /// the home is certified first and then asks: the other reads, finds that it was there at one moment, and is done with its vote.
+    /// That moment is the transaction's. One message each way, nothing is kept there, nobody has to be told. A home with the
+    /// higher number waits downwards so, with its rows held, which could close a circle; the other one waits but shortly for that.
+    async fn home_first<S: Steps>(
+        &mut self,
+        group: &mut Group,
+        steps: &S,
+        partial: &mut S::Partial,
+    ) -> Result<(), Abort> {
+        pin!(self.run_home(steps, partial)).await?;
+        pin!(self.certify_ahead(Last::Yes)).await?;
+        self.send(group, Last::Yes, LockPoint::Reached)?;
+        pin!(self.rendezvous(group, steps, partial)).await
     }
 
     /// A phase that writes visits the instances one after the other, in the order of their numbers: transactions of one
@@ -252,25 +284,24 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let home = groups.partition_point(|group| group.owner < self.local.me());
         for visit in 0..groups.len() {
             if visit == home {
-                self.run_home(steps, partial).await?;
-                self.certify_ahead(last).await?;
+                pin!(self.run_home(steps, partial)).await?;
+                pin!(self.certify_ahead(last)).await?;
             }
             // The last to be visited is asked at the lock point.
             let last_visit = visit + 1 == groups.len() && home <= visit;
             let lock_point = if last_visit { LockPoint::Reached } else { LockPoint::Ahead };
             let group = &mut groups[visit];
             self.send(group, last, lock_point)?;
-            self.rendezvous(group, steps, partial).await?;
+            pin!(self.rendezvous(group, steps, partial)).await?;
         }
         if home == groups.len() {
-            self.run_home(steps, partial).await?;
+            pin!(self.run_home(steps, partial)).await?;
         }
         Ok(())
     }
 
     /// A phase that only reads: with one other instance the home steps run first, so that the request leaves at the lock
-    /// point and the reader is rid of its locks with its vote; with more, all requests are under way at once. Where the lock
-    /// point is reached by certification, the home is certified first only if its number is lower.
+    /// point and the reader is rid of its locks with its vote; with more, all requests are under way at once.
     async fn at_once<S: Steps>(
         &mut self,
         groups: &mut [Group],
@@ -279,24 +310,18 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         last: Last,
     ) -> Result<(), Abort> {
         let alone = groups.len() == 1;
-        let mut lock_point = if alone { LockPoint::Reached } else { LockPoint::Ahead };
+        let lock_point = if alone { LockPoint::Reached } else { LockPoint::Ahead };
         if alone {
-            self.run_home(steps, partial).await?;
-        }
-        if alone && E::HOLDS == Holds::FromCertify {
-            match self.local.me() < groups[0].owner {
-                true => self.certify_ahead(last).await?,
-                false => lock_point = LockPoint::Ahead,
-            }
+            pin!(self.run_home(steps, partial)).await?;
         }
         let mut outcome = groups.iter_mut().try_for_each(|group| self.send(group, last, lock_point));
         if !alone && outcome.is_ok() {
-            outcome = self.run_home(steps, partial).await;
+            outcome = pin!(self.run_home(steps, partial)).await;
         }
         for group in groups.iter() {
             let Some(call) = group.call else { continue };
             match outcome {
-                Ok(()) => outcome = self.rendezvous(group, steps, partial).await,
+                Ok(()) => outcome = pin!(self.rendezvous(group, steps, partial)).await,
                 // What the others have seen is to be checked, once they have seen it.
                 Err(abort) if self.is_to_be_checked(abort) => {
                     let other = self.rendezvous(group, steps, partial).await;
@@ -357,7 +382,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             return Ok(());
         }
         let local = self.local;
-        local.shared.engine.certify(&local.desk, &local.executor, self.part, Scope::Distributed).await
+        pin!(local.shared.engine.certify(&local.desk, &local.executor, self.part, Scope::Distributed)).await
     }
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
@@ -367,7 +392,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {
-                steps.run(i, &mut local.here(self.part), partial).await?;
+                pin!(steps.run(i, &mut local.here(self.part), partial)).await?;
             }
         }
         Ok(())
@@ -472,7 +497,7 @@ impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
     }
 
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        self.phase(steps, Last::Elsewhere).await
+        pin!(self.phase(steps, Last::Elsewhere)).await
     }
 
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
@@ -490,6 +515,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         };
         self.homes.borrow_mut().insert(gtid, Home::new(Coordinator::new(gtid).holding(holds)));
         gtid
+    }
+
+    /// Whether all votes are in, and nobody has written but the home.
+    fn is_settled(&self, gtid: Gtid) -> bool {
+        let homes = self.homes.borrow();
+        homes.get(&gtid).is_some_and(|home| home.log_commit.as_ref().is_some_and(SmallVec::is_empty))
     }
 
     /// Tells a coordinator what happened and does what it asks for. Unknown transactions are over.

@@ -12,7 +12,8 @@
 //! This room knows no workload and no other process: where instances run is `deploy`'s business.
 //!
 //! - [`config`]: what an instance is told at its start.
-//! - `worker`: the loop. `home`: procedures and commit. `participant`: parts of others' transactions.
+//! - `worker`: the loop. `home`: procedures and commit. `gate`: how many of them at once. `participant`: parts of others'
+//!   transactions.
 //! - `handover`: requests whose keys are all another worker's, handed to it whole. `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps
 //!   over many sites.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
@@ -30,6 +31,7 @@ mod clients;
 pub mod config;
 mod connector;
 mod counts;
+mod gate;
 mod groups;
 mod handover;
 mod home;

@@ -5,14 +5,15 @@ use crate::balance::Loads;
 use crate::calls::Calls;
 use crate::clients::Mix;
 use crate::counts::Counts;
+use crate::gate::Gate;
 use crate::handover::Handover;
 use crate::links::{LinkId, Links};
 use crate::shared::Shared;
 use crate::source::Source;
-use crate::state::{Home, Job, PendingAck, Session};
+use crate::state::{ByGtid, Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
-use exec::{Engine, Executor, Spot};
+use exec::{Engine, Executor, Holds, OccConflict, Spot};
 use partition::{Mode, QueueMeter};
 use probe::Round;
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use twophase::Message;
 use txn::{Abort, Route, Workload};
+use wal::Durability;
 use wire::{Batch, Frame};
 
 /// Of so many transactions one is looked at to see which sites meet.
@@ -76,10 +78,14 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     in_log: Cell<usize>,
     /// One of them has come since the log was last asked to be flushed.
     unflushed: Cell<bool>,
-    pub homes: RefCell<HashMap<Gtid, Home>>,
-    pub sessions: RefCell<HashMap<Gtid, Session<E::Part>>>,
+    /// Before transactions over several instances, where there may be too many of them.
+    pub gate: Option<Gate>,
+    pub homes: RefCell<ByGtid<Home>>,
+    pub sessions: RefCell<ByGtid<Session<E::Part>>>,
     pub jobs: RefCell<VecDeque<Job<E::Part>>>,
     pub idle: RefCell<Vec<Waker>>,
+    /// A task has been woken or begun for the first of the jobs, and has not come to it yet.
+    pub summoned: Cell<bool>,
     pub handover: Handover<W::Request>,
     parts: RefCell<Vec<E::Part>>,
     batches: RefCell<Vec<Batch>>,
@@ -115,6 +121,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let handover = shared.crossings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
+        // The plain behaviour has all in flight that there are; and where a vote waits for a device, more of them hide it.
+        let config = &shared.config;
+        let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
+        let is_gated = E::HOLDS == Holds::FromCertify && waits;
         let local = Rc::new(Local {
             shared,
             desk,
@@ -126,10 +136,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
             calls: Calls::default(),
             in_log: Cell::new(0),
             unflushed: Cell::new(false),
+            gate: is_gated.then(Gate::default),
             homes: RefCell::default(),
             sessions: RefCell::default(),
             jobs: RefCell::default(),
             idle: RefCell::default(),
+            summoned: Cell::new(false),
             handover,
             parts: RefCell::default(),
             batches: RefCell::default(),

@@ -12,6 +12,8 @@ use crate::state::{Job, PendingAck, Session};
 use base::Gtid;
 use exec::{Engine, Order, Protection, Scope};
 use probe::{Component, Role};
+use std::cell::Cell;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
@@ -23,12 +25,25 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and sees to it that a task takes it.
     pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::Part>) {
         self.jobs.borrow_mut().push_back(job);
-        let idle = self.idle.borrow_mut().pop();
-        match idle {
-            Some(waker) => waker.wake(),
-            // With every slot taken the request waits until a task is free.
-            None => drop(self.executor.spawn(probe::charged(Role::Served, serve(Rc::clone(self))))),
+        self.summon();
+    }
+
+    /// Has a task come for the first job, unless one is on its way: that one does one job after the other, and summons the next task
+    /// only if it has to wait in the midst of one.
+    fn summon(self: &Rc<Self>) {
+        if self.summoned.get() {
+            return;
         }
+        let idle = self.idle.borrow_mut().pop();
+        let comes = match idle {
+            Some(waker) => {
+                waker.wake();
+                true
+            }
+            // With every slot taken the request waits until a task is free.
+            None => self.executor.spawn(probe::charged(Role::Served, serve(Rc::clone(self)))),
+        };
+        self.summoned.set(comes);
     }
 
     /// A message of the commit protocol for a part held here.
@@ -173,27 +188,28 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// Takes the part out of its session for a request, opening the session with the first.
-    fn open_session(&self, gtid: Gtid, link: LinkId) -> Result<E::Part, Abort> {
+    fn open_session(&self, gtid: Gtid, link: LinkId, ride: Ride) -> Result<E::Part, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             session.link = Some(link);
             return session.part.take().ok_or(Abort::BadRequest);
         }
+        drop(sessions);
+        let part = self.begin(gtid, ride);
+        self.sessions.borrow_mut().insert(gtid, new_session(gtid, link));
+        Ok(part)
+    }
+
+    /// Begins a part of a transaction.
+    fn begin(&self, gtid: Gtid, ride: Ride) -> E::Part {
         let mut part = self.take_part();
         self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
-        if self.shared.config.placement.instances() > 2 {
-            // Several may be prepared at once.
+        let home_is_certified = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
+        if self.shared.config.placement.instances() > 2 || home_is_certified {
+            // Several may be prepared at once; or one with a higher number is.
             E::in_order(&mut part, Order::Any);
         }
-        let session = Session {
-            machine: Participant::new(gtid),
-            part: None,
-            link: Some(link),
-            cancelled: false,
-            since_ns: world::now_ns(),
-        };
-        sessions.insert(gtid, session);
-        Ok(part)
+        part
     }
 
     fn cancelled(&self, gtid: Gtid) -> bool {
@@ -214,7 +230,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             let body = outputs.open(id);
             loop {
                 let stamp = E::OWNERS.then(|| self.shared.engine.stamp());
-                let run = workload.run_step(id, args, &mut self.here(part), outputs.buffer()).await;
+                let run = pin!(workload.run_step(id, args, &mut self.here(part), outputs.buffer())).await;
                 let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
                 if usize::from(owner) == self.worker {
                     // The door is shut: keys are about to be given away, these perhaps.
@@ -243,12 +259,19 @@ impl<W: Workload, E: Engine> Local<W, E> {
         outputs: &mut Batch,
     ) -> Result<Option<Vote>, Abort> {
         if ride == Ride::Check {
-            return self.check(gtid).await.map(|()| None);
+            return Box::pin(self.check(gtid)).await.map(|()| None);
         }
-        let mut part = self.open_session(gtid, link)?;
-        let mut outcome = self.run_batch(&mut part, steps, outputs).await;
-        if outcome.is_ok() && self.cancelled(gtid) {
-            outcome = Err(Abort::Participant);
+        // Whoever comes but once opens a session only if it has to wait: until then nobody can come between.
+        let may_pass =
+            ride == Ride::Prepare(LockPoint::Reached) && !self.sessions.borrow().contains_key(&gtid);
+        let passing = Passing { local: self, gtid, link, opened: Cell::new(!may_pass) };
+        let mut part = if may_pass { self.begin(gtid, ride) } else { self.open_session(gtid, link, ride)? };
+        let mut outcome = passing.run(pin!(self.run_batch(&mut part, steps, outputs))).await;
+        if outcome.is_ok() && may_pass && !E::wrote(&part) {
+            outcome = passing.run(pin!(self.validate(&mut part))).await;
+            if outcome.is_ok() {
+                return pin!(self.pass(part, &passing)).await.map(Some);
+            }
         }
         if let Err(abort) = outcome {
             let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
@@ -265,8 +288,27 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 self.put_back(gtid, part);
                 Ok(None)
             }
-            Ride::Prepare(lock_point) => self.prepare(gtid, part, lock_point).await.map(Some),
+            Ride::Prepare(lock_point) => {
+                passing.open();
+                pin!(self.prepare(gtid, part, lock_point)).await.map(Some)
+            }
         }
+    }
+
+    /// Finds whether what a part has only read at the lock point is there at this moment; what comes after it does not matter.
+    async fn validate(&self, part: &mut E::Part) -> Result<(), Abort> {
+        pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Home)).await
+    }
+
+    /// Ends a part that has only read, at the lock point.
+    async fn pass(&self, mut part: E::Part, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
+        let lsn = self.shared.engine.commit(&self.desk, &mut part);
+        self.give_part(part);
+        if passing.opened.get() {
+            self.sessions.borrow_mut().remove(&passing.gtid);
+        }
+        self.durable(lsn?).await?;
+        Ok(Vote::ReadOnly)
     }
 
     /// Ends a session whose home is to abort by its own decision, and says whether that was made from what was there.
@@ -300,14 +342,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     async fn certify(&self, gtid: Gtid, part: &mut E::Part) -> Result<(), Abort> {
-        self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Distributed).await?;
+        pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Distributed)).await?;
         // The home may have given up while this waited.
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
     async fn prepare(&self, gtid: Gtid, mut part: E::Part, lock_point: LockPoint) -> Result<Vote, Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
-        if let Err(abort) = self.certify(gtid, &mut part).await {
+        let certified = pin!(self.certify(gtid, &mut part)).await;
+        if let Err(abort) = certified {
             self.give_up(gtid, part)?;
             return Err(abort);
         }
@@ -355,12 +398,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     async fn serve_job(&self, job: Job<E::Part>) {
         match job {
-            Job::Visit(visit) => self.serve_visit(visit).await,
+            Job::Visit(visit) => pin!(self.serve_visit(visit)).await,
             // A step request is never begun once its link has broken: its home has given it up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
             Job::Steps { link, call, gtid, ride, steps } => {
                 let mut outputs = self.take_batch();
-                let outcome = self.serve_steps(gtid, link, ride, &steps, &mut outputs).await;
+                let outcome = pin!(self.serve_steps(gtid, link, ride, &steps, &mut outputs)).await;
                 let bytes = if outcome.is_ok() { outputs.bytes() } else { &[] };
                 self.send(link, &Frame::StepsDone { call, gtid, outcome, outputs: bytes });
                 self.give_batch(outputs);
@@ -374,7 +417,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                         if self.me() < gtid.home {
                             E::in_order(&mut part, Order::Any);
                         }
-                        self.prepare(gtid, part, lock_point).await.unwrap_or(Vote::No)
+                        pin!(self.prepare(gtid, part, lock_point)).await.unwrap_or(Vote::No)
                     }
                     // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
                     Some(None) | None => Vote::No,
@@ -384,7 +427,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Job::Submit { link, call, request } => {
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {
                     Ok(request) => {
-                        probe::charged(Role::Home, self.submit(&request, self.links.peer(link))).await
+                        pin!(probe::charged(Role::Home, self.submit(&request, self.links.peer(link)))).await
                     }
                     Err(_) => Err(Abort::BadRequest),
                 };
@@ -402,7 +445,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     async fn submit(&self, request: &W::Request, from: Option<Peer>) -> Result<W::Reply, Abort> {
         let mut part = self.take_part();
         let started = world::now_ns();
-        let outcome = home::run(self, (request, self.keys_of(request)), &mut part).await;
+        let outcome = pin!(home::run(self, (request, self.keys_of(request)), &mut part)).await;
         self.give_part(part);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);
@@ -413,20 +456,71 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 }
 
+fn new_session<P>(gtid: Gtid, link: LinkId) -> Session<P> {
+    Session {
+        machine: Participant::new(gtid),
+        part: None,
+        link: Some(link),
+        cancelled: false,
+        since_ns: world::now_ns(),
+    }
+}
+
+/// A visit that needs no session, as long as it does not have to wait.
+struct Passing<'l, W: Workload, E: Engine> {
+    local: &'l Local<W, E>,
+    gtid: Gtid,
+    link: LinkId,
+    opened: Cell<bool>,
+}
+
+impl<W: Workload, E: Engine> Passing<'_, W, E> {
+    /// Does some of its work; fails if the transaction is given up meanwhile.
+    async fn run(&self, mut work: Pin<&mut impl Future<Output = Result<(), Abort>>>) -> Result<(), Abort> {
+        std::future::poll_fn(|cx| {
+            let polled = work.as_mut().poll(cx);
+            if polled.is_pending() {
+                self.open();
+            }
+            polled
+        })
+        .await?;
+        let is_cancelled = self.opened.get() && self.local.cancelled(self.gtid);
+        if is_cancelled { Err(Abort::Participant) } else { Ok(()) }
+    }
+
+    fn open(&self) {
+        if !self.opened.replace(true) {
+            self.local.sessions.borrow_mut().insert(self.gtid, new_session(self.gtid, self.link));
+        }
+    }
+}
+
 /// A task that serves requests, one after the other.
 async fn serve<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     loop {
-        let job = std::future::poll_fn(|cx| match local.jobs.borrow_mut().pop_front() {
-            Some(job) => Poll::Ready(job),
-            None => {
-                let mut idle = local.idle.borrow_mut();
-                if !idle.iter().any(|w| w.will_wake(cx.waker())) {
-                    idle.push(cx.waker().clone());
+        let job = std::future::poll_fn(|cx| {
+            local.summoned.set(false);
+            match local.jobs.borrow_mut().pop_front() {
+                Some(job) => Poll::Ready(job),
+                None => {
+                    let mut idle = local.idle.borrow_mut();
+                    if !idle.iter().any(|w| w.will_wake(cx.waker())) {
+                        idle.push(cx.waker().clone());
+                    }
+                    Poll::Pending
                 }
-                Poll::Pending
             }
         })
         .await;
-        local.serve_job(job).await;
+        let mut served = pin!(local.serve_job(job));
+        std::future::poll_fn(|cx| {
+            let polled = served.as_mut().poll(cx);
+            if polled.is_pending() && !local.jobs.borrow().is_empty() {
+                local.summon();
+            }
+            polled
+        })
+        .await;
     }
 }

@@ -4,9 +4,50 @@ use crate::links::LinkId;
 use base::{Gtid, Lsn};
 use exec::NoteId;
 use exec::Visit;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
 use twophase::{Coordinator, LockPoint, Participant};
 use wire::Ride;
+
+/// Values by transaction. Their numbers are dealt out by this deployment's instances, so no key is needed to keep an enemy from
+/// choosing them.
+pub(crate) type ByGtid<T> = HashMap<Gtid, T, BuildHasherDefault<NumberHash>>;
+
+/// Multiplies and folds what it is given, number by number.
+#[derive(Default)]
+pub(crate) struct NumberHash(u64);
+
+impl NumberHash {
+    #[inline]
+    fn add(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for NumberHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.add(byte.into()));
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.add(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.add(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.add(number);
+    }
+}
 
 /// A distributed transaction whose home is this worker.
 pub(crate) struct Home {
@@ -65,4 +106,26 @@ pub(crate) enum Job<P> {
         call: u64,
         request: Vec<u8>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::InstanceId;
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    #[test]
+    fn transactions_of_all_homes_and_lives_spread_over_a_table() {
+        let state = BuildHasherDefault::<NumberHash>::default();
+        let gtid = |home, life, number: u64| Gtid { home: InstanceId(home), life, number: number << 10 };
+        let all =
+            (0..4).flat_map(|home| (1..4).flat_map(move |life| (0..1000).map(move |n| gtid(home, life, n))));
+        let hashes: Vec<u64> = all.map(|gtid| state.hash_one(gtid)).collect();
+        let distinct = |of: fn(u64) -> u64| hashes.iter().map(|&hash| of(hash)).collect::<HashSet<_>>().len();
+        // A hash table chooses a place by the low bits and tells its neighbours apart by the high ones.
+        assert_eq!(distinct(|hash| hash), hashes.len());
+        assert!(distinct(|hash| hash & 0x3fff) > 7_000, "of 12,000 in 16,384 places");
+        assert_eq!(distinct(|hash| hash >> 57), 128);
+    }
 }

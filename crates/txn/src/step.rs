@@ -46,6 +46,10 @@ pub trait Steps {
     fn count(&self) -> usize;
     /// [`Effect::Writes`] if any step says so.
     fn effect(&self) -> Effect;
+    /// What step `i` says; where all are of one kind, what the phase says.
+    fn effect_of(&self, _i: usize) -> Effect {
+        self.effect()
+    }
     fn route(&self, i: usize) -> Route;
     fn id(&self, i: usize) -> StepId;
     /// Appends step `i`'s arguments to `out`.
@@ -84,8 +88,43 @@ pub trait Transaction {
     }
 }
 
-fn encode<T: Serialize>(value: &T, out: &mut Vec<u8>) {
-    postcard::to_io(value, out).expect("steps are plain values and a Vec takes every write");
+/// Appends a plain value's encoding to `out`.
+#[inline]
+pub fn encode<T: Serialize>(value: &T, out: &mut Vec<u8>) {
+    *out = postcard::serialize_with_flavor(value, Bytes(std::mem::take(out)))
+        .expect("it is a plain value and a Vec takes every byte");
+}
+
+/// The most bytes that a number of 64 bits takes.
+const NUMBER_BYTES: usize = 10;
+
+/// Takes an encoding byte by byte, as most of it comes: as a writer each byte would be a copy of one byte.
+struct Bytes(Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Bytes {
+    type Output = Vec<u8>;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        // Numbers come as a few bytes each, for which a call costs more than the loop.
+        if bytes.len() <= NUMBER_BYTES {
+            self.0.reserve(NUMBER_BYTES);
+            bytes.iter().for_each(|&byte| self.0.push(byte));
+        } else {
+            self.0.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Abort> {
@@ -115,7 +154,7 @@ impl<S: Step> Steps for S {
         None
     }
     async fn run<A: Access>(&self, _: usize, access: &mut A, into: &mut Self::Partial) -> Result<(), Abort> {
-        *into = Some(Step::run(self, access).await?);
+        *into = Some(pin!(Step::run(self, access)).await?);
         Ok(())
     }
     fn accept(&self, _: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort> {
@@ -157,7 +196,7 @@ impl<S: Step, const N: usize> Steps for Each<S, N> {
         self.0.iter().map(|_| None).collect()
     }
     async fn run<A: Access>(&self, i: usize, access: &mut A, into: &mut Self::Partial) -> Result<(), Abort> {
-        into[i] = Some(Step::run(&self.0[i], access).await?);
+        into[i] = Some(pin!(Step::run(&self.0[i], access)).await?);
         Ok(())
     }
     fn accept(&self, i: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort> {
@@ -188,6 +227,10 @@ macro_rules! tuple {
             fn effect(&self) -> Effect {
                 if $(self.$i.effect() == Effect::Reads)&&+ { Effect::Reads } else { Effect::Writes }
             }
+            fn effect_of(&self, mut i: usize) -> Effect {
+                $(if i < self.$i.count() { return self.$i.effect_of(i); } i -= self.$i.count();)+
+                unreachable!("step {i} past the end")
+            }
             fn route(&self, mut i: usize) -> Route {
                 $(if i < self.$i.count() { return self.$i.route(i); } i -= self.$i.count();)+
                 unreachable!("step {i} past the end")
@@ -204,7 +247,7 @@ macro_rules! tuple {
                 ($(self.$i.partial(),)+)
             }
             async fn run<AC: Access>(&self, mut i: usize, access: &mut AC, into: &mut Self::Partial) -> Result<(), Abort> {
-                $(if i < self.$i.count() { return self.$i.run(i, access, &mut into.$i).await; } i -= self.$i.count();)+
+                $(if i < self.$i.count() { return pin!(self.$i.run(i, access, &mut into.$i)).await; } i -= self.$i.count();)+
                 unreachable!("step {i} past the end")
             }
             fn accept(&self, mut i: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort> {
@@ -241,7 +284,7 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 macro_rules! run_one_of {
     ($id:expr, $args:expr, $access:expr, $out:expr; $($step:ty),+ $(,)?) => {
         match $id {
-            $(<$step as $crate::step::Step>::ID => $crate::step::run_encoded::<$step, _>($args, $access, $out).await,)+
+            $(<$step as $crate::step::Step>::ID => ::std::pin::pin!($crate::step::run_encoded::<$step, _>($args, $access, $out)).await,)+
             _ => Err($crate::Abort::BadRequest),
         }
     };
@@ -255,7 +298,7 @@ pub async fn run_encoded<S: Step, A: Access>(
 ) -> Result<(), Abort> {
     let step: S = decode(args)?;
     access.enter(step.route())?;
-    let output = Step::run(&step, access).await?;
+    let output = pin!(Step::run(&step, access)).await?;
     encode(&output, out);
     Ok(())
 }

@@ -11,7 +11,7 @@ mod batch;
 pub use batch::{Batch, BatchReader};
 
 use base::{Gtid, InstanceId, WorkerId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use twophase::{LockPoint, Message, Vote};
 use txn::Abort;
 
@@ -49,7 +49,7 @@ pub enum Frame<'a> {
         call: u32,
         gtid: Gtid,
         ride: Ride,
-        #[serde(borrow)]
+        #[serde(borrow, serialize_with = "whole")]
         steps: &'a [u8],
     },
     /// Their outputs in the order of the steps, or why the participant has rolled back. The vote, if the prepare
@@ -58,7 +58,7 @@ pub enum Frame<'a> {
         call: u32,
         gtid: Gtid,
         outcome: Result<Option<Vote>, Abort>,
-        #[serde(borrow)]
+        #[serde(borrow, serialize_with = "whole")]
         outputs: &'a [u8],
     },
     /// From the commit protocol.
@@ -66,16 +66,21 @@ pub enum Frame<'a> {
     /// A client's request (an encoded `Workload::Request`).
     Submit {
         call: u64,
-        #[serde(borrow)]
+        #[serde(borrow, serialize_with = "whole")]
         request: &'a [u8],
     },
     /// Its reply (an encoded `Workload::Reply`, empty after an abort).
     Done {
         call: u64,
         outcome: Result<(), Abort>,
-        #[serde(borrow)]
+        #[serde(borrow, serialize_with = "whole")]
         reply: &'a [u8],
     },
+}
+
+/// As one run of bytes, which reads the same and is written in one go.
+fn whole<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 /// Bytes that are no frame of this version.
@@ -89,7 +94,7 @@ impl<'a> Frame<'a> {
     /// Replaces the content of `out` by this frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
-        postcard::to_io(self, out).expect("frames are plain values and a Vec takes every write");
+        txn::step::encode(self, out);
     }
 
     pub fn decode(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {

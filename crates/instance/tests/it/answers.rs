@@ -3,6 +3,8 @@
 //! Two sites have the same rows, and each row the same value at both, at any moment: who changes it changes it at both. So a
 //! transaction that finds two values for one row has seen what never was, and says so by an abort. The third site has nothing:
 //! where a transaction's home is there, all that it has seen is elsewhere.
+//!
+//! Half of the rows are claims: a transaction sets its own site's if the other site's is not set. Never are both.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use base::{Key, SiteId, TableId};
@@ -17,8 +19,9 @@ use wal::Durability;
 
 const TWINS: TableId = TableId(1);
 const SITES: u32 = 3;
-/// Rows of a site.
-const ROWS: i64 = 8;
+/// Rows of a site: twins, and then as many claims.
+const ROWS: i64 = 16;
+const TWIN_ROWS: i64 = ROWS / 2;
 
 fn table() -> TableDef {
     let columns = ["id", "value"].map(|name| Column::new(name, Type::I64)).into();
@@ -33,35 +36,55 @@ fn id(site: u32, row: i64) -> i64 {
 enum Touch {
     Read(i64),
     Raise(i64),
+    Clear(i64),
     /// Aborts if the row has another value.
     Expect(i64, i64),
 }
 
 impl Step for Touch {
     const ID: StepId = 1;
+    const EFFECT: txn::Effect = txn::Effect::Writes;
     type Output = i64;
 
     fn route(&self) -> Route {
-        let (Touch::Read(id) | Touch::Raise(id) | Touch::Expect(id, _)) = self;
+        let (Touch::Read(id) | Touch::Raise(id) | Touch::Clear(id) | Touch::Expect(id, _)) = self;
         Route { table: TWINS, key: *id as u64 }
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        let (Touch::Read(id) | Touch::Raise(id) | Touch::Expect(id, _)) = self;
+        let (Touch::Read(id) | Touch::Raise(id) | Touch::Clear(id) | Touch::Expect(id, _)) = self;
         let key = Key::new().i64(*id);
-        if let Touch::Raise(_) = self {
-            let raise = |row: &mut txn::RowMut<'_>| {
-                let now = row.int(1) + 1;
+        if let Touch::Raise(_) | Touch::Clear(_) = self {
+            let change = |row: &mut txn::RowMut<'_>| {
+                let now = if let Touch::Raise(_) = self { row.int(1) + 1 } else { 0 };
                 row.set_int(1, now);
                 now
             };
-            return access.update(TWINS, &key, raise).await?.ok_or(Abort::BadRequest);
+            return access.update(TWINS, &key, change).await?.ok_or(Abort::BadRequest);
         }
         let value = access.read(TWINS, &key, |row| row.int(1)).await?.ok_or(Abort::BadRequest)?;
         match self {
             Touch::Expect(_, expected) if value != *expected => Err(Abort::User(1)),
             _ => Ok(value),
         }
+    }
+}
+
+/// One that says that it does not write.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct See(i64);
+
+impl Step for See {
+    const ID: StepId = 2;
+    const EFFECT: txn::Effect = txn::Effect::Reads;
+    type Output = i64;
+
+    fn route(&self) -> Route {
+        Route { table: TWINS, key: self.0 as u64 }
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
+        Touch::Read(self.0).run(access).await
     }
 }
 
@@ -73,6 +96,12 @@ enum Ask {
     Compare(i64, [u32; 2]),
     /// The same, but the second site finds it out.
     Tell(i64, [u32; 2]),
+    /// Sets the row at this site, unless it is set at the other.
+    Claim(i64, u32),
+    /// Takes that back.
+    Free(i64, u32),
+    /// Looks at the row at both sites, and aborts if it is set at both.
+    Watch(i64),
 }
 
 #[derive(Clone)]
@@ -86,9 +115,14 @@ impl Generator for Draw {
     /// Changes have their home at the first site, which asks the second after it: they never wait for each other in a circle.
     fn next(&mut self) -> Ask {
         let Draw(random, sites) = self;
-        let (row, pair) = (random.i64(0..ROWS), if random.bool() { [0, 1] } else { [1, 0] });
+        let (row, pair) = (random.i64(0..TWIN_ROWS), if random.bool() { [0, 1] } else { [1, 0] });
         match sites.start {
+            site @ 0..2 if random.bool() => {
+                let row = TWIN_ROWS + row;
+                if random.bool() { Ask::Claim(row, site) } else { Ask::Free(row, site) }
+            }
             0 => Ask::Raise(row),
+            _ if random.bool() => Ask::Watch(TWIN_ROWS + row),
             _ if random.bool() => Ask::Compare(row, pair),
             _ => Ask::Tell(row, pair),
         }
@@ -116,6 +150,15 @@ impl Workload for Twins {
     async fn run<T: Transaction>(&self, request: &Ask, txn: &mut T) -> Result<(), Abort> {
         match *request {
             Ask::Raise(row) => txn.last((Touch::Raise(id(0, row)), Touch::Raise(id(1, row)))).await.map(drop),
+            Ask::Claim(row, site) => {
+                let (theirs, _) = txn.last((See(id(1 - site, row)), Touch::Raise(id(site, row)))).await?;
+                if theirs == 0 { Ok(()) } else { Err(Abort::User(3)) }
+            }
+            Ask::Watch(row) => {
+                let (one, two) = txn.last((See(id(0, row)), See(id(1, row)))).await?;
+                if one == 0 || two == 0 { Ok(()) } else { Err(Abort::User(4)) }
+            }
+            Ask::Free(row, site) => txn.last(Touch::Clear(id(site, row))).await.map(drop),
             Ask::Compare(row, [one, two]) => {
                 let first = txn.all(Touch::Read(id(one, row))).await?;
                 let second = txn.all(Touch::Read(id(two, row))).await?;
@@ -137,13 +180,15 @@ impl Workload for Twins {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        txn::run_one_of!(id, args, access, out; Touch)
+        txn::run_one_of!(id, args, access, out; Touch, See)
     }
 
     fn routes(&self, request: &Ask, visit: &mut dyn FnMut(Route)) {
         let mut at = |site, row| visit(Route { table: TWINS, key: id(site, row) as u64 });
         match *request {
-            Ask::Raise(row) => [0, 1].into_iter().for_each(|site| at(site, row)),
+            Ask::Raise(row) | Ask::Watch(row) => [0, 1].into_iter().for_each(|site| at(site, row)),
+            Ask::Claim(row, site) => [site, 1 - site].into_iter().for_each(|site| at(site, row)),
+            Ask::Free(row, site) => at(site, row),
             Ask::Compare(row, sites) | Ask::Tell(row, sites) => {
                 sites.into_iter().for_each(|site| at(site, row));
             }
@@ -155,6 +200,9 @@ impl Workload for Twins {
             Ask::Raise(_) => "raise",
             Ask::Compare(..) => "compare",
             Ask::Tell(..) => "tell",
+            Ask::Claim(..) => "claim",
+            Ask::Free(..) => "free",
+            Ask::Watch(..) => "watch",
         }
     }
 
@@ -190,8 +238,10 @@ impl Workload for Twins {
     }
 
     fn judge(&self, audits: Vec<Vec<i64>>, _: Option<u64>) -> Verdict {
-        let agree = audits[0] == audits[1];
-        Verdict { violations: if agree { Vec::new() } else { vec![format!("{audits:?}")] } }
+        let twins = TWIN_ROWS as usize;
+        let agree = audits[0][..twins] == audits[1][..twins];
+        let apart = audits[0][twins..].iter().zip(&audits[1][twins..]).all(|(one, two)| *one.min(two) == 0);
+        Verdict { violations: if agree && apart { Vec::new() } else { vec![format!("{audits:?}")] } }
     }
 }
 
@@ -206,7 +256,13 @@ fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
         let measured = deployment.run(4, 400);
         eprintln!("{design}: {} committed, aborted {:?}", measured.committed_total(), measured.aborted);
         assert!(measured.committed_total() > 0, "{measured:?}");
-        assert!(!measured.aborted.contains_key("user"), "{design}: {:?}", measured.aborted);
+        let told = |kind: &str| measured.user_aborted.get(kind).copied().unwrap_or(0);
+        assert_eq!(
+            [told("compare"), told("tell"), told("watch")],
+            [0; 3],
+            "{design}: {:?}",
+            measured.user_aborted
+        );
         assert!(!measured.aborted.contains_key("bad_request"), "{design}: {:?}", measured.aborted);
         let verdict = Twins.judge(deployment.audits(), None);
         assert!(verdict.holds(), "{design}: {verdict:?}");

@@ -30,6 +30,7 @@ use base::{Key, SiteId, TableId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use txn::schema::{Column, Schema, TableDef, Type};
 use txn::step::{Route, StepId, Transaction};
@@ -219,13 +220,13 @@ impl Workload for Micro {
             return Err(Abort::BadRequest);
         }
         match request.op {
-            Op::Read => txn.last(RowsBySite::<ReadRows>::new(self, &request.ids)).await,
-            Op::Update => txn.last(RowsBySite::<UpdateRows>::new(self, &request.ids)).await,
+            Op::Read => pin!(txn.last(RowsBySite::<ReadRows>::new(self, &request.ids))).await,
+            Op::Update => pin!(txn.last(RowsBySite::<UpdateRows>::new(self, &request.ids))).await,
             Op::Mixed => {
                 let others: Ids = request.ids.iter().copied().filter(|id| *id != request.home).collect();
                 let home = UpdateRows { ids: Ids::from_slice(&[request.home]) };
                 let read = RowsBySite::<ReadRows>::new(self, &others);
-                let (read, updated) = txn.last((read, home)).await?;
+                let (read, updated) = pin!(txn.last((read, home))).await?;
                 Ok(updated.wrapping_add(read))
             }
         }

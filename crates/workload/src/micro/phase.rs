@@ -8,6 +8,7 @@ use super::steps::RowStep;
 use super::{Ids, MICRO, Micro};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
+use std::pin::pin;
 use txn::step::{Effect, Route, StepId, Steps};
 use txn::{Abort, Access};
 
@@ -77,7 +78,7 @@ impl<S: RowStep> Steps for RowsBySite<'_, S> {
     }
 
     async fn run<A: Access>(&self, i: usize, access: &mut A, into: &mut Sum) -> Result<(), Abort> {
-        into.add(S::run_on(self.group(i), access).await?);
+        into.add(pin!(S::run_on(self.group(i), access)).await?);
         Ok(())
     }
 
@@ -95,6 +96,6 @@ impl<S: RowStep> Steps for RowsBySite<'_, S> {
     }
 
     async fn run_all<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        S::run_on(self.ids, access).await
+        pin!(S::run_on(self.ids, access)).await
     }
 }

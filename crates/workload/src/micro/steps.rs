@@ -4,6 +4,7 @@ use super::{COUNTER, Ids, MICRO, key};
 use base::Key;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::pin::pin;
 use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, RowMut};
 
@@ -41,10 +42,11 @@ impl RowStep for ReadRows {
     async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort> {
         let mut sum = 0i64;
         for ids in ids.chunks(ABREAST) {
-            let keys = keys(ids);
+            let mut keys: SmallVec<[Key; ABREAST]> = SmallVec::new();
+            keys.extend(ids.iter().map(|&id| key(id)));
             access.ahead(MICRO, &keys);
             for key in &keys {
-                let counter = access.read(MICRO, key, |row| row.int(COUNTER)).await?;
+                let counter = pin!(access.read(MICRO, key, |row| row.int(COUNTER))).await?;
                 sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
             }
         }
@@ -60,10 +62,11 @@ impl RowStep for UpdateRows {
     async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort> {
         let mut sum = 0i64;
         for ids in ids.chunks(ABREAST) {
-            let keys = keys(ids);
+            let mut keys: SmallVec<[Key; ABREAST]> = SmallVec::new();
+            keys.extend(ids.iter().map(|&id| key(id)));
             access.ahead(MICRO, &keys);
             for key in &keys {
-                let counter = access.update(MICRO, key, increment).await?;
+                let counter = pin!(access.update(MICRO, key, increment)).await?;
                 sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
             }
         }
@@ -73,10 +76,6 @@ impl RowStep for UpdateRows {
 
 /// Rows that are looked up side by side.
 const ABREAST: usize = 16;
-
-fn keys(ids: &[u64]) -> SmallVec<[Key; ABREAST]> {
-    ids.iter().map(|&id| key(id)).collect()
-}
 
 fn increment(row: &mut RowMut<'_>) -> i64 {
     let counter = row.int(COUNTER).wrapping_add(1);
@@ -94,7 +93,7 @@ impl Step for ReadRows {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        Self::run_on(&self.ids, access).await
+        pin!(Self::run_on(&self.ids, access)).await
     }
 }
 
@@ -107,6 +106,6 @@ impl Step for UpdateRows {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
-        Self::run_on(&self.ids, access).await
+        pin!(Self::run_on(&self.ids, access)).await
     }
 }
