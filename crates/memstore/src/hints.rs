@@ -27,7 +27,7 @@ const FIRST: u64 = if cfg!(test) { 2 } else { 1 << 10 };
 /// One in so many entries is counted, as so many.
 const SAMPLE: u64 = if cfg!(test) { 1 } else { 16 };
 /// Slots take no more than this part of the memory of rows.
-const SHARE: u64 = 20;
+const SHARE: u64 = 32;
 
 pub(crate) struct Hints {
     span: Span,

@@ -382,7 +382,7 @@ impl Memstore {
         self.log.as_ref().map(Log::stats).unwrap_or_default()
     }
 
-    /// Bytes taken so far: from the budget, and a twentieth as much at most beside it.
+    /// Bytes taken so far: from the budget, and a thirty-second part as much at most beside it.
     pub fn used_bytes(&self) -> u64 {
         self.arena.used_bytes() + self.hints.used_bytes()
     }
