@@ -114,14 +114,15 @@ impl<'a> MemoryHere<'a> {
         Ok(())
     }
 
-    /// Visits the rows of a table.
+    /// Visits the rows of a table: in the order of its keys, or `through` one of its indexes, whose entries `f` then gets for keys.
     async fn scan_rows(
         &mut self,
-        table: &Table,
+        (table, through): (&Table, Option<usize>),
         range: Range<'_>,
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
+        let index = through.map(|at| &table.def.indexes[at]);
         let [mut at, mut next] = std::mem::take(&mut self.part.keys);
         at.clear();
         loop {
@@ -129,68 +130,21 @@ impl<'a> MemoryHere<'a> {
             let mut room = if self.part.protection == Protection::Quiet { CUT } else { u32::MAX };
             let mut over = false;
             next.clear();
-            let scanned = self.with(|worker, txn| {
-                worker.scan(txn, table.def.id, rest, direction, |key, row| {
-                    probe::count(Counter::Records);
-                    over = f(key, Row::new(&table.layout, row)) == Flow::Enough;
-                    next.clear();
-                    next.extend_from_slice(key);
-                    room -= 1;
-                    if over || room == 0 { Flow::Enough } else { Flow::More }
-                })
-            });
-            match scanned {
-                Ok(()) if over || room > 0 => break,
-                Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
-                Err(Refused::Busy(row)) => {
-                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
+            let visit = |key: &[u8], row: &[u8]| {
+                probe::count(Counter::Records);
+                over = f(key, Row::new(&table.layout, row)) == Flow::Enough;
+                next.clear();
+                next.extend_from_slice(key);
+                room -= 1;
+                if over || room == 0 { Flow::Enough } else { Flow::More }
+            };
+            let scanned = self.with(|worker, txn| match index {
+                None => worker.scan(txn, table.def.id, rest, direction, visit),
+                Some(index) => {
+                    let tables = (index.id, table.def.id);
+                    let def = &table.def;
+                    worker.scan_through(txn, tables, rest, direction, |e| def.key_in_entry(index, e), visit)
                 }
-                Err(refused) => return Err(abort_of(refused)),
-            }
-            if !next.is_empty() {
-                std::mem::swap(&mut at, &mut next);
-                from_behind(direction, &mut at);
-            }
-        }
-        self.part.keys = [at, next];
-        Ok(())
-    }
-
-    /// Visits the rows of a table in the order of one of its indexes.
-    async fn scan_entries(
-        &mut self,
-        table: &Table,
-        at: usize,
-        range: Range<'_>,
-        direction: Direction,
-        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
-    ) -> Result<(), Abort> {
-        let index = &table.def.indexes[at];
-        let [mut at, mut next] = std::mem::take(&mut self.part.keys);
-        at.clear();
-        loop {
-            let rest = if at.is_empty() { range } else { behind(range, direction, &at) };
-            let mut room = if self.part.protection == Protection::Quiet { CUT } else { u32::MAX };
-            let mut over = false;
-            next.clear();
-            let scanned = self.with(|worker, txn| {
-                let visit = |entry: &[u8], row: &[u8]| {
-                    probe::count(Counter::Records);
-                    over = f(entry, Row::new(&table.layout, row)) == Flow::Enough;
-                    next.clear();
-                    next.extend_from_slice(entry);
-                    room -= 1;
-                    if over || room == 0 { Flow::Enough } else { Flow::More }
-                };
-                let tables = (index.id, table.def.id);
-                worker.scan_through(
-                    txn,
-                    tables,
-                    rest,
-                    direction,
-                    |entry| table.def.key_in_entry(index, entry),
-                    visit,
-                )
             });
             match scanned {
                 Ok(()) if over || room > 0 => break,
@@ -361,9 +315,6 @@ impl Access for MemoryHere<'_> {
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let engine = self.engine;
-        match engine.index(index)? {
-            (table, None) => self.scan_rows(table, range, direction, &mut f).await,
-            (table, Some(at)) => self.scan_entries(table, at, range, direction, &mut f).await,
-        }
+        self.scan_rows(engine.index(index)?, range, direction, &mut f).await
     }
 }
