@@ -316,9 +316,9 @@ impl PageLatch {
 
     /// Absent to loading. False when the page is resident or someone else loads it.
     pub fn begin_load(&self) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
-        let taken = word & (RESIDENT | EXCLUSIVE) == 0
-            && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Again where only its owner has changed: an absent page may be taken over, too.
+        let load = |word| (word & (RESIDENT | EXCLUSIVE) == 0).then_some(word | EXCLUSIVE);
+        let taken = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, load).is_ok();
         fence(Ordering::Release);
         taken
     }

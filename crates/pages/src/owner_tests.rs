@@ -5,7 +5,7 @@ use crate::{ByPage, Coupled, PageFault, Pool, Stop, Tending};
 use base::PageId;
 use latch::{OwnerId, act_for};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::scope;
 use wal::Durability;
 use world::memory;
@@ -54,6 +54,7 @@ fn pages_are_cleaned_and_leave_by_their_owners() {
     fill(pool);
     let free = &Mutex::new((1..=PAGES).map(|n| (PageId(n), n as u8)).collect::<Share>());
     let (done, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    let (at_work, gone) = (&AtomicUsize::new(OWNERS), &AtomicBool::new(false));
     scope(|scope| {
         let cleaner = scope.spawn(move || pool.serve(Tending::Cleaner, done));
         let checkpoints = scope.spawn(move || {
@@ -64,10 +65,23 @@ fn pages_are_cleaned_and_leave_by_their_owners() {
             }
             taken
         });
-        let workers: Vec<_> = (0..OWNERS).map(|owner| scope.spawn(move || work(pool, owner, free))).collect();
-        workers.into_iter().for_each(|worker| assert!(worker.join().unwrap().is_empty()));
+        let live = move |owner| {
+            assert!(work(pool, owner, free).is_empty());
+            at_work.fetch_sub(1, Ordering::Relaxed);
+            // A page may have been offered to it just before it gave that up: an owner answers as long as it lives.
+            while !gone.load(Ordering::Relaxed) {
+                pool.turn();
+                std::thread::yield_now();
+            }
+        };
+        let workers: Vec<_> = (0..OWNERS).map(|owner| scope.spawn(move || live(owner))).collect();
+        while at_work.load(Ordering::Relaxed) > 0 && !workers.iter().any(|worker| worker.is_finished()) {
+            std::thread::yield_now();
+        }
         over.store(true, Ordering::Relaxed);
         assert!(checkpoints.join().unwrap() > 3);
+        gone.store(true, Ordering::Relaxed);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
         done.store(true, Ordering::Relaxed);
         pool.stop_serving();
         cleaner.join().unwrap();

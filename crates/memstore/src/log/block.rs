@@ -190,6 +190,7 @@ impl BlockHead {
 /// Reads a file's blocks from the front.
 pub(crate) struct Blocks<'f> {
     file: &'f dyn File,
+    path: &'f Path,
     len: u64,
     /// Where the next block begins.
     pub(crate) at: u64,
@@ -202,9 +203,9 @@ pub(crate) struct Blocks<'f> {
 const WINDOW: usize = 1 << 20;
 
 impl<'f> Blocks<'f> {
-    pub(crate) fn new(file: &'f dyn File) -> Result<Blocks<'f>, LogFault> {
+    pub(crate) fn new(file: &'f dyn File, path: &'f Path) -> Result<Blocks<'f>, LogFault> {
         let len = file.len()?;
-        Ok(Blocks { file, len, at: ALIGN as u64, window: Vec::new(), from: 0 })
+        Ok(Blocks { file, path, len, at: ALIGN as u64, window: Vec::new(), from: 0 })
     }
 
     /// Makes `want` bytes at `at` available; fewer where the file ends.
@@ -222,7 +223,8 @@ impl<'f> Blocks<'f> {
             if old + read < self.window.len() {
                 // Taken for the end of the file, it would be taken for the end of the log.
                 let (wanted, why) = (self.window.len() - old, std::io::ErrorKind::UnexpectedEof);
-                let what = format!("a read at byte {} gave {read} of {wanted} bytes", at + old as u64);
+                let (file, at) = (self.path.display(), at + old as u64);
+                let what = format!("{file}: a read at byte {at} gave {read} of {wanted} bytes");
                 return Err(std::io::Error::new(why, what).into());
             }
         }

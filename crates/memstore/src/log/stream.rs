@@ -6,13 +6,15 @@
 //! ```
 //! Who may do what: whoever holds the lock around [`Work`] takes buffers and gives a block its place; writing and syncing are
 //! done without it, so that the next block is made, and flies, meanwhile. What has landed is counted without gaps, under the
-//! lock around [`Landing`], which nobody holds over a write or a sync: a block counts when all before it do.
+//! lock around [`Landing`], which nobody holds over a write or a sync: a block counts when all before it do, and a sync when all that
+//! began before it do.
 //! Whoever needs both takes `Work` first. Anybody reads how far it is.
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
 use super::{Durability, LogFault, LogFile, Place, Segment, Shared, held, make_segment, reuse_segment};
 use latch::Backoff;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -75,6 +77,10 @@ struct Landing {
     ahead: Vec<(u64, u64)>,
     /// Up to where somebody is bringing it, or has brought it, to the device.
     synced: u64,
+    /// Those who are bringing it, in the order in which they began.
+    syncs: VecDeque<Sync>,
+    /// How many have been in `syncs` before its first.
+    counted: u64,
     /// The file of the latest blocks: those of all others are stable.
     file: Arc<LogFile>,
     /// What the device has.
@@ -83,6 +89,14 @@ struct Landing {
     synced_ns: u64,
     /// Memory for the next blocks.
     spare: Vec<Memory>,
+}
+
+/// Somebody brings blocks to the device.
+struct Sync {
+    /// All blocks before this, and the epochs they make complete.
+    upto: u64,
+    sealed: u64,
+    has_succeeded: bool,
 }
 
 /// What a block is made in.
@@ -125,6 +139,26 @@ impl Landing {
             self.sealed = self.ahead.swap_remove(at).1;
         }
     }
+
+    /// Somebody is about to sync what is written; gives its number. `None` if somebody has or does already.
+    fn begin_sync(&mut self) -> Option<u64> {
+        if self.synced == self.written {
+            return None;
+        }
+        self.synced = self.written;
+        self.syncs.push_back(Sync { upto: self.written, sealed: self.sealed, has_succeeded: false });
+        Some(self.counted + self.syncs.len() as u64 - 1)
+    }
+
+    /// A sync has succeeded. It counts when all that began before it have, too: one of these may fail yet, or may have, and after that
+    /// the system takes what it has dropped for written, and says so to the next.
+    fn end_sync(&mut self, number: u64) {
+        self.syncs[(number - self.counted) as usize].has_succeeded = true;
+        while let Some(first) = self.syncs.pop_front_if(|sync| sync.has_succeeded) {
+            self.counted += 1;
+            (self.stable, self.sealed_stable) = (first.upto, first.sealed);
+        }
+    }
 }
 
 impl Stream {
@@ -147,6 +181,8 @@ impl Stream {
             sealed: begun,
             ahead: Vec::new(),
             synced: 0,
+            syncs: VecDeque::new(),
+            counted: 0,
             file,
             stable: 0,
             sealed_stable: begun,
@@ -367,20 +403,15 @@ impl Stream {
     /// Brings the blocks that are written there, but for those that somebody is bringing already. A block on its way to a
     /// later place may come along or not.
     fn sync(&self) -> Result<(), LogFault> {
-        let (file, upto, sealed) = {
+        let (file, number) = {
             let mut landing = held(&self.landing);
-            if landing.synced == landing.written {
-                return Ok(());
-            }
-            landing.synced = landing.written;
-            (Arc::clone(&landing.file), landing.written, landing.sealed)
+            let Some(number) = landing.begin_sync() else { return Ok(()) };
+            (Arc::clone(&landing.file), number)
         };
         file.file.sync()?;
         self.counts.fsyncs.fetch_add(1, Ordering::Relaxed);
         let mut landing = held(&self.landing);
-        if landing.stable < upto {
-            (landing.stable, landing.sealed_stable) = (upto, sealed);
-        }
+        landing.end_sync(number);
         landing.synced_ns = world::now_ns();
         self.landed.notify_all();
         Ok(())
@@ -433,5 +464,44 @@ impl Drop for Guard<'_> {
         if std::thread::panicking() {
             self.0.poison(std::io::Error::other("a flush of the log panicked").into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogFile;
+
+    fn landing() -> Landing {
+        let files = world::sim::Disk::new().files();
+        let file = files.open(std::path::Path::new("/log"), world::Open::Create).unwrap();
+        let file = LogFile { file, bytes: 0, caching: Caching::System };
+        let segment = Segment { number: 0, stream: 0, life: 0 };
+        Stream::new(0, segment, file, 0).landing.into_inner().unwrap()
+    }
+
+    /// Two threads sync a file at a time. The one that had begun first failed, and the other one's success counted for both: what
+    /// the first had lost was acknowledged.
+    #[test]
+    fn a_sync_counts_only_when_all_that_began_before_it_have_succeeded() {
+        let mut landing = landing();
+        landing.land(0, 10);
+        let first = landing.begin_sync().expect("there is a block");
+        assert_eq!(landing.begin_sync(), None, "somebody brings it");
+        landing.land(1, 20);
+        let second = landing.begin_sync().expect("there is another one");
+        landing.land(2, 30);
+        let third = landing.begin_sync().expect("and one more");
+        landing.end_sync(second);
+        assert_eq!((landing.stable, landing.sealed_stable), (0, 0), "the first may fail, or has");
+        landing.end_sync(first);
+        assert_eq!((landing.stable, landing.sealed_stable), (2, 20));
+        landing.end_sync(third);
+        assert_eq!((landing.stable, landing.sealed_stable, landing.syncs.len()), (3, 30, 0));
+        // Which goes on after some have ended.
+        landing.land(3, 40);
+        let fourth = landing.begin_sync().expect("a block");
+        landing.end_sync(fourth);
+        assert_eq!((landing.stable, landing.begin_sync()), (4, None));
     }
 }

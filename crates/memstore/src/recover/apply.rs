@@ -156,7 +156,7 @@ impl<'s> Loader<'s> {
         // Whatever life wrote it.
         self.expect_part(&path, &*file, part as u32, checkpoint.number)?;
         let expected = &checkpoint.parts[part];
-        let mut blocks = Blocks::new(&*file)?;
+        let mut blocks = Blocks::new(&*file, &path)?;
         let (mut rows, mut count) = (0, 0);
         while blocks.at < expected.bytes {
             let at = blocks.at;
@@ -235,7 +235,7 @@ impl<'s> Loader<'s> {
         let source = self.source;
         let (path, file) = open_segment(source.files, source.dir, source.control, segment)?;
         let (durable, end) = source.end_of(segment);
-        let mut blocks = Blocks::new(&*file)?;
+        let mut blocks = Blocks::new(&*file, &path)?;
         let (mut first, mut count) = (0, 0);
         loop {
             let at = blocks.at;
