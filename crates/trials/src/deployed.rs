@@ -224,12 +224,14 @@ impl Lists {
     fn ask(&self, random: &mut Rng) -> Ask {
         let generation = self.recorder.elements() / ELEMENTS;
         if random.u8(..10) < 7 {
-            let touch = |random: &mut Rng| {
-                let append = random.u8(..3) > 0;
-                let append = append.then(|| self.recorder.element());
-                Touch { slot: random.i64(0..SLOTS), generation, append }
+            let touch = |slot, random: &mut Rng| {
+                let append = (random.u8(..3) > 0).then(|| self.recorder.element());
+                Touch { slot, generation, append }
             };
-            return Ask::Touch((0..random.usize(1..=3)).map(|_| touch(random)).collect());
+            // Steps of a phase are independent: nobody says in which order two of them come to one list.
+            let count = random.usize(1..=3);
+            let slots = random.choose_multiple(0..SLOTS, count);
+            return Ask::Touch(slots.into_iter().map(|slot| touch(slot, random)).collect());
         }
         let low = random.i64(0..SLOTS);
         let by = match random.u8(..4) {

@@ -474,7 +474,9 @@ mod tests {
 
     fn landing() -> Landing {
         let files = world::sim::Disk::new().files();
-        let file = files.open(std::path::Path::new("/log"), world::Open::Create).unwrap();
+        let dir = std::path::Path::new("/db");
+        files.create_dir_all(dir).unwrap();
+        let file = files.open(&dir.join("log"), world::Open::Create).unwrap();
         let file = LogFile { file, bytes: 0, caching: Caching::System };
         let segment = Segment { number: 0, stream: 0, life: 0 };
         Stream::new(0, segment, file, 0).landing.into_inner().unwrap()
