@@ -76,7 +76,7 @@ impl Memstore {
         let head = FileHead { store, kind: Kind::Checkpoint, part: 0, number, life, streams };
         let run = Run { store: self, log, head, files: Mutex::default(), fault: OnceLock::new() };
         let written = run.write().and_then(|parts| {
-            log.shared.files.sync_dir(&log.shared.dir)?;
+            log.shared.sync_names()?;
             let until = self.epochs.now();
             // The parts are on the device, and `async` alone would not have the log there: a power cut would then leave of a
             // transaction what was copied after it.

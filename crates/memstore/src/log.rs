@@ -25,7 +25,7 @@ mod record;
 mod stream;
 
 use block::Aligned;
-pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind};
+pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind, short_read};
 use buffer::{Buffer, NUDGE_BYTES};
 pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
 pub use fault::LogFault;
@@ -134,6 +134,13 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Has the names of files on the device. Where that fails nobody knows what has become of any name since the last time, whoever made it,
+    /// and the log is broken.
+    pub(crate) fn sync_names(&self) -> Result<(), LogFault> {
+        let synced = self.files.sync_dir(&self.dir).map_err(LogFault::from);
+        synced.inspect_err(|fault| self.poison(fault.clone()))
     }
 
     fn file_head(&self, segment: &Segment) -> FileHead {

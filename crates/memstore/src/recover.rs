@@ -13,8 +13,8 @@ mod apply;
 mod tail;
 
 use crate::log::{
-    Beginning, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named, Place,
-    Segment, Undecided, Verdict, make_segment, segment_head,
+    Beginning, Blocks, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named,
+    Place, Segment, Undecided, Verdict, make_segment, segment_head, short_read,
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
@@ -355,11 +355,31 @@ fn new_life(
     Ok((control, first))
 }
 
-/// Cuts a log file behind its last block, and brings it to the device: a killed process may have left it with the
-/// operating system, and from here on it counts.
+/// Cuts a log file behind its last block, and brings to the device what is not known to be there: a killed process may have left it
+/// with the operating system, and from here on it counts. Syncing it would do nothing where a sync has failed, so it is written again.
 fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
+    const PIECE: u64 = 1 << 20;
     let file = files.open(path, Open::ReadWrite)?;
     file.set_len(end)?;
+    let mut blocks = Blocks::new(&*file, path)?;
+    let (mut places, mut stable) = (Vec::new(), 0);
+    loop {
+        let at = blocks.at;
+        let Some((head, _)) = blocks.next(|_| true)? else { break };
+        places.push((head.sequence, at));
+        stable = head.stable.max(stable);
+    }
+    let known = places.partition_point(|(sequence, _)| *sequence < stable);
+    let from = places.get(known).map_or(end, |(_, at)| *at);
+    let mut bytes = Vec::new();
+    for at in (from..end).step_by(PIECE as usize) {
+        bytes.resize(PIECE.min(end - at) as usize, 0);
+        let read = file.read_at(&mut bytes, at)?;
+        if read < bytes.len() {
+            return Err(short_read(path, at, read, bytes.len()));
+        }
+        file.write_all_at(&bytes, at)?;
+    }
     Ok(file.sync()?)
 }
 

@@ -202,6 +202,12 @@ pub(crate) struct Blocks<'f> {
 /// Bytes fetched at a time.
 const WINDOW: usize = 1 << 20;
 
+/// A read inside a file gave fewer bytes than there are.
+pub(crate) fn short_read(path: &Path, at: u64, read: usize, wanted: usize) -> LogFault {
+    let what = format!("{}: a read at byte {at} gave {read} of {wanted} bytes", path.display());
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, what).into()
+}
+
 impl<'f> Blocks<'f> {
     pub(crate) fn new(file: &'f dyn File, path: &'f Path) -> Result<Blocks<'f>, LogFault> {
         let len = file.len()?;
@@ -222,10 +228,7 @@ impl<'f> Blocks<'f> {
             let read = self.file.read_at(&mut self.window[old..], at + old as u64)?;
             if old + read < self.window.len() {
                 // Taken for the end of the file, it would be taken for the end of the log.
-                let (wanted, why) = (self.window.len() - old, std::io::ErrorKind::UnexpectedEof);
-                let (file, at) = (self.path.display(), at + old as u64);
-                let what = format!("{file}: a read at byte {at} gave {read} of {wanted} bytes");
-                return Err(std::io::Error::new(why, what).into());
+                return Err(short_read(self.path, at + old as u64, read, self.window.len() - old));
             }
         }
         let skip = (at - self.from) as usize;

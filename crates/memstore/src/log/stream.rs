@@ -448,7 +448,7 @@ fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
         None => make_segment(&*shared.files, &shared.dir, &head, &name, which)?,
     };
     // Its name first: a control file that names a missing file is damage.
-    shared.files.sync_dir(&shared.dir)?;
+    shared.sync_names()?;
     shared.recontrol(|control| {
         let at = control.segments.partition_point(|s| s.number < segment.number);
         control.segments.insert(at, segment);
