@@ -432,21 +432,24 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
 /// synced it once more, which brought nothing to the device.
 #[test]
 fn what_a_failed_sync_left_with_the_system_is_written_again() {
-    let disk = Disk::new();
-    let (store, _) = open(&disk);
-    let mut w = store.worker(0).unwrap();
-    let safe = put(&mut w, b"a", b"1");
-    store.wait_durable(safe.epoch).unwrap();
-    let lost = put(&mut w, b"b", b"2");
-    let at = disk.operations() + 1;
-    disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only: Some(Operation::Sync) });
-    assert!(store.wait_durable(lost.epoch).is_err());
-    drop((w, store));
-    disk.heal();
-    let found = rows_of(&disk);
-    assert_eq!(found.get(&b"b"[..]), Some(&b"2".to_vec()), "the system still has it");
-    for draw in 0..8 {
-        assert_eq!(rows_of(&disk.crash_image(draw)), found, "and from then on the device");
+    // How much of it has reached the device is drawn, anew after each commit before.
+    for before in 1..12 {
+        let disk = Disk::new();
+        let (store, _) = open(&disk);
+        let mut w = store.worker(0).unwrap();
+        for n in 0..before {
+            let safe = put(&mut w, b"a", &[n]);
+            store.wait_durable(safe.epoch).unwrap();
+        }
+        let lost = put(&mut w, b"b", b"2");
+        let at = disk.operations() + 1;
+        disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only: Some(Operation::Sync) });
+        assert!(store.wait_durable(lost.epoch).is_err());
+        drop((w, store));
+        disk.heal();
+        let found = rows_of(&disk);
+        assert_eq!(found.get(&b"b"[..]), Some(&b"2".to_vec()), "the system still has it");
+        assert_eq!(rows_of(&disk.crash_image(0)), found, "and from then on the device");
     }
 }
 
