@@ -249,7 +249,14 @@ impl Stream {
     }
 
     fn round(&self, shared: &Arc<Shared>, aim: Aim) -> Result<(), LogFault> {
-        let flight = self.take_off(shared, &mut held(&self.work), aim)?;
+        let flight = {
+            let mut work = held(&self.work);
+            if let Some(fault) = shared.fault.get() {
+                return Err(fault.clone());
+            }
+            // Told before anybody else comes: records were taken, and the next block would make their epoch complete without them.
+            self.take_off(shared, &mut work, aim).inspect_err(|fault| shared.poison(fault.clone()))?
+        };
         let flies = usize::from(flight.is_some());
         if let Some(flight) = flight {
             self.fly(flight)?;
