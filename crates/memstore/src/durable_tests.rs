@@ -223,13 +223,20 @@ fn a_worker_that_is_alone_flushes_by_itself() {
     let log = LogOptions { leisure: std::time::Duration::from_secs(60), ..log_options(Durability::Sync) };
     let (store, _) = open_with(disk.files(), log).unwrap();
     let mut w = store.worker(0).unwrap();
+    let mut by_others = 0;
     for n in 0..10 {
         let done = put(&mut w, b"a", &[n]);
         let syncs = store.log_stats().fsyncs;
-        assert!(poll(&store, done.epoch, Urge::Caller).is_pending());
-        store.flush_here();
-        assert!(poll(&store, done.epoch, Urge::Caller).is_ready());
-        assert_eq!(store.log_stats().fsyncs, syncs + 1);
+        let mut is_ready = poll(&store, done.epoch, Urge::Caller).is_ready();
+        if !is_ready {
+            store.flush_here();
+            is_ready = poll(&store, done.epoch, Urge::Caller).is_ready();
+        }
+        // A flusher that only starts now looks around once, and may be the one who flushes.
+        if !is_ready || store.log_stats().fsyncs != syncs + 1 {
+            by_others += 1;
+            store.wait_durable(done.epoch).unwrap();
+        }
         // Whoever reads it now has nothing to wait for.
         let mut t = w.begin();
         assert_eq!(w.read(&mut t, T, b"a", |row| row[0]), Ok(Some(n)));
@@ -237,6 +244,7 @@ fn a_worker_that_is_alone_flushes_by_itself() {
         assert_eq!(read.epoch, done.epoch);
         assert!(poll(&store, read.epoch, Urge::Caller).is_ready());
     }
+    assert!(by_others <= 2, "{by_others} flushes were left to the two flushers");
 }
 
 #[test]
@@ -403,13 +411,10 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
         let mut w = store.worker(0).unwrap();
         let safe = put(&mut w, b"a", b"1");
         store.wait_durable(safe.epoch).unwrap();
+        // Before the commit, as a flusher may take that at any moment after it.
+        let at = disk.operations() + 1;
+        disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Forever, at, only: Some(operation) });
         let lost = put(&mut w, b"b", b"2");
-        disk.plan(Plan {
-            trouble: Trouble::Error,
-            lasts: Lasts::Forever,
-            at: disk.operations() + 1,
-            only: Some(operation),
-        });
         assert!(store.wait_durable(lost.epoch).is_err());
         assert!(matches!(poll(&store, safe.epoch, Urge::Flusher), Poll::Ready(Ok(()))));
         let mut t = w.begin();
@@ -432,18 +437,21 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
 /// synced it once more, which brought nothing to the device.
 #[test]
 fn what_a_failed_sync_left_with_the_system_is_written_again() {
+    // Not so short a file that the next one is made, whose sync would be the one that fails.
+    let log = LogOptions { segment_bytes: 1 << 20, ..log_options(Durability::Sync) };
     // How much of it has reached the device is drawn, anew after each commit before.
     for before in 1..12 {
         let disk = Disk::new();
-        let (store, _) = open(&disk);
+        let (store, _) = open_with(disk.files(), log.clone()).unwrap();
         let mut w = store.worker(0).unwrap();
         for n in 0..before {
             let safe = put(&mut w, b"a", &[n]);
             store.wait_durable(safe.epoch).unwrap();
         }
-        let lost = put(&mut w, b"b", b"2");
+        // Before the commit, as a flusher may take that at any moment after it.
         let at = disk.operations() + 1;
         disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only: Some(Operation::Sync) });
+        let lost = put(&mut w, b"b", b"2");
         assert!(store.wait_durable(lost.epoch).is_err());
         drop((w, store));
         disk.heal();

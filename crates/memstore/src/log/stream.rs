@@ -174,7 +174,7 @@ impl Stream {
             has_more: false,
             taken: Vec::new(),
             next: None,
-            written_ns: 0,
+            written_ns: world::now_ns(),
         };
         let landing = Landing {
             written: 0,
