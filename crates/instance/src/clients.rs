@@ -32,6 +32,12 @@ use wire::Frame;
 /// How long a client waits at least before it asks again for an instance that is down, ns.
 const DOWN_NS: u64 = 1_000_000;
 
+/// One worker's part of `sites`, all parts of about one size; `None` where there is not one for each.
+fn share_of(sites: &Range<u32>, worker: usize, workers: usize) -> Option<Range<u32>> {
+    let start_of = |worker: usize| sites.start + (sites.len() * worker / workers) as u32;
+    (sites.len() >= workers).then(|| start_of(worker)..start_of(worker + 1))
+}
+
 /// Whether a client goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -293,7 +299,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// owns, if it owns anything.
     pub(crate) fn generator(&self, stream: u64) -> W::Generator {
         let own = self.shared.engine.sites_of(&self.desk).filter(|sites| !sites.is_empty());
-        self.generator_over(stream, own)
+        self.generator_over(stream, own.or_else(|| self.share_of_sites()))
+    }
+
+    /// The sites that are home to this worker's clients, if each worker's have their own.
+    fn share_of_sites(&self) -> Option<Range<u32>> {
+        let config = &self.shared.config;
+        let is_for = self.workload.borrow().clients() == Clients::Homed;
+        is_for.then(|| share_of(&config.placement.sites_of(self.me()), self.worker, config.workers()))?
     }
 
     /// The same for terminals, which each stay at one site of the instance's.
@@ -305,7 +318,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let placement = &self.shared.config.placement;
         let workload = self.workload();
         let sites = match workload.clients() {
-            Clients::Bound => bound.unwrap_or_else(|| placement.sites_of(self.me())),
+            Clients::Bound | Clients::Homed => bound.unwrap_or_else(|| placement.sites_of(self.me())),
             Clients::Routed => 0..placement.sites(),
         };
         workload.generator(self.mix.get().seed.wrapping_add(stream), sites)
@@ -370,5 +383,22 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let outcome = reply.outcome.map(|_| ());
         self.calls.recycle(reply);
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_share_the_sites_and_leave_none() {
+        for (first, sites, workers) in [(0, 1, 1), (3, 2, 2), (0, 7, 3), (5, 24, 5), (0, 1000, 64)] {
+            let all = first..first + sites;
+            let parts: Vec<_> = (0..workers).map(|w| share_of(&all, w, workers).unwrap()).collect();
+            assert!(parts.iter().cloned().flatten().eq(all.clone()), "{parts:?}");
+            let lengths = || parts.iter().map(ExactSizeIterator::len);
+            assert!(lengths().max().unwrap() <= lengths().min().unwrap() + 1, "{parts:?}");
+        }
+        assert_eq!(share_of(&(0..3), 0, 4), None, "then every client comes to every site");
     }
 }

@@ -227,17 +227,23 @@ impl<'a> Node<'a> {
         }
         let (wanted, mark) = beginning.head(s.prefix.min(MAX_PREFIX));
         let mut at = self.heads_below(s.level, wanted);
-        while at < s.count && self.get(HEADS + at) == wanted {
-            let found = self.get(self.value(s, at)) >> REF_BITS;
+        let mut end = at;
+        while end < s.count && self.get(HEADS + end) == wanted {
+            end += 1;
+        }
+        // By halves, as a key in full is a cache line of its own: entries of a secondary index may be many that begin alike.
+        while at < end {
+            let middle = at.midpoint(end);
+            let found = self.get(self.value(s, middle)) >> REF_BITS;
             let mut order = found.cmp(&mark);
             if order.is_eq() && is_open(mark) {
-                let (len, words) = self.full_key(arena, s, at)?;
+                let (len, words) = self.full_key(arena, s, middle)?;
                 order = compare_key(words, len, key);
             }
             match order {
-                Order::Less => at += 1,
-                Order::Equal => return Ok((at, true)),
-                Order::Greater => break,
+                Order::Less => at = middle + 1,
+                Order::Equal => return Ok((middle, true)),
+                Order::Greater => end = middle,
             }
         }
         Ok((at, false))

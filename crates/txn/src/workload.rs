@@ -107,6 +107,9 @@ impl Verdict {
 pub enum Clients {
     /// Each client belongs to one instance and draws requests whose home lies among that instance's sites.
     Bound,
+    /// The same, and a worker's clients keep to its share of the instance's sites, where there is one for each worker: terminals
+    /// that have one home for a whole run.
+    Homed,
     /// Clients draw over all sites and every request is sent to its home: the homes are not equally popular, and binding
     /// clients would even that out.
     Routed,

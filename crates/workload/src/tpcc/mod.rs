@@ -48,7 +48,7 @@ use std::ops::Range;
 use txn::schema::Schema;
 use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
-use txn::{Abort, Access, Direction, Flow, Pauses, Workload};
+use txn::{Abort, Access, Clients, Direction, Flow, Pauses, Workload};
 
 /// "Item number is not valid": the one order in a hundred that is rolled back.
 pub const INVALID_ITEM: u16 = 1;
@@ -266,6 +266,11 @@ impl Workload for Tpcc {
         add: &mut dyn FnMut(&'static str, u64),
     ) {
         statistics::observe(request, reply, add);
+    }
+
+    /// A terminal's warehouse is the same for the whole run (clause 2.4.1.1).
+    fn clients(&self) -> Clients {
+        Clients::Homed
     }
 
     /// Clause 5.2.5.7.

@@ -280,6 +280,12 @@ fn the_ledger_finds_what_was_acknowledged() {
 }
 
 #[test]
+fn terminals_of_tpcc_have_one_home() {
+    let options = workload::tpcc::TpccOptions::new(2);
+    assert_eq!(workload::tpcc::Tpcc::new(options).unwrap().clients(), Clients::Homed);
+}
+
+#[test]
 fn only_skewed_clients_are_routed() {
     assert_eq!(small_micro(Op::Read, 0.0).clients(), Clients::Bound);
     let skewed = Micro::new(MicroOptions { skew: 0.5, ..MicroOptions::new(2) }).unwrap();
