@@ -370,6 +370,9 @@ pub struct DeploymentArgs {
     /// design occ all that rows may take [default: half of what is free]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,
+    /// Take all of --memory from the system before an instance is ready, not as data comes
+    #[arg(long)]
+    pub populate: bool,
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
     pub listen: SocketAddr,

@@ -10,7 +10,7 @@ use crate::cli::{
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use deploy::engine::{
-    Balance, DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccConflict,
+    Backing, Balance, DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccConflict,
     TableKind, TreeKind,
 };
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
@@ -263,6 +263,7 @@ impl Planner<'_> {
                 DesignKind::Occ => self.budget(subject, islands)?,
                 _ => self.pool_bytes(subject, islands, c.durability)?,
             },
+            backing: if d.populate { Backing::AtStart } else { Backing::AsUsed },
             listen: d.listen,
             locks: c.locks,
             lock_timeout_ms: d.lock_timeout,

@@ -243,6 +243,35 @@ fn rows_say_how_the_workload_was_drawn() {
     assert!((lines["found"].as_f64().unwrap() - 10.0).abs() < 2.0, "{lines}");
 }
 
+/// The most memory that a process has had at a time, MiB; 0 once it is gone.
+fn high_water_mib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|kib| kib.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
+}
+
+#[test]
+fn memory_is_taken_at_the_start_if_asked_for() {
+    for design in ["occ", "conventional"] {
+        let mut most = [0; 2];
+        for (most, more) in most.iter_mut().zip([&[][..], &["--populate"]]) {
+            let args = ["bench", "micro", "--islands", "1", "--workers", "1", "--host", "thread"];
+            let options =
+                ["--design", design, "--durability", "memory", "--dataset", "1000", "--memory", "600M"];
+            let sandbox = Sandbox::new();
+            let mut child = sandbox.command(&[&args[..], &options, more, BRIEF].concat()).spawn().unwrap();
+            while child.try_wait().unwrap().is_none() {
+                *most = high_water_mib(child.id()).max(*most);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            assert_eq!(rows(&output)[0]["populated"].as_bool().is_some(), !more.is_empty());
+        }
+        assert!(most[0] < 500 && most[1] >= 600, "{design}: {most:?} MiB");
+    }
+}
+
 #[test]
 fn rows_that_cannot_be_written_are_refused_before_anything_runs() {
     assert_refused(&["bench", "micro", "--out", "/proc/nowhere"], 1, &["/proc/nowhere", "--out"]);

@@ -2,7 +2,7 @@
 
 pub use channel::Address;
 pub use exec::{DesignKind, HeapForm, Latching, OccConflict, TreeKind};
-pub use instance::{Balance, Instance, InstanceConfig, InstanceFault, Mode, Scene};
+pub use instance::{Backing, Balance, Instance, InstanceConfig, InstanceFault, Mode, Scene};
 pub use locks::{Escalation, Inheritance, LockTuning, Victim};
 pub use txn::TableKind;
 pub use wal::Durability;

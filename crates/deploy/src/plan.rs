@@ -2,7 +2,7 @@
 
 use crate::DeployError;
 use crate::engine::{
-    Address, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
+    Address, Backing, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
     OccConflict, TreeKind,
 };
 use base::InstanceId;
@@ -138,6 +138,8 @@ pub struct Deployment {
     pub data_bytes: u64,
     /// Bytes of page memory for all instances together.
     pub pool_bytes: u64,
+    /// When it is taken from the system.
+    pub backing: Backing,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
     /// What the lock managers inherit and when they escalate.
@@ -283,6 +285,7 @@ impl Deployment {
                     partitions: self.partitions,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
+                    backing: self.backing,
                     cpus,
                     worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),

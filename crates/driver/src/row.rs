@@ -208,6 +208,9 @@ pub struct Settings {
     /// Page memory of all instances together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<f64>,
+    /// All of it was taken from the system before the instances were ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub populated: Option<bool>,
     #[serde(flatten)]
     pub labels: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]

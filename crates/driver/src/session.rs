@@ -15,7 +15,7 @@ use crate::shift::{rebalanced, shift};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
-use deploy::engine::{DesignKind, Mode, TreeKind};
+use deploy::engine::{Backing, DesignKind, Mode, TreeKind};
 use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
 use std::time::{Duration, Instant};
@@ -192,6 +192,7 @@ impl Session {
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
             clients: Some(schedule.traffic.clients),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
+            populated: (d.backing == Backing::AtStart).then_some(true),
             labels: subject.labels(),
             phases: schedule.phases.clone(),
             seed: Some(schedule.seed),

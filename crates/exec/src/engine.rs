@@ -333,6 +333,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Has the system back all the memory that data may take, so that no transaction waits for it; it may take seconds. Called
+    /// by a thread whose memory comes from the instance's node.
+    fn back_memory(&self) {}
+
     /// A load begins: from now on the worker may have its pages to itself.
     fn take_over(&self, _: &Self::Desk) {}
 

@@ -35,6 +35,7 @@ pub struct InstanceConfig {
     pub dir: PathBuf,
     /// Buffer pool size in pages of 8 KiB.
     pub pool_pages: usize,
+    pub backing: Backing,
     /// One worker for each entry; pinned to that CPU, or left to the operating system.
     pub cpus: Vec<Option<usize>>,
     /// The island of each worker, by any numbers: workers of one island are close to each other. Empty: all are.
@@ -52,6 +53,16 @@ pub struct InstanceConfig {
     pub balance: Balance,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
     pub spin_us: u64,
+}
+
+/// When the memory of the pool, or of `occ`'s rows, is taken from the system. What was not touched yet costs whoever touches it first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Backing {
+    /// A little ahead of its use.
+    #[default]
+    AsUsed,
+    /// All of it before the instance is ready.
+    AtStart,
 }
 
 /// Whether and how often it is looked who owns too much; where workers own nothing it says nothing.
@@ -94,6 +105,7 @@ impl InstanceConfig {
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
             occ_conflict: OccConflict::default(),
+            backing: Backing::default(),
             balance: Balance::default(),
             spin_us: 50,
         }

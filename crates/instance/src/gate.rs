@@ -11,8 +11,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
-/// So many keep a worker busy over the wake-ups of another; from 16 to 256 the figure hardly matters
-/// (`examples/occ_cluster` with 1,000 clients), and without it a transaction costs a fifth more.
+/// So many keep a worker busy over the wake-ups of another. Anything from 16 to 256 does as well, as far as `examples/occ_cluster` with
+/// 1,000 clients could tell on a box that was not quiet.
 pub(crate) const MOST: usize = 64;
 
 #[derive(Default)]

@@ -14,8 +14,8 @@
 //! - [`config`]: what an instance is told at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `gate`: how many of them at once. `participant`: parts of others'
 //!   transactions.
-//! - `handover`: requests whose keys are all another worker's, handed to it whole. `owned`: steps of other workers of the instance, where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps
-//!   over many sites.
+//! - `handover`: requests whose keys are all another worker's, handed to it whole. `owned`: steps of other workers of the instance,
+//!   where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps over many sites.
 //! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
@@ -51,7 +51,7 @@ mod state;
 mod worker;
 
 pub use balance::RepartitionError;
-pub use config::{Balance, InstanceConfig, InstanceFault};
+pub use config::{Backing, Balance, InstanceConfig, InstanceFault};
 pub use exec::Carried;
 pub use local::MAX_WORKERS;
 pub use partition::Mode;

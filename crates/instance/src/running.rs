@@ -1,7 +1,7 @@
 //! An instance from its start to its stop, seen from the thread that owns it.
 
 use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
-use crate::config::{InstanceConfig, InstanceFault};
+use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::handover::Crossings;
 use crate::local::{MAX_WORKERS, worker_of};
@@ -10,7 +10,7 @@ use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Carried, Engine, EngineCounts, NoteId, Recovered, Setup, Territory};
+use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, Territory};
 use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured, Profiling};
 use std::ops::Range;
@@ -379,9 +379,13 @@ fn open<W: Workload, E: Engine>(
         partitions: config.partitions,
         schema,
     };
-    let body = || {
+    let body = || -> Result<_, EngineFault> {
         let binding = topology::bind_thread_memory(config.node.map(|n| topology::NodeId(n as u32)));
-        E::open(&setup).map(|(engine, recovered)| (engine, recovered, binding))
+        let (engine, recovered) = E::open(&setup)?;
+        if config.backing == Backing::AtStart {
+            engine.back_memory();
+        }
+        Ok((engine, recovered, binding))
     };
     std::thread::scope(|scope| {
         let opener = std::thread::Builder::new().name("open".into()).spawn_scoped(scope, body);

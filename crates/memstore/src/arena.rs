@@ -114,6 +114,12 @@ impl Arena {
         }
     }
 
+    /// Has the system back all there is.
+    pub(crate) fn back_all(&self) {
+        self.span.back(0, self.words as usize);
+        self.backed.store(self.words, Ordering::Relaxed);
+    }
+
     /// The first `words` words of a block.
     #[inline]
     pub(crate) fn block(&self, at: Ref, words: usize) -> &[AtomicU64] {

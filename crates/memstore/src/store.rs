@@ -308,6 +308,11 @@ impl Memstore {
         self.epochs.tick()
     }
 
+    /// Makes all the memory of the budget ready. A matter of seconds for each of many gigabytes.
+    pub fn back_all(&self) {
+        self.arena.back_all();
+    }
+
     /// Makes memory ready that commits will soon need. For whoever ticks, a thread that no transaction waits for.
     pub fn back_ahead(&self) {
         self.arena.back_ahead();

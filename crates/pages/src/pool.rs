@@ -284,6 +284,14 @@ impl Pool {
         }
     }
 
+    /// Has the system back all the pages that the pool may hold, unless pages come and go.
+    pub fn back_all(&self) {
+        if self.huge.load(Ordering::Relaxed) {
+            self.region.back(0, self.slots.len() * PAGE_SIZE);
+            self.backed.store(self.slots.len(), Ordering::Relaxed);
+        }
+    }
+
     /// From now on pages are brought up to date by `renew` as they are read in. To be given once, before any page is
     /// touched.
     ///

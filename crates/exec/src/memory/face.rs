@@ -287,6 +287,10 @@ impl Engine for MemoryEngine {
         }
     }
 
+    fn back_memory(&self) {
+        self.store.back_all();
+    }
+
     fn stop_cleaner(&self) {
         *self.ticker.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.ticker.bell.notify_all();

@@ -305,6 +305,10 @@ impl<D: Design> Engine for PageEngine<D> {
         Some(self.owners.as_ref()?.sites_of(desk.worker))
     }
 
+    fn back_memory(&self) {
+        self.store.pool().back_all();
+    }
+
     fn take_over(&self, desk: &PageDesk) {
         self.want_pages(desk);
     }
