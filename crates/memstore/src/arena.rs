@@ -11,7 +11,7 @@
 //! there will be rows ([`hints`](crate::hints)).
 
 use crate::epoch::Epochs;
-use latch::SpinMutex;
+use latch::{SpinMutex, prefetch};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::Span;
@@ -39,6 +39,8 @@ pub(crate) const MAX_WORDS: usize = 1 << 16;
 const AHEAD: (u64, u64) = (1 << 20, 8 << 20);
 /// And in steps of 2 MiB, huge pages.
 const BACKED_AT_ONCE: u64 = 1 << 18;
+/// Of a row that is likely to be taken next, words that are asked for.
+const FETCHED: usize = 64;
 /// Classes of 16-byte steps up to 512 bytes; from there four per doubling.
 const FINE: usize = 32;
 const SIZES: usize = FINE + 4 * 10;
@@ -167,7 +169,14 @@ impl Local {
     /// As [`Local::alloc`].
     #[inline]
     pub(crate) fn alloc_row(&mut self, arena: &Arena, words: usize) -> Result<Ref, Full> {
-        self.alloc_of(arena, class_of_row(words))
+        let class = class_of_row(words);
+        let row = self.alloc_of(arena, class)?;
+        // The next one's memory, which nobody may have touched for long, comes while this one is filled.
+        if let Some(next) = self.free[class].last() {
+            let next = arena.block(*next, words);
+            (0..words.min(FETCHED)).step_by(8).for_each(|line| prefetch(&raw const next[line]));
+        }
+        Ok(row)
     }
 
     #[inline]

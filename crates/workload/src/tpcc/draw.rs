@@ -52,15 +52,15 @@ impl Random {
 
 pub(super) const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// Whether the word stands in it. Wherever that is, it covers one in eight of the places: only there is a letter of it looked for.
+/// Whether the word stands in it. At every place, without a branch that depends on what is there: letters are random, and guessing wrong
+/// takes longer than looking.
 pub(super) fn is_original(data: &[u8]) -> bool {
     let word = u64::from_le_bytes(*ORIGINAL);
-    let is_there = |at: usize| {
-        data.get(at..).and_then(<[u8]>::first_chunk).is_some_and(|there| u64::from_le_bytes(*there) == word)
-    };
-    let is_letter = |byte| matches!(byte, b'O' | b'R' | b'I' | b'G' | b'N' | b'A' | b'L');
-    let last = ORIGINAL.len() - 1;
-    (last..data.len()).step_by(ORIGINAL.len()).any(|at| is_letter(data[at]) && (at - last..=at).any(is_there))
+    let mut found = false;
+    for at in 0..data.len().saturating_sub(ORIGINAL.len() - 1) {
+        found |= data[at..].first_chunk().is_some_and(|there| u64::from_le_bytes(*there) == word);
+    }
+    found
 }
 
 /// 1 to `n` in an order that the seed decides.
