@@ -230,6 +230,12 @@ pub(crate) fn difference(a: &[u8], b: &[u8], within: Range<usize>) -> Range<usiz
         debug_assert!(a[..from] == b[..from] && a[end..] == b[end..], "a byte changed that was not touched");
     }
     let (x, y) = (&a[from..a.len() - tail], &b[from..b.len() - tail]);
+    // One number was set.
+    if let (Ok(x), Ok(y)) = (<&[u8; 8]>::try_from(x), <&[u8; 8]>::try_from(y)) {
+        let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        let (alike, behind) = (differ.trailing_zeros() as usize / 8, differ.leading_zeros() as usize / 8);
+        return from + alike..from + 8 - if differ == 0 { 0 } else { behind };
+    }
     let alike = common_prefix(x, y);
     from += alike;
     tail += common_suffix(&x[alike..], &y[alike..]);

@@ -6,7 +6,7 @@
 use crate::active::{Active, Slot};
 use crate::open::Store;
 use access::{Journal, Kind, PageUse, each_page};
-use base::{Key, Lsn, Rid, TableId, TxnId};
+use base::{Key, Lsn, Rid, TableId, TxnId, copy_short};
 use pages::Pool;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,12 +33,30 @@ pub(crate) struct UndoList {
     arena: Vec<u8>,
 }
 
+/// A body that is put into the arena at once: most updates' and short rows'.
+const SHORT: usize = 64;
+
 impl UndoList {
     #[inline]
     pub fn push(&mut self, kind: u8, lsn: Lsn, prev: Lsn, body: &[&[u8]]) {
-        let at = self.arena.len();
-        body.iter().for_each(|part| extend(&mut self.arena, part));
-        self.entries.push(Entry { kind, lsn, prev, at, len: (self.arena.len() - at) as u32 });
+        let (at, mut len) = (self.arena.len(), 0);
+        for part in body {
+            len += part.len();
+        }
+        if len <= SHORT {
+            // Room of a known length first, which takes one look at what is left of the arena; then the parts.
+            self.arena.extend_from_slice(&[0; SHORT]);
+            let mut room = &mut self.arena[at..];
+            for part in body {
+                let (place, behind) = room.split_at_mut(part.len());
+                copy_short(place, part);
+                room = behind;
+            }
+            self.arena.truncate(at + len);
+        } else {
+            body.iter().for_each(|part| self.arena.extend_from_slice(part));
+        }
+        self.entries.push(Entry { kind, lsn, prev, at, len: len as u32 });
     }
 
     pub fn len(&self) -> usize {
@@ -82,20 +100,6 @@ impl UndoList {
         self.arena.shrink_to(1 << 20);
         self.entries.shrink_to(1 << 14);
     }
-}
-
-/// Appends a part of a record. Most are of a few bytes, for which a call of `memcpy` takes longer than the copying.
-#[inline]
-fn extend(out: &mut Vec<u8>, part: &[u8]) {
-    const SHORT: usize = 16;
-    if part.len() > SHORT {
-        return out.extend_from_slice(part);
-    }
-    let (words, rest) = part.as_chunks::<8>();
-    words.iter().for_each(|word| out.extend_from_slice(word));
-    let (halves, rest) = rest.as_chunks::<4>();
-    halves.iter().for_each(|half| out.extend_from_slice(half));
-    rest.iter().for_each(|&byte| out.push(byte));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -405,5 +409,27 @@ impl Txn {
     pub(crate) fn finish(&mut self) {
         self.chain.reset();
         self.state = State::Idle;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_of_any_length_and_in_any_parts_come_back_youngest_first() {
+        let bytes: Vec<u8> = (1..=200).collect();
+        let cuts = [0, 1, 3, 8, 12, 20, 58, SHORT, SHORT + 1, 130];
+        let bodies = || cuts.iter().flat_map(|&a| cuts.iter().map(move |&b| (a.min(b), a.max(b))));
+        let mut list = UndoList::default();
+        for (n, (a, b)) in bodies().enumerate() {
+            list.push(1, Lsn(n as u64 + 1), Lsn(n as u64), &[&bytes[..a], &[], &bytes[a..b]]);
+        }
+        for (n, (_, b)) in bodies().enumerate().collect::<Vec<_>>().into_iter().rev() {
+            let (entry, body) = list.last().unwrap();
+            assert_eq!((entry.lsn, body), (Lsn(n as u64 + 1), &bytes[..b]));
+            list.pop();
+        }
+        assert!(list.last().is_none() && list.arena.is_empty());
     }
 }

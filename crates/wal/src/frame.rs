@@ -19,7 +19,7 @@
 //!
 //! Little-endian throughout.
 
-use base::{Lsn, TxnId, crc32c};
+use base::{Lsn, TxnId, copy_short, crc32c};
 
 /// [`RecordHeader::flags`]: a compensation record; it is redone, never undone, and has an `undo_next`.
 pub const CLR: u8 = 1;
@@ -145,7 +145,10 @@ pub(crate) struct Plain<'a> {
 impl<'a> Plain<'a> {
     #[inline]
     pub fn new(kind: u8, txn: TxnId, prev: Lsn, body: &'a [&'a [u8]]) -> Plain<'a> {
-        let length = FIXED + body.iter().map(|part| part.len()).sum::<usize>();
+        let mut length = FIXED;
+        for part in body {
+            length += part.len();
+        }
         Plain { kind, txn, prev, body, length }
     }
 
@@ -168,12 +171,16 @@ impl<'a> Plain<'a> {
             *last = [0; 8];
         }
         let (fixed, mut rest) = to.split_at_mut(FIXED);
-        for (place, word) in fixed.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
+        if let [a, b, c, d, e] = fixed.as_chunks_mut::<8>().0 {
+            *a = words[0].to_le_bytes();
+            *b = words[1].to_le_bytes();
+            *c = words[2].to_le_bytes();
+            *d = words[3].to_le_bytes();
+            *e = words[4].to_le_bytes();
         }
         for part in self.body {
             let (place, behind) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
+            copy_short(place, part);
             rest = behind;
         }
     }

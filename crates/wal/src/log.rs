@@ -219,8 +219,7 @@ impl Log {
                 (Content::Built(&mut hand.scratch, sum), bytes)
             };
             assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
-            let mut draft = Draft { content, stable };
-            let start = self.put(slot, &mut draft, order);
+            let start = self.put(slot, Draft { content, stable }, order);
             Span::new(start, start + bytes as u64, rests_on)
         };
         probe::within(Component::Logging, || HAND.with_borrow_mut(append))
@@ -251,17 +250,23 @@ impl Log {
             }
             let slot = hand.slot.as_ref().expect("turned to this log");
             let stable = shared.stable.load(Ordering::Relaxed);
-            let mut draft = Draft { content: Content::Plain(plain), stable };
-            self.put(slot, &mut draft, Order::After(after))
+            self.put(slot, Draft { content: Content::Plain(plain), stable }, Order::After(after))
         };
         let start = probe::within(Component::Logging, || HAND.with_borrow_mut(append));
         (Lsn(start), Lsn(start + bytes as u64))
     }
 
     /// Finds a place for a record and puts it there; gives the place.
-    #[inline]
-    fn put(&self, slot: &Arc<Slot>, draft: &mut Draft<'_>, order: Order) -> u64 {
-        let Placed { start, reserved } = self.place(slot, draft, order);
+    #[inline(always)] // what kind of draft it is and what order it asks for is known where it is called
+    fn put(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: Order) -> u64 {
+        let has_place = self.shared.inserter.append_within(slot, &mut draft, order, &self.shared.room());
+        has_place.unwrap_or_else(|| self.put_further(slot, draft, order))
+    }
+
+    /// As [`Log::put`], where what the thread has reserved does not do.
+    #[inline(never)]
+    fn put_further(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: Order) -> u64 {
+        let Placed { start, reserved } = self.place(slot, &mut draft, order);
         if reserved.0 != reserved.1 {
             probe::enter(Section::LogReserve);
         }

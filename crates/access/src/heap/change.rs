@@ -19,7 +19,7 @@ use crate::Journal;
 use crate::bytes::{Garbled, difference};
 use crate::page::{KIND_LARGE_ROOT, bytes_mut, corrupt, is, malformed};
 use crate::record::{Kind, replace_front, update_front};
-use base::{PageId, Rid};
+use base::{PageId, Rid, copy_short};
 use latch::LatchPolicy;
 use pages::{PageMut, Stop};
 use std::ops::{ControlFlow, Range};
@@ -182,7 +182,7 @@ impl<'p> Heap<'p> {
             let front = update_front(page.page_id(), self.id, rid.slot, start, end - start);
             let body = [&front[..], &old[start..end], &buffer[start..end]];
             let lsn = journal.undoable(Kind::HeapUpdate as u8, page.lsn(), &body);
-            bytes_mut(&mut page)[at + start..at + end].copy_from_slice(&buffer[start..end]);
+            copy_short(&mut bytes_mut(&mut page)[at + start..at + end], &buffer[start..end]);
             page.logged(lsn);
         }
         Ok(HeapModify::Done(result))

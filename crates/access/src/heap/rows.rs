@@ -18,7 +18,7 @@
 //! Like the tree's nodes, changes are deterministic in the bytes found, and readers take any garbage.
 
 use crate::bytes::{Bytes, Cursor, Garbled, Source, put_u16, put_u32, u16_at, u32_at};
-use base::{PageId, Rid};
+use base::{PageId, Rid, copy_short};
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
 
 const COUNT: usize = HEADER;
@@ -418,9 +418,11 @@ impl<'a> RowsMut<'a> {
         }
         let room = room_for(length);
         let at = self.reserve(room, slots.max(i + 1))?;
-        self.0[at..at + front.len()].copy_from_slice(front);
-        self.0[at + front.len()..at + length].copy_from_slice(rest);
-        self.0[at + length..at + room].fill(0);
+        copy_short(&mut self.0[at..at + front.len()], front);
+        copy_short(&mut self.0[at + front.len()..at + length], rest);
+        if length < room {
+            self.0[at + length..at + room].fill(0);
+        }
         match i == slots {
             true => put_u16(self.0, COUNT, usize::from(slots) + 1),
             false => self.count_up(FREE_SLOTS, -1)?,

@@ -210,7 +210,6 @@ impl Extents {
         slot
     }
 
-    #[inline]
     pub fn append(
         &self,
         slot: &Arc<Slot>,
@@ -218,18 +217,30 @@ impl Extents {
         order: Order,
         room: &Room<'_>,
     ) -> Result<Placed, Crowded> {
+        match self.append_within(slot, draft, order, room) {
+            Some(start) => Ok(Placed { start, reserved: (start, start) }),
+            None => self.reserve(slot, draft, order, room),
+        }
+    }
+
+    /// Puts a record into the slot's extent, if that is open and takes it; gives the place.
+    #[inline(always)]
+    pub fn append_within(
+        &self,
+        slot: &Slot,
+        draft: &mut Draft<'_>,
+        order: Order,
+        room: &Room<'_>,
+    ) -> Option<u64> {
         let bytes = draft.bytes();
         let words = &slot.0;
         let start = words.claimed.load(Ordering::Relaxed);
-        if self.admits(slot, start, bytes, order) {
-            let claim =
-                words.claimed.compare_exchange(start, start + bytes, Ordering::AcqRel, Ordering::Relaxed);
-            if claim.is_ok() {
-                fill(slot, start, draft, room);
-                return Ok(Placed { start, reserved: (start, start) });
-            }
+        if !self.admits(slot, start, bytes, order) {
+            return None;
         }
-        self.reserve(slot, draft, order, room)
+        words.claimed.compare_exchange(start, start + bytes, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        fill(slot, start, draft, room);
+        Some(start)
     }
 
     /// Whether the slot's extent takes a record at `start`.
@@ -528,7 +539,7 @@ impl Tail {
 }
 
 /// Copies a record to what the slot's owner has claimed for it.
-#[inline]
+#[inline(always)]
 fn fill(slot: &Slot, start: u64, draft: &mut Draft<'_>, room: &Room<'_>) {
     // SAFETY: the owner has claimed these positions of an extent for which there was room; nobody reads them before
     // `filled` says so, and a seal pads only behind them.

@@ -124,7 +124,7 @@ impl Draft<'_> {
     ///
     /// # Safety
     /// The caller has the positions `start..start + bytes` of the ring for itself.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn put(&mut self, room: &Room<'_>, start: u64) {
         let (bytes, behind) = (self.bytes() as usize, start - self.stable.min(start));
         match &mut self.content {
@@ -138,7 +138,7 @@ impl Draft<'_> {
                 match unsafe { room.ring.place(start, bytes) } {
                     Some(place) => plain.lay(place, start, behind, room.life),
                     // SAFETY: the caller's promise.
-                    None => unsafe { put_around(plain, bytes, room, start, behind) },
+                    None => unsafe { put_around(plain, bytes, (room.ring, room.life), start, behind) },
                 }
             }
         }
@@ -150,11 +150,17 @@ impl Draft<'_> {
 /// # Safety
 /// As [`Draft::put`].
 #[cold]
-unsafe fn put_around(plain: &frame::Plain<'_>, bytes: usize, room: &Room<'_>, start: u64, behind: u64) {
+unsafe fn put_around(
+    plain: &frame::Plain<'_>,
+    bytes: usize,
+    (ring, life): (&Ring, u64),
+    start: u64,
+    behind: u64,
+) {
     let mut whole = vec![0; bytes];
-    plain.lay(&mut whole, start, behind, room.life);
+    plain.lay(&mut whole, start, behind, life);
     // SAFETY: the caller's promise.
-    unsafe { room.ring.put(start, &whole) };
+    unsafe { ring.put(start, &whole) };
 }
 
 /// What is whole: everything below `upto`; segments begin at `cuts`.
@@ -205,7 +211,21 @@ impl Inserter {
         }
     }
 
-    #[inline]
+    /// Puts a record into what its thread has reserved already, if that does; gives the place.
+    #[inline(always)]
+    pub fn append_within(
+        &self,
+        slot: &Slot,
+        draft: &mut Draft<'_>,
+        order: Order,
+        room: &Room<'_>,
+    ) -> Option<u64> {
+        match self {
+            Inserter::Extents(extents) => extents.append_within(slot, draft, order, room),
+            Inserter::Mutex(_) | Inserter::Consolidated(_) => None,
+        }
+    }
+
     pub fn append(
         &self,
         slot: &Arc<Slot>,
