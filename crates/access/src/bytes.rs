@@ -234,7 +234,7 @@ pub(crate) fn difference(a: &[u8], b: &[u8], within: Range<usize>) -> Range<usiz
     if let (Ok(x), Ok(y)) = (<&[u8; 8]>::try_from(x), <&[u8; 8]>::try_from(y)) {
         let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
         let (alike, behind) = (differ.trailing_zeros() as usize / 8, differ.leading_zeros() as usize / 8);
-        return from + alike..from + 8 - if differ == 0 { 0 } else { behind };
+        return from + alike..from + 8 - behind.min(8 - alike);
     }
     let alike = common_prefix(x, y);
     from += alike;
