@@ -4,7 +4,7 @@ use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::values::{
     BalanceArg, ChannelArg, DesignArg, DurabilityArg, HeapArg, HostArg, LatchingArg, LoadModelArg,
-    OccConflictArg, OpArg, SliArg, TablesArg, TreeArg,
+    OccConflictArg, OccReadsArg, OpArg, SliArg, TablesArg, TreeArg,
 };
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -388,6 +388,9 @@ pub struct DeploymentArgs {
     /// With design occ: what to do on meeting a row that a distributed transaction has prepared
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
     pub occ_conflict: Vec<OccConflictArg>,
+    /// With design occ: how a transaction reads that writes nothing
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_enum, default_value = "validate")]
+    pub occ_reads: Vec<OccReadsArg>,
     /// With designs whose workers own keys: whether keys follow the load
     #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off")]
     pub balance: Vec<BalanceArg>,

@@ -20,6 +20,7 @@ mod values;
 
 mod bench;
 mod check;
+mod choices;
 mod counter;
 mod demand;
 mod ipc;

@@ -3,16 +3,14 @@
 //! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
 //! that the earlier ones take.
 
-use crate::cli::{
-    BalanceArg, BenchArgs, ChannelArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccConflictArg, OpArg,
-    SliArg, TablesArg, TreeArg,
+use crate::choices::{
+    Choice, among_owners, design_of, durability_of, in_heaps, in_occ, in_pages, inheritance_of, list, op_of,
+    optional, times,
 };
+use crate::cli::{BenchArgs, ChannelArg, TablesArg, TreeArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
-use deploy::engine::{
-    Backing, Balance, DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccConflict,
-    TableKind, TreeKind,
-};
+use deploy::engine::{Backing, Balance, DesignKind, Durability, OccConflict};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
@@ -20,7 +18,6 @@ use std::time::Duration;
 use topology::{CpuId, InstancePlace, IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
-use workload::micro::Op;
 use workload::spec::own_options;
 
 /// One deployment and everything that is measured on it.
@@ -56,83 +53,12 @@ impl Sweep {
     }
 }
 
-/// A list option: what was given, or its default.
-fn list<T: Clone>(given: &[T], default: impl FnOnce() -> Vec<T>) -> Vec<T> {
-    if given.is_empty() { default() } else { given.to_vec() }
-}
-
-/// The same for options that the workload has defaults of its own for.
-fn optional<T: Copy>(given: &[T]) -> Vec<Option<T>> {
-    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
-}
-
-/// Every one of `all` with every one of `values`; the values vary faster.
-fn times<T: Clone, V: Clone>(all: Vec<T>, values: &[V], set: impl Fn(&mut T, V)) -> Vec<T> {
-    let with = |one: &T, value: &V| {
-        let mut one = one.clone();
-        set(&mut one, value.clone());
-        one
-    };
-    all.iter().flat_map(|one| values.iter().map(move |value| (one, value))).map(|(o, v)| with(o, v)).collect()
-}
-
-impl Default for Choice {
-    fn default() -> Choice {
-        Choice {
-            design: DesignKind::Conventional,
-            islands: IslandCount::Shared,
-            channel: ChannelKind::Shm,
-            host: Host::Process,
-            durability: Durability::Async,
-            tables: TableKind::Heap,
-            trees: TreeKind::BTree,
-            heaps: HeapForm::Shared,
-            latching: Latching::default(),
-            partitions: None,
-            locks: LockTuning::default(),
-            occ_conflict: OccConflict::default(),
-            balance: Mode::Off,
-            placement: Placement::Island,
-            workers: None,
-            dataset: None,
-            scale: None,
-            own: BTreeMap::new(),
-        }
-    }
-}
-
 struct Planner<'a> {
     args: &'a BenchArgs,
     demand: Demand<'a>,
     machine: &'a Machine,
     interrupt: &'a Interrupt,
     remarks: Vec<String>,
-}
-
-/// What distinguishes one deployment from the next.
-#[derive(Clone)]
-struct Choice {
-    design: DesignKind,
-    islands: IslandCount,
-    channel: ChannelKind,
-    host: Host,
-    durability: Durability,
-    tables: TableKind,
-    trees: TreeKind,
-    heaps: HeapForm,
-    latching: Latching,
-    /// `None`: one per worker.
-    partitions: Option<usize>,
-    locks: LockTuning,
-    occ_conflict: OccConflict,
-    balance: Mode,
-    placement: Placement,
-    /// `None`: the default.
-    workers: Option<u32>,
-    dataset: Option<u64>,
-    scale: Option<u32>,
-    /// Options of one workload that shape its data.
-    own: BTreeMap<String, String>,
 }
 
 impl Planner<'_> {
@@ -187,7 +113,7 @@ impl Planner<'_> {
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = in_heaps(all, &d.heap, &d.latching);
-        let all = in_occ(all, &d.occ_conflict);
+        let all = in_occ(all, &d.occ_conflict, &d.occ_reads);
         let all = among_owners(all, &d.balance);
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
@@ -268,6 +194,7 @@ impl Planner<'_> {
             locks: c.locks,
             lock_timeout_ms: d.lock_timeout,
             occ_conflict: c.occ_conflict,
+            occ_reads: c.occ_reads,
             balance: self.balance(&c),
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
@@ -428,68 +355,11 @@ impl Planner<'_> {
     }
 }
 
-fn design_of(arg: DesignArg) -> DesignKind {
-    match arg {
-        DesignArg::Conventional => DesignKind::Conventional,
-        DesignArg::Logical => DesignKind::Logical,
-        DesignArg::PlpRegular => DesignKind::PlpRegular,
-        DesignArg::PlpPartition => DesignKind::PlpPartition,
-        DesignArg::PlpLeaf => DesignKind::PlpLeaf,
-        DesignArg::Serial => DesignKind::Serial,
-        DesignArg::Occ => DesignKind::Occ,
-    }
-}
-
 /// The first pause before a retry where nothing else was asked for. Whoever aborts at a prepared row would meet it again at
 /// once: a decision takes a round trip. 10 us is a part of the quickest one, 64 times that more than most take.
 fn backoff_of(c: &Choice) -> Duration {
     let spins = c.design == DesignKind::Occ && c.occ_conflict == OccConflict::Abort;
     if spins { Duration::from_micros(10) } else { Duration::ZERO }
-}
-
-/// How trees are made, of the designs that have any; into how many parts, of the trees that have them.
-fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choice> {
-    let given: Vec<TreeKind> = list(trees, || vec![TreeArg::Btree]).into_iter().map(TreeKind::from).collect();
-    let parts: Vec<_> = optional(partitions).into_iter().map(|n| n.map(|n| n as usize)).collect();
-    let of = |choice: Choice| match choice.design {
-        DesignKind::Occ => vec![choice],
-        // What it needs, unless that was not asked for: then it is refused.
-        design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
-            vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
-        }
-        _ => times(vec![choice], &given, |c, v| c.trees = v),
-    };
-    let divided = |choice: Choice| match choice.trees {
-        TreeKind::BTree => vec![choice],
-        TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.partitions = v),
-    };
-    all.into_iter().flat_map(of).flat_map(divided).collect()
-}
-
-/// Which rows share a heap page, and how pages are read, of the designs for which that makes a difference.
-fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[LatchingArg]) -> Vec<Choice> {
-    let given: Vec<HeapForm> =
-        list(heaps, || vec![HeapArg::Shared]).into_iter().map(HeapForm::from).collect();
-    let latching: Vec<Latching> = latching
-        .iter()
-        .map(|arg| match arg {
-            LatchingArg::Optimistic => Latching::Optimistic,
-            LatchingArg::Coupled => Latching::Coupled,
-        })
-        .collect();
-    let housed = |choice: Choice| match (choice.design, choice.design.heap_form()) {
-        (DesignKind::Occ, _) => vec![choice],
-        // What it needs, unless that was not asked for: then it is refused.
-        (_, form) if form != HeapForm::Shared && (heaps.is_empty() || given.contains(&form)) => {
-            vec![Choice { heaps: form, ..choice }]
-        }
-        _ => times(vec![choice], &given, |c, v| c.heaps = v),
-    };
-    let latched = |choice: Choice| match choice.design {
-        DesignKind::Occ | DesignKind::Serial => vec![choice],
-        _ => times(vec![choice], &latching, |c, v| c.latching = v),
-    };
-    all.into_iter().flat_map(housed).flat_map(latched).collect()
 }
 
 /// Which of the machine's islands each worker runs on; the first for one that the system places.
@@ -500,52 +370,6 @@ fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> 
         at.unwrap_or(0) as u16
     };
     places.iter().map(|place| place.cpus.iter().map(of).collect()).collect()
-}
-
-/// Whether keys follow the load is a question only where workers own keys; beside a design with owners the others run without.
-fn among_owners(all: Vec<Choice>, given: &[BalanceArg]) -> Vec<Choice> {
-    let owns = |c: &Choice| c.design.owns_keys();
-    if !all.iter().any(owns) {
-        return times(all, given, |c, v| c.balance = v.into());
-    }
-    let of = |c: Choice| if owns(&c) { times(vec![c], given, |c, v| c.balance = v.into()) } else { vec![c] };
-    all.into_iter().flat_map(of).collect()
-}
-
-/// What to do on conflicts makes a difference to one design only: the others are not run again for it.
-fn in_occ(all: Vec<Choice>, given: &[OccConflictArg]) -> Vec<Choice> {
-    let conflict = |arg: &OccConflictArg| match arg {
-        OccConflictArg::Wait => OccConflict::Wait,
-        OccConflictArg::Abort => OccConflict::Abort,
-    };
-    let each = |choice: Choice| -> Vec<Choice> {
-        let given = if choice.design == DesignKind::Occ { given } else { &given[..1.min(given.len())] };
-        given.iter().map(|arg| Choice { occ_conflict: conflict(arg), ..choice.clone() }).collect()
-    };
-    all.into_iter().flat_map(each).collect()
-}
-
-fn durability_of(arg: DurabilityArg) -> Durability {
-    match arg {
-        DurabilityArg::Sync => Durability::Sync,
-        DurabilityArg::Async => Durability::Async,
-        DurabilityArg::Memory => Durability::Memory,
-    }
-}
-
-fn inheritance_of(arg: SliArg) -> Inheritance {
-    match arg {
-        SliArg::On => Inheritance::On,
-        SliArg::Off => Inheritance::Off,
-    }
-}
-
-fn op_of(arg: OpArg) -> Op {
-    match arg {
-        OpArg::Read => Op::Read,
-        OpArg::Update => Op::Update,
-        OpArg::Mixed => Op::Mixed,
-    }
 }
 
 /// A sweep over several databases keeps each in a directory of its own below `--data`: one for each shape of the data,

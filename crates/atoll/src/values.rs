@@ -52,6 +52,15 @@ pub enum OccConflictArg {
     Abort,
 }
 
+/// How a transaction of `occ` reads that writes nothing.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OccReadsArg {
+    /// The present, and what it has seen is checked at its end
+    Validate,
+    /// Everything as it was when the transaction began: nothing is checked, and nothing aborts
+    Snapshot,
+}
+
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DurabilityArg {
     /// Acknowledged after the device has the log

@@ -243,32 +243,33 @@ fn rows_say_how_the_workload_was_drawn() {
     assert!((lines["found"].as_f64().unwrap() - 10.0).abs() < 2.0, "{lines}");
 }
 
-/// The most memory that a process has had at a time, MiB; 0 once it is gone.
-fn high_water_mib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|kib| kib.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
+/// Where all its rows are at home; over two instances they are validated like those of writers.
+#[test]
+fn readers_of_snapshots_are_answered_with_one_instance_and_with_two() {
+    let args = ["bench", "tatp", "--design", "occ", "--islands", "1,2", "--workers", "2", "--scale", "2"];
+    let options = ["--host", "thread", "--durability", "sync", "--occ-reads", "validate,snapshot"];
+    let output = Sandbox::new().run(&[&args[..], &options, BRIEF].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rows = rows(&output);
+    let read = |row: &Value| row["occ_reads"].as_str().unwrap().to_owned();
+    assert_eq!(rows.iter().map(read).collect::<Vec<_>>(), ["validate", "snapshot", "validate", "snapshot"]);
+    assert!(rows.iter().all(|row| row["tps"].as_f64().unwrap() > 0.0 && row["consistent"] == true));
 }
 
 #[test]
 fn memory_is_taken_at_the_start_if_asked_for() {
     for design in ["occ", "conventional"] {
-        let mut most = [0; 2];
-        for (most, more) in most.iter_mut().zip([&[][..], &["--populate"]]) {
-            let args = ["bench", "micro", "--islands", "1", "--workers", "1", "--host", "thread"];
-            let options =
-                ["--design", design, "--durability", "memory", "--dataset", "1000", "--memory", "600M"];
-            let sandbox = Sandbox::new();
-            let mut child = sandbox.command(&[&args[..], &options, more, BRIEF].concat()).spawn().unwrap();
-            while child.try_wait().unwrap().is_none() {
-                *most = high_water_mib(child.id()).max(*most);
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            let output = child.wait_with_output().unwrap();
+        let run = |more: &[&str]| {
+            let args = ["bench", "micro", "--islands", "1", "--workers", "1", "--dataset", "1000"];
+            let options = ["--design", design, "--durability", "memory", "--memory", "600M"];
+            let output = Sandbox::new().run(&[&args[..], &options, more, BRIEF].concat());
             assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-            assert_eq!(rows(&output)[0]["populated"].as_bool().is_some(), !more.is_empty());
-        }
-        assert!(most[0] < 500 && most[1] >= 600, "{design}: {most:?} MiB");
+            let row = rows(&output).remove(0);
+            (row["rss_mib"].as_f64().unwrap(), row["populated"].as_bool())
+        };
+        let (as_used, at_start) = (run(&[]), run(&["--populate"]));
+        assert!(as_used.0 < 500.0 && at_start.0 >= 600.0, "{design}: {as_used:?}, {at_start:?}");
+        assert_eq!((as_used.1, at_start.1), (None, Some(true)));
     }
 }
 

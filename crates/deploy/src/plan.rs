@@ -3,7 +3,7 @@
 use crate::DeployError;
 use crate::engine::{
     Address, Backing, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
-    OccConflict, TreeKind,
+    OccConflict, OccReads, TreeKind,
 };
 use base::InstanceId;
 use instance::MAX_WORKERS;
@@ -148,6 +148,8 @@ pub struct Deployment {
     pub lock_timeout_ms: u64,
     /// What transactions of `occ` do on meeting a row that another one has prepared.
     pub occ_conflict: OccConflict,
+    /// How transactions of `occ` read that write nothing.
+    pub occ_reads: OccReads,
     /// Whether keys follow the load among the workers that own them.
     pub balance: Balance,
     /// More workers than CPUs: idle ones then sleep instead of polling.
@@ -293,6 +295,7 @@ impl Deployment {
                     locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
                     occ_conflict: self.occ_conflict,
+                    occ_reads: self.occ_reads,
                     balance: self.balance,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }

@@ -199,6 +199,9 @@ pub struct Settings {
     /// What `occ` does on meeting a prepared row: `wait` or `abort`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occ_conflict: Option<String>,
+    /// How `occ` reads where a transaction writes nothing: `validate` or `snapshot`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub occ_reads: Option<String>,
     /// Whether keys follow the load among the workers that own them: `off`, `advise` or `on`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,

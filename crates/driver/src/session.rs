@@ -189,6 +189,7 @@ impl Session {
             balance: d.design.owns_keys().then(|| d.balance.mode.to_string()),
             sli: Some(d.locks.inheritance.to_string()),
             escalation: Some(d.locks.escalation.to_string()),
+            occ_reads: (d.design == DesignKind::Occ).then(|| d.occ_reads.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
             clients: Some(schedule.traffic.clients),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),

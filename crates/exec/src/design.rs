@@ -177,3 +177,40 @@ impl FromStr for OccConflict {
         known.ok_or_else(|| format!("what to do on a conflict, '{s}', is unknown; expected wait or abort"))
     }
 }
+
+/// How a transaction of `occ` reads that is known to write nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OccReads {
+    /// As one that writes: the present, and what it has seen is checked at its end.
+    #[default]
+    Validate,
+    /// As everything was when it began: nothing is checked, and nobody is in its way.
+    Snapshot,
+}
+
+impl OccReads {
+    pub const ALL: [OccReads; 2] = [OccReads::Validate, OccReads::Snapshot];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            OccReads::Validate => "validate",
+            OccReads::Snapshot => "snapshot",
+        }
+    }
+}
+
+impl fmt::Display for OccReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OccReads {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = OccReads::ALL.into_iter().find(|c| c.name() == s);
+        known.ok_or_else(|| format!("how to read, '{s}', is unknown; expected validate or snapshot"))
+    }
+}

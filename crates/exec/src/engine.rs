@@ -165,6 +165,8 @@ pub struct EngineCounts {
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
+    /// Parts may run under [`Protection::Past`].
+    const PAST: bool = false;
     /// What one worker has to itself.
     type Desk: 'static;
     /// One transaction's work here. Used for one transaction after the other, so that its buffers stay.
@@ -335,7 +337,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Has the system back all the memory that data may take, so that no transaction waits for it; it may take seconds. Called
     /// by a thread whose memory comes from the instance's node.
-    fn back_memory(&self) {}
+    fn back_memory(&self);
 
     /// A load begins: from now on the worker may have its pages to itself.
     fn take_over(&self, _: &Self::Desk) {}

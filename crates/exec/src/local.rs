@@ -31,6 +31,9 @@ pub enum Protection {
     Alone,
     /// Nothing that runs beside it touches what it touches (loading, a check): it needs no locks and may wait.
     Quiet,
+    /// It only reads, and everything as it was when it began ([`Engine::PAST`](crate::Engine::PAST)). One that writes after all runs
+    /// again under locks.
+    Past,
 }
 
 /// A transaction's work at one instance: its log chain and undo list, and its locks. Reused from one transaction to

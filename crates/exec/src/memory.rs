@@ -9,7 +9,8 @@
 //!
 //! A transaction that stays at home runs from its first operation to its end without giving up its worker, but for a row
 //! that another one has prepared for two-phase commit: it parks until that one has ended (`waiting`), or aborts where
-//! [`Abort`](crate::OccConflict::Abort) is asked for. What it read may be inconsistent until it is certified; so whatever a procedure
+//! [`Abort`](crate::OccConflict::Abort) is asked for. One that only reads may read what was there when it began
+//! ([`Protection::Past`](crate::Protection::Past)): it waits for those that came before it and were not done, and is neither checked nor aborted. What it read may be inconsistent until it is certified; so whatever a procedure
 //! concludes from it, an abort included, is an answer only if [`Engine::holds`](crate::Engine::holds).
 //!
 //! What is committed goes to the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this engine is the number of an
@@ -35,7 +36,7 @@ mod waiting;
 use crate::engine::Order;
 use crate::local::Protection;
 use base::TableId;
-use memstore::{Memstore, Refused, Txn, Worker};
+use memstore::{Memstore, Refused, Snapshot, Txn, Worker};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -107,8 +108,10 @@ pub struct MemoryDesk {
 
 /// A transaction's work at one instance.
 pub struct MemoryPart {
-    /// `None` before it has begun and after its end.
+    /// `None` before it has begun and after its end, and where it reads the past.
     pub(crate) txn: Option<Box<Txn>>,
+    /// What it reads under [`Protection::Past`].
+    past: Option<Snapshot>,
     pub(crate) protection: Protection,
     pub(crate) order: Order,
     /// What it has read and written is kept from others until it ends.
@@ -125,6 +128,7 @@ impl MemoryPart {
     fn new() -> MemoryPart {
         MemoryPart {
             txn: None,
+            past: None,
             protection: Protection::Locks,
             order: Order::Upwards,
             prepared: false,
@@ -214,6 +218,16 @@ impl MemoryEngine {
         if was_in_the_way {
             self.waiting.ended();
         }
+    }
+
+    /// Ends a part that read the past; gives the epoch that has to be durable before anybody is told what it saw.
+    #[cold]
+    fn end_past(&self, desk: &MemoryDesk, past: Snapshot) -> u64 {
+        probe::part_ends();
+        let mut worker = desk.worker.borrow_mut();
+        let epoch = worker.snapshot_rests_on(&past);
+        worker.close_snapshot(past);
+        epoch
     }
 
     /// Ends a part's transaction, of which nobody else takes notice, and begins another: of a part that is alone with what

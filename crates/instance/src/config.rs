@@ -2,7 +2,7 @@
 
 use base::InstanceId;
 use channel::Address;
-use exec::{DesignKind, HeapForm, Latching, OccConflict, TreeKind};
+use exec::{DesignKind, HeapForm, Latching, OccConflict, OccReads, TreeKind};
 use locks::LockTuning;
 use partition::Mode;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,9 @@ pub struct InstanceConfig {
     /// What transactions of `occ` do on meeting a prepared row.
     #[serde(with = "by_name")]
     pub occ_conflict: OccConflict,
+    /// How transactions of `occ` read that write nothing.
+    #[serde(with = "by_name")]
+    pub occ_reads: OccReads,
     /// Whether keys follow the load among the workers that own them.
     pub balance: Balance,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
@@ -105,6 +108,7 @@ impl InstanceConfig {
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
             occ_conflict: OccConflict::default(),
+            occ_reads: OccReads::default(),
             backing: Backing::default(),
             balance: Balance::default(),
             spin_us: 50,

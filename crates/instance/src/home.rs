@@ -35,6 +35,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     local.note_meeting(request);
     let (engine, desk) = (&local.shared.engine, &local.desk);
     let mut protection = match keys {
+        Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Past,
         Keys::Here => engine.protection_at_home(desk),
         Keys::At(_) | Keys::Spread => Protection::Locks,
     };
@@ -79,7 +80,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
-            (Err(Abort::NeedsLocks), _) if protection == Protection::Alone => {
+            (Err(Abort::NeedsLocks), _) if protection != Protection::Locks => {
                 engine.rollback(desk, part)?;
                 protection = Protection::Locks;
             }
@@ -223,7 +224,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 return pin!(steps.run_all(&mut local.here(self.part))).await;
             }
         }
-        if E::protection(self.part) == Protection::Alone {
+        if E::protection(self.part) != Protection::Locks {
             return Err(Abort::NeedsLocks);
         }
         pin!(self.everywhere(&steps, last)).await

@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::state::{ByGtid, Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
-use exec::{Engine, Executor, Holds, OccConflict, Spot};
+use exec::{Engine, Executor, Holds, OccConflict, OccReads, Spot};
 use partition::{Mode, QueueMeter};
 use probe::Round;
 use smallvec::SmallVec;
@@ -80,6 +80,8 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     unflushed: Cell<bool>,
     /// Before transactions over several instances, where there may be too many of them.
     pub gate: Option<Gate>,
+    /// Transactions that write nothing see what was there when they began.
+    pub reads_past: bool,
     pub homes: RefCell<ByGtid<Home>>,
     pub sessions: RefCell<ByGtid<Session<E::Part>>>,
     pub jobs: RefCell<VecDeque<Job<E::Part>>>,
@@ -124,6 +126,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         // The plain behaviour has all in flight that there are; and where a vote waits for a device, more of them hide it.
         let config = &shared.config;
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
+        let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
         let is_gated = E::HOLDS == Holds::FromCertify && waits;
         let local = Rc::new(Local {
             shared,
@@ -137,6 +140,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             in_log: Cell::new(0),
             unflushed: Cell::new(false),
             gate: is_gated.then(Gate::default),
+            reads_past,
             homes: RefCell::default(),
             sessions: RefCell::default(),
             jobs: RefCell::default(),

@@ -17,7 +17,7 @@ use crate::epoch::Epochs;
 use crate::guard;
 use crate::head::{compare_key, load_key, store_key};
 use crate::node::{ROW_KEY, ROW_LENGTHS};
-use crate::tid::{ABSENT, DEAD, LOCKED, PREPARED, epoch};
+use crate::tid::{ABSENT, DEAD, LOCKED, PREPARED, epoch, of};
 use base::TableId;
 use latch::prefetch;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -571,15 +571,21 @@ fn keep(arena: &Arena, block: &[AtomicU64], len: Lengths, older: Ref) {
     block[OLDER].fetch_add(older.0.wrapping_sub(oldest.0), Ordering::Relaxed);
 }
 
-/// Copies the value as it was at the end of epoch `at` to `out`; `None` when there was no such row then. `Err` with the word
-/// of a row that is being overwritten; one that is only prepared is still what it was.
-pub(crate) fn read_past(arena: &Arena, row: Ref, at: u64, out: &mut Vec<u8>) -> Result<Option<()>, u64> {
+/// Copies the value as it was at the end of epoch `at` to `out`; `None` when there was no such row then. With the epoch that made it
+/// so, 0 for a row that came later. `Err` with the word of a row that is being overwritten; one that is only prepared is still
+/// what it was.
+pub(crate) fn read_past(
+    arena: &Arena,
+    row: Ref,
+    at: u64,
+    out: &mut Vec<u8>,
+) -> Result<(Option<()>, u64), u64> {
     let mut version = row;
     while version != Ref::NONE {
         let block = arena.block(version, ROW_KEY);
         let now = read_while(arena, version, out, |word| word & (LOCKED | PREPARED) != LOCKED)?;
         if epoch(now) <= at {
-            return Ok((now & ABSENT == 0).then_some(()));
+            return Ok(((now & ABSENT == 0).then_some(()), epoch(of(now))));
         }
         let older = older(&block[OLDER]);
         fence(Ordering::Acquire);
@@ -587,5 +593,5 @@ pub(crate) fn read_past(arena: &Arena, row: Ref, at: u64, out: &mut Vec<u8>) -> 
             version = older;
         }
     }
-    Ok(None)
+    Ok((None, 0))
 }

@@ -6,9 +6,10 @@
 
 use crate::row;
 use crate::store::Refused;
-use crate::worker::Worker;
+use crate::worker::{CHANGED, Worker};
 use base::TableId;
 use latch::Backoff;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use txn::{Direction, Flow, Range};
 
@@ -17,6 +18,8 @@ pub struct Snapshot {
     epoch: u64,
     since: u64,
     reading: u64,
+    /// The epoch of the newest row that it has shown, or shown to be absent.
+    newest: Cell<u64>,
 }
 
 impl Snapshot {
@@ -40,7 +43,7 @@ impl Worker {
                 break now;
             }
         };
-        Snapshot { epoch, since, reading }
+        Snapshot { epoch, since, reading, newest: Cell::new(0) }
     }
 
     /// Whether the snapshot can be read: everything it comes after has been written.
@@ -48,9 +51,9 @@ impl Worker {
         self.store.epochs.oldest_undone() > snapshot.epoch
     }
 
-    /// Nobody may be told what the snapshot shows before this epoch is durable ([`crate::Memstore::poll_durable`]).
+    /// Nobody may be told what the snapshot has shown so far before this epoch is durable ([`crate::Memstore::poll_durable`]).
     pub fn snapshot_rests_on(&self, snapshot: &Snapshot) -> u64 {
-        self.seen(snapshot.epoch)
+        self.seen(snapshot.newest.get())
     }
 
     pub fn close_snapshot(&mut self, snapshot: Snapshot) {
@@ -104,6 +107,39 @@ impl Worker {
         })
     }
 
+    /// As [`Worker::scan_through`], in the past: entry and row are of one moment.
+    ///
+    /// # Errors
+    /// As [`Worker::read_past`].
+    pub fn scan_through_past(
+        &mut self,
+        snapshot: &Snapshot,
+        (entries, table): (TableId, TableId),
+        range: Range<'_>,
+        direction: Direction,
+        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        mut f: impl FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), Refused> {
+        self.check(snapshot)?;
+        self.leaves(entries, range, direction, |worker, chunk| {
+            for &row in &chunk.rows {
+                if !worker.version(snapshot, row)? {
+                    continue;
+                }
+                let mut entry = std::mem::take(&mut worker.key);
+                entry.clear();
+                row::key(&worker.store.arena, row, &mut entry);
+                let key = key_of(&entry).ok_or(CHANGED);
+                let flow = key.and_then(|key| worker.read_past(snapshot, table, key, |row| f(&entry, row)));
+                worker.key = entry;
+                if flow?.ok_or(CHANGED)? == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        })
+    }
+
     fn check(&self, snapshot: &Snapshot) -> Result<(), Refused> {
         if self.is_ready(snapshot) { Ok(()) } else { Err(Refused::NotReady) }
     }
@@ -114,7 +150,10 @@ impl Worker {
         let mut buffer = std::mem::take(&mut self.buffer);
         let found = loop {
             match row::read_past(&self.store.arena, row, snapshot.epoch, &mut buffer) {
-                Ok(found) => break Ok(found.is_some()),
+                Ok((found, epoch)) => {
+                    snapshot.newest.set(snapshot.newest.get().max(epoch));
+                    break Ok(found.is_some());
+                }
                 Err(word) => {
                     if let Err(refused) = self.met_lock(row, word, &mut wait) {
                         break Err(refused);

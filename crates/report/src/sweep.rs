@@ -49,6 +49,7 @@ const DEPLOYMENT: &[&str] = &[
     "sli",
     "escalation",
     "occ_conflict",
+    "occ_reads",
     "balance",
     "tree",
     "heap",

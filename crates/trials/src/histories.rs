@@ -263,7 +263,13 @@ async fn work<E: Engine>(mut client: Client<E>, recorder: Arc<Recorder>, plan: P
         events.push(Event { order: recorder.stamp(), kind: OpType::Invoke, process, seen });
         let gives_up = random.usize(..plan.rollback_one_in) == 0;
         let pace = if random.bool() { Pace::InOneGo } else { Pace::Interrupted };
-        client.begin(pace);
+        // Every second one of those that only read reads the past, if that can be.
+        let reads = asks.iter().all(|ask| !matches!(ask, Ask::Append { .. }));
+        if reads && random.bool() {
+            client.begin_reading(pace);
+        } else {
+            client.begin(pace);
+        }
         let mut done = carry_out(&mut client, &asks, &mut random).await;
         if done.is_ok() && !gives_up {
             done = client.certify().await.and(done);

@@ -53,6 +53,15 @@ impl<E: Engine> Client<E> {
         self.engine.begin(&self.desk, &mut self.part, protection);
     }
 
+    /// Begins one that only reads: as everything is now, where the engine offers that.
+    pub fn begin_reading(&mut self, pace: Pace) {
+        if !E::PAST {
+            return self.begin(pace);
+        }
+        self.pace = pace;
+        self.engine.begin(&self.desk, &mut self.part, Protection::Past);
+    }
+
     /// The rows, as this client's transaction sees them.
     pub fn here(&mut self) -> E::Here<'_> {
         self.engine.here(&self.desk, &self.executor, &mut self.part)
@@ -60,7 +69,7 @@ impl<E: Engine> Client<E> {
 
     /// Lets others run, if this transaction may be interrupted.
     pub async fn pause(&self) {
-        if E::protection(&self.part) == Protection::Locks {
+        if [Protection::Locks, Protection::Past].contains(&E::protection(&self.part)) {
             yield_now().await;
         }
     }

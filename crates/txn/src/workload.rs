@@ -166,6 +166,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// that names too little is still right, only slower.
     fn routes(&self, request: &Self::Request, visit: &mut dyn FnMut(Route));
 
+    /// Whether the request writes nothing, whatever it finds. One that says so and writes after all is only slower.
+    fn only_reads(&self, _request: &Self::Request) -> bool {
+        false
+    }
+
     /// The name under which results of this request are reported ("payment"), one of few.
     fn kind(&self, request: &Self::Request) -> &'static str;
 

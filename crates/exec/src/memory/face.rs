@@ -27,6 +27,7 @@ const IDLE_MS: u64 = 160;
 
 impl Engine for MemoryEngine {
     const HOLDS: Holds = Holds::FromCertify;
+    const PAST: bool = true;
     type Desk = MemoryDesk;
     type Part = MemoryPart;
     type Here<'a> = MemoryHere<'a>;
@@ -75,7 +76,11 @@ impl Engine for MemoryEngine {
         (part.rows, part.logged) = (0, 0);
         part.prepared = false;
         part.order = Order::Upwards;
-        part.txn = Some(desk.worker.borrow_mut().begin());
+        let mut worker = desk.worker.borrow_mut();
+        match protection {
+            Protection::Past => part.past = Some(worker.open_snapshot()),
+            _ => part.txn = Some(worker.begin()),
+        }
     }
 
     fn protection(part: &MemoryPart) -> Protection {
@@ -114,6 +119,9 @@ impl Engine for MemoryEngine {
         part: &mut MemoryPart,
         scope: Scope,
     ) -> Result<(), Abort> {
+        if part.past.is_some() {
+            return Ok(());
+        }
         loop {
             let certified = probe::within(Component::Locking, || {
                 let mut worker = desk.worker.borrow_mut();
@@ -139,7 +147,10 @@ impl Engine for MemoryEngine {
     #[inline]
     fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
         let awaited = part.is_awaited();
-        let Some(txn) = part.txn.take() else { return Ok(Lsn(part.logged)) };
+        let Some(txn) = part.txn.take() else {
+            let seen = part.past.take().map_or(0, |past| self.end_past(desk, past));
+            return Ok(Lsn(seen.max(part.logged)));
+        };
         probe::part_ends();
         let mut worker = desk.worker.borrow_mut();
         let epoch = if txn.is_prepared() {
@@ -200,6 +211,9 @@ impl Engine for MemoryEngine {
             desk.worker.borrow_mut().abort(txn);
             self.ended(awaited);
         }
+        if let Some(past) = part.past.take() {
+            self.end_past(desk, past);
+        }
         Ok(())
     }
 
@@ -213,6 +227,9 @@ impl Engine for MemoryEngine {
                 self.ended(awaited);
             }
         }
+        if let Some(past) = part.past.take() {
+            self.end_past(desk, past);
+        }
     }
 
     /// # Panics
@@ -224,7 +241,9 @@ impl Engine for MemoryEngine {
     }
 
     fn horizon(&self, part: &MemoryPart, desk: &MemoryDesk) -> Lsn {
-        Lsn(part.txn.as_ref().map_or(0, |txn| desk.worker.borrow().depends_on(txn)))
+        let worker = desk.worker.borrow();
+        let past = part.past.as_ref().map_or(0, |past| worker.snapshot_rests_on(past));
+        Lsn(part.txn.as_ref().map_or(past, |txn| worker.depends_on(txn)))
     }
 
     #[inline]

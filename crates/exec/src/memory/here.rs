@@ -8,7 +8,7 @@ use crate::executor::Executor;
 use crate::local::Protection;
 use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, Table, abort_of};
 use base::{Key, TableId};
-use memstore::{Refused, RowId, Txn, Worker};
+use memstore::{Cause, Refused, RowId, Txn, Worker};
 use probe::{Counter, Wait};
 use std::task::Poll;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
@@ -31,6 +31,7 @@ macro_rules! retry {
                 Err(Refused::Busy(row)) => {
                     Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
                 }
+                Err(Refused::NotReady) => Box::pin($here.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
@@ -56,10 +57,20 @@ impl MemoryEngine {
     pub(super) async fn wait(&self, executor: &Executor, order: Order, row: RowId) -> Result<(), Abort> {
         self.stir();
         let most = if order == Order::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
+        self.looking(executor, most, |cx| self.waiting.poll(&self.store, row, cx)).await
+    }
+
+    /// Waits for what `poll` says, which may wake nobody, at most so many ns.
+    async fn looking(
+        &self,
+        executor: &Executor,
+        most: u64,
+        mut poll: impl FnMut(&mut std::task::Context<'_>) -> Poll<()>,
+    ) -> Result<(), Abort> {
         let deadline = world::now_ns() + most;
         let (mut pause, mut next) = (FIRST_LOOK_NS, 0);
         std::future::poll_fn(|cx| {
-            let mut polled = self.waiting.poll(&self.store, row, cx).map(Ok);
+            let mut polled = poll(cx).map(Ok);
             let now = world::now_ns();
             if polled.is_pending() && now >= deadline {
                 polled = Poll::Ready(Err(Abort::LockTimeout));
@@ -81,6 +92,33 @@ impl<'a> MemoryHere<'a> {
         op: impl FnOnce(&mut Worker, &mut Txn) -> Result<R, Refused>,
     ) -> Result<R, Refused> {
         op(&mut self.desk.worker.borrow_mut(), self.part.txn())
+    }
+
+    /// An operation on the past: a row that stays locked is a wait, too.
+    fn back_then<R>(&self, op: impl FnOnce(&mut Worker) -> Result<R, Refused>) -> Result<R, Refused> {
+        let done = op(&mut self.desk.worker.borrow_mut());
+        done.map_err(|refused| match refused {
+            Refused::Conflict(Cause::Locked) => Refused::NotReady,
+            other => other,
+        })
+    }
+
+    /// Waits until all that comes before what the part reads is written.
+    #[cold]
+    async fn past_written(&mut self) -> Result<(), Abort> {
+        let (engine, desk, past) = (self.engine, self.desk, self.part.past.as_ref());
+        let is_ready = || past.is_none_or(|past| desk.worker.borrow().is_ready(past));
+        let look = |_: &mut std::task::Context<'_>| if is_ready() { Poll::Ready(()) } else { Poll::Pending };
+        engine.looking(self.executor, engine.wait_ns, look).await
+    }
+
+    /// To be called before a write.
+    #[inline]
+    fn may_write(&mut self) -> Result<(), Abort> {
+        match self.part.protection {
+            Protection::Past => Err(Abort::NeedsLocks),
+            _ => self.quietly(),
+        }
     }
 
     /// A part that nobody is in the way of forgets now and then what it has seen.
@@ -138,20 +176,31 @@ impl<'a> MemoryHere<'a> {
                 room -= 1;
                 if over || room == 0 { Flow::Enough } else { Flow::More }
             };
-            let scanned = self.with(|worker, txn| match index {
-                None => worker.scan(txn, table.def.id, rest, direction, visit),
-                Some(index) => {
-                    let tables = (index.id, table.def.id);
-                    let def = &table.def;
-                    worker.scan_through(txn, tables, rest, direction, |e| def.key_in_entry(index, e), visit)
-                }
-            });
+            let (def, id) = (&table.def, table.def.id);
+            let scanned = match (index, &self.part.past) {
+                (None, None) => self.with(|w, txn| w.scan(txn, id, rest, direction, visit)),
+                (None, Some(past)) => self.back_then(|w| w.scan_past(past, id, rest, direction, visit)),
+                (Some(by), None) => self.with(|w, txn| {
+                    w.scan_through(txn, (by.id, id), rest, direction, |e| def.key_in_entry(by, e), visit)
+                }),
+                (Some(by), Some(past)) => self.back_then(|w| {
+                    w.scan_through_past(
+                        past,
+                        (by.id, id),
+                        rest,
+                        direction,
+                        |e| def.key_in_entry(by, e),
+                        visit,
+                    )
+                }),
+            };
             match scanned {
                 Ok(()) if over || room > 0 => break,
                 Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
                 Err(Refused::Busy(row)) => {
                     Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
                 }
+                Err(Refused::NotReady) => Box::pin(self.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
             if !next.is_empty() {
@@ -204,12 +253,13 @@ impl Access for MemoryHere<'_> {
         self.quietly()?;
         let t = self.engine.table(table)?;
         let mut f = Some(f);
-        let read = retry!(
-            self,
-            self.with(|worker, txn| {
-                worker.read(txn, table, key, |bytes| f.take().map(|f| f(Row::new(&t.layout, bytes))))
-            })
-        );
+        let read = retry!(self, {
+            let run = |bytes: &[u8]| f.take().map(|f| f(Row::new(&t.layout, bytes)));
+            match &self.part.past {
+                None => self.with(|worker, txn| worker.read(txn, table, key, run)),
+                Some(past) => self.back_then(|worker| worker.read_past(past, table, key, run)),
+            }
+        });
         probe::add(Counter::Records, u64::from(read.is_some()));
         Ok(read.flatten())
     }
@@ -221,7 +271,7 @@ impl Access for MemoryHere<'_> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        self.quietly()?;
+        self.may_write()?;
         let t = self.engine.table(table)?;
         let mut f = Some(f);
         let mut moved = Vec::new();
@@ -257,12 +307,15 @@ impl Access for MemoryHere<'_> {
 
     #[inline]
     fn ahead(&mut self, table: TableId, keys: &[Key]) {
+        if self.part.past.is_some() {
+            return;
+        }
         // A table that is not there is found out by the operation itself.
         let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
-        self.quietly()?;
+        self.may_write()?;
         let t = self.engine.table(table)?;
         let done = retry!(self, self.with(|worker, txn| worker.insert(txn, table, key, row)));
         if done == Inserted::Exists {
@@ -284,7 +337,7 @@ impl Access for MemoryHere<'_> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        self.quietly()?;
+        self.may_write()?;
         self.engine.table(table)?;
         retry!(self, self.with(|worker, txn| worker.append(txn, table, row)));
         probe::count(Counter::Records);
@@ -292,7 +345,7 @@ impl Access for MemoryHere<'_> {
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
-        self.quietly()?;
+        self.may_write()?;
         let t = self.engine.table(table)?;
         if !t.def.indexes.is_empty() {
             let old = retry!(self, self.with(|worker, txn| worker.read(txn, table, key, <[u8]>::to_vec)));

@@ -117,9 +117,13 @@ impl Bench {
     }
 
     fn begin(&self, worker: usize) -> Scene<'_> {
+        self.begin_under(worker, Protection::Locks)
+    }
+
+    fn begin_under(&self, worker: usize, protection: Protection) -> Scene<'_> {
         let desk = &self.desks[worker];
         let mut part = self.engine.part(desk);
-        self.engine.begin(desk, &mut part, Protection::Locks);
+        self.engine.begin(desk, &mut part, protection);
         Scene { bench: self, desk, part }
     }
 
@@ -316,6 +320,93 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
         assert_eq!(two.read(1), Done(Some(if commits { 11 } else { 10 })));
         assert_eq!(two.commit(), Done(()));
     }
+}
+
+/// Rows and index as they were at the beginning, whatever happens meanwhile; and whoever reads them so stops nobody and is not
+/// stopped.
+#[test]
+fn the_past_is_read_whole_and_unchecked() {
+    let b = bench();
+    let mut past = b.begin_under(1, Protection::Past);
+    assert_eq!(past.read(1), Done(Some(10)));
+    let mut one = b.begin(0);
+    assert_eq!((one.write(1, 11), one.write(2, 31)), (Done(Some(())), Done(Some(()))));
+    assert_eq!((one.delete(100), one.insert(3, 25)), (Done(true), Done(Inserted::Done)));
+    assert_eq!(one.commit(), Done(()));
+    let mut other = b.begin(0);
+    assert_eq!((other.delete(2), other.write(3, 26)), (Done(true), Done(Some(()))));
+    assert_eq!(other.commit(), Done(()));
+    let was = vec![(1, 10), (2, 20)];
+    for way in WAYS {
+        let turned = |rows: &[(i64, i64)]| match way {
+            Direction::Forward => rows.to_vec(),
+            Direction::Backward => rows.iter().rev().copied().collect(),
+        };
+        assert_eq!(past.scan(T, (0, 50), way), Done(turned(&was)));
+        assert_eq!(past.scan(BY_VALUE, (1, 50), way), Done(turned(&was)));
+        let now = [(1, 11), (3, 26)];
+        assert_eq!(b.begin_under(0, Protection::Past).scan(BY_VALUE, (1, 50), way), Done(turned(&now)));
+    }
+    assert_eq!((past.read(2), past.read(3)), (Done(Some(20)), Done(None)));
+    assert!(matches!(past.read(100), Done(Some(_))));
+    assert_eq!(past.certify(Scope::Home), Done(()));
+    assert!(b.engine.holds(past.desk, &mut past.part));
+    assert_eq!(past.commit(), Done(()));
+}
+
+/// Who wrote before it and was not done is waited for; who comes later is not.
+#[test]
+fn the_past_is_read_when_all_of_it_is_decided() {
+    for commits in [true, false] {
+        let b = bench();
+        let mut one = b.begin(0);
+        assert_eq!(one.write(1, 11), Done(Some(())));
+        assert_eq!(one.certify(Scope::Distributed), Done(()));
+        let mut past = b.begin_under(1, Protection::Past);
+        assert_eq!((past.read(1), past.scan(T, (0, 50), Direction::Forward)), (Waits, Waits));
+        if commits {
+            b.engine.commit(one.desk, &mut one.part).unwrap();
+        } else {
+            b.engine.rollback(one.desk, &mut one.part).unwrap();
+        }
+        let mut later = b.begin(0);
+        assert_eq!(later.write(2, 21), Done(Some(())));
+        assert_eq!(later.certify(Scope::Distributed), Done(()));
+        assert_eq!(past.read(1), Done(Some(if commits { 11 } else { 10 })));
+        assert_eq!(past.read(2), Done(Some(20)));
+        assert_eq!(past.commit(), Done(()));
+    }
+}
+
+/// A procedure that was said to write nothing and writes runs again as any other.
+#[test]
+fn nothing_is_written_in_the_past() {
+    let b = bench();
+    let mut past = b.begin_under(0, Protection::Past);
+    assert_eq!(past.write(1, 11), Fails(Abort::NeedsLocks));
+    assert_eq!(past.insert(3, 30), Fails(Abort::NeedsLocks));
+    assert_eq!(past.delete(2), Fails(Abort::NeedsLocks));
+    let appended = once(past.here().append(LOG, &row(1, 1)));
+    assert_eq!(appended, Fails(Abort::NeedsLocks));
+    drop(past);
+    assert_eq!(b.rows(), (Some(10), Some(20)));
+}
+
+/// What was never shown need not be durable before the answer, even if it comes before it.
+#[test]
+fn an_answer_from_the_past_rests_on_what_it_shows() {
+    let b = bench();
+    b.engine.begin_epoch();
+    let mut one = b.begin(0);
+    assert_eq!(one.write(1, 11), Done(Some(())));
+    assert_eq!(one.commit(), Done(()));
+    let mut past = b.begin_under(1, Protection::Past);
+    assert_eq!(past.read(2), Done(Some(20)));
+    let without = b.engine.horizon(&past.part, past.desk);
+    assert_eq!(past.read(1), Done(Some(11)));
+    let with = b.engine.horizon(&past.part, past.desk);
+    assert!(without < with, "{without:?} {with:?}");
+    assert_eq!(b.engine.commit(past.desk, &mut past.part), Ok(with));
 }
 
 #[test]

@@ -252,6 +252,10 @@ impl Workload for Micro {
         }
     }
 
+    fn only_reads(&self, request: &MicroRequest) -> bool {
+        request.op == Op::Read
+    }
+
     fn kind(&self, request: &MicroRequest) -> &'static str {
         match request.op {
             Op::Read => "read",

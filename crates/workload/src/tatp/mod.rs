@@ -335,6 +335,11 @@ impl Workload for Tatp {
         }
     }
 
+    fn only_reads(&self, request: &TatpRequest) -> bool {
+        use TatpRequest::{GetAccessData, GetNewDestination, GetSubscriberData, Scan};
+        matches!(request, GetSubscriberData { .. } | GetNewDestination(_) | GetAccessData { .. } | Scan(_))
+    }
+
     fn kind(&self, request: &TatpRequest) -> &'static str {
         match request {
             TatpRequest::GetSubscriberData { .. } => Kind::GetSubscriberData.name(),

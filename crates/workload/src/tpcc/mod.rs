@@ -249,6 +249,10 @@ impl Workload for Tpcc {
         }
     }
 
+    fn only_reads(&self, request: &TpccRequest) -> bool {
+        matches!(request, TpccRequest::OrderStatus(_) | TpccRequest::StockLevel(_))
+    }
+
     fn kind(&self, request: &TpccRequest) -> &'static str {
         match request {
             TpccRequest::NewOrder(_) => "new_order",

@@ -1,0 +1,199 @@
+//! What distinguishes one deployment of a sweep from the next, and every combination of what was asked for: an option that
+//! makes a difference to some designs only is not varied for the others.
+
+use crate::cli::{
+    BalanceArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccConflictArg, OccReadsArg, OpArg, SliArg,
+    TreeArg,
+};
+use deploy::engine::{
+    DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccConflict, OccReads,
+    TableKind, TreeKind,
+};
+use deploy::{ChannelKind, Host};
+use std::collections::BTreeMap;
+use topology::{IslandCount, Placement};
+use workload::micro::Op;
+
+/// What distinguishes one deployment from the next.
+#[derive(Clone)]
+pub(crate) struct Choice {
+    pub(crate) design: DesignKind,
+    pub(crate) islands: IslandCount,
+    pub(crate) channel: ChannelKind,
+    pub(crate) host: Host,
+    pub(crate) durability: Durability,
+    pub(crate) tables: TableKind,
+    pub(crate) trees: TreeKind,
+    pub(crate) heaps: HeapForm,
+    pub(crate) latching: Latching,
+    /// `None`: one per worker.
+    pub(crate) partitions: Option<usize>,
+    pub(crate) locks: LockTuning,
+    pub(crate) occ_conflict: OccConflict,
+    pub(crate) occ_reads: OccReads,
+    pub(crate) balance: Mode,
+    pub(crate) placement: Placement,
+    /// `None`: the default.
+    pub(crate) workers: Option<u32>,
+    pub(crate) dataset: Option<u64>,
+    pub(crate) scale: Option<u32>,
+    /// Options of one workload that shape its data.
+    pub(crate) own: BTreeMap<String, String>,
+}
+
+impl Default for Choice {
+    fn default() -> Choice {
+        Choice {
+            design: DesignKind::Conventional,
+            islands: IslandCount::Shared,
+            channel: ChannelKind::Shm,
+            host: Host::Process,
+            durability: Durability::Async,
+            tables: TableKind::Heap,
+            trees: TreeKind::BTree,
+            heaps: HeapForm::Shared,
+            latching: Latching::default(),
+            partitions: None,
+            locks: LockTuning::default(),
+            occ_conflict: OccConflict::default(),
+            occ_reads: OccReads::default(),
+            balance: Mode::Off,
+            placement: Placement::Island,
+            workers: None,
+            dataset: None,
+            scale: None,
+            own: BTreeMap::new(),
+        }
+    }
+}
+
+/// A list option: what was given, or its default.
+pub(crate) fn list<T: Clone>(given: &[T], default: impl FnOnce() -> Vec<T>) -> Vec<T> {
+    if given.is_empty() { default() } else { given.to_vec() }
+}
+
+/// The same for options that the workload has defaults of its own for.
+pub(crate) fn optional<T: Copy>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+}
+
+/// Every one of `all` with every one of `values`; the values vary faster.
+pub(crate) fn times<T: Clone, V: Clone>(all: Vec<T>, values: &[V], set: impl Fn(&mut T, V)) -> Vec<T> {
+    let with = |one: &T, value: &V| {
+        let mut one = one.clone();
+        set(&mut one, value.clone());
+        one
+    };
+    all.iter().flat_map(|one| values.iter().map(move |value| (one, value))).map(|(o, v)| with(o, v)).collect()
+}
+
+/// How trees are made, of the designs that have any; into how many parts, of the trees that have them.
+pub(crate) fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choice> {
+    let given: Vec<TreeKind> = list(trees, || vec![TreeArg::Btree]).into_iter().map(TreeKind::from).collect();
+    let parts: Vec<_> = optional(partitions).into_iter().map(|n| n.map(|n| n as usize)).collect();
+    let of = |choice: Choice| match choice.design {
+        DesignKind::Occ => vec![choice],
+        // What it needs, unless that was not asked for: then it is refused.
+        design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
+            vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
+        }
+        _ => times(vec![choice], &given, |c, v| c.trees = v),
+    };
+    let divided = |choice: Choice| match choice.trees {
+        TreeKind::BTree => vec![choice],
+        TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.partitions = v),
+    };
+    all.into_iter().flat_map(of).flat_map(divided).collect()
+}
+
+/// Which rows share a heap page, and how pages are read, of the designs for which that makes a difference.
+pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[LatchingArg]) -> Vec<Choice> {
+    let given: Vec<HeapForm> =
+        list(heaps, || vec![HeapArg::Shared]).into_iter().map(HeapForm::from).collect();
+    let latching: Vec<Latching> = latching
+        .iter()
+        .map(|arg| match arg {
+            LatchingArg::Optimistic => Latching::Optimistic,
+            LatchingArg::Coupled => Latching::Coupled,
+        })
+        .collect();
+    let housed = |choice: Choice| match (choice.design, choice.design.heap_form()) {
+        (DesignKind::Occ, _) => vec![choice],
+        // What it needs, unless that was not asked for: then it is refused.
+        (_, form) if form != HeapForm::Shared && (heaps.is_empty() || given.contains(&form)) => {
+            vec![Choice { heaps: form, ..choice }]
+        }
+        _ => times(vec![choice], &given, |c, v| c.heaps = v),
+    };
+    let latched = |choice: Choice| match choice.design {
+        DesignKind::Occ | DesignKind::Serial => vec![choice],
+        _ => times(vec![choice], &latching, |c, v| c.latching = v),
+    };
+    all.into_iter().flat_map(housed).flat_map(latched).collect()
+}
+
+/// What one design does on conflicts, and how it reads; the others are run once, with the first of each.
+pub(crate) fn in_occ(all: Vec<Choice>, conflicts: &[OccConflictArg], reads: &[OccReadsArg]) -> Vec<Choice> {
+    let conflict = |c: &mut Choice, arg| {
+        c.occ_conflict = match arg {
+            OccConflictArg::Wait => OccConflict::Wait,
+            OccConflictArg::Abort => OccConflict::Abort,
+        }
+    };
+    let read = |c: &mut Choice, arg| {
+        c.occ_reads = match arg {
+            OccReadsArg::Validate => OccReads::Validate,
+            OccReadsArg::Snapshot => OccReads::Snapshot,
+        }
+    };
+    let each = |choice: Choice| match choice.design {
+        DesignKind::Occ => times(times(vec![choice], conflicts, conflict), reads, read),
+        _ => times(vec![choice], &conflicts[..1.min(conflicts.len())], conflict),
+    };
+    all.into_iter().flat_map(each).collect()
+}
+
+/// Whether keys follow the load is a question only where workers own keys; beside a design with owners the others run without.
+pub(crate) fn among_owners(all: Vec<Choice>, given: &[BalanceArg]) -> Vec<Choice> {
+    let owns = |c: &Choice| c.design.owns_keys();
+    if !all.iter().any(owns) {
+        return times(all, given, |c, v| c.balance = v.into());
+    }
+    let of = |c: Choice| if owns(&c) { times(vec![c], given, |c, v| c.balance = v.into()) } else { vec![c] };
+    all.into_iter().flat_map(of).collect()
+}
+
+pub(crate) fn design_of(arg: DesignArg) -> DesignKind {
+    match arg {
+        DesignArg::Conventional => DesignKind::Conventional,
+        DesignArg::Logical => DesignKind::Logical,
+        DesignArg::PlpRegular => DesignKind::PlpRegular,
+        DesignArg::PlpPartition => DesignKind::PlpPartition,
+        DesignArg::PlpLeaf => DesignKind::PlpLeaf,
+        DesignArg::Serial => DesignKind::Serial,
+        DesignArg::Occ => DesignKind::Occ,
+    }
+}
+
+pub(crate) fn durability_of(arg: DurabilityArg) -> Durability {
+    match arg {
+        DurabilityArg::Sync => Durability::Sync,
+        DurabilityArg::Async => Durability::Async,
+        DurabilityArg::Memory => Durability::Memory,
+    }
+}
+
+pub(crate) fn inheritance_of(arg: SliArg) -> Inheritance {
+    match arg {
+        SliArg::On => Inheritance::On,
+        SliArg::Off => Inheritance::Off,
+    }
+}
+
+pub(crate) fn op_of(arg: OpArg) -> Op {
+    match arg {
+        OpArg::Read => Op::Read,
+        OpArg::Update => Op::Update,
+        OpArg::Mixed => Op::Mixed,
+    }
+}
