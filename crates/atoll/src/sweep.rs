@@ -429,6 +429,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
+    use deploy::engine::{Mode, TableKind, TreeKind};
     use std::path::Path;
 
     fn plan(args: &[&str]) -> Result<Sweep, Failure> {

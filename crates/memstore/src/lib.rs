@@ -11,9 +11,9 @@
 //! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
 //!
 //! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
-//! `index`; many keys at once: `abreast`), rows and their words (`tid`, `row`), what is shared (`store`), a transaction
-//! (`transaction`), its operations (`worker`, of many rows `scan`), where rows were found (`hints`), what is looked up beforehand (`ahead`), its commit (`commit`; over
-//! several stores: `guard`; at hot rows: `hot`, `turn`), the past (`snapshot`); then what outlives the process: the log (`log`),
+//! `index`; many keys at once: `abreast`), rows and their words (`life`, `tid`, `row`), what is shared (`store`), a transaction
+//! (`transaction`), its operations (`worker`, of many rows `scan`), where rows were found (`hints`), what is looked up
+//! beforehand (`ahead`), its commit (`commit`; over several stores: `guard`; at hot rows: `hot`, `turn`), the past (`snapshot`); then what outlives the process: the log (`log`),
 //! what transactions say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
 //!
 //! A store that [`Memstore::open_in`] opened keeps what was committed: [`Committed::epoch`] is what to wait for
@@ -33,6 +33,7 @@ mod head;
 mod hints;
 mod hot;
 mod index;
+mod life;
 mod log;
 mod node;
 mod pins;

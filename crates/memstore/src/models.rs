@@ -1,5 +1,5 @@
-//! Node versions, epochs, the log's buffers and guards under loom: every interleaving of a few steps, with loom's memory model. The files are
-//! compiled a second time here against loom's atomics, so what is explored is what runs.
+//! Node versions, epochs, the log's buffers, guards and rows' lives under loom: every interleaving of a few steps, with loom's
+//! memory model. The files are compiled a second time here against loom's atomics, so what is explored is what runs.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -49,6 +49,9 @@ mod epoch;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "guard.rs"]
 mod guard;
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "life.rs"]
+mod life;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "version.rs"]
 mod version;
@@ -221,6 +224,48 @@ fn a_block_is_not_used_again_under_a_reader() {
 #[test]
 fn a_tick_between_changes_nothing() {
     reclaimed(true);
+}
+
+/// A row leaves its index, and its block becomes another row as soon as that may be; a reader comes by a hint that was made
+/// for one of the two.
+fn hinted(wanted: u64, tick: bool) {
+    explore(move || {
+        let epochs = Arc::new(epoch::Epochs::new(1, 1));
+        let word = Arc::new(AtomicU64::new(0));
+        let key = Arc::new(AtomicU64::new(1));
+        let reader = spawn({
+            let (epochs, word, key) = (epochs.clone(), word.clone(), key.clone());
+            move || {
+                epochs.publish(0, epoch::What::Reading, epochs.now());
+                if life::is_there(&word) && key.load(Ordering::Relaxed) == wanted {
+                    // It is in its index, and what it is does not change under whoever has found it.
+                    let seen = word.load(Ordering::Relaxed) & !life::DEAD;
+                    assert_eq!(seen, wanted - 1, "the key is of another life than the word");
+                    assert_eq!(key.load(Ordering::Relaxed), wanted, "another row under a reader");
+                }
+                epochs.withdraw(0, epoch::What::Reading, epoch::IDLE);
+            }
+        });
+        life::leave(&word, 0);
+        let tag = epochs.tag();
+        if tick {
+            epochs.tick();
+        }
+        if epochs.horizon() > tag {
+            word.store(1 | life::DEAD, Ordering::Relaxed);
+            key.store(2, Ordering::Relaxed);
+            life::enter(&word);
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_row_that_a_hint_finds_is_the_one_it_says() {
+    for tick in [false, true] {
+        hinted(1, tick);
+        hinted(2, tick);
+    }
 }
 
 /// When a worker of the model appends its record.

@@ -16,6 +16,7 @@ use crate::arena::{Arena, Full, Local, MAX_WORDS, Ref, rounded};
 use crate::epoch::Epochs;
 use crate::guard;
 use crate::head::{compare_key, load_key, store_key};
+use crate::life;
 use crate::node::{ROW_KEY, ROW_LENGTHS};
 use crate::tid::{ABSENT, DEAD, LOCKED, PREPARED, epoch, of};
 use base::TableId;
@@ -124,8 +125,8 @@ pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
     &arena.array::<ROW_KEY>(row)[TID]
 }
 
-/// A row that is not there yet, with room for a value of `value` bytes. It is dead until it [is entered](enter), under the word
-/// `entered` then.
+/// A row that is not there yet, with room for a value of `value` bytes. It is dead until it [is entered](life::enter), under the
+/// word `entered` then.
 #[inline]
 pub(crate) fn create(
     arena: &Arena,
@@ -148,21 +149,17 @@ pub(crate) fn create(
     Ok(row)
 }
 
-/// It is about to be linked in its leaf, which is locked and has no other row of its key. Whoever comes by another way (`hints`)
-/// may see it from here on: absent, as it is.
+/// See [`life::enter`].
 #[inline]
 pub(crate) fn enter(arena: &Arena, row: Ref) {
-    let word = tid(arena, row);
-    word.store(load(word) & !DEAD, Ordering::Release);
+    life::enter(tid(arena, row));
 }
 
 /// Whether the block, which is a row's at any time, is that of the row with this key, in its index: as good as found there.
 #[inline]
 pub(crate) fn is_of(arena: &Arena, row: Ref, table: TableId, key: &[u8]) -> bool {
     let block: &[AtomicU64; ROW_KEY] = arena.array(row);
-    if block[TID].load(Ordering::Acquire) & DEAD != 0
-        || !Lengths(load(&block[ROW_LENGTHS])).is_of(table, key.len())
-    {
+    if !life::is_there(&block[TID]) || !Lengths(load(&block[ROW_LENGTHS])).is_of(table, key.len()) {
         return false;
     }
     let words = arena.block(Ref(row.0 + ROW_KEY as u64), key.len().div_ceil(8));

@@ -14,12 +14,12 @@
 //! Absent: there is no such row, or not yet, or no more. Dead: it has left the index as well, for ever. Prepared: the lock is
 //! held over the time that a distributed commit takes, so waiting for it on the spot is out of the question.
 
+pub(crate) use crate::life::DEAD;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub(crate) const LOCKED: u64 = 1;
 pub(crate) const ABSENT: u64 = 2;
 pub(crate) const PREPARED: u64 = 4;
-pub(crate) const DEAD: u64 = 8;
 const FLAGS: u64 = 15;
 const EPOCH_SHIFT: u32 = 22;
 const FIRST: u64 = FLAGS + 1;

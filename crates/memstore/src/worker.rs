@@ -8,6 +8,7 @@ use crate::guard;
 use crate::hints::Hash;
 use crate::hot::For;
 use crate::index::{Chunk, Insertion, Removal, Spot};
+use crate::life;
 use crate::log::{Read, put_read};
 use crate::pins::Pins;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
@@ -537,7 +538,7 @@ impl Worker {
                 return self.put_off(table, row, word);
             }
         }
-        tid.store(word | DEAD, Ordering::Release);
+        life::leave(tid, word);
         row::retire(&store.arena, &mut self.own.local, &store.epochs, row);
     }
 
