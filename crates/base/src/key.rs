@@ -196,6 +196,11 @@ impl<'a> KeyReader<'a> {
         }
     }
 
+    /// The number that the key ends with, whatever lies before it.
+    pub fn last_i64(bytes: &[u8]) -> Option<i64> {
+        KeyReader(bytes.last_chunk::<8>()?).i64()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

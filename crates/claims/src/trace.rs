@@ -248,6 +248,20 @@ impl Access for Noted<'_> {
         self.trace.touched.entry(self.at).or_default().extend(met);
         Ok(())
     }
+
+    /// Entries are no records.
+    async fn scan_keys(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8]) -> Flow,
+    ) -> Result<(), Abort> {
+        self.model.scan(index, range, direction, |key, _| f(key)).await?;
+        *self.trace.calls.entry("scans").or_default() += 1;
+        self.trace.secondary += u64::from(self.schema.tables.iter().all(|table| table.id != index));
+        Ok(())
+    }
 }
 
 #[cfg(test)]

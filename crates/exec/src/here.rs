@@ -12,7 +12,8 @@
 //! | delete k below n | row X + gap X on k; gap X on n |
 //! | scan | row S + gap S on every key met, gap S on the key that ends it |
 //! | scan through a secondary index | row S + gap S on every entry met, gap S on the entry that ends it, row S on each row |
-//! | scan for update | the same with U in place of S on rows |
+//! | scan of an index's entries alone | the same without the rows |
+//! | scan for update | as the others with U in place of S on rows |
 //! | scan of everything | S on the table (U for update) |
 //! | append to a keyless table | none more: its readers lock the table |
 //!
@@ -69,6 +70,8 @@ enum Purpose {
     Read,
     /// They may be changed next.
     Update,
+    /// They are not: the keys, or the entries of an index, are all that is wanted.
+    Keys,
 }
 
 impl Purpose {
@@ -80,7 +83,7 @@ impl Purpose {
     /// On the table, for all of it.
     fn table(self) -> Mode {
         match self {
-            Purpose::Read => Mode::S,
+            Purpose::Read | Purpose::Keys => Mode::S,
             Purpose::Update => Mode::U,
         }
     }
@@ -88,7 +91,7 @@ impl Purpose {
     /// On a key that is met.
     fn key(self) -> Mode {
         match self {
-            Purpose::Read => Mode::ROW_AND_GAP_S,
+            Purpose::Read | Purpose::Keys => Mode::ROW_AND_GAP_S,
             Purpose::Update => Mode::ROW_U_AND_GAP_S,
         }
     }
@@ -96,7 +99,7 @@ impl Purpose {
     /// On the row that an index entry leads to.
     fn row(self) -> Mode {
         match self {
-            Purpose::Read => Mode::ROW_S,
+            Purpose::Read | Purpose::Keys => Mode::ROW_S,
             Purpose::Update => Mode::ROW_U,
         }
     }
@@ -162,47 +165,47 @@ impl<'a, D: Design> Here<'a, D> {
     ) -> Result<(), Abort> {
         let table = self.table_of(index)?;
         if !D::OWNERS {
-            return self.scan_range(purpose, table, Cursor::start(index, range, direction, None), f).await;
+            let cursor = Cursor::start(purpose, index, range, direction, None);
+            return self.scan_range(table, cursor, f).await;
         }
         let own = self.own(table, index, range)?;
         let Some(range) = own.as_ref().map_or(Some(range), |own| own.clip(range)) else { return Ok(()) };
         if self.locks() {
             self.lock_range(purpose, table, index, range).await?;
         }
-        self.scan_range(purpose, table, Cursor::start(index, range, direction, own.as_ref()), f).await
+        let cursor = Cursor::start(purpose, index, range, direction, own.as_ref());
+        self.scan_range(table, cursor, f).await
     }
 
     async fn scan_range(
         &mut self,
-        purpose: Purpose,
         table: &Table,
         cursor: Cursor<'_>,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let is_whole = cursor.from == Bound::Unbounded && cursor.until.is_none();
         if is_whole || table.def.key.is_empty() {
-            return self.scan_table(purpose, cursor, f).await;
+            return self.scan_table(cursor, f).await;
         }
-        self.scan_keys(purpose, cursor, f).await
+        self.scan_some(cursor, f).await
     }
 
     /// Visits everything under a lock on the whole table.
     async fn scan_table(
         &mut self,
-        purpose: Purpose,
         mut cursor: Cursor<'_>,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let index = cursor.index;
-        let table = self.lock_table_of(index, purpose.table()).await?;
+        let table = self.lock_table_of(index, cursor.purpose.table()).await?;
         loop {
             let chunk = self.collect(&cursor, usize::MAX).await?;
             for (key, row) in chunk.rows() {
-                if row.is_empty() {
+                if cursor.lacks(row) {
                     return Err(self.lost_row(table));
                 }
                 self.met(table, index, key);
-                probe::count(Counter::Records);
+                probe::add(Counter::Records, u64::from(!row.is_empty()));
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -216,20 +219,19 @@ impl<'a, D: Design> Here<'a, D> {
     /// Visits a range under locks on its keys: look, lock what was seen, look again; what the second look sees is
     /// protected if it sees the same keys. Each look starts behind the last key that was visited, not at the next leaf:
     /// otherwise a key could slip in between two leaves before the first key of the second is locked.
-    async fn scan_keys(
+    async fn scan_some(
         &mut self,
-        purpose: Purpose,
         mut cursor: Cursor<'_>,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let index = cursor.index;
-        let table = self.lock_table_of(index, purpose.intention()).await?;
+        let table = self.lock_table_of(index, cursor.purpose.intention()).await?;
         // Often the first row is all that is wanted, and what is looked at is locked.
         let mut limit = 1;
         loop {
             let mut chunk = self.collect_some(&cursor, limit).await?;
             while self.ranges() {
-                self.lock_chunk(purpose, table, &cursor, &chunk).await?;
+                self.lock_chunk(table, &cursor, &chunk).await?;
                 let again = self.collect_some(&cursor, limit).await?;
                 let same = again.same_keys(&chunk);
                 chunk = again;
@@ -237,13 +239,13 @@ impl<'a, D: Design> Here<'a, D> {
                     break;
                 }
             }
-            if chunk.rows().any(|(_, row)| row.is_empty()) {
+            if chunk.rows().any(|(_, row)| cursor.lacks(row)) {
                 return Err(self.lost_row(table));
             }
             let mut last = None;
             for (key, row) in chunk.rows() {
                 self.met(table, index, key);
-                probe::count(Counter::Records);
+                probe::add(Counter::Records, u64::from(!row.is_empty()));
                 if f(key, Row::new(&table.layout, row)) == Flow::Enough {
                     return Ok(());
                 }
@@ -267,20 +269,14 @@ impl<'a, D: Design> Here<'a, D> {
         Ok(chunk)
     }
 
-    async fn lock_chunk(
-        &mut self,
-        purpose: Purpose,
-        table: &Table,
-        cursor: &Cursor<'_>,
-        chunk: &Chunk,
-    ) -> Result<(), Abort> {
-        let (id, index) = (table.def.id, cursor.index);
+    async fn lock_chunk(&mut self, table: &Table, cursor: &Cursor<'_>, chunk: &Chunk) -> Result<(), Abort> {
+        let (id, index, purpose) = (table.def.id, cursor.index, cursor.purpose);
         if cursor.direction == Direction::Backward {
             self.lock_above(id, cursor).await?;
         }
         for (key, _) in chunk.rows() {
             self.lock(id, LockName::key(index, hash64(key)), purpose.key()).await?;
-            if index != id {
+            if index != id && purpose != Purpose::Keys {
                 let row = entries::row_name(table, index, key).ok_or_else(|| self.lost_row(table))?;
                 self.lock(id, row, purpose.row()).await?;
             }
@@ -311,10 +307,19 @@ impl<'a, D: Design> Here<'a, D> {
 
     /// Copies at most `limit` rows of one leaf (or heap page) from the cursor on.
     async fn collect(&self, cursor: &Cursor<'_>, limit: usize) -> Result<Chunk, Abort> {
-        let Cursor { index, direction, own, .. } = *cursor;
+        let Cursor { purpose, index, direction, own, .. } = *cursor;
         let range = (cursor.from(), cursor.until());
         let mut chunk = Chunk::default();
         let found = match own.filter(|_| D::OWNERS) {
+            own if purpose == Purpose::Keys => {
+                let table = self.table_of(index)?;
+                retry!(self, {
+                    chunk.clear();
+                    let wanted = |entry: &[u8]| own.is_none_or(|own| own.has(table, entry));
+                    let visit = (wanted, |key: &[u8]| chunk.push(key, &[]));
+                    self.engine.store.keys_chunk::<D::Latch>(index, range, direction, limit, visit)
+                })
+            }
             None => retry!(self, {
                 chunk.clear();
                 let push = |key: &[u8], row: &[u8]| chunk.push(key, row);
@@ -523,6 +528,16 @@ impl<D: Design> Access for Here<'_, D> {
         self.scan_with(Purpose::Read, index, range, direction, &mut f).await
     }
 
+    async fn scan_keys(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8]) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan_with(Purpose::Keys, index, range, direction, &mut |key: &[u8], _: Row<'_>| f(key)).await
+    }
+
     async fn scan_for_update(
         &mut self,
         index: TableId,
@@ -536,6 +551,7 @@ impl<D: Design> Access for Here<'_, D> {
 
 /// Where a scan stands.
 struct Cursor<'o> {
+    purpose: Purpose,
     index: TableId,
     from: Bound<Key>,
     until: Option<Key>,
@@ -545,14 +561,25 @@ struct Cursor<'o> {
 }
 
 impl<'o> Cursor<'o> {
-    fn start(index: TableId, range: Range<'_>, direction: Direction, own: Option<&'o Own>) -> Cursor<'o> {
+    fn start(
+        purpose: Purpose,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        own: Option<&'o Own>,
+    ) -> Cursor<'o> {
         let low = range.low.map(Key::from_bytes);
         let high = range.high.map(Key::from_bytes);
         let (from, until) = match direction {
             Direction::Forward => (low.map_or(Bound::Unbounded, Bound::Included), high),
             Direction::Backward => (high.map_or(Bound::Unbounded, Bound::Excluded), low),
         };
-        Cursor { index, from, until, direction, own }
+        Cursor { purpose, index, from, until, direction, own }
+    }
+
+    /// Whether this is no row, where one is wanted.
+    fn lacks(&self, row: &[u8]) -> bool {
+        row.is_empty() && self.purpose != Purpose::Keys
     }
 
     fn from(&self) -> Bound<&[u8]> {

@@ -104,10 +104,7 @@ impl Store {
             let end = self.file_chunk::<P>(index, from, |row| visit(&[], row))?;
             return Ok(end);
         };
-        let way = match direction {
-            Direction::Forward => access::Direction::Forward,
-            Direction::Backward => access::Direction::Backward,
-        };
+        let way = way(direction);
         if table.is_clustered() {
             return match index == table.def.id {
                 true => self.clustered_chunk::<P>(table, from, until, way, limit, visit),
@@ -158,6 +155,38 @@ impl Store {
             _ => onward(read, way),
         };
         Ok(end)
+    }
+
+    /// As [`Store::chunk_of`], of the keys alone: no row is looked at.
+    ///
+    /// # Errors
+    /// As [`Store::chunk`].
+    pub fn keys_chunk<P: Policies>(
+        &self,
+        index: TableId,
+        (from, until): (Bound<&[u8]>, Option<&[u8]>),
+        direction: Direction,
+        limit: usize,
+        (wanted, mut visit): (impl Fn(&[u8]) -> bool, impl FnMut(&[u8])),
+    ) -> Result<ChunkEnd, Stop> {
+        let Some((table, tree)) = self.tree_of(index) else { return Ok(ChunkEnd::Done(None)) };
+        let way = way(direction);
+        let (mut met, mut last) = (0, None);
+        let each = |key: &[u8], _: &[u8]| {
+            if last.is_none() && wanted(key) {
+                visit(key);
+                met += 1;
+                last = (met == limit).then(|| Key::from_bytes(key));
+            }
+        };
+        let read = match index == table.def.id {
+            true => tree.chunk::<P::Index>(from, until, way, each)?,
+            false => tree.chunk::<P::Secondary>(from, until, way, each)?,
+        };
+        Ok(match last {
+            Some(last) => ChunkEnd::More(Bound::Excluded(last)),
+            None => onward(read, way),
+        })
     }
 
     /// Of a clustered table by its primary key: rows are visited as they are met, until one is too long to lie in its leaf.
@@ -288,6 +317,13 @@ fn place_of(key: &[u8]) -> HeapPlace {
     let Ok(bytes) = <[u8; 8]>::try_from(key) else { return HeapPlace { ordinal: u32::MAX, slot: 0 } };
     let number = u64::from_be_bytes(bytes);
     HeapPlace { ordinal: (number >> 32) as u32, slot: number as u16 }
+}
+
+fn way(direction: Direction) -> access::Direction {
+    match direction {
+        Direction::Forward => access::Direction::Forward,
+        Direction::Backward => access::Direction::Backward,
+    }
 }
 
 fn onward(end: access::ChunkEnd, direction: access::Direction) -> ChunkEnd {

@@ -105,6 +105,18 @@ pub trait Access {
         f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort>;
 
+    /// As [`Access::scan`], of the keys alone, or of an index's entries, which end with the rows' keys: for who finds all that is
+    /// wanted there. Rows are not looked at, where that can be spared; a table without a key has nothing to visit.
+    async fn scan_keys(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8]) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan(index, range, direction, |key, _| f(key)).await
+    }
+
     /// As [`Access::scan`], by one who will perhaps update or delete what it visits: a queue's head, say. Where locks isolate,
     /// the rows are shared with readers and kept from others who scan them so, or change them; so two who take from one queue
     /// wait for each other at the row, not for each other's read locks.

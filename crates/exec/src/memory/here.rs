@@ -152,15 +152,16 @@ impl<'a> MemoryHere<'a> {
         Ok(())
     }
 
-    /// Visits the rows of a table: in the order of its keys, or `through` one of its indexes, whose entries `f` then gets for keys.
+    /// Visits the rows of a table of the store, an index's entries among them; or of a table `through` its index of this number,
+    /// whose entries `f` then gets for keys.
     async fn scan_rows(
         &mut self,
-        (table, through): (&Table, Option<usize>),
+        id: TableId,
+        through: Option<(&Table, usize)>,
         range: Range<'_>,
         direction: Direction,
-        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+        f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Abort> {
-        let index = through.map(|at| &table.def.indexes[at]);
         let [mut at, mut next] = std::mem::take(&mut self.part.keys);
         at.clear();
         loop {
@@ -169,29 +170,23 @@ impl<'a> MemoryHere<'a> {
             let mut over = false;
             next.clear();
             let visit = |key: &[u8], row: &[u8]| {
-                probe::count(Counter::Records);
-                over = f(key, Row::new(&table.layout, row)) == Flow::Enough;
+                probe::add(Counter::Records, u64::from(!row.is_empty()));
+                over = f(key, row) == Flow::Enough;
                 next.clear();
                 next.extend_from_slice(key);
                 room -= 1;
                 if over || room == 0 { Flow::Enough } else { Flow::More }
             };
-            let (def, id) = (&table.def, table.def.id);
-            let scanned = match (index, &self.part.past) {
+            let by = through.map(|(table, at)| (&table.def, &table.def.indexes[at]));
+            let scanned = match (by, &self.part.past) {
                 (None, None) => self.with(|w, txn| w.scan(txn, id, rest, direction, visit)),
                 (None, Some(past)) => self.back_then(|w| w.scan_past(past, id, rest, direction, visit)),
-                (Some(by), None) => self.with(|w, txn| {
+                (Some((def, by)), None) => self.with(|w, txn| {
                     w.scan_through(txn, (by.id, id), rest, direction, |e| def.key_in_entry(by, e), visit)
                 }),
-                (Some(by), Some(past)) => self.back_then(|w| {
-                    w.scan_through_past(
-                        past,
-                        (by.id, id),
-                        rest,
-                        direction,
-                        |e| def.key_in_entry(by, e),
-                        visit,
-                    )
+                (Some((def, by)), Some(past)) => self.back_then(|w| {
+                    let tables = (by.id, id);
+                    w.scan_through_past(past, tables, rest, direction, |e| def.key_in_entry(by, e), visit)
                 }),
             };
             match scanned {
@@ -367,7 +362,23 @@ impl Access for MemoryHere<'_> {
         direction: Direction,
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
-        let engine = self.engine;
-        self.scan_rows(engine.index(index)?, range, direction, &mut f).await
+        let (table, through) = self.engine.index(index)?;
+        let through = through.map(|at| (table, at));
+        let mut visit = |key: &[u8], row: &[u8]| f(key, Row::new(&table.layout, row));
+        self.scan_rows(table.def.id, through, range, direction, &mut visit).await
+    }
+
+    async fn scan_keys(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8]) -> Flow,
+    ) -> Result<(), Abort> {
+        let (table, _) = self.engine.index(index)?;
+        if table.def.key.is_empty() {
+            return Ok(());
+        }
+        self.scan_rows(index, None, range, direction, &mut |key: &[u8], _: &[u8]| f(key)).await
     }
 }

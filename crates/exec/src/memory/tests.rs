@@ -174,6 +174,21 @@ impl Scene<'_> {
         }
     }
 
+    /// Ids in entries of an index, by value.
+    fn entries(&mut self, (low, high): (i64, i64), way: Direction) -> Tried<Vec<i64>> {
+        let mut seen = Vec::new();
+        let (low, high) = (key(low), key(high));
+        let visit = |entry: &[u8]| {
+            seen.extend(base::KeyReader::last_i64(entry));
+            Flow::More
+        };
+        match once(self.here().scan_keys(BY_VALUE, Range::new(&low, &high), way, visit)) {
+            Done(()) => Done(seen),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
+    }
+
     fn certify(&mut self, scope: Scope) -> Tried<()> {
         let Bench { engine, executor, .. } = self.bench;
         once(engine.certify(self.desk, executor, &mut self.part, scope))
@@ -285,6 +300,29 @@ fn p3_phantoms_of_every_kind_through_table_and_index() {
             assert_eq!((two.commit(), one.commit()), (Done(()), CONFLICT), "{index:?} {way:?}");
         }
     }
+    for (way, change) in WAYS.into_iter().flat_map(|way| changes.map(|change| (way, change))) {
+        let b = bench();
+        let (mut one, mut two) = (b.begin(0), b.begin(1));
+        assert!(matches!(one.entries((5, 50), way), Done(seen) if seen.len() == 2));
+        change(&mut two);
+        assert_eq!(one.write(100, 1), Done(Some(())));
+        assert_eq!((two.commit(), one.commit()), (Done(()), CONFLICT), "entries {way:?}");
+    }
+}
+
+/// Who wants entries alone does not mind what becomes of the rows they lead to, and finds those of its own changes.
+#[test]
+fn entries_alone_are_read_without_their_rows() {
+    let b = bench();
+    let mut past = b.begin_under(1, Protection::Past);
+    let (mut one, mut two) = (b.begin(0), b.begin(1));
+    assert_eq!(one.entries((1, 50), Direction::Forward), Done(vec![1, 2]));
+    assert_eq!(two.write(1, 10), Done(Some(())));
+    assert_eq!(two.commit(), Done(()));
+    assert_eq!((one.write(2, 5), one.insert(3, 7)), (Done(Some(())), Done(Inserted::Done)));
+    assert_eq!(one.entries((1, 50), Direction::Backward), Done(vec![1, 3, 2]));
+    assert_eq!(one.commit(), Done(()));
+    assert_eq!(past.entries((1, 50), Direction::Backward), Done(vec![2, 1]));
 }
 
 #[test]

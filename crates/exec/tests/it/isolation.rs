@@ -1,6 +1,6 @@
 //! The anomalies as scripts. Each operation is polled by hand once: it is done, or it waits.
 
-use base::{Key, TableId};
+use base::{Key, KeyReader, TableId};
 use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
 use locks::{Inheritance, LockOptions, LockTuning};
 use std::cell::{Cell, RefCell};
@@ -58,6 +58,8 @@ pub struct Bench {
     /// Parts of scenes that are over: the next ones inherit from them.
     parts: RefCell<Vec<Part>>,
     executor: Executor,
+    /// Scans of values look at entries alone, not at the rows that they lead to.
+    pub entries_alone: Cell<bool>,
     _dir: tempfile::TempDir,
 }
 
@@ -85,6 +87,7 @@ pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = 
         table,
         parts: RefCell::default(),
         executor: Executor::new(Arc::new(|| {})),
+        entries_alone: Cell::new(false),
         _dir: dir,
     };
     let mut loader = bench.begin();
@@ -157,7 +160,7 @@ impl Bench {
         Here { engine: &self.engine, executor: &self.executor, part }
     }
 
-    /// The ids met in a scan of values from `low` to below `high`.
+    /// The values and ids met in a scan of values from `low` to below `high`.
     pub fn scan_values(
         &self,
         scene: &mut Scene<'_>,
@@ -168,10 +171,19 @@ impl Bench {
         let mut seen = Vec::new();
         let (low, high) = (key(low), key(high));
         let range = Range::new(&low, &high);
-        let outcome = once(self.here(scene.part()).scan(BY_VALUE, range, direction, |_, row| {
-            seen.push((row.int(1), row.int(0)));
-            Flow::More
-        }));
+        let mut here = self.here(scene.part());
+        let outcome = if self.entries_alone.get() {
+            once(here.scan_keys(BY_VALUE, range, direction, |entry| {
+                let mut entry = KeyReader::new(entry);
+                seen.extend(entry.i64().zip(entry.i64()));
+                Flow::More
+            }))
+        } else {
+            once(here.scan(BY_VALUE, range, direction, |_, row| {
+                seen.push((row.int(1), row.int(0)));
+                Flow::More
+            }))
+        };
         match outcome {
             Done(()) => Done(seen),
             Waits => Waits,

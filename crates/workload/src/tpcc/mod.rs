@@ -41,7 +41,7 @@ pub use rows::{
 pub use stock_level::{CountLow, StockLevelRequest};
 
 use crate::spec::{SpecError, in_range};
-use base::{Key, SiteId, TableId};
+use base::{Key, KeyReader, SiteId, TableId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -175,11 +175,14 @@ async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) ->
     };
     let mut ids: SmallVec<[u32; 16]> = SmallVec::new();
     let prefix = rows::key([w, d]).str(&last_name(number));
-    scan_prefix(access, CUSTOMER_NAME, &prefix, Direction::Forward, |_, row| {
-        ids.push(row.int(rows::customer::C_ID) as u32);
+    let end = prefix.prefix_end();
+    let range = txn::Range { low: Some(&prefix), high: end.as_deref() };
+    // The entries are in the order of first names, and end with the customer's number.
+    let each = |entry: &[u8]| {
+        ids.extend(KeyReader::last_i64(entry).map(|id| id as u32));
         Flow::More
-    })
-    .await?;
+    };
+    access.scan_keys(CUSTOMER_NAME, range, Direction::Forward, each).await?;
     found(ids.get(ids.len().div_ceil(2).wrapping_sub(1)).map(|id| (*id, ids.len() as u32)))
 }
 
