@@ -1,7 +1,9 @@
 //! Delivery (clause 2.7): in each district of a warehouse the oldest new order is delivered.
 
+use super::new_order::MOST_LINES;
 use super::rows::{self, CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, key};
 use super::{found, route};
+use base::Key;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use txn::step::{Route, Step, StepId};
@@ -39,27 +41,45 @@ impl DeliverAll {
         }
     }
 
-    async fn deliver<A: Access>(&self, access: &mut A, d: u32, order: u32) -> Result<(), Abort> {
-        use rows::{customer::*, order_line::*, orders::*};
-        let DeliveryRequest { w, carrier, date } = self.0;
+    /// Gives the order to the carrier; tells whose it is and how many lines it has.
+    async fn hand_over<A: Access>(&self, access: &mut A, order: &Key) -> Result<(u32, u32), Abort> {
+        use rows::orders::*;
         let take = |row: &mut txn::RowMut<'_>| {
-            row.set_int(O_CARRIER_ID, carrier.into());
+            row.set_int(O_CARRIER_ID, self.0.carrier.into());
             (row.int(O_C_ID) as u32, row.int(O_OL_CNT) as u32)
         };
-        let (customer, lines) = found(access.update(ORDERS, &key([w, d, order]), take).await?)?;
+        found(access.update(ORDERS, order, take).await?)
+    }
+
+    /// Dates the lines of an order; gives the sum of their amounts.
+    async fn arrive<A: Access>(
+        &self,
+        access: &mut A,
+        (d, order): (u32, u32),
+        lines: u32,
+    ) -> Result<i64, Abort> {
+        use rows::order_line::*;
+        let of = |number| key([self.0.w, d, order, number]);
+        let keys: SmallVec<[Key; MOST_LINES]> = (1..=lines).map(of).collect();
+        access.ahead(ORDER_LINE, &keys);
         let mut sum = 0;
-        for number in 1..=lines {
+        for key in &keys {
             let arrive = |row: &mut txn::RowMut<'_>| {
-                row.set_int(OL_DELIVERY_D, date);
+                row.set_int(OL_DELIVERY_D, self.0.date);
                 row.int(OL_AMOUNT)
             };
-            sum += found(access.update(ORDER_LINE, &key([w, d, order, number]), arrive).await?)?;
+            sum += found(access.update(ORDER_LINE, key, arrive).await?)?;
         }
+        Ok(sum)
+    }
+
+    async fn owe<A: Access>(&self, access: &mut A, customer: &Key, sum: i64) -> Result<(), Abort> {
+        use rows::customer::*;
         let owe = |row: &mut txn::RowMut<'_>| {
             row.set_int(C_BALANCE, row.int(C_BALANCE) + sum);
             row.set_int(C_DELIVERY_CNT, row.int(C_DELIVERY_CNT) + 1);
         };
-        found(access.update(CUSTOMER, &key([w, d, customer]), owe).await?)
+        found(access.update(CUSTOMER, customer, owe).await?)
     }
 }
 
@@ -72,13 +92,30 @@ impl Step for DeliverAll {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<Self::Output, Abort> {
+        let w = self.0.w;
         let mut all = SmallVec::new();
         for d in 1..=DISTRICTS {
-            let order = self.oldest(access, d).await?;
-            if let Some(order) = order {
-                self.deliver(access, d, order).await?;
-            }
-            all.push(order.unwrap_or(0));
+            all.push(self.oldest(access, d).await?.unwrap_or(0));
+        }
+        // One table after the other, so that all its rows can be asked for at once.
+        type Each<T> = SmallVec<[T; DISTRICTS as usize]>;
+        let open = (1..=DISTRICTS).zip(all.iter().copied()).filter(|(_, order)| *order > 0);
+        let open: Each<(u32, u32)> = open.collect();
+        let orders: Each<Key> = open.iter().map(|(d, order)| key([w, *d, *order])).collect();
+        access.ahead(ORDERS, &orders);
+        let mut whose: Each<(u32, u32)> = SmallVec::new();
+        for order in &orders {
+            whose.push(self.hand_over(access, order).await?);
+        }
+        let mut sums: Each<i64> = SmallVec::new();
+        for (order, (_, lines)) in open.iter().zip(&whose) {
+            sums.push(self.arrive(access, *order, *lines).await?);
+        }
+        let payers = open.iter().zip(&whose).map(|((d, _), (customer, _))| key([w, *d, *customer]));
+        let payers: Each<Key> = payers.collect();
+        access.ahead(CUSTOMER, &payers);
+        for (customer, sum) in payers.iter().zip(sums) {
+            self.owe(access, customer, sum).await?;
         }
         Ok(all)
     }
