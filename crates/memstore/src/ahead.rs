@@ -42,6 +42,17 @@ impl Ahead {
     }
 }
 
+/// Keys of which the last is at most this much behind the first lie in one leaf, or in two, if there is a row for most numbers.
+const TOGETHER: u64 = 32;
+
+/// Whether two keys end with numbers that are close to each other, and begin alike.
+fn lie_together(first: &[u8], last: &[u8]) -> bool {
+    let Some(((one, a), (other, b))) = first.split_last_chunk::<8>().zip(last.split_last_chunk::<8>()) else {
+        return false;
+    };
+    one == other && u64::from_be_bytes(*b).wrapping_sub(u64::from_be_bytes(*a)) < TOGETHER
+}
+
 impl Worker {
     /// Says which rows of a table the transaction will ask for next, in this order: they are looked up side by side, and
     /// fetched. A hint: it reads nothing as far as the transaction is concerned, and other operations may come between.
@@ -70,6 +81,24 @@ impl Worker {
                 if asked.row.is_none() {
                     missing[count] = i;
                     count += 1;
+                }
+            }
+            if count > 1 && lie_together(keys[missing[0]].as_ref(), keys[missing[count - 1]].as_ref()) {
+                // Most of them are in the leaf of the first, like the lines of an order. They are soon found again from one
+                // another, so the hints are left to others.
+                let leaf = index.find(arena, keys[missing[0]].as_ref()).seen.leaf;
+                txn.near = (table, Some(leaf));
+                let all = missing;
+                let sought = std::mem::take(&mut count);
+                for &i in &all[..sought] {
+                    asked[i].row = index.find_in(arena, leaf, keys[i].as_ref());
+                    match asked[i].row {
+                        Some(row) => row::ask_for(arena, row),
+                        None => {
+                            missing[count] = i;
+                            count += 1;
+                        }
+                    }
                 }
             }
             if count > 0 {

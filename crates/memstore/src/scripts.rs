@@ -430,6 +430,28 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
     }
 }
 
+/// Runs of keys within one leaf, over the border of two, and with numbers that nobody has.
+#[test]
+fn keys_that_lie_together_are_looked_up_ahead_from_one_of_them() {
+    let (_store, mut w) = open(small(Conflict::Abort));
+    let key = |group: u64, n: u64| [group.to_be_bytes(), n.to_be_bytes()].concat();
+    let mut t = w.begin();
+    for (group, n) in (0..3).flat_map(|group| (0..200).map(move |n| (group, n))).filter(|(_, n)| n % 7 > 0) {
+        assert_eq!(w.insert(&mut t, T, &key(group, n), &[n as u8]), Ok(Inserted::Done));
+    }
+    commit(&mut w, t).unwrap();
+    for (group, first) in (0..3).flat_map(|group| (0..190).map(move |first| (group, first))) {
+        let mut t = w.begin();
+        let wanted: Vec<_> = (first..first + 12).map(|n| key(group, n)).collect();
+        w.ahead(&mut t, T, &wanted).unwrap();
+        for (n, wanted) in (first..).zip(&wanted) {
+            let there = n % 7 > 0 && n < 200;
+            assert_eq!(get(&mut w, &mut t, wanted), there.then_some(n as u8), "{n} of {first} and on");
+        }
+        commit(&mut w, t).unwrap();
+    }
+}
+
 #[test]
 fn an_absence_looked_up_ahead_is_a_phantom_if_it_ends() {
     let (_store, mut w) = with_rows(Conflict::Abort);

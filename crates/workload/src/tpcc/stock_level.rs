@@ -4,6 +4,7 @@ use super::rows::{self, DISTRICT, ORDER_LINE, STOCK, key};
 use super::{found, route};
 use base::Key;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, Direction, Flow, Range};
 
@@ -48,10 +49,10 @@ impl Step for CountLow {
         items.sort_unstable();
         items.dedup();
         let mut count = 0;
-        let keys: Vec<Key> = items.into_iter().map(|item| key([w, item])).collect();
-        for keys in keys.chunks(ABREAST) {
-            access.ahead(STOCK, keys);
-            for key in keys {
+        for items in items.chunks(ABREAST) {
+            let keys: SmallVec<[Key; ABREAST]> = items.iter().map(|item| key([w, *item])).collect();
+            access.ahead(STOCK, &keys);
+            for key in &keys {
                 let left = access.read(STOCK, key, |row| row.int(rows::stock::S_QUANTITY)).await?;
                 count += u32::from(found(left)? < i64::from(threshold));
             }
