@@ -52,15 +52,21 @@ impl Random {
 
 pub(super) const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// Whether the word stands in it. At every place, without a branch that depends on what is there: letters are random, and guessing wrong
-/// takes longer than looking.
+/// The longest text in which the word is looked for: I_DATA's and S_DATA's.
+const DATA: usize = 50;
+
+/// Whether the word stands in it; never in a text longer than [`DATA`]. First at all places at once whether its first and its last
+/// letter do, without a branch that depends on what is there: letters are random, and guessing wrong takes longer than looking.
 pub(super) fn is_original(data: &[u8]) -> bool {
-    let word = u64::from_le_bytes(*ORIGINAL);
-    let mut found = false;
-    for at in 0..data.len().saturating_sub(ORIGINAL.len() - 1) {
-        found |= data[at..].first_chunk().is_some_and(|there| u64::from_le_bytes(*there) == word);
-    }
-    found
+    const LAST: usize = ORIGINAL.len() - 1;
+    // As many places as compare in whole vectors.
+    const PLACES: usize = (DATA - LAST).next_multiple_of(16);
+    let mut text = [0; PLACES + LAST];
+    let Some(beginning) = text.get_mut(..data.len()) else { return false };
+    beginning.copy_from_slice(data);
+    let ends = |at: usize| (text[at] == ORIGINAL[0]) & (text[at + LAST] == ORIGINAL[LAST]);
+    let may_be = (0..PLACES).fold(false, |found, at| found | ends(at));
+    may_be && data.windows(ORIGINAL.len()).any(|word| word == ORIGINAL)
 }
 
 /// 1 to `n` in an order that the seed decides.
