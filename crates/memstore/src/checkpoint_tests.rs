@@ -2,6 +2,7 @@
 
 use crate::durable_tests::{Rows, T, fault, log_files, log_options, open_with, put, rows};
 use crate::{Durability, LogFault, LogOptions, Worker};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -67,10 +68,13 @@ fn a_damaged_block_that_a_checkpoint_rests_on_is_told() {
     fill(&mut w);
     store.checkpoint().unwrap();
     let image = disk.crash_image(1);
-    let path = log_files(&image).pop().unwrap();
-    let bytes = image.bytes(&path).unwrap();
-    let is_block = |at: &usize| bytes[*at..].starts_with(b"BLCK");
-    let last = (4096..bytes.len()).step_by(4096).rfind(is_block).expect("a block") as u64;
+    // The file after the last one with blocks may be there already.
+    let last_block = |path: PathBuf| {
+        let bytes = image.bytes(&path).unwrap();
+        let last = (4096..bytes.len()).step_by(4096).rfind(|at| bytes[*at..].starts_with(b"BLCK"))?;
+        Some((path, last as u64))
+    };
+    let (path, last) = log_files(&image).into_iter().rev().find_map(last_block).expect("a block");
     image.flip(&path, last + 24, 0);
     let found = fault(&image);
     let is_it = matches!(&found, LogFault::Corrupt { file, offset, .. } if (file, *offset) == (&path, last));

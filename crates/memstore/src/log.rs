@@ -179,13 +179,15 @@ pub(crate) enum Place {
 
 /// Makes a log file whose bytes are all there, so that later writes neither fail for lack of room nor change what the file
 /// system knows about it. Durable but for its name. Filled past the system's cache, a piece at a time: what a cache gives to
-/// the device all at once keeps the log's own writes waiting.
+/// the device all at once keeps the log's own writes waiting. `between` is called between two pieces, with the part of the
+/// file that is filled.
 pub(crate) fn make_segment(
     files: &dyn Files,
     dir: &Path,
     head: &FileHead,
     name: &str,
     (options, place): (&LogOptions, Place),
+    mut between: impl FnMut(f64),
 ) -> Result<LogFile, LogFault> {
     const PIECE: usize = 1 << 18;
     let bytes = match place {
@@ -201,6 +203,9 @@ pub(crate) fn make_segment(
     for at in (0..bytes).step_by(PIECE) {
         let n = (bytes - at).min(PIECE as u64) as usize;
         file.write_all_at(&zeros[..n], at)?;
+        if at + (n as u64) < bytes {
+            between((at + n as u64) as f64 / bytes as f64);
+        }
     }
     file.write_all_at(aligned.copy(&head.encode()), 0)?;
     file.sync()?;

@@ -347,7 +347,7 @@ fn new_life(
         control.next_segment += 1;
         let head = segment_head(&control, &segment);
         let which = (options, Place::FirstOfLife);
-        first.push((segment, make_segment(files, dir, &head, &segment.name(), which)?));
+        first.push((segment, make_segment(files, dir, &head, &segment.name(), which, |_| {})?));
         control.segments.push(segment);
     }
     files.sync_dir(dir)?;

@@ -351,9 +351,13 @@ impl Stream {
         self.flying.fetch_add(1, Ordering::Relaxed);
         self.counts.written.fetch_add(len, Ordering::Relaxed);
         self.counts.flushes.fetch_add(1, Ordering::Relaxed);
-        if work.next.is_none() && work.at > work.file.bytes / 2 {
+        if work.next.is_none() && work.at > work.file.bytes / 8 {
             let (shared, number) = (shared.clone(), self.number);
-            let make = move || make_next(&shared, number);
+            let pace = Pace {
+                from: self.counts.written.load(Ordering::Relaxed),
+                room: work.file.bytes.saturating_sub(work.at),
+            };
+            let make = move || make_next(&shared, number, Some(pace));
             work.next = std::thread::Builder::new().name("log-segments".into()).spawn(make).ok();
         }
         Ok(flight)
@@ -382,7 +386,7 @@ impl Stream {
         let made = work.next.take().map(JoinHandle::join);
         let (segment, file) = match made {
             Some(Ok(made)) => made?,
-            Some(Err(_)) | None => make_next(shared, self.number)?,
+            Some(Err(_)) | None => make_next(shared, self.number, None)?,
         };
         // Its last record has an epoch that had begun.
         held(&self.full).push((work.segment.number, shared.epochs.now()));
@@ -440,8 +444,31 @@ fn complete(shared: &Shared, ended: u64) -> u64 {
     }
 }
 
-/// Makes the next segment of a stream and enters it in the control file.
-fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
+/// How a log file is filled while the one before it is being written: ahead of that, and otherwise a piece now and then. In one go
+/// it takes a CPU for a tenth of a second, from which a worker or the log's own threads are missing then.
+struct Pace {
+    /// Bytes that the stream had written when it was begun.
+    from: u64,
+    /// Bytes that it had left in the file before.
+    room: u64,
+}
+
+impl Pace {
+    /// Between two pieces, each of which takes a fraction of that.
+    const PAUSE: Duration = Duration::from_millis(4);
+
+    /// Waits, if this part of the file is enough for now: done at three quarters of the file before.
+    fn wait(&self, shared: &Shared, stream: usize, filled: f64) {
+        let written = shared.streams[stream].counts.written.load(Ordering::Relaxed);
+        let used = written.saturating_sub(self.from) as f64 / self.room.max(1) as f64;
+        if filled > used * 4.0 / 3.0 && !shared.stopping.load(Ordering::Relaxed) {
+            std::thread::sleep(Pace::PAUSE);
+        }
+    }
+}
+
+/// Makes the next segment of a stream and enters it in the control file; in one go, if there is no pace.
+fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made, LogFault> {
     let segment = {
         let mut control = held(&shared.control);
         let number = control.next_segment;
@@ -452,7 +479,10 @@ fn make_next(shared: &Shared, stream: usize) -> Result<Made, LogFault> {
     let (name, which) = (segment.name(), (&shared.options, Place::Later));
     let file = match shared.spares.take() {
         Some(spare) => reuse_segment(&*shared.files, (&spare, &shared.dir.join(&name)), &head, which.0)?,
-        None => make_segment(&*shared.files, &shared.dir, &head, &name, which)?,
+        None => {
+            let between = |filled| pace.iter().for_each(|pace| pace.wait(shared, stream, filled));
+            make_segment(&*shared.files, &shared.dir, &head, &name, which, between)?
+        }
     };
     // Its name first: a control file that names a missing file is damage.
     shared.sync_names()?;
