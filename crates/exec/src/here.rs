@@ -226,8 +226,8 @@ impl<'a, D: Design> Here<'a, D> {
     ) -> Result<(), Abort> {
         let index = cursor.index;
         let table = self.lock_table_of(index, cursor.purpose.intention()).await?;
-        // Often the first row is all that is wanted, and what is looked at is locked.
-        let mut limit = 1;
+        // Often the first row is all that is wanted, and what is looked at is locked. Entries alone are small, and mostly wanted all.
+        let mut limit = if cursor.purpose == Purpose::Keys { 8 } else { 1 };
         loop {
             let mut chunk = self.collect_some(&cursor, limit).await?;
             while self.ranges() {

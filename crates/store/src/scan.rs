@@ -171,9 +171,13 @@ impl Store {
     ) -> Result<ChunkEnd, Stop> {
         let Some((table, tree)) = self.tree_of(index) else { return Ok(ChunkEnd::Done(None)) };
         let way = way(direction);
-        let (mut met, mut last) = (0, None);
+        let (mut met, mut last, mut cut) = (0, None, false);
         let each = |key: &[u8], _: &[u8]| {
-            if last.is_none() && wanted(key) {
+            if cut || !wanted(key) {
+                return;
+            }
+            cut = last.is_some();
+            if !cut {
                 visit(key);
                 met += 1;
                 last = (met == limit).then(|| Key::from_bytes(key));
@@ -183,7 +187,7 @@ impl Store {
             true => tree.chunk::<P::Index>(from, until, way, each)?,
             false => tree.chunk::<P::Secondary>(from, until, way, each)?,
         };
-        Ok(match last {
+        Ok(match last.filter(|_| cut) {
             Some(last) => ChunkEnd::More(Bound::Excluded(last)),
             None => onward(read, way),
         })
