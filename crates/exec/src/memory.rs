@@ -9,9 +9,10 @@
 //!
 //! A transaction that stays at home runs from its first operation to its end without giving up its worker, but for a row
 //! that another one has prepared for two-phase commit: it parks until that one has ended (`waiting`), or aborts where
-//! [`Abort`](crate::OccConflict::Abort) is asked for. One that only reads may read what was there when it began
-//! ([`Protection::Past`](crate::Protection::Past)): it waits for those that came before it and were not done, and is neither checked nor aborted. What it read may be inconsistent until it is certified; so whatever a procedure
-//! concludes from it, an abort included, is an answer only if [`Engine::holds`](crate::Engine::holds).
+//! [`Abort`](crate::OccConflict::Abort) is asked for. What it read may be inconsistent until it is certified; so whatever a
+//! procedure concludes from it, an abort included, is an answer only if [`Engine::holds`](crate::Engine::holds). One that only
+//! reads may read what was there when it began ([`Protection::Past`]): it waits for those that came before it and were not done,
+//! and is neither checked nor aborted.
 //!
 //! What is committed goes to the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this engine is the number of an
 //! epoch, and a reply or a vote waits until all of its epoch, and so all that it has seen, is durable. A checkpoint copies the
