@@ -221,9 +221,9 @@ impl MemoryEngine {
         }
     }
 
-    /// Ends a part that read the past; gives the epoch that has to be durable before anybody is told what it saw.
-    #[cold]
-    fn end_past(&self, desk: &MemoryDesk, past: Snapshot) -> u64 {
+    /// Ends a part that read the past; gives the epoch that has to be durable before anybody is told what it saw. 0 of any other.
+    fn end_past(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> u64 {
+        let Some(past) = part.past.take() else { return 0 };
         probe::part_ends();
         let mut worker = desk.worker.borrow_mut();
         let epoch = worker.snapshot_rests_on(&past);

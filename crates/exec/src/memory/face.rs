@@ -148,8 +148,7 @@ impl Engine for MemoryEngine {
     fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
         let awaited = part.is_awaited();
         let Some(txn) = part.txn.take() else {
-            let seen = part.past.take().map_or(0, |past| self.end_past(desk, past));
-            return Ok(Lsn(seen.max(part.logged)));
+            return Ok(Lsn(self.end_past(desk, part).max(part.logged)));
         };
         probe::part_ends();
         let mut worker = desk.worker.borrow_mut();
@@ -211,9 +210,7 @@ impl Engine for MemoryEngine {
             desk.worker.borrow_mut().abort(txn);
             self.ended(awaited);
         }
-        if let Some(past) = part.past.take() {
-            self.end_past(desk, past);
-        }
+        self.end_past(desk, part);
         Ok(())
     }
 
@@ -227,9 +224,7 @@ impl Engine for MemoryEngine {
                 self.ended(awaited);
             }
         }
-        if let Some(past) = part.past.take() {
-            self.end_past(desk, past);
-        }
+        self.end_past(desk, part);
     }
 
     /// # Panics
