@@ -197,14 +197,14 @@ impl<D: Design> PageEngine<D> {
     }
 
     pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
-        probe::part_begins();
+        let hold = probe::part_begins();
         part.ahead.clear();
         self.store.begin(&mut part.txn, worker);
         part.protection = protection;
         part.sites = None;
         part.abroad = false;
         if protection == Protection::Locks {
-            part.hold = probe::hold();
+            part.hold = hold;
             if !D::OWNERS {
                 self.count_locking(0, 1);
             }

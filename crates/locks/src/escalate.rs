@@ -38,7 +38,6 @@ impl<M: RawMutex> LockTable<M> {
         {
             locker.counts.requests += 1;
             locker.counts.repeated += 1;
-            probe::count(probe::Counter::LockRepeats);
             return Acquired::Granted;
         }
         let granule = &mut locker.granules[at];

@@ -113,6 +113,8 @@ pub struct LockCounts {
     pub fast: u64,
     /// Of these, not granted at once.
     pub waited: u64,
+    /// Of these, for granules, and not answered from the list.
+    pub higher: u64,
     /// Of these, for granules that the transaction did not hold.
     pub granule_requests: u64,
     /// Of these, granules that the transaction before had left.
@@ -136,6 +138,8 @@ pub struct Locker {
     pub(crate) pending: Option<Pending>,
     pub(crate) ended: Option<LockAbort>,
     pub(crate) counts: LockCounts,
+    /// Of these, what transactions did that have ended.
+    reported: LockCounts,
     /// What earlier lockers with this number have added to the slot's totals.
     pub(crate) predecessors: LockCounts,
     /// When a wait is given up by [`poll_until`](crate::LockTable::poll_until), in ns of the caller's clock.
@@ -158,6 +162,7 @@ impl Locker {
             pending: None,
             ended: None,
             counts: LockCounts::default(),
+            reported: LockCounts::default(),
             predecessors: LockCounts::default(),
             deadline_ns: u64::MAX,
             begun_ns: 0,
@@ -192,6 +197,23 @@ impl Locker {
 
     pub fn counts(&self) -> LockCounts {
         self.counts
+    }
+
+    /// Says what the transaction that ends has asked for.
+    #[inline]
+    pub(crate) fn report(&mut self) {
+        probe::lock_calls(|| {
+            let (now, before) = (&self.counts, &self.reported);
+            let (higher, repeats) = (now.higher - before.higher, now.repeated - before.repeated);
+            probe::LockCalls {
+                rows: now.requests - before.requests - higher - repeats,
+                higher,
+                repeats,
+                inherited: now.inherited - before.inherited,
+                fast: now.fast - before.fast,
+            }
+        });
+        self.reported = self.counts;
     }
 
     /// The position of a granule, held or parked.

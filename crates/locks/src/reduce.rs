@@ -16,7 +16,6 @@ use crate::queue::Entry;
 use crate::slot::Standing;
 use crate::table::{Acquired, LockTable};
 use latch::RawMutex;
-use probe::Counter;
 use std::sync::atomic::Ordering;
 
 /// Room for the keys that one locker remembers: 64 KiB. Once it is full of accesses, each key is kept once; with more keys than
@@ -82,9 +81,7 @@ impl<M: RawMutex> LockTable<M> {
         if name.is_granule() {
             counts.granule_calls -= 1;
             counts.granule_requests -= u64::from(before == Mode::NONE);
-            probe::take_back(Counter::HigherLocks);
-        } else {
-            probe::take_back(Counter::RowLocks);
+            counts.higher -= 1;
         }
         match name.is_granule() {
             true => self.acquire_granule(locker, name, wanted),

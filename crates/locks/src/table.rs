@@ -12,7 +12,7 @@ use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::Slots;
 use crate::tuning::{Escalation, LockOptions, LockTuning};
 use latch::RawMutex;
-use probe::{Counter, Section};
+use probe::Section;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -213,7 +213,6 @@ impl<M: RawMutex> LockTable<M> {
                 }
                 locker.counts.requests += 1;
                 locker.counts.repeated += 1;
-                probe::count(Counter::LockRepeats);
                 return Acquired::Granted;
             }
             if !held.covers(intention) {
@@ -252,7 +251,6 @@ impl<M: RawMutex> LockTable<M> {
         let before = locker.held[at].mode;
         if before.covers(mode) {
             locker.counts.repeated += 1;
-            probe::count(Counter::LockRepeats);
             return Acquired::Granted;
         }
         self.raise_key(locker, at, before.with(mode))
@@ -260,7 +258,6 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     fn first_key(&self, locker: &mut Locker, name: LockName, mode: Mode, table: u16) -> Acquired {
-        probe::count(Counter::RowLocks);
         let entry = self.bucket(name).with(|q| {
             let entry = q.enter(name, locker.id, mode);
             self.note_wait(locker, name, entry);
@@ -279,7 +276,6 @@ impl<M: RawMutex> LockTable<M> {
     /// back while the list was indexed (its mode is `NONE`).
     #[cold]
     fn raise_key(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
-        probe::count(Counter::RowLocks);
         let Held { mode: before, table, .. } = locker.held[at];
         let name = locker.held[at].name();
         match self.convert(locker, name, wanted) {
@@ -306,8 +302,7 @@ impl<M: RawMutex> LockTable<M> {
             Some(at) if locker.granules[at].usage != Use::Held => {
                 locker.counts.granule_requests += 1;
                 if self.take_up(locker, at, mode) {
-                    probe::count(Counter::HigherLocks);
-                    probe::count(Counter::LockInherited);
+                    locker.counts.higher += 1;
                     return Acquired::Granted;
                 }
             }
@@ -317,7 +312,6 @@ impl<M: RawMutex> LockTable<M> {
                     let granule = &mut locker.granules[at];
                     granule.asked = granule.asked.with(mode);
                     locker.counts.repeated += 1;
-                    probe::count(Counter::LockRepeats);
                     return Acquired::Granted;
                 }
                 return self.raise_granule(locker, at, mode);
@@ -328,12 +322,11 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     fn first_granule(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
-        probe::count(Counter::HigherLocks);
+        locker.counts.higher += 1;
         locker.counts.granule_calls += 1;
         if mode.is_intention() && name.is_table() && self.enter_fast(locker, name, mode) {
             self.hold(locker, name, mode, Place::Fast);
             locker.counts.fast += 1;
-            probe::count(Counter::LockFast);
             return Acquired::Granted;
         }
         self.announce(name, Mode::NONE, mode);
@@ -356,7 +349,7 @@ impl<M: RawMutex> LockTable<M> {
 
     #[cold]
     fn raise_granule(&self, locker: &mut Locker, at: usize, mode: Mode) -> Acquired {
-        probe::count(Counter::HigherLocks);
+        locker.counts.higher += 1;
         locker.counts.granule_calls += 1;
         let Granule { name, mode: before, asked, place, .. } = locker.granules[at];
         let wanted = before.with(mode);
@@ -461,6 +454,7 @@ impl<M: RawMutex> LockTable<M> {
         }
         locker.ended = None;
         locker.deadline_ns = u64::MAX;
+        locker.report();
     }
 
     /// Lowers what is in a bucket.

@@ -1,12 +1,13 @@
 //! The hooks of a process in which somebody profiles, out of line: reaching a thread's cells is two instructions inside
 //! this crate, and may be two calls wherever else a hook is inlined (without link-time optimisation).
 
-use crate::table::{Component, Counter, Section, Wait};
+use crate::hooks::LockCalls;
+use crate::table::{Component, Wait};
 use crate::worker::{Latched, OFF, UNSPLIT, WORKER, Worker};
 
 /// What `f` gives if this thread profiles, else `off`.
 #[inline(always)]
-fn here<R>(off: R, f: impl FnOnce(&Worker) -> R) -> R {
+pub(crate) fn here<R>(off: R, f: impl FnOnce(&Worker) -> R) -> R {
     WORKER.with(|w| if w.mode.get() == OFF { off } else { f(w) })
 }
 
@@ -16,34 +17,27 @@ pub(crate) fn on() -> bool {
 }
 
 #[inline(never)]
-pub(crate) fn count(counter: Counter, n: u64) {
-    here((), |w| w.count(counter, n));
-}
-
-#[inline(never)]
-pub(crate) fn enter(section: Section) {
-    here((), |w| w.enter(section));
-}
-
-#[inline(never)]
 pub(crate) fn visited(kind: u8, page: u32, latched: Latched) {
     here((), |w| w.visited(kind, page, latched));
 }
 
 #[inline(never)]
-pub(crate) fn part_begins() {
-    here((), |w| w.part_begins());
+pub(crate) fn lock_calls(calls: LockCalls) {
+    here((), |w| w.lock_calls(calls));
+}
+
+/// Now, in ticks; 0 outside of polls whose time is split.
+#[inline(never)]
+pub(crate) fn part_begins() -> u64 {
+    here(0, |w| {
+        w.part_begins();
+        w.hold()
+    })
 }
 
 #[inline(never)]
 pub(crate) fn part_ends() {
     here((), |w| w.part_ends());
-}
-
-/// Now, in ticks; 0 outside of polls whose time is split.
-#[inline(never)]
-pub(crate) fn hold() -> u64 {
-    here(0, Worker::hold)
 }
 
 #[inline(never)]
@@ -61,15 +55,15 @@ pub(crate) fn parks(wait: Wait) {
     });
 }
 
-/// The component to go back to, or [`UNSPLIT`].
+/// The component to go back to, or [`UNSPLIT`]. The section is noted of a thread that does not profile too: nobody looks.
 #[inline(never)]
 pub(crate) fn latching() -> u8 {
-    here(UNSPLIT, |w| w.latching())
+    WORKER.with(|w| w.latching())
 }
 
 #[inline(never)]
 pub(crate) fn split_off(component: Component) -> u8 {
-    here(UNSPLIT, |w| w.split_off(component))
+    WORKER.with(|w| w.split_off(component))
 }
 
 #[inline(never)]

@@ -51,21 +51,34 @@ pub fn count(counter: Counter) {
 #[inline(always)]
 pub fn add(counter: Counter, n: u64) {
     if somebody() {
-        far::count(counter, n);
+        far::here((), |w| w.count(counter, n));
     }
 }
 
-/// Of what this thread has just counted, one was no event of its own.
-#[cold]
-pub fn take_back(counter: Counter) {
-    add(counter, 1u64.wrapping_neg());
+/// What one part of a transaction asked of its lock table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockCalls {
+    /// See [`Counter::RowLocks`], and so on.
+    pub rows: u64,
+    pub higher: u64,
+    pub repeats: u64,
+    pub inherited: u64,
+    pub fast: u64,
+}
+
+/// A part of a transaction gives its locks back. Said once and not lock by lock: it is a tenth of what the profile costs.
+#[inline(always)]
+pub fn lock_calls(calls: impl FnOnce() -> LockCalls) {
+    if somebody() {
+        far::lock_calls(calls());
+    }
 }
 
 /// To be called before the critical section's latch is taken: a wait for it is counted under this section.
 #[inline(always)]
 pub fn enter(section: Section) {
     if somebody() {
-        far::enter(section);
+        far::here((), |w| w.enter(section));
     }
 }
 
@@ -88,12 +101,38 @@ pub fn visited(kind: impl FnOnce() -> u8, page: u32, latched: Latched) {
 /// Runs `f`, which takes or leaves a page latch.
 #[inline(always)]
 pub fn latching<R>(f: impl FnOnce() -> R) -> R {
-    let before = if somebody() { far::latching() } else { UNSPLIT };
+    let before = latch_begins();
     let result = f();
+    unlatched(before);
+    result
+}
+
+/// What a page latch goes back to.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct Latching(u8);
+
+/// A page latch is about to be taken: [`latched`] or [`unlatched`] follows.
+#[inline(always)]
+pub fn latch_begins() -> Latching {
+    Latching(if somebody() { far::latching() } else { UNSPLIT })
+}
+
+/// It was not taken, or was left.
+#[inline(always)]
+pub fn unlatched(Latching(before): Latching) {
     if before != UNSPLIT {
         far::change(before);
     }
-    result
+}
+
+/// It was taken, and the page is visited.
+#[inline(always)]
+pub fn latched(before: Latching, kind: impl FnOnce() -> u8, page: u32) {
+    if somebody() {
+        unlatched(before);
+        far::visited(kind(), page, Latched::Yes);
+    }
 }
 
 /// The task begins a transaction of this kind: what is counted in its polls from here on is counted under it.
@@ -104,29 +143,22 @@ pub fn transaction(kind: &'static str) {
     }
 }
 
-/// A part of a transaction begins, or makes its last visit to a page.
+/// When a part of a transaction began, if its poll's time is split: how long it holds its locks is measured from there.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Hold(u64);
+
+/// A part of a transaction begins.
 #[inline]
-pub fn part_begins() {
-    if somebody() {
-        far::part_begins();
-    }
+pub fn part_begins() -> Hold {
+    Hold(if somebody() { far::part_begins() } else { 0 })
 }
 
+/// It has made its last visit to a page.
 #[inline]
 pub fn part_ends() {
     if somebody() {
         far::part_ends();
     }
-}
-
-/// When a part of a transaction began to hold locks, if the lot fell on it: how long it does is measured where time is split.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Hold(u64);
-
-/// A part begins that will hold its locks to its end.
-#[inline]
-pub fn hold() -> Hold {
-    Hold(if somebody() { far::hold() } else { 0 })
 }
 
 /// Its locks have been given back.
@@ -200,11 +232,17 @@ struct Line {
 }
 
 impl Line {
+    #[inline(always)]
     fn resume(&mut self) -> Option<Before> {
-        if !on() {
-            (self.parked, self.watched) = (None, false);
-            return None;
+        if on() {
+            return Some(self.resume_stamped());
         }
+        (self.parked, self.watched) = (None, false);
+        None
+    }
+
+    #[inline(never)]
+    fn resume_stamped(&mut self) -> Before {
         WORKER.with(|w| {
             let before = w.begin(self.role, self.component, self.kind);
             if let Some((since, wait)) = self.parked.take()
@@ -217,7 +255,7 @@ impl Line {
             if std::mem::take(&mut self.watched) {
                 w.watch();
             }
-            Some(before)
+            before
         })
     }
 

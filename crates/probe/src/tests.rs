@@ -184,7 +184,7 @@ fn pages_are_different_within_a_transaction_only() {
     profile(Profiling::OneIn(1));
     let transaction = |pages: &'static [u32]| {
         charged(Role::Home, async move {
-            part_begins();
+            _ = part_begins();
             for &id in pages {
                 visited(|| 4, id, Latched::No);
                 park(Wait::Page).await;
@@ -207,7 +207,7 @@ fn two_transactions_at_once_do_not_mix_their_pages() {
     profile(Profiling::OneIn(1));
     let transaction = |id: u32| {
         charged(Role::Home, async move {
-            part_begins();
+            _ = part_begins();
             visited(|| 4, id, Latched::No);
             park(Wait::Lock).await;
             visited(|| 4, id, Latched::No);
@@ -303,7 +303,7 @@ fn a_window_says_what_the_processor_counted_or_why_not() {
 fn locks_are_held_from_begin_to_release() {
     profile(Profiling::OneIn(1));
     let part = charged(Role::Home, async {
-        let hold = hold();
+        let hold = part_begins();
         park(Wait::Reply).await;
         held(hold);
     });

@@ -14,6 +14,7 @@
 //! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
 
 use crate::hardware::Counting;
+use crate::hooks::LockCalls;
 use crate::profile::{Profile, derive};
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
@@ -82,6 +83,9 @@ pub(crate) struct Worker {
     account: Cell<u8>,
     /// The kind of the transaction that is being run.
     pub kind: Cell<u8>,
+    /// The name that was looked up last, and its kind.
+    named: Cell<&'static str>,
+    named_kind: Cell<u8>,
     /// The kind of the transaction whose pages are being collected.
     watched: Cell<u8>,
     /// The list of pages belongs to a transaction that is parked.
@@ -149,6 +153,8 @@ impl Worker {
             section: Cell::new(0),
             account: Cell::new(MANAGE),
             kind: Cell::new(NO_KIND),
+            named: Cell::new(""),
+            named_kind: Cell::new(NO_KIND),
             watched: Cell::new(NOBODY),
             list_kept: Cell::new(false),
             one_in: Cell::new(1),
@@ -229,6 +235,9 @@ impl Worker {
 
     /// What is counted from here on belongs to a transaction of this kind.
     pub fn transaction(&self, name: &'static str) {
+        if std::ptr::eq(self.named.replace(name), name) {
+            return self.kind.set(self.named_kind.get());
+        }
         let known = NAMES.with_borrow_mut(|names| {
             let same = |n: &&'static str| std::ptr::eq(*n, name) || *n == name;
             let at = names.iter().position(same).unwrap_or_else(|| {
@@ -238,6 +247,7 @@ impl Worker {
             at + 1
         });
         self.kind.set(if known < KINDS { known as u8 } else { NO_KIND });
+        self.named_kind.set(self.kind.get());
     }
 
     /// Where it is counted.
@@ -281,9 +291,10 @@ impl Worker {
     #[inline]
     pub fn change(&self, component: u8) -> u8 {
         if self.mode.get() == TIMING {
-            self.charge(ticks());
+            self.change_stamped(component)
+        } else {
+            self.component.replace(component)
         }
-        self.component.replace(component)
     }
 
     /// A round of the loop is over.
@@ -301,6 +312,17 @@ impl Worker {
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         add(&self.counts[self.slot()][counter as usize], n);
+    }
+
+    #[inline]
+    pub fn lock_calls(&self, calls: LockCalls) {
+        let counts = &self.counts[self.slot()];
+        let LockCalls { rows, higher, repeats, inherited, fast } = calls;
+        add(&counts[Counter::RowLocks as usize], rows);
+        add(&counts[Counter::HigherLocks as usize], higher);
+        add(&counts[Counter::LockRepeats as usize], repeats);
+        add(&counts[Counter::LockInherited as usize], inherited);
+        add(&counts[Counter::LockFast as usize], fast);
     }
 
     #[inline]
@@ -333,16 +355,23 @@ impl Worker {
     }
 
     /// Before a page latch is taken or left; the component to go back to.
-    #[inline]
+    #[inline(always)]
     pub fn latching(&self) -> u8 {
         self.section.set(Section::PageLatch as u8);
         self.split_off(Component::Latching)
     }
 
     /// As [`Worker::change`], unless this poll's time is not split.
-    #[inline]
+    #[inline(always)]
     pub fn split_off(&self, component: Component) -> u8 {
-        if self.mode.get() == TIMING { self.change(component as u8) } else { UNSPLIT }
+        if self.mode.get() == TIMING { self.change_stamped(component as u8) } else { UNSPLIT }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_stamped(&self, component: u8) -> u8 {
+        self.charge(ticks());
+        self.component.replace(component)
     }
 
     /// A part of a transaction begins: its pages are collected if the lot falls on it. Parts overlap, and one is
