@@ -583,7 +583,9 @@ fn visited(latching: Option<probe::Latching>, page: &Page, id: PageId) {
 
 #[cold]
 fn not_taken(latching: Option<probe::Latching>, refused: Refused, id: PageId) -> Stop {
-    latching.map(probe::unlatched);
+    if let Some(before) = latching {
+        probe::unlatched(before);
+    }
     stop(refused, id)
 }
 
