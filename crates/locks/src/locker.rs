@@ -138,7 +138,7 @@ pub struct Locker {
     pub(crate) pending: Option<Pending>,
     pub(crate) ended: Option<LockAbort>,
     pub(crate) counts: LockCounts,
-    /// Of these, what transactions did that have ended.
+    /// What they were when the last transaction ended.
     reported: LockCounts,
     /// What earlier lockers with this number have added to the slot's totals.
     pub(crate) predecessors: LockCounts,

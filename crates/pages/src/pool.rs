@@ -369,7 +369,7 @@ impl Pool {
     ///
     /// # Errors
     /// See [`Stop`]; nothing was changed.
-    #[inline(always)] // a quarter of the instructions of a call that gives a page through memory
+    #[inline(always)] // a call gives the page through memory
     pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);

@@ -1,5 +1,5 @@
-//! The hooks of a process in which somebody profiles, out of line: reaching a thread's cells is two instructions inside
-//! this crate, and may be two calls wherever else a hook is inlined (without link-time optimisation).
+//! The hooks of a process in which somebody profiles. All but [`here`] are out of line: reaching a thread's cells is two
+//! instructions inside this crate, and may be two calls wherever else a hook is inlined (without link-time optimisation).
 
 use crate::hooks::LockCalls;
 use crate::table::{Component, Wait};

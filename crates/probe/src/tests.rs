@@ -184,7 +184,7 @@ fn pages_are_different_within_a_transaction_only() {
     profile(Profiling::OneIn(1));
     let transaction = |pages: &'static [u32]| {
         charged(Role::Home, async move {
-            _ = part_begins();
+            part_begins();
             for &id in pages {
                 visited(|| 4, id, Latched::No);
                 park(Wait::Page).await;
@@ -207,7 +207,7 @@ fn two_transactions_at_once_do_not_mix_their_pages() {
     profile(Profiling::OneIn(1));
     let transaction = |id: u32| {
         charged(Role::Home, async move {
-            _ = part_begins();
+            part_begins();
             visited(|| 4, id, Latched::No);
             park(Wait::Lock).await;
             visited(|| 4, id, Latched::No);

@@ -71,7 +71,7 @@ impl Engine for MemoryEngine {
 
     #[inline]
     fn begin(&self, desk: &MemoryDesk, part: &mut MemoryPart, protection: Protection) {
-        _ = probe::part_begins();
+        probe::part_begins();
         part.protection = protection;
         (part.rows, part.logged) = (0, 0);
         part.prepared = false;
