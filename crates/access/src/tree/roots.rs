@@ -18,9 +18,9 @@ use std::cmp::Ordering as Order;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words of the smallest table; 26 doublings of it hold any partition table.
+/// Words of the smallest table; 26 doublings of it hold any partition table (32, for the mask that finds one).
 const FIRST: usize = 64;
-const TABLES: usize = 26;
+const TABLES: usize = 32;
 /// In the number: somebody publishes. Below it is which table counts.
 const PUBLISHING: u64 = 1 << 7;
 const NEXT: u64 = 1 << 8;
@@ -84,21 +84,21 @@ impl View<'_> {
         differ.unwrap_or_else(|| len.cmp(&key.len()))
     }
 
-    /// How many start keys are below `key`, or at it too.
+    /// The last sub-tree that begins below `key`, or at it too; the first one, which begins at the empty key, for the rest.
     #[inline]
-    fn rank(self, key: &[u8], at_too: AtToo) -> usize {
+    fn last_from(self, key: &[u8], at_too: AtToo) -> usize {
         let head = head_of(key);
-        let (mut low, mut high) = (0, self.count());
-        while low < high {
-            let middle = low.midpoint(high);
+        let (mut last, mut end) = (0, self.count());
+        while end - last > 1 {
+            let middle = last.midpoint(end);
             let order = self.order(middle, head, key);
             if order == Order::Less || (order == Order::Equal && at_too == AtToo::Yes) {
-                low = middle + 1;
+                last = middle;
             } else {
-                high = middle;
+                end = middle;
             }
         }
-        low
+        last
     }
 }
 
@@ -148,12 +148,12 @@ impl RootMap {
     /// The root of the sub-tree that covers the probe, and the number of this look.
     #[inline]
     pub(super) fn covering(&self, probe: Probe<'_>) -> (PageId, u64) {
-        self.look(|view| view.root(view.rank(probe.key(), AtToo::Yes).saturating_sub(1)))
+        self.look(|view| view.root(view.last_from(probe.key(), AtToo::Yes)))
     }
 
     /// Of the one that covers the keys just below it.
     pub(super) fn below(&self, probe: Probe<'_>) -> (PageId, u64) {
-        self.look(|view| view.root(view.rank(probe.key(), AtToo::No).saturating_sub(1)))
+        self.look(|view| view.root(view.last_from(probe.key(), AtToo::No)))
     }
 
     pub(super) fn last(&self) -> (PageId, u64) {
