@@ -47,8 +47,7 @@ impl Territory {
 struct Known {
     /// Routing keys; 0 if every instance holds a copy.
     domain: u64,
-    /// Sites for each routing key, see [`sites_per_key`].
-    scale: Option<u64>,
+    scale: Option<Scale>,
     /// Bytes of the key that a lock stands for.
     locked: usize,
     /// The table itself, or the one that an index is of.
@@ -123,7 +122,7 @@ impl Owners {
             let columns = usize::from(columns).min(def.key.len());
             let known = Known {
                 domain: def.domain,
-                scale: sites_per_key(territory.sites, def.domain),
+                scale: Scale::new(territory.sites, def.domain),
                 locked: columns * INTEGER,
                 table: def.id,
                 routed: true,
@@ -152,9 +151,7 @@ impl Owners {
     pub fn spot(&self, route: Route) -> Option<Spot> {
         let known = self.known(route.table).filter(|known| known.domain > 0)?;
         let site = match known.scale {
-            Some(scale) if route.key < known.domain => {
-                ((u128::from(route.key) * u128::from(scale)) >> SCALE) as u64
-            }
+            Some(scale) if route.key < known.domain => scale.site(route.key),
             _ => (u128::from(route.key) * u128::from(self.sites) / u128::from(known.domain)) as u64,
         };
         let last = self.chart.sites() as u64 - 1;
@@ -343,15 +340,25 @@ impl Owners {
     }
 }
 
-/// Binary places of a scale.
-const SCALE: u32 = 63;
+/// `sites / domain`, rounded up, with 63 binary places: multiplied by a routing key of the domain it gives the key's site as
+/// exactly as a division by the domain does, and faster. The rounding adds less than `key / 2^63` to the site, and the next
+/// site begins at least `1 / domain` further on, so for domains below 2^31 it is never reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Scale(u64);
 
-/// `sites / domain`, rounded up, with [`SCALE`] binary places: multiplied by a routing key it gives the key's site as exactly as the
-/// division by the domain does, and faster. The rounding adds less than `key / 2^63` to the site, and the next site begins at
-/// least `1 / domain` further on, so for domains below 2^31 it is never reached. `None` for others, and with more sites than keys.
-fn sites_per_key(sites: u32, domain: u64) -> Option<u64> {
-    let fits = domain < 1 << 31 && (1..=domain).contains(&u64::from(sites));
-    fits.then(|| (u128::from(sites) << SCALE).div_ceil(u128::from(domain)) as u64)
+impl Scale {
+    const PLACES: u32 = 63;
+
+    /// `None` for larger domains, and with more sites than keys.
+    fn new(sites: u32, domain: u64) -> Option<Scale> {
+        let fits = domain < 1 << 31 && (1..=domain).contains(&u64::from(sites));
+        fits.then(|| Scale((u128::from(sites) << Scale::PLACES).div_ceil(u128::from(domain)) as u64))
+    }
+
+    #[inline]
+    fn site(self, key: u64) -> u64 {
+        ((u128::from(key) * u128::from(self.0)) >> Scale::PLACES) as u64
+    }
 }
 
 /// What changes hands from one version of the partitions to the next, in runs of sites.
@@ -468,7 +475,7 @@ mod tests {
             for sites in
                 [1, 2, 3, 5, 64, 100, 4096, domain as u32].into_iter().filter(|s| u64::from(*s) <= domain)
             {
-                let scale = u128::from(sites_per_key(sites, domain).unwrap());
+                let scale = Scale::new(sites, domain).unwrap();
                 let exact = |key: u64| key * u64::from(sites) / domain;
                 // Each key near the beginning of a site, where a rounding error would show.
                 let first = |site: u64| (site * domain).div_ceil(u64::from(sites));
@@ -476,13 +483,12 @@ mod tests {
                 let begins =
                     (0..=u64::from(sites)).step_by(step as usize).chain([u64::from(sites)]).map(first);
                 for key in begins.flat_map(|at| at.saturating_sub(2)..at + 2).filter(|key| *key < domain) {
-                    let scaled = ((u128::from(key) * scale) >> SCALE) as u64;
-                    assert_eq!(scaled, exact(key), "key {key} of {domain} in {sites} sites");
+                    assert_eq!(scale.site(key), exact(key), "key {key} of {domain} in {sites} sites");
                 }
             }
         }
-        assert_eq!(sites_per_key(9, 8), None, "more sites than keys");
-        assert_eq!(sites_per_key(9, 1 << 31), None, "too many keys to be exact");
+        assert_eq!(Scale::new(9, 8), None, "more sites than keys");
+        assert_eq!(Scale::new(9, 1 << 31), None, "too many keys to be exact");
     }
 
     #[test]

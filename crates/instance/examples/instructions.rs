@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo build --profile quick -p instance --example instructions
-//! valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
+//! valgrind --tool=callgrind --fair-sched=yes --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
 //!     target/quick/examples/instructions serial tpcb [clustered] [on] [advise] [transactions]
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! What the rooms above call. Each hook is a load and a branch while no worker profiles. While one does, it is a call of `far`;
-//! but counting, and entering a section, reach the thread's cells where they stand: they are in loops, and around a call the
-//! caller saves registers even while nobody profiles.
+//! but counting, and entering a section, reach the thread's cells where they stand, since around a call the caller saves
+//! registers even while nobody profiles.
 
 use crate::far;
 use crate::profile::Profile;
@@ -68,7 +68,7 @@ pub struct LockCalls {
     pub fast: u64,
 }
 
-/// A part of a transaction gives its locks back. Said once and not lock by lock: a TPC-B deposit called eleven hooks for its locks.
+/// A part of a transaction gives its locks back. Said once and not lock by lock, for which a TPC-B deposit called eleven hooks.
 #[inline(always)]
 pub fn lock_calls(calls: impl FnOnce() -> LockCalls) {
     if somebody() {
