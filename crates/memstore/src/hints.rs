@@ -57,6 +57,12 @@ impl Hash {
         Hash(mix(hash, if rest.is_empty() { 0 } else { padded(rest) }))
     }
 
+    /// Which of `of` equal parts of all keys this one belongs to: told by other bits than the buckets are.
+    #[inline]
+    pub(crate) fn part(self, of: usize) -> usize {
+        (self.0 >> 32) as usize % of
+    }
+
     #[inline]
     fn tag(self) -> u64 {
         self.0 >> REF_BITS

@@ -246,9 +246,16 @@ pub(crate) fn key(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
 
 #[inline]
 pub(crate) fn ask_for(arena: &Arena, row: Ref) {
-    let block = arena.block(row, ROW_KEY);
-    let first = block.as_ptr();
-    (0..5).for_each(|line| prefetch(first.wrapping_add(line * 8)));
+    let first = arena.block(row, ROW_KEY).as_ptr();
+    (0..5).for_each(|line| prefetch(first.wrapping_add(line * LINE)));
+}
+
+/// As [`ask_for`], where only the word, the key of so many bytes, and what is at `at` in the value are of interest.
+#[inline]
+pub(crate) fn ask_for_part(arena: &Arena, row: Ref, key: usize, at: usize) {
+    let first = arena.block(row, ROW_KEY).as_ptr();
+    prefetch(first);
+    prefetch(first.wrapping_add(ROW_KEY + key.div_ceil(8) + at / 8));
 }
 
 /// Copies the row's value to `out`. The word it is valid under, or the word that forbids it because it is locked.

@@ -5,6 +5,7 @@ use super::{Replayed, Source, Stop, part_path};
 use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
 use crate::guard;
+use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
     ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
@@ -15,7 +16,7 @@ use crate::row::{self, Keep, MAX_KEY, MAX_ROW, Touched};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
 use crate::worker::{Garbage, Worker};
-use base::{TableId, hash64};
+use base::TableId;
 use latch::Backoff;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -116,8 +117,36 @@ impl Share {
     pub(super) const ALL: Share = Share { number: 0, of: 1 };
 
     #[inline]
-    fn has(self, key: &[u8]) -> bool {
-        self.of == 1 || hash64(key) as usize % self.of == self.number
+    fn has(self, hash: Hash) -> bool {
+        self.of == 1 || hash.part(self.of) == self.number
+    }
+}
+
+/// So many changes are looked up side by side.
+const BATCH: usize = 64;
+
+type Batch<'b> = Vec<Due<'b>>;
+
+/// A change that is about to be made.
+struct Due<'b> {
+    tid: u64,
+    change: Change<'b>,
+    hash: Hash,
+    /// Where its row is, if it is there.
+    row: Option<Ref>,
+}
+
+impl Due<'_> {
+    /// Has memory bring what the change touches of its row.
+    #[inline]
+    fn ask_for(&self, arena: &Arena, row: Ref) {
+        match self.change.value {
+            Left::Part { mut runs, .. } => {
+                let at = runs.next().ok().flatten().map_or(0, |(at, _)| at);
+                row::ask_for_part(arena, row, self.change.key.len(), at);
+            }
+            Left::Absent | Left::Whole(_) => row::ask_for(arena, row),
+        }
     }
 }
 
@@ -263,15 +292,16 @@ impl<'s> Loader<'s> {
     }
 
     fn records(&mut self, body: &[u8], counting: std::ops::RangeInclusive<u64>) -> Result<(), Trouble> {
-        let mut bytes = Bytes(body);
+        let (mut bytes, mut batch) = (Bytes(body), Batch::new());
         while let Some((epoch, record)) = next_record(&mut bytes)? {
             if !counting.contains(&epoch) {
                 continue;
             }
             if let Record::Commit { tid, writes } = record {
-                self.apply(tid, writes)?;
+                self.gather(&mut batch, tid, writes)?;
                 continue;
             }
+            self.apply_all(&mut batch)?;
             match record {
                 Record::Prepare { name, writes, .. } => {
                     self.open.entry(name).or_default().extend_from_slice(writes.bytes());
@@ -287,7 +317,7 @@ impl<'s> Loader<'s> {
                 self.note(record);
             }
         }
-        Ok(())
+        self.apply_all(&mut batch)
     }
 
     fn note(&mut self, record: Record<'_>) {
@@ -318,52 +348,87 @@ impl<'s> Loader<'s> {
     }
 
     /// Carries out those writes of a transaction that are of the loader's share.
-    #[inline]
-    fn apply(&mut self, tid: u64, mut writes: Changes<'_>) -> Result<(), Trouble> {
-        const NOTHING: Change<'static> = Change { table: 0, key: &[], value: Left::Absent };
-        let mut batch = [NOTHING; LANES];
-        let mut count = 0;
-        while let Some(change) = writes.next()? {
-            if !self.share.has(change.key) {
-                continue;
-            }
-            if count == LANES || (count > 0 && batch[0].table != change.table) {
-                self.apply_all(tid, &batch[..count])?;
-                count = 0;
-            }
-            batch[count] = change;
-            count += 1;
-        }
-        self.apply_all(tid, &batch[..count])
+    fn apply(&mut self, tid: u64, writes: Changes<'_>) -> Result<(), Trouble> {
+        let mut batch = Batch::new();
+        self.gather(&mut batch, tid, writes)?;
+        self.apply_all(&mut batch)
     }
 
-    /// Of one table; the rows are looked up side by side.
-    fn apply_all(&mut self, tid: u64, changes: &[Change<'_>]) -> Result<(), Trouble> {
-        let Some(first) = changes.first() else { return Ok(()) };
-        let store = Rc::clone(&self.worker.store);
-        let (arena, table) = (&store.arena, TableId(first.table));
-        let index = store.index(table).map_err(|_| Trouble::Malformed)?;
-        let mut keys = [&[][..]; LANES];
-        changes.iter().zip(&mut keys).for_each(|(change, key)| *key = change.key);
-        let mut rows = [None; LANES];
-        index.find_abreast(arena, &keys[..changes.len()], |i, found| {
-            found.row.inspect(|row| row::ask_for(arena, *row));
-            rows[i] = found.row;
-        });
-        for (change, found) in changes.iter().zip(rows) {
-            let is_done = match change.value {
-                Left::Part { from, runs } => self.change(arena, found, (from, tid), runs)?,
-                Left::Absent => self.replace(arena, (table, index), (change.key, found), None, tid)?,
-                Left::Whole(value) => {
-                    self.replace(arena, (table, index), (change.key, found), Some(value), tid)?
-                }
-            };
-            if let (Left::Part { from, runs }, Done::TooEarly) = (change.value, is_done) {
-                let early = EarlyChange { from, tid, runs: runs.0.to_vec() };
-                self.early.0.entry((change.table, change.key.to_vec())).or_default().push(early);
-            } else if !self.early.0.is_empty() {
-                self.catch_up(index, change.table, change.key)?;
+    /// Adds those writes of a transaction that are of the loader's share, and carries out what there is whenever it is enough. Memory is
+    /// asked for the hints of their rows meanwhile.
+    #[inline]
+    fn gather<'b>(
+        &mut self,
+        batch: &mut Batch<'b>,
+        tid: u64,
+        mut writes: Changes<'b>,
+    ) -> Result<(), Trouble> {
+        while let Some(change) = writes.next()? {
+            let hash = Hash::of(TableId(change.table), change.key);
+            if !self.share.has(hash) {
+                continue;
             }
+            self.worker.store.hints.ask_for(hash);
+            batch.push(Due { tid, change, hash, row: None });
+            if batch.len() == BATCH {
+                self.apply_all(batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out what was gathered, in its order; the rows are looked up side by side.
+    fn apply_all(&mut self, batch: &mut Batch<'_>) -> Result<(), Trouble> {
+        let store = Rc::clone(&self.worker.store);
+        let arena = &store.arena;
+        for due in &mut *batch {
+            due.row = store.hints.candidate(due.hash).inspect(|row| due.ask_for(arena, *row));
+        }
+        let is_there = |due: &Due<'_>| {
+            let Change { table, key, .. } = due.change;
+            due.row.is_some_and(|row| row::is_of(arena, row, TableId(table), key))
+        };
+        let mut missing: Vec<&mut Due<'_>> = batch.iter_mut().filter(|due| !is_there(due)).collect();
+        for dues in missing.chunk_by_mut(|a, b| a.change.table == b.change.table) {
+            let index = store.index(TableId(dues[0].change.table)).map_err(|_| Trouble::Malformed)?;
+            for dues in dues.chunks_mut(LANES) {
+                let mut keys = [&[][..]; LANES];
+                dues.iter().zip(&mut keys).for_each(|(due, key)| *key = due.change.key);
+                index.find_abreast(arena, &keys[..dues.len()], |i, found| {
+                    dues[i].row = found.row.inspect(|row| {
+                        dues[i].ask_for(arena, *row);
+                        store.hints.enter(dues[i].hash, *row, arena.used_bytes());
+                    });
+                });
+            }
+        }
+        for Due { tid, change, row, .. } in batch.drain(..) {
+            self.carry_out(tid, change, row)?;
+        }
+        Ok(())
+    }
+
+    /// Makes one change. The row was there, if one was found; if none was, it may have come since.
+    #[inline]
+    fn carry_out(&mut self, tid: u64, change: Change<'_>, found: Option<Ref>) -> Result<(), Trouble> {
+        let store = Rc::clone(&self.worker.store);
+        let (arena, table) = (&store.arena, TableId(change.table));
+        let index = store.index(table).map_err(|_| Trouble::Malformed)?;
+        let is_done = match change.value {
+            Left::Part { from, runs } => {
+                let row = found.or_else(|| index.find(arena, change.key).row);
+                self.change(arena, row, (from, tid), runs)?
+            }
+            Left::Absent => self.replace(arena, (table, index), (change.key, found), None, tid)?,
+            Left::Whole(value) => {
+                self.replace(arena, (table, index), (change.key, found), Some(value), tid)?
+            }
+        };
+        if let (Left::Part { from, runs }, Done::TooEarly) = (change.value, is_done) {
+            let early = EarlyChange { from, tid, runs: runs.0.to_vec() };
+            self.early.0.entry((change.table, change.key.to_vec())).or_default().push(early);
+        } else if !self.early.0.is_empty() {
+            self.catch_up(index, change.table, change.key)?;
         }
         Ok(())
     }
