@@ -2,12 +2,12 @@
 //! makes a difference to some designs only is not varied for the others.
 
 use crate::cli::{
-    BalanceArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccConflictArg, OccReadsArg, OpArg, SliArg,
-    TreeArg,
+    BalanceArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccAheadArg, OccConflictArg, OccReadsArg,
+    OpArg, SliArg, TreeArg,
 };
 use deploy::engine::{
-    DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccConflict, OccReads,
-    TableKind, TreeKind,
+    DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccAhead, OccConflict,
+    OccReads, TableKind, TreeKind,
 };
 use deploy::{ChannelKind, Host};
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ pub(crate) struct Choice {
     pub(crate) locks: LockTuning,
     pub(crate) occ_conflict: OccConflict,
     pub(crate) occ_reads: OccReads,
+    pub(crate) occ_ahead: OccAhead,
     pub(crate) balance: Mode,
     pub(crate) placement: Placement,
     /// `None`: the default.
@@ -57,6 +58,7 @@ impl Default for Choice {
             locks: LockTuning::default(),
             occ_conflict: OccConflict::default(),
             occ_reads: OccReads::default(),
+            occ_ahead: OccAhead::default(),
             balance: Mode::Off,
             placement: Placement::Island,
             workers: None,
@@ -132,8 +134,13 @@ pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[Latching
     all.into_iter().flat_map(housed).flat_map(latched).collect()
 }
 
-/// What one design does on conflicts, and how it reads; the others are run once, with the first of each.
-pub(crate) fn in_occ(all: Vec<Choice>, conflicts: &[OccConflictArg], reads: &[OccReadsArg]) -> Vec<Choice> {
+/// What one design does on conflicts, how it reads, and how far it looks ahead; the others are run once, with the first of each.
+pub(crate) fn in_occ(
+    all: Vec<Choice>,
+    conflicts: &[OccConflictArg],
+    reads: &[OccReadsArg],
+    aheads: &[OccAheadArg],
+) -> Vec<Choice> {
     let conflict = |c: &mut Choice, arg| {
         c.occ_conflict = match arg {
             OccConflictArg::Wait => OccConflict::Wait,
@@ -146,8 +153,14 @@ pub(crate) fn in_occ(all: Vec<Choice>, conflicts: &[OccConflictArg], reads: &[Oc
             OccReadsArg::Snapshot => OccReads::Snapshot,
         }
     };
+    let ahead = |c: &mut Choice, arg| {
+        c.occ_ahead = match arg {
+            OccAheadArg::Requests => OccAhead::Requests,
+            OccAheadArg::Steps => OccAhead::Steps,
+        }
+    };
     let each = |choice: Choice| match choice.design {
-        DesignKind::Occ => times(times(vec![choice], conflicts, conflict), reads, read),
+        DesignKind::Occ => times(times(times(vec![choice], conflicts, conflict), reads, read), aheads, ahead),
         _ => times(vec![choice], &conflicts[..1.min(conflicts.len())], conflict),
     };
     all.into_iter().flat_map(each).collect()

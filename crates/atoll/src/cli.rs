@@ -4,7 +4,7 @@ use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::values::{
     BalanceArg, ChannelArg, DesignArg, DurabilityArg, HeapArg, HostArg, LatchingArg, LoadModelArg,
-    OccConflictArg, OccReadsArg, OpArg, SliArg, TablesArg, TreeArg,
+    OccAheadArg, OccConflictArg, OccReadsArg, OpArg, SliArg, TablesArg, TreeArg,
 };
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -391,6 +391,9 @@ pub struct DeploymentArgs {
     /// With design occ: how a transaction reads that writes nothing
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_enum, default_value = "validate")]
     pub occ_reads: Vec<OccReadsArg>,
+    /// With design occ: how far ahead rows are asked for, so that workers wait for memory as seldom as can be
+    #[arg(long, value_name = "A,...", value_delimiter = ',', value_enum, default_value = "requests")]
+    pub occ_ahead: Vec<OccAheadArg>,
     /// With designs whose workers own keys: whether keys follow the load
     #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off")]
     pub balance: Vec<BalanceArg>,

@@ -135,6 +135,7 @@ const SETTINGS: &[Column] = &[
     ("escalation", |r| r.settings.escalation.clone()),
     ("occ_conflict", |r| r.settings.occ_conflict.clone()),
     ("occ_reads", |r| r.settings.occ_reads.clone()),
+    ("occ_ahead", |r| r.settings.occ_ahead.clone()),
     ("balance", |r| r.settings.balance.clone()),
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("rate", |r| r.settings.rate.clone()),

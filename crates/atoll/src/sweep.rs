@@ -113,7 +113,7 @@ impl Planner<'_> {
         let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
         let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
         let all = in_heaps(all, &d.heap, &d.latching);
-        let all = in_occ(all, &d.occ_conflict, &d.occ_reads);
+        let all = in_occ(all, &d.occ_conflict, &d.occ_reads, &d.occ_ahead);
         let all = among_owners(all, &d.balance);
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
@@ -195,6 +195,7 @@ impl Planner<'_> {
             lock_timeout_ms: d.lock_timeout,
             occ_conflict: c.occ_conflict,
             occ_reads: c.occ_reads,
+            occ_ahead: c.occ_ahead,
             balance: self.balance(&c),
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),

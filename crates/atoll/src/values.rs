@@ -52,6 +52,15 @@ pub enum OccConflictArg {
     Abort,
 }
 
+/// How far ahead `occ` asks memory for rows.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OccAheadArg {
+    /// For those that a request names, while others are run before it
+    Requests,
+    /// For those that a step is about to ask for
+    Steps,
+}
+
 /// How a transaction of `occ` reads that writes nothing.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccReadsArg {

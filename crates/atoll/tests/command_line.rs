@@ -256,6 +256,21 @@ fn readers_of_snapshots_are_answered_with_one_instance_and_with_two() {
     assert!(rows.iter().all(|row| row["tps"].as_f64().unwrap() > 0.0 && row["consistent"] == true));
 }
 
+/// By clients in a closed loop, and by what arrives.
+#[test]
+fn rows_are_asked_for_as_far_ahead_as_is_said() {
+    for load in [&["--clients", "4"][..], &["--load-model", "open", "--rate", "2000"]] {
+        let args = ["bench", "tpcc", "--islands", "1", "--workers", "1", "--scale", "1", "--host", "thread"];
+        let options = ["--design", "occ,serial", "--durability", "memory", "--occ-ahead", "requests,steps"];
+        let output = Sandbox::new().run(&[&args[..], &options, load, BRIEF].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let rows = rows(&output);
+        let ahead: Vec<_> = rows.iter().map(|row| row["occ_ahead"].as_str()).collect();
+        assert_eq!(ahead, [Some("requests"), Some("steps"), None]);
+        assert!(rows.iter().all(|row| row["tps"].as_f64().unwrap() > 0.0 && row["consistent"] == true));
+    }
+}
+
 #[test]
 fn memory_is_taken_at_the_start_if_asked_for() {
     for design in ["occ", "conventional"] {

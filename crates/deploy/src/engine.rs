@@ -1,7 +1,7 @@
 //! The engine as this room sees it: one instance from outside, and the words its configuration is spoken in.
 
 pub use channel::Address;
-pub use exec::{DesignKind, HeapForm, Latching, OccConflict, OccReads, TreeKind};
+pub use exec::{DesignKind, HeapForm, Latching, OccAhead, OccConflict, OccReads, TreeKind};
 pub use instance::{Backing, Balance, Instance, InstanceConfig, InstanceFault, Mode, Scene};
 pub use locks::{Escalation, Inheritance, LockTuning, Victim};
 pub use txn::TableKind;

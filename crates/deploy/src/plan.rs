@@ -3,7 +3,7 @@
 use crate::DeployError;
 use crate::engine::{
     Address, Backing, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
-    OccConflict, OccReads, TreeKind,
+    OccAhead, OccConflict, OccReads, TreeKind,
 };
 use base::InstanceId;
 use instance::MAX_WORKERS;
@@ -150,6 +150,8 @@ pub struct Deployment {
     pub occ_conflict: OccConflict,
     /// How transactions of `occ` read that write nothing.
     pub occ_reads: OccReads,
+    /// How far ahead `occ` asks for rows.
+    pub occ_ahead: OccAhead,
     /// Whether keys follow the load among the workers that own them.
     pub balance: Balance,
     /// More workers than CPUs: idle ones then sleep instead of polling.
@@ -296,6 +298,7 @@ impl Deployment {
                     lock_timeout_ms: self.lock_timeout_ms,
                     occ_conflict: self.occ_conflict,
                     occ_reads: self.occ_reads,
+                    occ_ahead: self.occ_ahead,
                     balance: self.balance,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }

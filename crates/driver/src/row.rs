@@ -202,6 +202,9 @@ pub struct Settings {
     /// How `occ` reads where a transaction writes nothing: `validate` or `snapshot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occ_reads: Option<String>,
+    /// How far ahead `occ` asks for rows: `requests` or `steps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub occ_ahead: Option<String>,
     /// Whether keys follow the load among the workers that own them: `off`, `advise` or `on`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,

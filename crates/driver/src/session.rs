@@ -191,6 +191,7 @@ impl Session {
             escalation: Some(d.locks.escalation.to_string()),
             occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
             occ_reads: (d.design == DesignKind::Occ).then(|| d.occ_reads.to_string()),
+            occ_ahead: (d.design == DesignKind::Occ).then(|| d.occ_ahead.to_string()),
             clients: Some(schedule.traffic.clients),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             populated: (d.backing == Backing::AtStart).then_some(true),

@@ -178,6 +178,43 @@ impl FromStr for OccConflict {
     }
 }
 
+/// How far ahead `occ` asks for rows, so that it waits for memory as seldom as can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OccAhead {
+    /// For those that a request names, while others are run before it.
+    #[default]
+    Requests,
+    /// For those that a step is about to ask for.
+    Steps,
+}
+
+impl OccAhead {
+    pub const ALL: [OccAhead; 2] = [OccAhead::Requests, OccAhead::Steps];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            OccAhead::Requests => "requests",
+            OccAhead::Steps => "steps",
+        }
+    }
+}
+
+impl fmt::Display for OccAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OccAhead {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = OccAhead::ALL.into_iter().find(|c| c.name() == s);
+        known.ok_or_else(|| format!("how far to look ahead, '{s}', is unknown; expected requests or steps"))
+    }
+}
+
 /// How a transaction of `occ` reads that is known to write nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OccReads {

@@ -27,7 +27,7 @@ use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::owners::{Spot, Territory};
 use crate::paged::{Errand, Refusal};
-use base::Lsn;
+use base::{Lsn, TableId};
 use locks::LockTuning;
 use pages::Latching;
 use partition::Ranges;
@@ -167,6 +167,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
     /// Parts may run under [`Protection::Past`].
     const PAST: bool = false;
+    /// Rows can be asked for ahead of the transaction ([`Engine::want`]).
+    const FETCHES: bool = false;
+    /// The rows that one transaction to come is known to ask for.
+    type Wanted: Default + 'static;
     /// What one worker has to itself.
     type Desk: 'static;
     /// One transaction's work here. Used for one transaction after the other, so that its buffers stay.
@@ -210,6 +214,13 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// An empty part; [`Engine::begin`] starts it.
     fn part(&self, desk: &Self::Desk) -> Self::Part;
     fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
+
+    /// Has memory bring what is to be known of a row that a transaction to come will ask for. It takes nothing and promises nothing.
+    fn want(&self, _: &Self::Desk, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
+
+    /// A while later, right before that transaction: has memory bring the rows themselves, and forgets them.
+    fn fetch(&self, _: &Self::Desk, _: &mut Self::Wanted) {}
+
     fn protection(part: &Self::Part) -> Protection;
     /// From here on the part waits for others as this says; [`Engine::begin`] makes it [`Order::Upwards`].
     fn in_order(part: &mut Self::Part, order: Order);

@@ -40,7 +40,9 @@ mod sync;
 
 pub use branches::{Answer, Visit};
 pub use chart::Stamp;
-pub use design::{Conventional, Design, DesignKind, OccConflict, OccReads, Partitioned, PartlyOwned, Serial};
+pub use design::{
+    Conventional, Design, DesignKind, OccAhead, OccConflict, OccReads, Partitioned, PartlyOwned, Serial,
+};
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
 pub use here::Here;

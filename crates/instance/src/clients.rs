@@ -53,6 +53,9 @@ enum Stay {
     Left,
 }
 
+/// With more clients than these what one has asked memory for has left the caches when its turn comes.
+const NEAR: usize = 64;
+
 /// How many requests of other workers' clients one runner runs before this worker's own have their turn.
 const RUN: usize = 32;
 /// After so many of them it looks at the clock.
@@ -69,24 +72,26 @@ pub(crate) struct Mix {
 }
 
 /// One client's requests, under the workload's present options.
-struct Requests<W: Workload> {
+struct Requests<W: Workload, E: Engine> {
     generator: W::Generator,
     /// Which stream of the instance.
     stream: u64,
     routed: bool,
     seat: Seat,
     mix: u32,
+    wanted: E::Wanted,
 }
 
-impl<W: Workload> Requests<W> {
-    fn new<E: Engine>(local: &Local<W, E>, stream: u64, seat: Seat) -> Requests<W> {
+impl<W: Workload, E: Engine> Requests<W, E> {
+    fn new(local: &Local<W, E>, stream: u64, seat: Seat) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
-        Requests { generator: local.generator(stream), stream, routed, seat, mix: local.mix.get().number }
+        let (generator, mix) = (local.generator(stream), local.mix.get().number);
+        Requests { generator, stream, routed, seat, mix, wanted: E::Wanted::default() }
     }
 
     /// Draws anew where the options have changed.
     #[inline]
-    fn follow<E: Engine>(&mut self, local: &Local<W, E>) {
+    fn follow(&mut self, local: &Local<W, E>) {
         if self.mix != local.mix.get().number {
             *self = Requests::new(local, self.stream, self.seat);
         }
@@ -98,18 +103,28 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
     let mut part = local.take_part();
     let mut requests = Requests::new(&local, stream, local.handover.take_seat());
     let mut since_ns = world::now_ns();
+    let mut stay = Stay::Left;
     while !local.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
+        // While others have their turn memory brings what this one will ask for.
+        local.want(&request, &mut requests.wanted);
+        if stay == Stay::Kept {
+            exec::yield_now().await;
+            if local.halting.get() {
+                break;
+            }
+            if requests.mix != local.mix.get().number {
+                continue;
+            }
+        }
+        local.fetch(&mut requests.wanted);
         // Made where it runs: made in a variable first, all its thousands of bytes would be moved for each request.
-        let (next, stay, now) =
+        let next;
+        (next, stay, since_ns) =
             pin!(to_its_end(&local, &request, &requests, &mut part, since_ns, retries)).await;
         if next == Next::Stop {
             break;
-        }
-        since_ns = now;
-        if stay == Stay::Kept {
-            exec::yield_now().await;
         }
     }
     local.handover.give_seat(requests.seat);
@@ -121,11 +136,18 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
 pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
     let mut requests = Requests::new(&local, stream, local.handover.take_seat());
+    let mut stay = Stay::Left;
     while let Some(due) = next_due(&local).await {
         requests.follow(&local);
         let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
-        let (next, _, now) =
+        local.want(&request, &mut requests.wanted);
+        if stay == Stay::Kept {
+            exec::yield_now().await;
+        }
+        local.fetch(&mut requests.wanted);
+        let (next, now);
+        (next, stay, now) =
             pin!(to_its_end(&local, &request, &requests, &mut part, due.since_ns, retries)).await;
         if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
@@ -133,7 +155,6 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
         if next == Next::Stop {
             break;
         }
-        exec::yield_now().await;
     }
     local.handover.give_seat(requests.seat);
     local.give_part(part);
@@ -187,7 +208,7 @@ pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
 async fn to_its_end<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
-    of: &Requests<W>,
+    of: &Requests<W, E>,
     part: &mut E::Part,
     since_ns: u64,
     retries: Retries,
@@ -219,7 +240,7 @@ async fn to_its_end<W: Workload, E: Engine>(
 async fn one_try<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
-    of: &Requests<W>,
+    of: &Requests<W, E>,
     part: &mut E::Part,
     since_ns: u64,
 ) -> (Result<(), Abort>, Stay, u64) {
@@ -279,6 +300,24 @@ pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
+    /// Asks memory for what has to be known of the rows that a request names, which is not to be run yet.
+    #[inline]
+    fn want(&self, request: &W::Request, wanted: &mut E::Wanted) {
+        if E::FETCHES && self.wants && self.clients.get() <= NEAR {
+            let engine = &self.shared.engine;
+            let mut want = |table, key: &[u8]| engine.want(&self.desk, wanted, table, key);
+            self.workload.borrow().wants(request, &mut want);
+        }
+    }
+
+    /// Asks memory for the rows themselves: their request is run next.
+    #[inline]
+    fn fetch(&self, wanted: &mut E::Wanted) {
+        if E::FETCHES {
+            self.shared.engine.fetch(&self.desk, wanted);
+        }
+    }
+
     /// Counts a transaction whose home is here.
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
         let mut counts = self.counts.borrow_mut();

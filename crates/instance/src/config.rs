@@ -2,7 +2,7 @@
 
 use base::InstanceId;
 use channel::Address;
-use exec::{DesignKind, HeapForm, Latching, OccConflict, OccReads, TreeKind};
+use exec::{DesignKind, HeapForm, Latching, OccAhead, OccConflict, OccReads, TreeKind};
 use locks::LockTuning;
 use partition::Mode;
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,9 @@ pub struct InstanceConfig {
     /// How transactions of `occ` read that write nothing.
     #[serde(with = "by_name")]
     pub occ_reads: OccReads,
+    /// How far ahead `occ` asks for rows.
+    #[serde(with = "by_name")]
+    pub occ_ahead: OccAhead,
     /// Whether keys follow the load among the workers that own them.
     pub balance: Balance,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
@@ -109,6 +112,7 @@ impl InstanceConfig {
             lock_timeout_ms: 100,
             occ_conflict: OccConflict::default(),
             occ_reads: OccReads::default(),
+            occ_ahead: OccAhead::default(),
             backing: Backing::default(),
             balance: Balance::default(),
             spin_us: 50,

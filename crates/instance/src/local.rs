@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::state::{ByGtid, Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
-use exec::{Engine, Executor, Holds, OccConflict, OccReads, Spot};
+use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, Spot};
 use partition::{Mode, QueueMeter};
 use probe::Round;
 use smallvec::SmallVec;
@@ -82,6 +82,8 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub gate: Option<Gate>,
     /// Transactions that write nothing see what was there when they began.
     pub reads_past: bool,
+    /// Rows that a request names are fetched while others are run before it.
+    pub wants: bool,
     pub homes: RefCell<ByGtid<Home>>,
     pub sessions: RefCell<ByGtid<Session<E::Part>>>,
     pub jobs: RefCell<VecDeque<Job<E::Part>>>,
@@ -127,6 +129,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let config = &shared.config;
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
         let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
+        let wants = E::FETCHES && config.occ_ahead == OccAhead::Requests;
         let is_gated = E::HOLDS == Holds::FromCertify && waits;
         let local = Rc::new(Local {
             shared,
@@ -141,6 +144,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             unflushed: Cell::new(false),
             gate: is_gated.then(Gate::default),
             reads_past,
+            wants,
             homes: RefCell::default(),
             sessions: RefCell::default(),
             jobs: RefCell::default(),

@@ -1,7 +1,10 @@
-//! Rows that a transaction is about to ask for, looked up side by side before it does ([`Worker::ahead`]).
+//! Rows that a transaction is about to ask for, looked up side by side before it does ([`Worker::ahead`]). What was found is kept
+//! with the transaction and taken by the operations that follow, in the same order. It is a hint (`hints`): no part of what the
+//! transaction has read before it is taken, and asked then whether it is the row.
 //!
-//! What was found is kept with the transaction and taken by the operations that follow, in the same order. It is a hint
-//! (`hints`): no part of what the transaction has read before it is taken, and asked then whether it is the row.
+//! And rows that a transaction to come will ask for ([`Wanted`]), in two turns with other transactions between them, so that nobody
+//! waits for what the first one asks memory for: where the rows are; then the rows themselves. Nothing is kept of it but what has come
+//! into the caches.
 
 use crate::abreast::LANES;
 use crate::arena::Ref;
@@ -42,6 +45,10 @@ impl Ahead {
     }
 }
 
+/// The rows that a transaction to come will ask for, by what their hints are found under.
+#[derive(Default)]
+pub struct Wanted(Vec<Hash>);
+
 /// Keys of which the last is at most this much behind the first lie in one leaf, or in two, if there is a row for most numbers.
 const TOGETHER: u64 = 32;
 
@@ -54,6 +61,25 @@ fn lie_together(first: &[u8], last: &[u8]) -> bool {
 }
 
 impl Worker {
+    /// Asks memory for the hint of a row that a transaction to come will ask for.
+    #[inline]
+    pub fn want(&self, wanted: &mut Wanted, table: TableId, key: &[u8]) {
+        if self.store.look_ahead == LookAhead::Abreast {
+            let hash = Hash::of(table, key);
+            self.store.hints.ask_for(hash);
+            wanted.0.push(hash);
+        }
+    }
+
+    /// Asks memory for the rows that the hints of all that is wanted name, and forgets what was wanted.
+    #[inline]
+    pub fn fetch(&self, wanted: &mut Wanted) {
+        let (arena, hints) = (&self.store.arena, &self.store.hints);
+        for hash in wanted.0.drain(..) {
+            hints.candidate(hash).inspect(|row| row::ask_for(arena, *row));
+        }
+    }
+
     /// Says which rows of a table the transaction will ask for next, in this order: they are looked up side by side, and
     /// fetched. A hint: it reads nothing as far as the transaction is concerned, and other operations may come between.
     ///

@@ -51,6 +51,7 @@ mod turn;
 mod version;
 mod worker;
 
+pub use ahead::Wanted;
 pub use commit::{Committed, Refusal, Scope, Tid};
 pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
 pub use prepared::{InDoubt, NoteId};

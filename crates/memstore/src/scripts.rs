@@ -1,6 +1,6 @@
 //! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
 
-use crate::{Cause, Conflict, Contention, LookAhead, Memstore, Options, Refused, Scope, Txn, Worker};
+use crate::{Cause, Conflict, Contention, LookAhead, Memstore, Options, Refused, Scope, Txn, Wanted, Worker};
 use base::TableId;
 use std::sync::Arc;
 use txn::{Direction, Flow, Inserted, Range};
@@ -426,6 +426,34 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
         let mut u = other.begin();
         assert_eq!(other.insert(&mut u, T, b"x", &[9]), Ok(Inserted::Done));
         commit(&mut other, u).unwrap();
+        commit(&mut w, t).unwrap();
+    }
+}
+
+#[test]
+fn what_a_transaction_to_come_wants_is_no_part_of_any() {
+    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+        let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
+        let mut other = store.worker(1).unwrap();
+        let mut t = w.begin();
+        assert_eq!(get(&mut w, &mut t, b"a"), Some(1));
+        let mut wanted = Wanted::default();
+        for (table, key) in [(T, b"c"), (T, b"d"), (T, b"e"), (T, b"x"), (TableId(9), b"a")] {
+            w.want(&mut wanted, table, key);
+        }
+        // What one of the hints leads to is dead by then, or somebody else's.
+        let mut u = other.begin();
+        assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
+        put(&mut other, &mut u, b"e", 15);
+        commit(&mut other, u).unwrap();
+        (0..3).for_each(|_| _ = store.tick());
+        other.collect(100);
+        w.fetch(&mut wanted);
+        w.fetch(&mut wanted);
+        assert_eq!(get(&mut w, &mut t, b"e"), Some(15));
+        commit(&mut w, t).unwrap();
+        let mut t = w.begin();
+        assert_eq!([b"c", b"x"].map(|key| get(&mut w, &mut t, key)), [None, None]);
         commit(&mut w, t).unwrap();
     }
 }

@@ -50,6 +50,7 @@ const DEPLOYMENT: &[&str] = &[
     "escalation",
     "occ_conflict",
     "occ_reads",
+    "occ_ahead",
     "balance",
     "tree",
     "heap",

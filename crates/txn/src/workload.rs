@@ -166,6 +166,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// that names too little is still right, only slower.
     fn routes(&self, request: &Self::Request, visit: &mut dyn FnMut(Route));
 
+    /// Rows that the request will ask for, as far as its arguments tell: where they are is fetched while other requests are run. A
+    /// hint.
+    #[inline]
+    fn wants(&self, _request: &Self::Request, _visit: &mut impl FnMut(TableId, &[u8])) {}
+
     /// Whether the request writes nothing, whatever it finds. One that says so and writes after all is only slower.
     fn only_reads(&self, _request: &Self::Request) -> bool {
         false

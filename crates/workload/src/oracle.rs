@@ -5,7 +5,7 @@
 //! workload and panics. What an engine answers and leaves behind can be compared with this.
 
 use base::{InstanceId, Key, KeyReader, SiteId, TableId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::ops::Bound::{Included, Unbounded};
 use std::pin::pin;
@@ -49,6 +49,8 @@ pub struct Model {
     placement: Placement,
     tables: Vec<Table>,
     undo: Vec<Undo>,
+    /// Rows that were asked for by key since the last [`Oracle::submit`] began.
+    asked: HashSet<(TableId, Key)>,
 }
 
 /// A deployment of a workload on models.
@@ -71,6 +73,7 @@ impl Model {
             placement: placement.clone(),
             tables: schema.tables.iter().map(table).collect(),
             undo: vec![],
+            asked: HashSet::new(),
         }
     }
 
@@ -137,6 +140,7 @@ impl Access for Model {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.asked.insert((table, Key::from_bytes(key)));
         let table = &self.tables[self.place(table, key)?];
         Ok(table.rows.get(key).map(|row| f(Row::new(&table.layout, row))))
     }
@@ -147,6 +151,7 @@ impl Access for Model {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.asked.insert((table, Key::from_bytes(key)));
         let at = self.place(table, key)?;
         let Some(mut bytes) = self.tables[at].rows.get(key).cloned() else { return Ok(None) };
         let out = f(&mut RowMut::new(&self.tables[at].layout, &mut bytes));
@@ -235,6 +240,7 @@ impl<W: Workload> Oracle<W> {
         let mut home = None;
         self.workload.routes(request, &mut |route| home = home.or(Some(route)));
         let home = home.map_or(InstanceId(0), |route| self.owner(route));
+        self.instances.iter_mut().for_each(|m| m.asked.clear());
         let workload = self.workload.clone();
         let mut run = Run { oracle: self, home, others: 0 };
         let result = at_once(workload.run(request, &mut run));
@@ -242,6 +248,12 @@ impl<W: Workload> Oracle<W> {
         self.distributed += u64::from(others > 0 && result.is_ok());
         self.instances.iter_mut().for_each(|m| m.end(result.is_ok()));
         result
+    }
+
+    /// Whether the last request asked for this row by its key, at any instance.
+    pub fn was_asked(&self, table: TableId, key: &[u8]) -> bool {
+        let asked = (table, Key::from_bytes(key));
+        self.instances.iter().any(|m| m.asked.contains(&asked))
     }
 
     /// The rows of one instance, to look at or to tamper with.

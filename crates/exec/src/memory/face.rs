@@ -5,8 +5,8 @@ use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::awaiting::Awaiting;
 use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
-use base::Lsn;
-use memstore::{InDoubt, Refused, Txn};
+use base::{Lsn, TableId};
+use memstore::{InDoubt, Refused, Txn, Wanted};
 use probe::{Component, LogCounts};
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -28,6 +28,8 @@ const IDLE_MS: u64 = 160;
 impl Engine for MemoryEngine {
     const HOLDS: Holds = Holds::FromCertify;
     const PAST: bool = true;
+    const FETCHES: bool = true;
+    type Wanted = Wanted;
     type Desk = MemoryDesk;
     type Part = MemoryPart;
     type Here<'a> = MemoryHere<'a>;
@@ -67,6 +69,16 @@ impl Engine for MemoryEngine {
 
     fn part(&self, _: &MemoryDesk) -> MemoryPart {
         MemoryPart::new()
+    }
+
+    #[inline]
+    fn want(&self, desk: &MemoryDesk, wanted: &mut Wanted, table: TableId, key: &[u8]) {
+        desk.worker.borrow().want(wanted, table, key);
+    }
+
+    #[inline]
+    fn fetch(&self, desk: &MemoryDesk, wanted: &mut Wanted) {
+        desk.worker.borrow().fetch(wanted);
     }
 
     #[inline]

@@ -67,6 +67,7 @@ impl PageDesk {
 
 impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
+    type Wanted = ();
     type Desk = PageDesk;
     type Part = Part;
     type Here<'a> = Here<'a, D>;

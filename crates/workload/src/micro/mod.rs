@@ -252,6 +252,11 @@ impl Workload for Micro {
         }
     }
 
+    #[inline]
+    fn wants(&self, request: &MicroRequest, visit: &mut impl FnMut(TableId, &[u8])) {
+        request.ids.iter().for_each(|&id| visit(MICRO, &key(id)));
+    }
+
     fn only_reads(&self, request: &MicroRequest) -> bool {
         request.op == Op::Read
     }

@@ -43,7 +43,7 @@ pub use updates::{LookUp, SetLocation, UpdateSubscriber};
 
 use crate::hot::Hot;
 use crate::spec::{SpecError, in_range};
-use base::SiteId;
+use base::{SiteId, TableId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -332,6 +332,23 @@ impl Workload for Tatp {
                 }
             }
             TatpRequest::Scan(r) => scan::routes(self, r, visit),
+        }
+    }
+
+    #[inline]
+    fn wants(&self, request: &TatpRequest, visit: &mut impl FnMut(TableId, &[u8])) {
+        match *request {
+            TatpRequest::GetSubscriberData { s } => visit(SUBSCRIBER, &rows::key([s])),
+            TatpRequest::GetAccessData { s, ai_type } => visit(ACCESS_INFO, &rows::key([s, ai_type])),
+            TatpRequest::GetNewDestination(Destination { s, sf_type, .. }) => {
+                visit(SPECIAL_FACILITY, &rows::key([s, sf_type]));
+            }
+            TatpRequest::UpdateSubscriberData(UpdateSubscriber { s, sf_type, .. }) => {
+                visit(SPECIAL_FACILITY, &rows::key([s, sf_type]));
+                visit(SUBSCRIBER, &rows::key([s]));
+            }
+            // By number, or what may not be there.
+            _ => {}
         }
     }
 

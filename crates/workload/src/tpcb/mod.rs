@@ -26,7 +26,7 @@ pub use rows::{ACCOUNT, BRANCH, HISTORY, TELLER, history_row};
 pub use steps::{HomePart, RemotePart};
 
 use crate::spec::{SpecError, in_range};
-use base::SiteId;
+use base::{SiteId, TableId};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::pin::pin;
@@ -192,6 +192,11 @@ impl Workload for Tpcb {
             Ok(Some(RemoteRow::Teller)) => visit(Route { table: TELLER, key: request.teller }),
             Ok(None) | Err(_) => {}
         }
+    }
+
+    #[inline]
+    fn wants(&self, request: &TpcbRequest, visit: &mut impl FnMut(TableId, &[u8])) {
+        visit(ACCOUNT, &rows::key(request.account));
     }
 
     fn kind(&self, _: &TpcbRequest) -> &'static str {

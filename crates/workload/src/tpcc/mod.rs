@@ -252,6 +252,26 @@ impl Workload for Tpcc {
         }
     }
 
+    #[inline]
+    fn wants(&self, request: &TpccRequest, visit: &mut impl FnMut(TableId, &[u8])) {
+        match request {
+            TpccRequest::NewOrder(r) => {
+                visit(rows::CUSTOMER, &rows::key([r.w, r.d, r.c]));
+                for line in &r.lines {
+                    visit(rows::STOCK, &rows::key([line.supply, line.item]));
+                    visit(rows::ITEM, &rows::key([line.item]));
+                }
+            }
+            TpccRequest::Payment(r) => {
+                if let Who::Id(c) = r.who {
+                    visit(rows::CUSTOMER, &rows::key([r.customer_w, r.customer_d, c]));
+                }
+            }
+            // Whose steps find out themselves what they will ask for.
+            TpccRequest::OrderStatus(_) | TpccRequest::Delivery(_) | TpccRequest::StockLevel(_) => {}
+        }
+    }
+
     fn only_reads(&self, request: &TpccRequest) -> bool {
         matches!(request, TpccRequest::OrderStatus(_) | TpccRequest::StockLevel(_))
     }

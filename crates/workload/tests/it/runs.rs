@@ -70,6 +70,47 @@ fn every_workload_runs_and_holds_in_every_deployment() {
     }
 }
 
+/// Rows wanted by requests that were carried out, all of which these have asked for.
+struct WantsWhatItAsksFor;
+
+impl Visitor for WantsWhatItAsksFor {
+    type Output = usize;
+    fn visit<W: Workload>(self, workload: W) -> usize {
+        let mut oracle = loaded(&workload, 2);
+        let mut requests = workload.generator(7, 0..workload.sites());
+        let mut wanted = 0;
+        for _ in 0..1_000 {
+            let request: W::Request = requests.next();
+            if oracle.submit(&request).is_ok() {
+                workload.wants(&request, &mut |table, key| {
+                    wanted += 1;
+                    assert!(
+                        oracle.was_asked(table, key),
+                        "{} wants {table:?} {key:02x?}",
+                        workload.kind(&request)
+                    );
+                });
+            }
+        }
+        wanted
+    }
+}
+
+#[test]
+fn requests_ask_for_the_rows_that_they_want() {
+    let tpcc = WorkloadSpec::new("tpcc", 2).with("customers", 30).with("items", 200);
+    let least = [
+        (WorkloadSpec { dataset: Some(4_003), ..WorkloadSpec::new("micro", 4) }, 10_000),
+        (WorkloadSpec::new("tpcb", 4).with("accounts", 1500), 1_000),
+        (WorkloadSpec::new("tatp", 4).with("subscribers", 500), 300),
+        (tpcc, 5_000),
+    ];
+    for (spec, least) in least {
+        let wanted = with_workload(&spec, WantsWhatItAsksFor).unwrap();
+        assert!(wanted >= least, "{}: {wanted}", spec.name);
+    }
+}
+
 #[test]
 fn long_runs_hold() {
     let micro = WorkloadSpec {
