@@ -209,7 +209,7 @@ impl Out<'_> {
         let range = Range { low: slice.low.as_deref(), high: slice.high.as_deref() };
         let mut fault = Ok(());
         let mut value = Vec::new();
-        let walked = worker.leaves(slice.table, range, Direction::Forward, |_, chunk| {
+        let walked = worker.leaves(slice.table, range, Direction::Forward, |_, chunk, _| {
             chunk.rows.iter().for_each(|row| row::ask_for(&store.arena, *row));
             for &row in &chunk.rows {
                 self.row(slice.table, row, &mut value);

@@ -4,7 +4,8 @@
 //!   pre-commit   1. lock the rows to be written, as they were when they were read; who has to wait lets go of all of them
 //!                   and takes them in the order of their addresses
 //!                   -- the serialisation point: the epoch is read here, after the last lock and before the first check --
-//!                2. check that every row read is as it was read and not locked by another, and every leaf seen is unchanged
+//!                2. check that every row read is as it was read and not locked by another, and that every leaf seen is unchanged,
+//!                   or else has no other rows in the range that was looked at
 //!   post-commit  3. write, each row unlocked with the new id
 //! ```
 //! The epoch has to be read after the locks: an id with an epoch from before them could be older than that of a
@@ -14,16 +15,17 @@
 
 use crate::arena::Ref;
 use crate::guard;
-use crate::index::Seen;
+use crate::index::{Chunk, Seek};
 use crate::log::Verdict;
 use crate::node::Node;
 use crate::planted::Bug;
 use crate::prepared::NoteId;
 use crate::row::{self, Keep};
-use crate::store::{Cause, Conflict, Held, Refused, RowId};
-use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Certified, Pin, Txn, Value, Write};
-use crate::worker::{Garbage, Worker};
+use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
+use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
+use crate::transaction::{Certified, Looked, Pin, Txn, Value, Write};
+use crate::worker::{CHANGED, Garbage, Worker};
+use base::TableId;
 use latch::Backoff;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -34,6 +36,9 @@ pub struct Tid(pub u64);
 
 /// Why a transaction has not committed, and the transaction if it can be tried again.
 pub type Refusal = (Refused, Option<Box<Txn>>);
+
+/// The row at which validation has failed, and how.
+type FailedAt = ((TableId, Ref), Refused);
 
 /// A transaction that has committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,7 +143,7 @@ impl Worker {
         if txn.writes.is_empty() {
             self.validate(txn, scope)?;
             // It comes after all it has read, and nothing comes after it.
-            let last = txn.reads.iter().map(|(_, word)| tid::of(*word)).max();
+            let last = txn.words_read().map(tid::of).max();
             txn.certified = Some(Certified { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
         }
@@ -166,20 +171,21 @@ impl Worker {
 
     /// Mostly nobody is in the way, and any order will do for whoever waits for nothing.
     fn lock_all(&self, txn: &mut Txn) -> Result<(), Refused> {
-        if self.lock_in_turn(&mut txn.writes, |row| Ok(tid::try_lock(row::tid(&self.store.arena, row))))? {
+        if self.lock_in_turn(txn, |row| Ok(tid::try_lock(row::tid(&self.store.arena, row))))? {
             return Ok(());
         }
         txn.sort_writes();
-        self.lock_in_turn(&mut txn.writes, |row| self.lock(row)).map(drop)
+        self.lock_in_turn(txn, |row| self.lock(row)).map(drop)
     }
 
     /// Locks one row after the other, each as it was when it was read; all or none. `false` if somebody is in the way.
     #[inline]
     fn lock_in_turn(
         &self,
-        writes: &mut [Write],
+        txn: &mut Txn,
         lock: impl Fn(Ref) -> Result<Lock, Refused>,
     ) -> Result<bool, Refused> {
+        let (writes, heads) = (&mut txn.writes, &txn.heads);
         for i in 0..writes.len() {
             let write = &mut writes[i];
             let ended = match lock(write.row) {
@@ -191,9 +197,9 @@ impl Worker {
                 }
                 Ok(Lock::Taken(before)) => {
                     row::tid(&self.store.arena, write.row).store(before, Ordering::Release);
-                    Err(self.failed_at(write.row, Refused::Conflict(Cause::Changed)))
+                    Err(self.failed_at(heads, (write.table, write.row), CHANGED))
                 }
-                Ok(Lock::Dead) => Err(Refused::Conflict(Cause::Changed)),
+                Ok(Lock::Dead) => Err(self.failed_at(heads, (write.table, write.row), CHANGED)),
                 Ok(Lock::Busy(_)) => Ok(false),
                 Err(refused) => Err(refused),
             };
@@ -235,8 +241,10 @@ impl Worker {
     /// An id of the running epoch, later than what this worker has committed and than all that the transaction has read and
     /// replaces.
     pub(crate) fn next_id(&self, txn: &Txn) -> u64 {
-        let read = txn.reads.iter().map(|(_, word)| *word);
-        let above = read.chain(txn.writes.iter().map(|write| write.before)).fold(self.own.last_tid, u64::max);
+        let above = txn
+            .words_read()
+            .chain(txn.writes.iter().map(|write| write.before))
+            .fold(self.own.last_tid, u64::max);
         loop {
             let now = self.store.epochs.now();
             if let Some(tid) = tid::next(now, above) {
@@ -253,17 +261,46 @@ impl Worker {
         if scope == Scope::Distributed {
             self.guard(txn);
         }
-        self.validate_all(txn).inspect_err(|_| self.unguard(txn))
+        self.validate_all(txn, scope).inspect_err(|_| self.unguard(txn))
     }
 
-    fn validate_all(&self, txn: &Txn) -> Result<(), Refused> {
+    fn validate_all(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
         if !self.store.planted.is(Bug::ReadsUnchecked) {
-            self.validate_reads(txn).map_err(|(row, refused)| self.failed_at(row, refused))?;
+            let checked = self.validate_reads(txn).and_then(|()| self.validate_absent(txn, scope));
+            checked.map_err(|(at, refused)| self.failed_at(&txn.heads, at, refused))?;
         }
-        let is_there = |seen: &Seen| seen.holds(&self.store.arena);
-        match self.store.planted.is(Bug::LeavesUnchecked) || txn.leaves.iter().all(is_there) {
+        if self.store.planted.is(Bug::LeavesUnchecked) {
+            return Ok(());
+        }
+        // Silo takes any change of a leaf for a phantom; and of what is guarded none is allowed.
+        let looks_again = self.store.contention == Contention::Queues && scope == Scope::Local;
+        let is_as_seen = |looked: &Looked| {
+            looked.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, looked)
+        };
+        match txn.leaves.iter().all(is_as_seen) {
             true => Ok(()),
             false => Err(Refused::Conflict(Cause::Phantom)),
+        }
+    }
+
+    /// Whether no row lies in a range that the transaction did not find there: its leaf has changed, perhaps beside the range. As
+    /// every look at a row, this is one from behind the serialisation point, at what was seen before; what has come and gone
+    /// in between would still be there, as rows stay in the index while anybody runs who began before their deletion
+    /// ([`Worker::collect`]).
+    #[cold]
+    fn finds_no_other(&self, txn: &Txn, looked: &Looked) -> bool {
+        let Ok(index) = self.store.index(looked.table) else { return false };
+        let range = txn.range_of(looked);
+        let (mut chunk, mut from) = (Chunk::default(), range.low.map(<[u8]>::to_vec));
+        loop {
+            index.chunk(&self.store.arena, Seek::Up(from.as_deref()), range.high, &mut chunk);
+            if !chunk.rows.iter().all(|row| txn.knows(looked, *row)) {
+                return false;
+            }
+            match chunk.next.take() {
+                None => return true,
+                next => from = next,
+            }
         }
     }
 
@@ -274,8 +311,10 @@ impl Worker {
             return;
         }
         let (mut rows, mut leaves) = std::mem::take(&mut txn.guarded);
-        rows.extend(txn.reads.iter().map(|(row, _)| *row).filter(|row| txn.own(*row).is_none()));
-        leaves.extend(txn.leaves.iter().map(|seen| seen.leaf));
+        let absent = txn.absent.iter().map(|(_, row, _)| *row);
+        let read = txn.reads.iter().map(|(row, _)| *row).chain(absent);
+        rows.extend(read.filter(|row| txn.own(*row).is_none()));
+        leaves.extend(txn.leaves.iter().map(|looked| looked.seen.leaf));
         for list in [&mut rows, &mut leaves] {
             list.sort_unstable_by_key(|at| at.0);
             list.dedup();
@@ -295,20 +334,37 @@ impl Worker {
         leaves.drain(..).for_each(|leaf| guard::leave(Node::at(arena, leaf).readers(), guard::OF_LEAF));
     }
 
-    fn validate_reads(&self, txn: &Txn) -> Result<(), (Ref, Refused)> {
-        for &(row, word) in &txn.reads {
+    fn validate_reads(&self, txn: &Txn) -> Result<(), FailedAt> {
+        for (&(row, word), &table) in txn.reads.iter().zip(&txn.tables) {
             let now = row::tid(&self.store.arena, row).load(Ordering::Acquire);
-            if now == word {
-                continue;
-            }
-            if now & !(LOCKED | PREPARED) != word {
-                return Err((row, Refused::Conflict(Cause::Changed)));
-            }
-            if txn.own(row).is_none() {
-                return Err((row, self.locked_by_another(row, now)));
+            if now != word {
+                self.validate_another(txn, (table, row), word, now)?;
             }
         }
         Ok(())
+    }
+
+    /// Absent rows may have left the leaves in which they were seen; not those that are guarded, which stay.
+    fn validate_absent(&self, txn: &Txn, scope: Scope) -> Result<(), FailedAt> {
+        for &(table, row, word) in &txn.absent {
+            let now = row::tid(&self.store.arena, row).load(Ordering::Acquire);
+            let has_left = scope == Scope::Local && now == word | DEAD;
+            if now != word && !has_left {
+                self.validate_another(txn, (table, row), word, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a row whose word is another than when it was read is only locked, by the transaction itself.
+    fn validate_another(&self, txn: &Txn, at: (TableId, Ref), word: u64, now: u64) -> Result<(), FailedAt> {
+        if now & !(LOCKED | PREPARED) != word {
+            return Err((at, CHANGED));
+        }
+        match txn.own(at.1) {
+            Some(_) => Ok(()),
+            None => Err((at, self.locked_by_another(at.1, now))),
+        }
     }
 
     /// Waiting on the spot with locks held could close a cycle: only a prepared row is waited for, without them.

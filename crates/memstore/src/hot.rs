@@ -2,13 +2,16 @@
 //! in the order they came, instead of by all at once and again. (After mostly-optimistic concurrency control: Wang and
 //! Kimura, VLDB 2017; here a queue per row in place of a lock, and nothing that correctness rests on.)
 //!
+//! So is the head of a range that transactions take rows from, the oldest of a district's new orders, say: which row they fail at is
+//! another one each time, and where they begin to look is the same.
+//!
 //! A queue is advice. Whoever reads or writes a hot row by its key first waits for its turn, and keeps it until it has ended
 //! or is prepared. Commits lock and validate as ever, so whoever goes on without its turn risks an abort and nothing else: that
 //! is how cycles of waiting end. A turn is waited for long only upwards in the order of queues, and never longer than a few
 //! epochs.
 //!
 //! Who may do what: a row's hot bit (a bit of the word that counts its readers, `guard`) is set and cleared by anybody and
-//! read with the row. A queue's line changes under its mutex; `open` says how far it goes and is what those who wait look at.
+//! read with the row; a head's is its count of failures here. A queue's line changes under its mutex; `open` says how far it goes and is what those who wait look at.
 
 use crate::arena::Ref;
 use base::TableId;
@@ -22,9 +25,9 @@ const QUEUES_OF_TABLE: usize = 64;
 /// the warehouse to the stock, say, so that waiting for queues in their order is what they would do anyway.
 const TABLES: usize = 16;
 const _: () = assert!(TABLES * QUEUES_OF_TABLE <= 1 << 16);
-/// Rows whose failures are counted together are as many as share a place here.
+/// Rows whose failures are counted together are as many as share a place here; and heads.
 const HEATS: usize = 1024;
-/// A row is hot after as many failures within [`MEMORY`] epochs: once may be bad luck.
+/// A row or head is hot after as many failures within [`MEMORY`] epochs: once may be bad luck.
 const FAILURES: u64 = 3;
 const MEMORY: u64 = 16;
 /// And no longer after as many turns in a row that nobody had to wait for.
@@ -39,11 +42,22 @@ pub(crate) enum For {
     Writing,
 }
 
-/// A transaction's place in the queue of a row.
+/// Where turns are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum At {
+    Row(Ref),
+    Head(Head),
+}
+
+/// Where transactions begin to look for rows that they will take: a hash of table and key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head(pub(crate) u64);
+
+/// A transaction's place in the queue of a row or head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn {
     pub(crate) queue: usize,
-    pub(crate) row: Ref,
+    pub(crate) at: At,
     /// Growing in a queue, from 1 on.
     pub(crate) place: u64,
     worker: usize,
@@ -106,49 +120,100 @@ impl Queue {
 
 pub(crate) struct Hot {
     queues: Box<[CachePadded<Queue>]>,
-    /// By row: the epoch of the latest failure, and how many.
-    heat: Box<[AtomicU64]>,
+    rows: Heats,
+    heads: Heats,
 }
 
-const COUNT_BITS: u32 = 8;
+/// By what shares a place: the epoch of the latest failure, and how many.
+struct Heats(Box<[AtomicU64]>);
 
-fn spread(row: Ref) -> usize {
-    (row.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+const COUNT_BITS: u32 = 8;
+const COUNTS: u64 = (1 << COUNT_BITS) - 1;
+
+fn spread(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
+impl At {
+    fn number(self) -> u64 {
+        match self {
+            At::Row(row) => row.0,
+            At::Head(head) => head.0,
+        }
+    }
+}
+
+impl Head {
+    pub(crate) fn of(table: TableId, key: &[u8]) -> Head {
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        Head(key.iter().fold(u64::from(table.0) | 1 << 63, mix))
+    }
+}
+
+impl Heats {
+    fn new() -> Heats {
+        Heats((0..HEATS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn of(&self, number: u64) -> &AtomicU64 {
+        &self.0[spread(number) % HEATS]
+    }
+
+    /// A count that is lost between two workers is counted another time.
+    fn failed(&self, number: u64, now: u64) -> Now {
+        let heat = self.of(number);
+        let before = heat.load(Ordering::Relaxed);
+        let (since, count) = (before >> COUNT_BITS, before & COUNTS);
+        let count = if now > since + MEMORY { 1 } else { (count + 1).min(FAILURES) };
+        heat.store(now << COUNT_BITS | count, Ordering::Relaxed);
+        if count >= FAILURES { Now::Hot } else { Now::AsBefore }
+    }
 }
 
 impl Hot {
     pub(crate) fn new() -> Hot {
         Hot {
             queues: (0..TABLES * QUEUES_OF_TABLE).map(|_| CachePadded::new(Queue::default())).collect(),
-            heat: (0..HEATS).map(|_| AtomicU64::new(0)).collect(),
+            rows: Heats::new(),
+            heads: Heats::new(),
         }
     }
 
-    pub(crate) fn queue_of(table: TableId, row: Ref) -> usize {
-        usize::from(table.0) % TABLES * QUEUES_OF_TABLE + spread(row) % QUEUES_OF_TABLE
+    pub(crate) fn queue_of(table: TableId, at: At) -> usize {
+        usize::from(table.0) % TABLES * QUEUES_OF_TABLE + spread(at.number()) % QUEUES_OF_TABLE
     }
 
-    /// Validation failed at a row. A count that is lost between two workers is counted another time.
+    /// Validation failed at a row.
     pub(crate) fn failed(&self, row: Ref, now: u64) -> Now {
-        let heat = &self.heat[spread(row) % HEATS];
-        let before = heat.load(Ordering::Relaxed);
-        let (since, count) = (before >> COUNT_BITS, before & ((1 << COUNT_BITS) - 1));
-        let count = if now > since + MEMORY { 1 } else { (count + 1).min(FAILURES) };
-        heat.store(now << COUNT_BITS | count, Ordering::Relaxed);
-        if count >= FAILURES { Now::Hot } else { Now::AsBefore }
+        self.rows.failed(row.0, now)
     }
 
-    pub(crate) fn enter(&self, queue: usize, row: Ref, access: For, worker: usize, now: u64) -> Turn {
-        let at = &self.queues[queue];
-        let mut line = at.line.lock();
+    /// Validation failed at a row that was looked for from there on. A head stays hot until [`Hot::cool`], however long ago it failed.
+    pub(crate) fn failed_from(&self, head: Head, now: u64) {
+        if !self.is_hot(head) {
+            self.heads.failed(head.0, now);
+        }
+    }
+
+    pub(crate) fn is_hot(&self, head: Head) -> bool {
+        self.heads.of(head.0).load(Ordering::Relaxed) & COUNTS >= FAILURES
+    }
+
+    pub(crate) fn cool(&self, head: Head) {
+        self.heads.of(head.0).store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn enter(&self, queue: usize, at: At, access: For, worker: usize, now: u64) -> Turn {
+        let to = &self.queues[queue];
+        let mut line = to.line.lock();
         line.last += 1;
         let place = line.last;
         line.places.push_back(Place { place, worker, access });
-        at.publish(&line);
-        if place > at.open.load(Ordering::Relaxed) {
+        to.publish(&line);
+        if place > to.open.load(Ordering::Relaxed) {
             line.calm = 0;
         }
-        Turn { queue, row, place, worker, until: now + PATIENCE, has_begun: false }
+        Turn { queue, at, place, worker, until: now + PATIENCE, has_begun: false }
     }
 
     #[inline]
@@ -192,11 +257,12 @@ mod tests {
     use std::sync::atomic::AtomicI32;
 
     const ROW: Ref = Ref(8);
+    const AT: At = At::Row(ROW);
 
     #[test]
     fn a_line_is_carried_out_in_its_order_and_readers_together() {
         let hot = Hot::new();
-        let enter = |worker, access| hot.enter(3, ROW, access, worker, 1);
+        let enter = |worker, access| hot.enter(3, AT, access, worker, 1);
         let line =
             [enter(0, Writing), enter(1, Reading), enter(1, Reading), enter(2, Writing), enter(0, Reading)];
         let states = || line.map(|turn| hot.state(&turn, 1));
@@ -218,7 +284,7 @@ mod tests {
     #[test]
     fn nobody_waits_longer_than_some_epochs() {
         let hot = Hot::new();
-        let [first, second] = [0, 1].map(|worker| hot.enter(0, ROW, Writing, worker, 5));
+        let [first, second] = [0, 1].map(|worker| hot.enter(0, AT, Writing, worker, 5));
         assert_eq!(hot.state(&second, 5 + PATIENCE), State::Other);
         assert_eq!(hot.state(&second, 6 + PATIENCE), State::Over);
         assert_eq!(hot.state(&first, 6 + PATIENCE), State::Mine);
@@ -231,11 +297,11 @@ mod tests {
         assert_eq!(spaced, [Now::AsBefore; 5]);
         assert_eq!([80, 81].map(|now| hot.failed(ROW, now)), [Now::AsBefore, Now::Hot]);
         let alone = |n: u32| {
-            let ends = (0..n).map(|_| hot.leave(&hot.enter(0, ROW, Writing, 0, 1)));
+            let ends = (0..n).map(|_| hot.leave(&hot.enter(0, AT, Writing, 0, 1)));
             ends.filter(|end| *end == Now::Cold).count()
         };
         assert_eq!(alone(CALM - 1), 0);
-        let [first, second] = [0, 1].map(|worker| hot.enter(0, ROW, Writing, worker, 5));
+        let [first, second] = [0, 1].map(|worker| hot.enter(0, AT, Writing, worker, 5));
         assert_eq!([first, second].map(|turn| hot.leave(&turn)), [Now::AsBefore; 2]);
         assert_eq!(alone(CALM - 2), 1);
     }
@@ -251,7 +317,7 @@ mod tests {
                     let mut random = fastrand::Rng::with_seed(worker as u64);
                     for _ in 0..2000 {
                         let access = if random.bool() { Reading } else { Writing };
-                        let turn = hot.enter(1, ROW, access, worker, 1);
+                        let turn = hot.enter(1, AT, access, worker, 1);
                         let gives_up = random.usize(..8) == 0;
                         while hot.state(&turn, 1) != State::Mine && !gives_up {
                             std::thread::yield_now();

@@ -63,6 +63,8 @@ pub use transaction::Txn;
 pub use worker::Worker;
 
 #[cfg(test)]
+mod absent_tests;
+#[cfg(test)]
 mod change_tests;
 #[cfg(test)]
 mod checkpoint_tests;

@@ -116,7 +116,7 @@ impl Worker {
 
     /// What has to be durable before anybody is told of what a transaction has read.
     pub fn depends_on(&self, txn: &Txn) -> u64 {
-        let seen = txn.reads.iter().map(|(_, word)| *word).chain(txn.writes.iter().map(|write| write.seen));
+        let seen = txn.words_read().chain(txn.writes.iter().map(|write| write.seen));
         self.seen(seen.map(|word| crate::tid::epoch(crate::tid::of(word))).max().unwrap_or(0))
     }
 
@@ -198,8 +198,9 @@ impl Worker {
         let mut reads = if leaves.is_empty() { Vec::new() } else { std::mem::take(&mut txn.ranges) };
         let (arena, mut key) = (&self.store.arena, Vec::new());
         let is_guarded = |row: &Ref| rows.binary_search_by_key(&row.0, |row| row.0).is_ok();
-        let all = txn.reads.iter().map(|(row, _)| *row).zip(&txn.tables);
-        for (row, table) in all.filter(|(row, _)| is_guarded(row)) {
+        let read = txn.reads.iter().map(|(row, _)| *row).zip(txn.tables.iter().copied());
+        let absent = txn.absent.iter().map(|(table, row, _)| (*row, *table));
+        for (row, table) in read.chain(absent).filter(|(row, _)| is_guarded(row)) {
             key.clear();
             row::key(arena, row, &mut key);
             put_read(&mut reads, table.0, Read::Key(&key));

@@ -1,6 +1,9 @@
 //! Scans: the rows of a range, leaf by leaf.
 //!
 //! What is noted is each leaf with its version, against phantoms, and each row in the range with its word, absent ones as well.
+//! An absent row may be taken out of its leaf before the transaction commits, as others collect their garbage: its word then says that
+//! it was still the same. A leaf that has changed at commit is looked at again, in the part of the range that lay in it: what matters is
+//! whether there is another row, not what came and went beside it.
 
 use crate::arena::Ref;
 use crate::index::{Chunk, Seek};
@@ -8,7 +11,7 @@ use crate::log::{Read, put_read};
 use crate::planted::Bug;
 use crate::row;
 use crate::store::Refused;
-use crate::tid::ABSENT;
+use crate::tid::{ABSENT, DEAD};
 use crate::transaction::Txn;
 use crate::worker::{CHANGED, Worker};
 use base::TableId;
@@ -32,11 +35,13 @@ impl Worker {
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
         let mut is_whole = true;
-        let scanned = self.leaves(table, range, direction, |worker, chunk| {
-            txn.see(chunk.seen.expect("a chunk says where it was seen"));
+        let scanned = self.leaves(table, range, direction, |worker, chunk, range| {
+            let seen = chunk.seen.expect("a chunk says where it was seen");
+            let at = txn.see(seen, table, range, &chunk.rows);
             for (row, coming) in worker.one_by_one(chunk) {
                 coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
                 if worker.visit(txn, table, row, &mut f)? == Flow::Enough {
+                    txn.end_at(at, direction, &worker.key);
                     is_whole = false;
                     return Ok(Flow::Enough);
                 }
@@ -64,8 +69,9 @@ impl Worker {
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
         let mut is_whole = true;
-        let scanned = self.leaves(entries, range, direction, |worker, chunk| {
-            txn.see(chunk.seen.expect("a chunk says where it was seen"));
+        let scanned = self.leaves(entries, range, direction, |worker, chunk, range| {
+            let seen = chunk.seen.expect("a chunk says where it was seen");
+            let at = txn.see(seen, entries, range, &chunk.rows);
             for (row, coming) in worker.one_by_one(chunk) {
                 coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
                 let mut is_there = false;
@@ -82,6 +88,7 @@ impl Worker {
                 let flow = key.and_then(|key| worker.read(txn, table, key, |row| f(&entry, row)));
                 worker.key = entry;
                 if flow?.ok_or(CHANGED)? == Flow::Enough {
+                    txn.end_at(at, direction, &worker.key);
                     is_whole = false;
                     return Ok(Flow::Enough);
                 }
@@ -121,15 +128,18 @@ impl Worker {
             }
             return Ok(self.show(row, f));
         }
-        let word = self.look(row, &mut buffer);
+        let word = self.look_in_leaf(row, &mut buffer);
         self.buffer = buffer;
         let word = word?;
-        // Absent rows too: whoever makes one appear changes its word.
-        if word & ABSENT != 0 && self.store.planted.is(Bug::AbsentUnnoted) {
-            return Ok(Flow::More);
+        if word & ABSENT == 0 {
+            txn.read(table, row, word);
+            return Ok(self.show(row, f));
         }
-        txn.read(table, row, word);
-        Ok(if word & ABSENT == 0 { self.show(row, f) } else { Flow::More })
+        // Whoever makes it appear changes its word.
+        if !self.store.planted.is(Bug::AbsentUnnoted) {
+            txn.absent.push((table, row, word & !DEAD));
+        }
+        Ok(Flow::More)
     }
 
     /// Hands over a row that is there, whose value is in the buffer.
@@ -148,13 +158,13 @@ impl Worker {
         chunk.rows.iter().copied().zip(coming)
     }
 
-    /// Leaf by leaf through a range.
+    /// Leaf by leaf through a range, with the part of it that is the leaf's.
     pub(crate) fn leaves(
         &mut self,
         table: TableId,
         range: Range<'_>,
         direction: Direction,
-        mut f: impl FnMut(&mut Worker, &Chunk) -> Result<Flow, Refused>,
+        mut f: impl FnMut(&mut Worker, &Chunk, Range<'_>) -> Result<Flow, Refused>,
     ) -> Result<(), Refused> {
         if range.low.zip(range.high).is_some_and(|(low, high)| low >= high) {
             return self.store.index(table).map(drop);
@@ -172,7 +182,12 @@ impl Worker {
                 Direction::Backward => Seek::Down(from.as_deref()),
             };
             index.chunk(&store.arena, seek, until, &mut chunk);
-            match f(self, &chunk) {
+            let next = chunk.next.as_deref().or(until);
+            let part = match direction {
+                Direction::Forward => Range { low: from.as_deref(), high: next },
+                Direction::Backward => Range { low: next, high: from.as_deref() },
+            };
+            match f(self, &chunk, part) {
                 Ok(Flow::More) if chunk.next.is_some() => from = chunk.next.take(),
                 Ok(_) => break Ok(()),
                 Err(refused) => break Err(refused),

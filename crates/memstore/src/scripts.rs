@@ -1,5 +1,6 @@
 //! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
 
+use crate::hot::Head;
 use crate::{Cause, Conflict, Contention, LookAhead, Memstore, Options, Refused, Scope, Txn, Wanted, Worker};
 use base::TableId;
 use std::sync::Arc;
@@ -178,6 +179,7 @@ fn an_insert_over_a_row_that_is_being_taken_away_is_not_lost() {
     let mut t = w.begin();
     w.delete(&mut t, T, b"c").unwrap();
     commit(&mut w, t).unwrap();
+    store.tick();
     // Finds the absent row, which then leaves the index.
     let mut t = w.begin();
     assert_eq!(w.insert(&mut t, T, b"c", &[33]), Ok(Inserted::Done));
@@ -378,6 +380,74 @@ fn a_row_that_keeps_failing_is_carried_out_in_turn() {
     }
 }
 
+/// Deletes the first row from a key on.
+fn take_first(w: &mut Worker, t: &mut Txn, from: &[u8]) -> Result<Vec<u8>, Refused> {
+    w.queue_at(t, T, from)?;
+    let mut first = Vec::new();
+    let range = Range { low: Some(from), high: None };
+    w.scan(t, T, range, Direction::Forward, |key, _| {
+        first = key.to_vec();
+        Flow::Enough
+    })?;
+    w.delete(t, T, &first).map(|_| first)
+}
+
+#[test]
+fn whoever_takes_rows_from_where_others_have_failed_waits_for_its_turn() {
+    for contention in [Contention::Queues, Contention::Optimistic] {
+        let (store, mut w) = with_rows_of(Options { contention, ..small(Conflict::Wait) });
+        let mut other = store.worker(1).unwrap();
+        let mut fill = w.begin();
+        (0..8).for_each(|n| assert_eq!(w.insert(&mut fill, T, &[b'q', n], &[n]), Ok(Inserted::Done)));
+        commit(&mut w, fill).unwrap();
+        for n in 0..3 {
+            // Another row each time.
+            let (mut t1, mut t2) = (w.begin(), other.begin());
+            assert_eq!(take_first(&mut w, &mut t1, b"q"), Ok(vec![b'q', n]));
+            assert_eq!(take_first(&mut other, &mut t2, b"q"), Ok(vec![b'q', n]));
+            commit(&mut w, t1).unwrap();
+            assert_eq!(commit(&mut other, t2), CHANGED);
+        }
+        let (mut t1, mut t2) = (w.begin(), other.begin());
+        assert_eq!(take_first(&mut w, &mut t1, b"q"), Ok(vec![b'q', 3]));
+        let met = take_first(&mut other, &mut t2, b"q");
+        if contention == Contention::Optimistic {
+            assert_eq!(met, Ok(vec![b'q', 3]));
+            continue;
+        }
+        let Err(Refused::Busy(queue)) = met else { panic!("{met:?}") };
+        // Those who begin elsewhere, and those who only look, do not wait.
+        let mut t3 = other.begin();
+        assert_eq!(take_first(&mut other, &mut t3, b"a"), Ok(b"a".to_vec()));
+        assert_eq!(get(&mut other, &mut t3, b"q\x03"), Some(3));
+        other.abort(t3);
+        assert!(store.is_busy(queue));
+        commit(&mut w, t1).unwrap();
+        assert!(!store.is_busy(queue));
+        assert_eq!(take_first(&mut other, &mut t2, b"q"), Ok(vec![b'q', 4]));
+        commit(&mut other, t2).unwrap();
+    }
+}
+
+#[test]
+fn a_head_is_hot_until_nobody_has_waited_there_for_long() {
+    let (_, mut w) = with_rows(Conflict::Wait);
+    let head = Head::of(T, b"q");
+    (0..3).for_each(|_| w.store.hot.failed_from(head, 1));
+    // A failure long after keeps it so.
+    w.store.hot.failed_from(head, 1000);
+    let mut turns = 0;
+    while w.store.hot.is_hot(head) {
+        let mut t = w.begin();
+        w.queue_at(&mut t, T, b"q").unwrap();
+        assert!(t.has_turns());
+        w.abort(t);
+        turns += 1;
+        assert!(turns < 10_000, "it stays hot");
+    }
+    assert!(turns > 100, "{turns}");
+}
+
 #[test]
 fn waiting_for_turns_ends_and_cannot_close_a_cycle() {
     let (store, mut w) = with_rows(Conflict::Wait);
@@ -404,12 +474,15 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
     for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
         let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
         let mut other = store.worker(1).unwrap();
+        // One that is still there, absent, goes for good; one comes, one is written.
+        let mut u = other.begin();
+        assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
+        commit(&mut other, u).unwrap();
+        store.tick();
         let mut t = w.begin();
         w.ahead(&mut t, T, &[b"a", b"b", b"c", b"d", b"e"]).unwrap();
         assert_eq!(w.ahead(&mut t, TableId(9), &[b"a"]), Err(Refused::NoTable(TableId(9))));
-        // One that was there goes for good, one comes, one is written.
         let mut u = other.begin();
-        assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
         assert_eq!(other.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
         put(&mut other, &mut u, b"e", 15);
         commit(&mut other, u).unwrap();

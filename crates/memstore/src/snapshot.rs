@@ -92,7 +92,7 @@ impl Worker {
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
         self.check(snapshot)?;
-        self.leaves(table, range, direction, |worker, chunk| {
+        self.leaves(table, range, direction, |worker, chunk, _| {
             for &row in &chunk.rows {
                 if !worker.version(snapshot, row)? {
                     continue;
@@ -121,7 +121,7 @@ impl Worker {
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
         self.check(snapshot)?;
-        self.leaves(entries, range, direction, |worker, chunk| {
+        self.leaves(entries, range, direction, |worker, chunk, _| {
             for &row in &chunk.rows {
                 if !worker.version(snapshot, row)? {
                     continue;

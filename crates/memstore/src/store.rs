@@ -26,12 +26,13 @@ pub enum Conflict {
     Wait,
 }
 
-/// What to do about rows at which one transaction after the other fails.
+/// What to do about rows at which one transaction after the other fails, and about leaves that change beside what was looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contention {
-    /// Nothing, as Silo.
+    /// Nothing, as Silo: every change of a leaf is taken for a phantom.
     Optimistic,
-    /// Whoever is going to read or write such a row waits for its turn: readers for writers, writers for everybody.
+    /// Whoever is going to read or write such a row, or takes rows from where others have failed, waits for its turn: readers for
+    /// writers, writers for everybody. A leaf that has changed is looked at again.
     Queues,
 }
 

@@ -2,10 +2,11 @@
 
 use crate::ahead::Ahead;
 use crate::arena::Ref;
-use crate::hot::Turn;
+use crate::hot::{Head, Turn};
 use crate::index::{Inserted, Seen, Spot};
 use crate::row::{Prepared, Touched};
 use base::TableId;
+use txn::{Direction, Range};
 
 /// A transaction of one worker: its read set, write set and the leaves it has seen. Comes from
 /// [`Worker::begin`](crate::Worker::begin) and has to go back there by commit or abort.
@@ -15,8 +16,14 @@ pub struct Txn {
     pub(crate) reads: Vec<(Ref, u64)>,
     /// The table of each of those.
     pub(crate) tables: Vec<TableId>,
+    /// Rows that its scans have passed because they were absent, and the word of each. They may leave their leaves: nothing comes
+    /// in their place then that would not be noticed there.
+    pub(crate) absent: Vec<(TableId, Ref, u64)>,
     pub(crate) writes: Vec<Write>,
-    pub(crate) leaves: Vec<Seen>,
+    pub(crate) leaves: Vec<Looked>,
+    /// The keys between which it has looked there, and what it has found.
+    bounds: Vec<u8>,
+    found: Vec<Ref>,
     /// Rows that this transaction has entered into an index, absent until it commits, and the word of each.
     pub(crate) entered: Vec<(TableId, Ref, u64)>,
     /// New values, by [`Value::New`]. More than are in use: their memory is for the next transaction.
@@ -30,8 +37,10 @@ pub struct Txn {
     pub(crate) since: u64,
     /// Once it is certain that it can commit.
     pub(crate) certified: Option<Certified>,
-    /// Its places in the queues of hot rows.
+    /// Its places in the queues of hot rows and heads.
     pub(crate) turns: Vec<Turn>,
+    /// Where it has begun to look for rows to take.
+    pub(crate) heads: Heads,
     /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
     /// Where it has entered a row last.
@@ -43,6 +52,19 @@ pub struct Txn {
     /// Ranges that it has read, and keys that it did not find, as the log writes them: of stores that have one.
     pub(crate) ranges: Vec<u8>,
 }
+
+/// A leaf in which a transaction has looked for the keys of a range. Bounds are where their bytes lie among its own, and how many; so
+/// is what it has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    pub(crate) seen: Seen,
+    pub(crate) table: TableId,
+    low: Option<(u32, u32)>,
+    high: Option<(u32, u32)>,
+    found: (u32, u32),
+}
+
+pub(crate) type Heads = Vec<(TableId, Head)>;
 
 /// A transaction that has locked and validated.
 #[derive(Clone, Copy, Debug)]
@@ -162,10 +184,14 @@ impl Txn {
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
         self.tables.clear();
+        self.absent.clear();
         self.writes.clear();
         self.places.clear();
         self.leaves.clear();
+        self.bounds.clear();
+        self.found.clear();
         self.entered.clear();
+        self.heads.clear();
         self.ahead.clear();
         (self.spot, self.near) = Default::default();
         self.ranges.clear();
@@ -230,6 +256,12 @@ impl Txn {
         self.tables.push(table);
     }
 
+    /// The words under which it has read rows that it has not written.
+    pub(crate) fn words_read(&self) -> impl Iterator<Item = u64> {
+        let absent = self.absent.iter().map(|(_, _, word)| *word);
+        self.reads.iter().map(|(_, word)| *word).chain(absent)
+    }
+
     /// An empty buffer for a new value.
     #[inline]
     pub(crate) fn value(&mut self) -> usize {
@@ -241,22 +273,68 @@ impl Txn {
         self.used - 1
     }
 
-    #[inline]
-    pub(crate) fn see(&mut self, seen: Seen) {
-        if self.leaves.last() != Some(&seen) {
-            self.leaves.push(seen);
+    /// It has looked in a leaf for the keys of a range, and has found these rows. Gives the place of that among its leaves.
+    pub(crate) fn see(&mut self, seen: Seen, table: TableId, range: Range<'_>, rows: &[Ref]) -> usize {
+        let mut put = |bound: Option<&[u8]>| {
+            let from = self.bounds.len();
+            bound.map(|key| {
+                self.bounds.extend_from_slice(key);
+                (from as u32, key.len() as u32)
+            })
+        };
+        let (low, high) = (put(range.low), put(range.high));
+        let from = self.found.len();
+        self.found.extend_from_slice(rows);
+        self.leaves.push(Looked { seen, table, low, high, found: (from as u32, rows.len() as u32) });
+        self.leaves.len() - 1
+    }
+
+    /// It has looked in a leaf for this key, and has found nothing.
+    pub(crate) fn see_key(&mut self, seen: Seen, table: TableId, key: &[u8]) {
+        let at = self.see(seen, table, Range { low: Some(key), high: None }, &[]);
+        self.end_at(at, Direction::Forward, key);
+    }
+
+    /// It has looked no further there than up, or down, to this key.
+    pub(crate) fn end_at(&mut self, at: usize, direction: Direction, key: &[u8]) {
+        let from = self.bounds.len() as u32;
+        self.bounds.extend_from_slice(key);
+        let looked = &mut self.leaves[at];
+        match direction {
+            Direction::Backward => looked.low = Some((from, key.len() as u32)),
+            Direction::Forward => {
+                // The first key behind it.
+                self.bounds.push(0);
+                looked.high = Some((from, key.len() as u32 + 1));
+            }
         }
+    }
+
+    /// Between which keys it has looked in a leaf.
+    pub(crate) fn range_of(&self, looked: &Looked) -> Range<'_> {
+        let key = |(from, len): (u32, u32)| &self.bounds[from as usize..][..len as usize];
+        Range { low: looked.low.map(key), high: looked.high.map(key) }
+    }
+
+    /// Whether a row is no news to it where it has looked: it has found it then, or entered it.
+    pub(crate) fn knows(&self, looked: &Looked, row: Ref) -> bool {
+        let (from, len) = looked.found;
+        self.found[from as usize..][..len as usize].contains(&row)
+            || self.entered.iter().any(|(_, entered, _)| *entered == row)
     }
 
     /// Its own insert is no phantom: leaves that nobody else has changed are seen as they are now.
     pub(crate) fn adjust(&mut self, inserted: Inserted) {
-        let mut has_half = false;
-        for seen in self.leaves.iter_mut().filter(|seen| **seen == inserted.before) {
-            *seen = inserted.after;
-            has_half = true;
-        }
-        if let (true, Some(other)) = (has_half, inserted.split_off) {
-            self.leaves.push(other);
+        for at in 0..self.leaves.len() {
+            let looked = &mut self.leaves[at];
+            if looked.seen != inserted.before {
+                continue;
+            }
+            looked.seen = inserted.after;
+            if let Some(other) = inserted.split_off {
+                let looked = Looked { seen: other, ..*looked };
+                self.leaves.push(looked);
+            }
         }
     }
 }

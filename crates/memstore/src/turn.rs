@@ -1,12 +1,12 @@
-//! How a transaction comes to hot rows: waiting for its turn (`hot`).
+//! How a transaction comes to hot rows and heads: waiting for its turn (`hot`).
 
 use crate::arena::Ref;
 use crate::guard::HOT;
-use crate::hot::{For, Hot, Now, State, Turn};
+use crate::hot::{At, For, Head, Hot, Now, State, Turn};
 use crate::row;
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{LOCKED, PREPARED};
-use crate::transaction::Txn;
+use crate::transaction::{Heads, Txn};
 use crate::worker::Worker;
 use base::TableId;
 use std::sync::atomic::Ordering;
@@ -36,17 +36,34 @@ impl Worker {
         if row::readers(&self.store.arena, row).load(Ordering::Relaxed) & HOT == 0 {
             return Ok(());
         }
-        self.queue_up(txn, table, row, access)
+        self.queue_up(txn, table, At::Row(row), access)
+    }
+
+    /// Says that a transaction is about to look for rows of a table, from a key on, that it will change or delete. Waits for its turn if
+    /// such transactions keep failing at what they find from there on.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`] when others are before it; [`Refused::Conflict`] when what it has read has changed meanwhile.
+    pub fn queue_at(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<(), Refused> {
+        let head = Head::of(table, key);
+        if !txn.heads.contains(&(table, head)) {
+            txn.heads.push((table, head));
+        }
+        if self.store.hot.is_hot(head) {
+            self.queue_up(txn, table, At::Head(head), For::Writing)
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
-    fn queue_up(&self, txn: &mut Txn, table: TableId, row: Ref, access: For) -> Result<(), Refused> {
-        let (hot, queue, now) = (&self.store.hot, Hot::queue_of(table, row), self.store.epochs.now());
+    fn queue_up(&self, txn: &mut Txn, table: TableId, at: At, access: For) -> Result<(), Refused> {
+        let (hot, queue, now) = (&self.store.hot, Hot::queue_of(table, at), self.store.epochs.now());
         // Upwards in the order of queues there is no cycle of waiting.
         let is_upwards = txn.turns.iter().all(|turn| turn.queue <= queue);
         let known = txn.turns.iter().position(|turn| turn.queue == queue);
         let place = known.unwrap_or_else(|| {
-            txn.turns.push(hot.enter(queue, row, access, self.number, now));
+            txn.turns.push(hot.enter(queue, at, access, self.number, now));
             txn.turns.len() - 1
         });
         let turn = txn.turns[place];
@@ -98,19 +115,29 @@ impl Worker {
     fn leave_queues(&self, txn: &mut Txn) {
         for turn in txn.turns.drain(..) {
             if self.store.hot.leave(&turn) == Now::Cold {
-                row::readers(&self.store.arena, turn.row).fetch_and(!HOT, Ordering::Relaxed);
+                match turn.at {
+                    At::Row(row) => {
+                        _ = row::readers(&self.store.arena, row).fetch_and(!HOT, Ordering::Relaxed)
+                    }
+                    At::Head(head) => self.store.hot.cool(head),
+                }
             }
         }
     }
 
-    /// Notes that a transaction has failed at a row. Returns why.
+    /// Notes that a transaction has failed at a row, and at where it began to look for rows of that table. Returns why.
     #[cold]
-    pub(crate) fn failed_at(&self, row: Ref, refused: Refused) -> Refused {
-        if self.store.contention == Contention::Queues
-            && matches!(refused, Refused::Conflict(_))
-            && self.store.hot.failed(row, self.store.epochs.now()) == Now::Hot
-        {
+    pub(crate) fn failed_at(&self, heads: &Heads, (table, row): (TableId, Ref), refused: Refused) -> Refused {
+        if self.store.contention == Contention::Optimistic || !matches!(refused, Refused::Conflict(_)) {
+            return refused;
+        }
+        let (hot, now) = (&self.store.hot, self.store.epochs.now());
+        if hot.failed(row, now) == Now::Hot {
             row::readers(&self.store.arena, row).fetch_or(HOT, Ordering::Relaxed);
+        }
+        // Whoever waits at the first of several does not come to the others.
+        if let Some((_, head)) = heads.iter().find(|(of, _)| *of == table) {
+            hot.failed_from(*head, now);
         }
         refused
     }

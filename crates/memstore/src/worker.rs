@@ -137,22 +137,24 @@ impl Worker {
     /// Copies a row's value and returns its word.
     #[inline]
     pub(crate) fn look(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
-        match row::read(&self.store.arena, row, out) {
-            Ok(word) if word & DEAD == 0 => Ok(word),
-            Ok(_) => Err(CHANGED),
-            Err(word) => self.look_again(row, word, out),
-        }
+        let word = self.look_in_leaf(row, out)?;
+        if word & DEAD == 0 { Ok(word) } else { Err(CHANGED) }
     }
 
-    /// As [`Worker::look`], of a row that was locked.
+    /// As [`Worker::look`], of a row that was in a leaf: it may have left that since, and be dead.
+    #[inline]
+    pub(crate) fn look_in_leaf(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
+        row::read(&self.store.arena, row, out).or_else(|word| self.look_again(row, word, out))
+    }
+
+    /// As [`Worker::look_in_leaf`], of a row that was locked.
     #[cold]
     fn look_again(&self, row: Ref, mut word: u64, out: &mut Vec<u8>) -> Result<u64, Refused> {
         let mut wait = Backoff::new();
         loop {
             self.met_lock(row, word, &mut wait)?;
             match row::read(&self.store.arena, row, out) {
-                Ok(word) if word & DEAD == 0 => return Ok(word),
-                Ok(_) => return Err(CHANGED),
+                Ok(word) => return Ok(word),
                 Err(locked) => word = locked,
             }
         }
@@ -195,7 +197,7 @@ impl Worker {
             row::ask_for(&store.arena, row);
             store.hints.enter(hash, row, store.arena.used_bytes());
         } else {
-            txn.see(found.seen);
+            txn.see_key(found.seen, table, key);
             if store.log.is_some() {
                 put_read(&mut txn.ranges, table.0, Read::Key(key));
             }
@@ -452,7 +454,7 @@ impl Worker {
         let (low, high) = (low.to_be_bytes(), (low + (1 << 48)).to_be_bytes());
         let mut last = None;
         let range = Range::new(&low, &high);
-        self.leaves(table, range, Direction::Backward, |worker, chunk| {
+        self.leaves(table, range, Direction::Backward, |worker, chunk, _| {
             let Some(&row) = chunk.rows.first() else { return Ok(Flow::More) };
             worker.key.clear();
             row::key(&worker.store.arena, row, &mut worker.key);
@@ -491,7 +493,9 @@ impl Worker {
         let store = Rc::clone(&self.store);
         let now = store.epochs.now();
         // Who finds no row under a key has to wait until its deletion is durable, and learns that from the row.
-        let horizon = store.oldest_snapshot().min(store.durable_epoch());
+        // And who has found none may look again, for one that has come and gone.
+        let oldest = store.epochs.horizon().saturating_sub(1);
+        let horizon = store.oldest_snapshot().min(store.durable_epoch()).min(oldest);
         let mut done = 0;
         while done < limit {
             let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };

@@ -368,6 +368,22 @@ impl Access for MemoryHere<'_> {
         self.scan_rows(table.def.id, through, range, direction, &mut visit).await
     }
 
+    async fn scan_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let from = if direction == Direction::Forward { range.low } else { range.high };
+        let (table, _) = self.engine.index(index)?;
+        // It fails at rows of the table, whichever way it has found them.
+        if let (Some(from), None) = (from, &self.part.past) {
+            retry!(self, self.with(|worker, txn| worker.queue_at(txn, table.def.id, from)));
+        }
+        std::pin::pin!(self.scan(index, range, direction, f)).await
+    }
+
     async fn scan_keys(
         &mut self,
         index: TableId,
