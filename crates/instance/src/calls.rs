@@ -1,5 +1,6 @@
 //! Step requests under way to other instances: each waits for one reply.
 
+use crate::links::LinkId;
 use base::Gtid;
 use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
@@ -15,8 +16,17 @@ pub(crate) struct Reply {
 
 enum State {
     Free,
-    Waiting { gtid: Gtid, link: super::links::LinkId, waker: Option<Waker> },
-    Done(Reply),
+    Waiting { gtid: Gtid, link: LinkId, waker: Option<Waker>, patience: Patience },
+    Done(Gtid, Reply),
+}
+
+/// How long a call waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Until somebody ends it.
+    Endless,
+    /// It has been there when the worker looked, so many times.
+    Looks(u16),
 }
 
 /// The calls of one worker. A call's number is a slot of this table; a reply must also name the transaction that waits
@@ -29,8 +39,18 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub fn open(&self, gtid: Gtid, link: super::links::LinkId) -> u32 {
-        let state = State::Waiting { gtid, link, waker: None };
+    pub fn open(&self, gtid: Gtid, link: LinkId) -> u32 {
+        self.open_with(gtid, link, Patience::Endless)
+    }
+
+    /// A call that nobody looks after: the only one of a transaction that no coordinator knows of. It is given up in time
+    /// ([`Calls::grow_old`]).
+    pub fn open_alone(&self, gtid: Gtid, link: LinkId) -> u32 {
+        self.open_with(gtid, link, Patience::Looks(0))
+    }
+
+    fn open_with(&self, gtid: Gtid, link: LinkId, patience: Patience) -> u32 {
+        let state = State::Waiting { gtid, link, waker: None, patience };
         let mut slots = self.slots.borrow_mut();
         match self.free.borrow_mut().pop() {
             Some(call) => {
@@ -66,19 +86,20 @@ impl Calls {
         let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(outputs);
-        let before = std::mem::replace(slot, State::Done(Reply { outcome, outputs: buffer }));
+        let before = std::mem::replace(slot, State::Done(from, Reply { outcome, outputs: buffer }));
         if let State::Waiting { waker: Some(waker), .. } = before {
             waker.wake();
         }
     }
 
-    /// Ends every call on a broken link.
-    pub fn link_broke(&self, broken: super::links::LinkId) {
+    /// Ends those calls for which `ends` says so, as failed.
+    fn fail(&self, outcome: Abort, mut ends: impl FnMut(Gtid, LinkId, &mut Patience) -> bool) {
         for slot in self.slots.borrow_mut().iter_mut() {
-            let State::Waiting { link, waker, .. } = slot else { continue };
-            if *link == broken {
+            let State::Waiting { gtid, link, waker, patience } = slot else { continue };
+            let gtid = *gtid;
+            if ends(gtid, *link, patience) {
                 let waker = waker.take();
-                *slot = State::Done(Reply { outcome: Err(Abort::InstanceDown), outputs: Vec::new() });
+                *slot = State::Done(gtid, Reply { outcome: Err(outcome), outputs: Vec::new() });
                 if let Some(waker) = waker {
                     waker.wake();
                 }
@@ -86,18 +107,35 @@ impl Calls {
         }
     }
 
+    /// Ends every call on a broken link.
+    pub fn link_broke(&self, broken: LinkId) {
+        self.fail(Abort::InstanceDown, |_, link, _| link == broken);
+    }
+
     /// Ends the calls of a transaction that is being given up.
     pub fn give_up(&self, whose: Gtid) {
-        for slot in self.slots.borrow_mut().iter_mut() {
-            let State::Waiting { gtid, waker, .. } = slot else { continue };
-            if *gtid == whose {
-                let waker = waker.take();
-                *slot = State::Done(Reply { outcome: Err(Abort::Participant), outputs: Vec::new() });
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+        self.fail(Abort::Participant, |gtid, _, _| gtid == whose);
+    }
+
+    /// The worker looks. Gives up calls that stand alone and were there so many times before; tells of each.
+    pub fn grow_old(&self, most: u16, mut given_up: impl FnMut(Gtid, LinkId)) {
+        self.fail(Abort::Participant, |gtid, link, patience| {
+            let Patience::Looks(looks) = patience else { return false };
+            *looks += 1;
+            let ends = *looks > most;
+            if ends {
+                given_up(gtid, link);
             }
-        }
+            ends
+        });
+    }
+
+    /// Whether a transaction has a call whose reply is not here, or not yet taken.
+    pub fn has_open(&self, whose: Gtid) -> bool {
+        self.slots.borrow().iter().any(|slot| match slot {
+            State::Free => false,
+            State::Waiting { gtid, .. } | State::Done(gtid, _) => *gtid == whose,
+        })
     }
 
     pub fn poll(&self, call: u32, cx: &mut Context<'_>) -> Poll<Reply> {
@@ -108,7 +146,7 @@ impl Calls {
                 Poll::Pending
             }
             done => {
-                let State::Done(reply) = std::mem::replace(done, State::Free) else {
+                let State::Done(_, reply) = std::mem::replace(done, State::Free) else {
                     unreachable!("a call is polled by its owner until it is done, and not again")
                 };
                 self.free.borrow_mut().push(call);

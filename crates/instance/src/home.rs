@@ -45,15 +45,20 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(desk, part, protection);
-        let mut run = Run { local, part, gtid: None, asked: SmallVec::new(), refused: None };
+        let mut run = Run { local, part, gtid: None, alone: None, asked: SmallVec::new(), refused: None };
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
             outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
         }
-        let gtid = run.gtid;
+        if let Some(Err(abort)) = run.alone {
+            // Whatever the procedure makes of it.
+            outcome = Err(abort);
+        }
+        let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {
+            Ok(reply) if alone.is_some() => Ok(reply),
             Ok(reply) => {
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
                 pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
@@ -65,18 +70,11 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 let lsn = engine.commit(desk, part)?;
                 local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
-                return Ok((reply, Reach::Home));
+                return Ok((reply, if alone.is_some() { Reach::Distributed } else { Reach::Home }));
             }
             (Ok(reply), Some(gtid)) => {
                 local.feed_home(gtid, Event::LocalReady);
-                if local.is_settled(gtid) {
-                    // Nobody is to be told of the outcome.
-                    let lsn = engine.commit(desk, part)?;
-                    local.durable(lsn).await?;
-                    local.homes.borrow_mut().remove(&gtid);
-                } else {
-                    Box::pin(commit_everywhere(local, gtid, part)).await?;
-                }
+                Box::pin(commit_everywhere(local, gtid, part)).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
@@ -173,8 +171,10 @@ async fn commit_everywhere<W: Workload, E: Engine>(
 pub(crate) struct Run<'l, W: Workload, E: Engine> {
     pub local: &'l Local<W, E>,
     pub part: &'l mut E::Part,
-    /// Set when the first step leaves home.
+    /// Set when the first step leaves home, but for what is asked alone.
     gtid: Option<Gtid>,
+    /// What came of it, where the only steps elsewhere were the last, of one instance, and only read ([`Run::ask_alone`]).
+    alone: Option<Result<(), Abort>>,
     /// The instances that steps were sent to.
     asked: SmallVec<[Asked; 8]>,
     /// The abort that a step elsewhere has decided on: the transaction ends with it, whatever the procedure makes of it.
@@ -242,10 +242,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
         let outcome = match (&mut groups[..], steps.effect()) {
             ([], _) => pin!(self.run_home(steps, &mut partial)).await,
+            // The last steps were said to be the last.
+            (_, _) if self.alone.is_some() => Err(Abort::BadRequest),
             ([group], _)
                 if last == Last::Yes && E::HOLDS == Holds::FromCertify && group.only_reads(steps) =>
             {
-                pin!(self.home_first(group, steps, &mut partial)).await
+                match self.gtid {
+                    None => pin!(self.ask_alone(group, steps, &mut partial)).await,
+                    Some(_) => pin!(self.home_first(group, steps, &mut partial)).await,
+                }
             }
             (groups, StepEffect::Writes) => pin!(self.in_turn(groups, steps, &mut partial, last)).await,
             (groups, StepEffect::Reads) => pin!(self.at_once(groups, steps, &mut partial, last)).await,
@@ -268,6 +273,55 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         pin!(self.certify_ahead(Last::Yes)).await?;
         self.send(group, Last::Yes, LockPoint::Reached)?;
         pin!(self.rendezvous(group, steps, partial)).await
+    }
+
+    /// The same where nobody was asked before. There is nothing to coordinate, so no coordinator: the answer is the outcome, and the
+    /// instance that gives it is done. One that has written after all, by a step that says that it reads, gets its
+    /// coordinator then; if it inquires before, it hears nothing.
+    async fn ask_alone<S: Steps>(
+        &mut self,
+        group: &mut Group,
+        steps: &S,
+        partial: &mut S::Partial,
+    ) -> Result<(), Abort> {
+        pin!(self.run_home(steps, partial)).await?;
+        pin!(self.certify_ahead(Last::Yes)).await?;
+        let local = self.local;
+        let gtid = local.new_gtid();
+        let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
+        let call = local.calls.open_alone(gtid, link);
+        let ride = Ride::Prepare(LockPoint::Reached);
+        if !local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+            local.calls.abandon(call);
+            self.alone = Some(Err(Abort::InstanceDown));
+            return Err(Abort::InstanceDown);
+        }
+        let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
+        let _span = probe::span(Component::Communication);
+        let taken = match &reply.outcome {
+            Ok(Some(Vote::ReadOnly)) => group.accept(&reply.outputs, steps, partial),
+            Ok(Some(Vote::Yes)) => {
+                self.gtid = Some(gtid);
+                local.register_home(gtid);
+                self.request(gtid, group.owner, Request::LastSteps(LockPoint::Reached))?;
+                local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::Yes });
+                group.accept(&reply.outputs, steps, partial)
+            }
+            Ok(_) => Err(Abort::Participant),
+            Err(abort) => Err(*abort),
+        };
+        if self.gtid.is_none() {
+            self.alone = Some(taken);
+        }
+        local.calls.recycle(reply);
+        taken
+    }
+
+    /// Tells the coordinator before a request goes out.
+    fn request(&self, gtid: Gtid, to: InstanceId, request: Request) -> Result<(), Abort> {
+        let mut homes = self.local.homes.borrow_mut();
+        let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
+        home.machine.request(to, request).map_err(|_| Abort::Participant)
     }
 
     /// A phase that writes visits the instances one after the other, in the order of their numbers: transactions of one
@@ -422,10 +476,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             self.asked.push(Asked { instance: group.owner, keeps: Keeps::NotYet });
         }
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
-        match local.homes.borrow_mut().get_mut(&gtid) {
-            Some(home) => home.machine.request(group.owner, request).map_err(|_| Abort::Participant)?,
-            None => return Err(Abort::Participant),
-        }
+        self.request(gtid, group.owner, request)?;
         let call = local.calls.open(gtid, link);
         if local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
             group.call = Some(call);
@@ -510,18 +561,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Registers a distributed transaction where inquiries look, before its first step leaves.
     fn open_home(&self) -> Gtid {
         let gtid = self.new_gtid();
+        self.register_home(gtid);
+        gtid
+    }
+
+    fn register_home(&self, gtid: Gtid) {
         let holds = match E::HOLDS {
             Holds::FromSteps => twophase::Holds::FromSteps,
             Holds::FromCertify => twophase::Holds::FromPrepare,
         };
         self.homes.borrow_mut().insert(gtid, Home::new(Coordinator::new(gtid).holding(holds)));
-        gtid
-    }
-
-    /// Whether all votes are in, and nobody has written but the home.
-    fn is_settled(&self, gtid: Gtid) -> bool {
-        let homes = self.homes.borrow();
-        homes.get(&gtid).is_some_and(|home| home.log_commit.as_ref().is_some_and(SmallVec::is_empty))
     }
 
     /// Tells a coordinator what happened and does what it asks for. Unknown transactions are over.

@@ -23,7 +23,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use traffic::{ArrivalStream, LoadModel, Share, Thinker, Traffic, model};
 use twophase::coordinator::{Coordinator, Event, Phase};
-use twophase::{CommitNote, Message, Participant};
+use twophase::{CommitNote, Decision, Message, Participant};
 use txn::Workload;
 use wire::Frame;
 
@@ -284,6 +284,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let effects = local.homes.borrow_mut().get_mut(&gtid).map(|home| home.machine.receive(from, message));
         match effects {
             Some(effects) => local.perform_home(gtid, effects),
+            // What it is about to do is not yet known here, and what is unknown counts as aborted: it asks again.
+            None if local.calls.has_open(gtid) => {}
             None => {
                 if let Some(answer) = twophase::reply_unknown(message) {
                     local.tell(from, answer);
@@ -320,6 +322,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             }
             _ => None,
         });
+        let mut given_up = Vec::new();
+        self.local.calls.grow_old((GIVE_UP_NS / TICK_NS) as u16, |gtid, link| given_up.push((gtid, link)));
+        for (gtid, link) in given_up {
+            let decision = Message::Decide { gtid, decision: Decision::Abort };
+            self.local.send(link, &Frame::TwoPhase(decision));
+        }
     }
 
     fn take_orders(&mut self) -> bool {
