@@ -232,3 +232,36 @@ fn what_has_come_and_gone_stays_in_the_index_while_anybody_runs_who_could_look_f
     w.collect(100);
     assert_eq!(w.find(T, b"d"), Ok(false));
 }
+
+#[test]
+fn a_prepared_transaction_keeps_nothing_in_the_index_but_what_it_guards() {
+    for scope in [Scope::Local, Scope::Distributed] {
+        let (mut w, mut other) = with_one_deleted();
+        let mut t = other.begin();
+        put(&mut other, &mut t, b"a", 7);
+        assert_eq!(other.read(&mut t, T, b"e", |row| row[0]), Ok(Some(5)));
+        other.pre_commit(&mut t, scope).unwrap();
+        // However long it takes until it is decided.
+        for n in 0..50 {
+            let mut u = w.begin();
+            assert_eq!(w.insert(&mut u, T, &[b'q', n], &[9]), Ok(Inserted::Done));
+            commit(&mut w, u).unwrap();
+            let mut u = w.begin();
+            assert_eq!(w.delete(&mut u, T, &[b'q', n]), Ok(true));
+            commit(&mut w, u).unwrap();
+            _ = w.store.tick();
+            w.collect(100);
+            assert_eq!(w.find(T, &[b'q', n]), Ok(false));
+        }
+        let mut u = w.begin();
+        let deleted = w.delete(&mut u, T, b"e").and_then(|_| commit(&mut w, u));
+        _ = w.store.tick();
+        w.collect(100);
+        let is_guarded = scope == Scope::Distributed;
+        assert_eq!((deleted.is_err(), w.find(T, b"e")), (is_guarded, Ok(is_guarded)));
+        other.post_commit(t);
+        let mut u = w.begin();
+        assert_eq!(w.read(&mut u, T, b"a", |row| row[0]), Ok(Some(7)));
+        w.abort(u);
+    }
+}

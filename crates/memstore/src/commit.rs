@@ -114,8 +114,10 @@ impl Worker {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
             self.hold(txn);
-            // From here on its locks say so themselves, over however long the decision takes.
+            // From here on its locks say so themselves, over however long the decision takes; nobody waits for it with memory, either,
+            // or with what is to leave the index: what it has locked and guarded stays where it is.
             self.end_turns(txn);
+            self.unpin(txn);
         }
         Ok(Tid(txn.certified.map_or(0, |certified| certified.tid)))
     }

@@ -236,7 +236,6 @@ impl Worker {
                 self.own.last_tid = tid;
                 doubt.txn.certified =
                     Some(Certified { tid, pin: Pin::Committing(pin), name: Some(doubt.name) });
-                doubt.txn.since = self.own.reading.add(&self.store.epochs, self.number);
                 self.hold(&mut doubt.txn);
                 Ok(doubt.txn)
             }

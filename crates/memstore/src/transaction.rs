@@ -33,8 +33,8 @@ pub struct Txn {
     written: [u64; 4],
     /// Where each row lies among the writes, if they are more than [`LINEAR`] and were not put in order since.
     places: RowPlaces,
-    /// Since when it reads, as published.
-    pub(crate) since: u64,
+    /// Since when it reads, as published; not once it is prepared.
+    pub(crate) since: Option<u64>,
     /// Once it is certain that it can commit.
     pub(crate) certified: Option<Certified>,
     /// Its places in the queues of hot rows and heads.

@@ -99,14 +99,22 @@ impl Worker {
     #[inline]
     pub fn begin(&mut self) -> Box<Txn> {
         let mut txn = self.pool.pop().unwrap_or_default();
-        txn.since = self.own.reading.add(&self.store.epochs, self.number);
+        txn.since = Some(self.own.reading.add(&self.store.epochs, self.number));
         txn
+    }
+
+    /// From here on it looks at nothing but what it has locked, which stays where it is.
+    #[inline]
+    pub(crate) fn unpin(&mut self, txn: &mut Txn) {
+        if let Some(since) = txn.since.take() {
+            self.own.reading.remove(&self.store.epochs, self.number, since);
+        }
     }
 
     pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
         self.unguard(&mut txn);
         self.end_turns(&mut txn);
-        self.own.reading.remove(&self.store.epochs, self.number, txn.since);
+        self.unpin(&mut txn);
         txn.clear();
         self.pool.push(txn);
         let waiting = self.own.garbage.len() + self.own.local.waiting();
