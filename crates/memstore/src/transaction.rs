@@ -324,7 +324,14 @@ impl Txn {
     }
 
     /// Its own insert is no phantom: leaves that nobody else has changed are seen as they are now.
+    #[inline]
     pub(crate) fn adjust(&mut self, inserted: Inserted) {
+        if !self.leaves.is_empty() {
+            self.adjust_all(inserted);
+        }
+    }
+
+    fn adjust_all(&mut self, inserted: Inserted) {
         for at in 0..self.leaves.len() {
             let looked = &mut self.leaves[at];
             if looked.seen != inserted.before {
