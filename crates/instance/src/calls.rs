@@ -169,3 +169,39 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::InstanceId;
+
+    fn outcome(calls: &Calls, call: u32) -> Poll<Result<Option<Vote>, Abort>> {
+        calls.poll(call, &mut Context::from_waker(Waker::noop())).map(|reply| reply.outcome)
+    }
+
+    #[test]
+    fn a_call_that_nobody_looks_after_is_given_up_in_time() {
+        let calls = Calls::default();
+        let gtid = |number| Gtid { home: InstanceId(1), life: 1, number };
+        let link = LinkId::for_tests(3);
+        let (alone, other, answered) =
+            (calls.open_alone(gtid(1), link), calls.open(gtid(2), link), calls.open_alone(gtid(3), link));
+        calls.reply(answered, gtid(3), Ok(Some(Vote::ReadOnly)), b"");
+        let mut given_up = Vec::new();
+        for _ in 0..5 {
+            assert!(outcome(&calls, alone).is_pending());
+            calls.grow_old(5, |gtid, link| given_up.push((gtid, link)));
+        }
+        assert_eq!(given_up, []);
+        calls.grow_old(5, |gtid, link| given_up.push((gtid, link)));
+        assert_eq!(given_up, [(gtid(1), link)]);
+        // Until its owner has taken that it is not over.
+        assert!(calls.has_open(gtid(1)));
+        assert_eq!(outcome(&calls, alone), Poll::Ready(Err(Abort::Participant)));
+        assert!(!calls.has_open(gtid(1)) && calls.has_open(gtid(2)));
+        assert!(outcome(&calls, other).is_pending());
+        assert_eq!(outcome(&calls, answered), Poll::Ready(Ok(Some(Vote::ReadOnly))));
+        calls.link_broke(link);
+        assert_eq!(outcome(&calls, other), Poll::Ready(Err(Abort::InstanceDown)));
+    }
+}

@@ -52,8 +52,10 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
             outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
         }
-        if let Some(Err(abort)) = run.alone {
-            // Whatever the procedure makes of it.
+        // Whatever the procedure makes of it; but of a step's decision it may make another one.
+        if let Some(abort) = run.alone.and_then(Result::err).or(run.refused)
+            && (outcome.is_ok() || !is_its_own(abort))
+        {
             outcome = Err(abort);
         }
         let (gtid, alone) = (run.gtid, run.alone);
@@ -504,6 +506,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 Err(*abort)
             }
             Err(abort) => {
+                if is_its_own(*abort) {
+                    self.refused.get_or_insert(*abort);
+                }
                 if *abort != Abort::InstanceDown {
                     local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::No });
                 }

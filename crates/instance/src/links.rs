@@ -15,6 +15,13 @@ pub(crate) struct LinkId {
     generation: u32,
 }
 
+#[cfg(test)]
+impl LinkId {
+    pub(crate) fn for_tests(slot: u32) -> LinkId {
+        LinkId { slot, generation: 1 }
+    }
+}
+
 /// Who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Peer {

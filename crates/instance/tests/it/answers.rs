@@ -88,10 +88,39 @@ impl Step for See {
     }
 }
 
+/// One that says so and writes, which is to be right all the same; or that always aborts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Sly {
+    Raise(i64),
+    Refuse(i64),
+}
+
+impl Step for Sly {
+    const ID: StepId = 3;
+    const EFFECT: txn::Effect = txn::Effect::Reads;
+    type Output = i64;
+
+    fn route(&self) -> Route {
+        let (Sly::Raise(id) | Sly::Refuse(id)) = self;
+        Route { table: TWINS, key: *id as u64 }
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<i64, Abort> {
+        match *self {
+            Sly::Raise(id) => Touch::Raise(id).run(access).await,
+            Sly::Refuse(id) => Touch::Read(id).run(access).await.and(Err(Abort::User(5))),
+        }
+    }
+}
+
 /// One row, at both sites.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
     Raise(i64),
+    /// The same, by a step that does not say so.
+    RaiseSlyly(i64),
+    /// Would raise it at the first site alone, as it makes nothing of the other's abort.
+    Ignore(i64),
     /// Reads at one site, then at the other, and aborts if it finds two values.
     Compare(i64, [u32; 2]),
     /// The same, but the second site finds it out.
@@ -121,7 +150,11 @@ impl Generator for Draw {
                 let row = TWIN_ROWS + row;
                 if random.bool() { Ask::Claim(row, site) } else { Ask::Free(row, site) }
             }
-            0 => Ask::Raise(row),
+            0 => match random.u32(..4) {
+                0 => Ask::Ignore(row),
+                1 => Ask::RaiseSlyly(row),
+                _ => Ask::Raise(row),
+            },
             _ if random.bool() => Ask::Watch(TWIN_ROWS + row),
             _ if random.bool() => Ask::Compare(row, pair),
             _ => Ask::Tell(row, pair),
@@ -150,6 +183,13 @@ impl Workload for Twins {
     async fn run<T: Transaction>(&self, request: &Ask, txn: &mut T) -> Result<(), Abort> {
         match *request {
             Ask::Raise(row) => txn.last((Touch::Raise(id(0, row)), Touch::Raise(id(1, row)))).await.map(drop),
+            Ask::RaiseSlyly(row) => {
+                txn.last((Touch::Raise(id(0, row)), Sly::Raise(id(1, row)))).await.map(drop)
+            }
+            Ask::Ignore(row) => {
+                let _ = txn.last((Touch::Raise(id(0, row)), Sly::Refuse(id(1, row)))).await;
+                Ok(())
+            }
             Ask::Claim(row, site) => {
                 let (theirs, _) = txn.last((See(id(1 - site, row)), Touch::Raise(id(site, row)))).await?;
                 if theirs == 0 { Ok(()) } else { Err(Abort::User(3)) }
@@ -180,13 +220,15 @@ impl Workload for Twins {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        txn::run_one_of!(id, args, access, out; Touch, See)
+        txn::run_one_of!(id, args, access, out; Touch, See, Sly)
     }
 
     fn routes(&self, request: &Ask, visit: &mut dyn FnMut(Route)) {
         let mut at = |site, row| visit(Route { table: TWINS, key: id(site, row) as u64 });
         match *request {
-            Ask::Raise(row) | Ask::Watch(row) => [0, 1].into_iter().for_each(|site| at(site, row)),
+            Ask::Raise(row) | Ask::RaiseSlyly(row) | Ask::Ignore(row) | Ask::Watch(row) => {
+                [0, 1].into_iter().for_each(|site| at(site, row))
+            }
             Ask::Claim(row, site) => [site, 1 - site].into_iter().for_each(|site| at(site, row)),
             Ask::Free(row, site) => at(site, row),
             Ask::Compare(row, sites) | Ask::Tell(row, sites) => {
@@ -198,6 +240,8 @@ impl Workload for Twins {
     fn kind(&self, request: &Ask) -> &'static str {
         match request {
             Ask::Raise(_) => "raise",
+            Ask::RaiseSlyly(_) => "raise_slyly",
+            Ask::Ignore(_) => "ignore",
             Ask::Compare(..) => "compare",
             Ask::Tell(..) => "tell",
             Ask::Claim(..) => "claim",
@@ -263,6 +307,10 @@ fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
             "{design}: {:?}",
             measured.user_aborted
         );
+        let committed = |kind: &str| measured.committed.get(kind).copied().unwrap_or(0);
+        assert!(committed("raise_slyly") > 0, "{design}: {measured:?}");
+        assert_eq!(committed("ignore"), 0, "{design}: an abort that a procedure made nothing of");
+        assert!(told("ignore") > 0, "{design}: {measured:?}");
         assert!(!measured.aborted.contains_key("bad_request"), "{design}: {:?}", measured.aborted);
         let verdict = Twins.judge(deployment.audits(), None);
         assert!(verdict.holds(), "{design}: {verdict:?}");
