@@ -275,7 +275,9 @@ fn snapshots_and_scans_beside_writers_find_every_sum_whole() {
     let store = open(Conflict::Abort, Contention::Queues, 3);
     let mut w = store.worker(0).unwrap();
     let mut t = w.begin();
-    (0..BANKS).for_each(|bank| drop(w.insert(&mut t, T, &account(bank, 0), &MONEY.to_le_bytes()).unwrap()));
+    for bank in 0..BANKS {
+        w.insert(&mut t, T, &account(bank, 0), &MONEY.to_le_bytes()).unwrap();
+    }
     assert!(w.commit(t).is_ok());
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
