@@ -385,7 +385,7 @@ pub struct DeploymentArgs {
     /// How long a lock wait may take, in ms: how distributed deadlocks end
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub lock_timeout: u64,
-    /// With design occ: what to do on meeting a row that a distributed transaction has prepared
+    /// With design occ: what to do about rows that a distributed transaction has prepared, and about other conflicts
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
     pub occ_conflict: Vec<OccConflictArg>,
     /// With design occ: how a transaction reads that writes nothing

@@ -46,9 +46,9 @@ impl From<BalanceArg> for Mode {
 /// What a transaction of `occ` does on meeting a row that another one has prepared.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccConflictArg {
-    /// Waits for the other's decision
+    /// Waits for the other's decision, and for its turn where transactions keep failing; looks again at leaves that have changed
     Wait,
-    /// Aborts at once, as Silo does
+    /// Aborts at once in all these cases, as Silo does
     Abort,
 }
 
