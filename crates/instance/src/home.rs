@@ -45,7 +45,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(desk, part, protection);
-        let mut run = Run { local, part, gtid: None, alone: None, asked: SmallVec::new(), refused: None };
+        let mut run = Run { local, part, gtid: None, alone: false, asked: SmallVec::new(), refused: None };
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
@@ -53,14 +53,14 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
         }
         // Whatever the procedure makes of it; but of a step's decision it may make another one.
-        if let Some(abort) = run.alone.and_then(Result::err).or(run.refused)
+        if let Some(abort) = run.refused
             && (outcome.is_ok() || !is_its_own(abort))
         {
             outcome = Err(abort);
         }
         let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {
-            Ok(reply) if alone.is_some() => Ok(reply),
+            Ok(reply) if alone => Ok(reply),
             Ok(reply) => {
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
                 pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
@@ -72,7 +72,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 let lsn = engine.commit(desk, part)?;
                 local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
-                return Ok((reply, if alone.is_some() { Reach::Distributed } else { Reach::Home }));
+                return Ok((reply, if alone { Reach::Distributed } else { Reach::Home }));
             }
             (Ok(reply), Some(gtid)) => {
                 local.feed_home(gtid, Event::LocalReady);
@@ -175,11 +175,11 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     pub part: &'l mut E::Part,
     /// Set when the first step leaves home, but for what is asked alone.
     gtid: Option<Gtid>,
-    /// What came of it, where the only steps elsewhere were the last, of one instance, and only read ([`Run::ask_alone`]).
-    alone: Option<Result<(), Abort>>,
+    /// Whether the only steps elsewhere were the last, of one instance, and only read ([`Run::ask_alone`]).
+    alone: bool,
     /// The instances that steps were sent to.
     asked: SmallVec<[Asked; 8]>,
-    /// The abort that a step elsewhere has decided on: the transaction ends with it, whatever the procedure makes of it.
+    /// The first abort that a step has ended with, wherever: the transaction ends with one, whatever the procedure makes of it.
     refused: Option<Abort>,
 }
 
@@ -245,7 +245,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let outcome = match (&mut groups[..], steps.effect()) {
             ([], _) => pin!(self.run_home(steps, &mut partial)).await,
             // The last steps were said to be the last.
-            (_, _) if self.alone.is_some() => Err(Abort::BadRequest),
+            (_, _) if self.alone => Err(Abort::BadRequest),
             ([group], _)
                 if last == Last::Yes && E::HOLDS == Holds::FromCertify && group.only_reads(steps) =>
             {
@@ -295,7 +295,6 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let ride = Ride::Prepare(LockPoint::Reached);
         if !local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
             local.calls.abandon(call);
-            self.alone = Some(Err(Abort::InstanceDown));
             return Err(Abort::InstanceDown);
         }
         let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
@@ -312,9 +311,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Ok(_) => Err(Abort::Participant),
             Err(abort) => Err(*abort),
         };
-        if self.gtid.is_none() {
-            self.alone = Some(taken);
-        }
+        self.alone = self.gtid.is_none();
         local.calls.recycle(reply);
         taken
     }
@@ -501,14 +498,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let taken = match &reply.outcome {
             // The others are to keep their parts until these are checked.
             Err(abort) if self.is_to_be_checked(*abort) => {
-                self.refused.get_or_insert(*abort);
                 self.note_keeping(group.owner, Keeps::NoMore);
                 Err(*abort)
             }
             Err(abort) => {
-                if is_its_own(*abort) {
-                    self.refused.get_or_insert(*abort);
-                }
                 if *abort != Abort::InstanceDown {
                     local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::No });
                 }
@@ -525,6 +518,14 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         };
         local.calls.recycle(reply);
         taken
+    }
+
+    /// What the procedure is told of a phase.
+    fn noted<T>(&mut self, outcome: Result<T, Abort>) -> Result<T, Abort> {
+        if let Err(abort) = outcome {
+            self.refused.get_or_insert(abort);
+        }
+        outcome
     }
 
     fn note_keeping(&mut self, instance: InstanceId, keeps: Keeps) {
@@ -546,19 +547,23 @@ pub(crate) enum Last {
 
 impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(self.phase(steps, Last::No)).await
+        let outcome = pin!(self.phase(steps, Last::No)).await;
+        self.noted(outcome)
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(self.phase(steps, Last::Yes)).await
+        let outcome = pin!(self.phase(steps, Last::Yes)).await;
+        self.noted(outcome)
     }
 
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(self.phase(steps, Last::Elsewhere)).await
+        let outcome = pin!(self.phase(steps, Last::Elsewhere)).await;
+        self.noted(outcome)
     }
 
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
-        Box::pin(self.spread(&step)).await
+        let outcome = Box::pin(self.spread(&step)).await;
+        self.noted(outcome)
     }
 }
 

@@ -66,7 +66,8 @@ pub trait Steps {
     async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort>;
 }
 
-/// One run of a procedure: the door through which it issues its steps.
+/// One run of a procedure: the door through which it issues its steps. An abort that a step has ended with is the transaction's, also
+/// if the procedure makes nothing of it: what the step had done by then may be half of what it was to do.
 pub trait Transaction {
     /// Runs the steps of one phase; returns when all are done.
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;

@@ -121,6 +121,8 @@ enum Ask {
     RaiseSlyly(i64),
     /// Would raise it at the first site alone, as it makes nothing of the other's abort.
     Ignore(i64),
+    /// Makes nothing of a step's abort at home.
+    Shrug(i64),
     /// Reads at one site, then at the other, and aborts if it finds two values.
     Compare(i64, [u32; 2]),
     /// The same, but the second site finds it out.
@@ -150,9 +152,10 @@ impl Generator for Draw {
                 let row = TWIN_ROWS + row;
                 if random.bool() { Ask::Claim(row, site) } else { Ask::Free(row, site) }
             }
-            0 => match random.u32(..4) {
+            0 => match random.u32(..6) {
                 0 => Ask::Ignore(row),
                 1 => Ask::RaiseSlyly(row),
+                2 => Ask::Shrug(row),
                 _ => Ask::Raise(row),
             },
             _ if random.bool() => Ask::Watch(TWIN_ROWS + row),
@@ -188,6 +191,10 @@ impl Workload for Twins {
             }
             Ask::Ignore(row) => {
                 let _ = txn.last((Touch::Raise(id(0, row)), Sly::Refuse(id(1, row)))).await;
+                Ok(())
+            }
+            Ask::Shrug(row) => {
+                let _ = txn.last(Touch::Expect(id(0, row), -1)).await;
                 Ok(())
             }
             Ask::Claim(row, site) => {
@@ -231,6 +238,7 @@ impl Workload for Twins {
             }
             Ask::Claim(row, site) => [site, 1 - site].into_iter().for_each(|site| at(site, row)),
             Ask::Free(row, site) => at(site, row),
+            Ask::Shrug(row) => at(0, row),
             Ask::Compare(row, sites) | Ask::Tell(row, sites) => {
                 sites.into_iter().for_each(|site| at(site, row));
             }
@@ -242,6 +250,7 @@ impl Workload for Twins {
             Ask::Raise(_) => "raise",
             Ask::RaiseSlyly(_) => "raise_slyly",
             Ask::Ignore(_) => "ignore",
+            Ask::Shrug(_) => "shrug",
             Ask::Compare(..) => "compare",
             Ask::Tell(..) => "tell",
             Ask::Claim(..) => "claim",
@@ -309,8 +318,10 @@ fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
         );
         let committed = |kind: &str| measured.committed.get(kind).copied().unwrap_or(0);
         assert!(committed("raise_slyly") > 0, "{design}: {measured:?}");
-        assert_eq!(committed("ignore"), 0, "{design}: an abort that a procedure made nothing of");
-        assert!(told("ignore") > 0, "{design}: {measured:?}");
+        for kind in ["ignore", "shrug"] {
+            assert_eq!(committed(kind), 0, "{design}: an abort that a procedure made nothing of");
+            assert!(told(kind) > 0, "{design}: {measured:?}");
+        }
         assert!(!measured.aborted.contains_key("bad_request"), "{design}: {:?}", measured.aborted);
         let verdict = Twins.judge(deployment.audits(), None);
         assert!(verdict.holds(), "{design}: {verdict:?}");
