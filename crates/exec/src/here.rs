@@ -72,9 +72,16 @@ enum Purpose {
     Update,
     /// They are not: the keys, or the entries of an index, are all that is wanted.
     Keys,
+    /// The same, but one of the rows that they lead to is changed next.
+    Choice,
 }
 
 impl Purpose {
+    /// Whether rows are not looked at.
+    fn is_of_keys(self) -> bool {
+        matches!(self, Purpose::Keys | Purpose::Choice)
+    }
+
     /// On the table, if rows are to be locked beneath it.
     fn intention(self) -> Mode {
         self.row().above()
@@ -84,23 +91,24 @@ impl Purpose {
     fn table(self) -> Mode {
         match self {
             Purpose::Read | Purpose::Keys => Mode::S,
-            Purpose::Update => Mode::U,
+            Purpose::Update | Purpose::Choice => Mode::U,
         }
     }
 
     /// On a key that is met.
     fn key(self) -> Mode {
         match self {
-            Purpose::Read | Purpose::Keys => Mode::ROW_AND_GAP_S,
+            Purpose::Read | Purpose::Keys | Purpose::Choice => Mode::ROW_AND_GAP_S,
             Purpose::Update => Mode::ROW_U_AND_GAP_S,
         }
     }
 
-    /// On the row that an index entry leads to.
+    /// On the row that an index entry leads to, or what stands for all rows of the range.
     fn row(self) -> Mode {
         match self {
             Purpose::Read | Purpose::Keys => Mode::ROW_S,
             Purpose::Update => Mode::ROW_U,
+            Purpose::Choice => Mode::ROW_X,
         }
     }
 }
@@ -227,7 +235,7 @@ impl<'a, D: Design> Here<'a, D> {
         let index = cursor.index;
         let table = self.lock_table_of(index, cursor.purpose.intention()).await?;
         // Often the first row is all that is wanted, and what is looked at is locked. Entries alone are small, and mostly wanted all.
-        let mut limit = if cursor.purpose == Purpose::Keys { 8 } else { 1 };
+        let mut limit = if cursor.purpose.is_of_keys() { 8 } else { 1 };
         loop {
             let mut chunk = self.collect_some(&cursor, limit).await?;
             while self.ranges() {
@@ -276,7 +284,7 @@ impl<'a, D: Design> Here<'a, D> {
         }
         for (key, _) in chunk.rows() {
             self.lock(id, LockName::key(index, hash64(key)), purpose.key()).await?;
-            if index != id && purpose != Purpose::Keys {
+            if index != id && !purpose.is_of_keys() {
                 let row = entries::row_name(table, index, key).ok_or_else(|| self.lost_row(table))?;
                 self.lock(id, row, purpose.row()).await?;
             }
@@ -311,7 +319,7 @@ impl<'a, D: Design> Here<'a, D> {
         let range = (cursor.from(), cursor.until());
         let mut chunk = Chunk::default();
         let found = match own.filter(|_| D::OWNERS) {
-            own if purpose == Purpose::Keys => {
+            own if purpose.is_of_keys() => {
                 let table = self.table_of(index)?;
                 retry!(self, {
                     chunk.clear();
@@ -538,6 +546,16 @@ impl<D: Design> Access for Here<'_, D> {
         self.scan_with(Purpose::Keys, index, range, direction, &mut |key: &[u8], _: Row<'_>| f(key)).await
     }
 
+    async fn scan_keys_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8]) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan_with(Purpose::Choice, index, range, direction, &mut |key: &[u8], _: Row<'_>| f(key)).await
+    }
+
     async fn scan_for_update(
         &mut self,
         index: TableId,
@@ -579,7 +597,7 @@ impl<'o> Cursor<'o> {
 
     /// Whether this is no row, where one is wanted.
     fn lacks(&self, row: &[u8]) -> bool {
-        row.is_empty() && self.purpose != Purpose::Keys
+        row.is_empty() && !self.purpose.is_of_keys()
     }
 
     fn from(&self) -> Bound<&[u8]> {

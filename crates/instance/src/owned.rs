@@ -6,11 +6,13 @@
 //!                  rendezvous <---letters----- results by value; the last one wakes the home's task
 //! ```
 //!
-//! A phase that reads has all of its steps under way at once. One that writes visits the owners one after the other, in the
-//! order of their numbers: transactions of one such phase never wait for each other in a circle. What circles are left (over
-//! several phases) are found on the engine's board.
+//! A phase that reads has all of its steps under way at once. One that writes takes its steps kind by kind, in the order in which the
+//! procedure has them, and of each kind visits the owners in the order of their numbers: wherever it is at home, it takes its
+//! rows in one order, so that transactions of one such phase never wait for each other in a circle. And what its procedure
+//! names last, mostly what many want, a branch or a warehouse, is not held while others are waited for. What circles are
+//! left (over several phases or procedures) are found on the engine's board.
 
-use crate::groups::{Group, Groups, group};
+use crate::groups::{Groups, group};
 use crate::home::Run;
 use crate::local::{Local, Place};
 use exec::{Engine, Stamp, Visit};
@@ -66,30 +68,31 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
             Box::pin(local.shared.engine.pass(&local.desk, &local.executor, self.part)).await?;
         }
-        let mut groups = probe::within(Component::Communication, || visits(local, steps, open));
-        let outcome = match steps.effect() {
-            Effect::Reads => self.meet(&groups, Own::Run, steps, partial, open).await,
-            Effect::Writes => self.meet_in_turn(&mut groups, steps, partial, open).await,
-        };
-        groups.into_iter().for_each(|group| local.give_batch(group.steps));
-        outcome
+        match steps.effect() {
+            Effect::Reads => {
+                let visits = probe::within(Component::Communication, || visits(local, steps, |i| open[i]));
+                self.meet(visits, Own::Run, steps, partial, open).await
+            }
+            Effect::Writes => self.meet_in_turn(steps, partial, open).await,
+        }
     }
 
     async fn meet_in_turn<S: Steps>(
         &mut self,
-        groups: &mut [Group<usize, Option<Stamp>>],
         steps: &S,
         partial: &mut S::Partial,
         open: &mut Open,
     ) -> Result<(), Abort> {
-        groups.sort_by_key(|group| group.owner);
-        let before = groups.partition_point(|group| group.owner < self.local.worker);
-        for group in &groups[..before] {
-            self.meet(std::slice::from_ref(group), Own::Skip, steps, partial, open).await?;
-        }
-        self.run_own(steps, partial, open).await?;
-        for group in &groups[before..] {
-            self.meet(std::slice::from_ref(group), Own::Skip, steps, partial, open).await?;
+        let local = self.local;
+        let turns = turns(local, steps, open);
+        for turn in turns.chunk_by(|one, next| one.owner == next.owner) {
+            let is_in = |i| turn.iter().any(|step| step.index == i);
+            if turn[0].owner == local.worker {
+                self.run_own(steps, is_in, partial, open).await?;
+                continue;
+            }
+            let visits = probe::within(Component::Communication, || visits(local, steps, is_in));
+            self.meet(visits, Own::Skip, steps, partial, open).await?;
         }
         Ok(())
     }
@@ -97,7 +100,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Sends steps, runs the home's own meanwhile, and waits for all results, whatever has failed: every branch comes home.
     async fn meet<S: Steps>(
         &mut self,
-        groups: &[Group<usize, Option<Stamp>>],
+        visits: Visits,
         own: Own,
         steps: &S,
         partial: &mut S::Partial,
@@ -106,7 +109,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         let (engine, desk) = (&local.shared.engine, &local.desk);
         let meeting = engine.meeting(desk);
-        for group in groups {
+        for group in &visits {
             let bytes = local.take_buffer(group.steps.bytes());
             engine.send(
                 desk,
@@ -117,12 +120,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             );
         }
         let mut outcome = match own {
-            Own::Run => self.run_own(steps, partial, open).await,
+            Own::Run => self.run_own(steps, |_| true, partial, open).await,
             Own::Skip => Ok(()),
         };
         let mut moved = Ok(());
         for answer in engine.rendezvous(desk, self.part, meeting).await {
-            let group = groups.iter().find(|group| group.owner == answer.owner);
+            let group = visits.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
                 local.give_buffer(answer.outputs);
@@ -136,18 +139,21 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             });
             local.give_buffer(answer.outputs);
         }
+        visits.into_iter().for_each(|group| local.give_batch(group.steps));
         outcome.and(moved)
     }
 
+    /// Runs those of the home's own steps that are asked for.
     async fn run_own<S: Steps>(
         &mut self,
         steps: &S,
+        is_asked: impl Fn(usize) -> bool,
         partial: &mut S::Partial,
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
         for i in 0..steps.count() {
-            if open[i] && local.place(steps.route(i)) == Place::Here {
+            if open[i] && is_asked(i) && local.place(steps.route(i)) == Place::Here {
                 steps.run(i, &mut local.here(self.part), partial).await?;
                 open[i] = false;
             }
@@ -156,12 +162,46 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 }
 
-fn visits<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Visits {
+/// A step and whose it is.
+struct Turn {
+    /// How many steps of the phase before it were of another kind than the one before them.
+    kind: u16,
+    owner: usize,
+    index: usize,
+}
+
+type Turns = SmallVec<[Turn; 16]>;
+
+/// The open steps of this instance in the order in which they are run.
+fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Turns {
+    let mut turns = Turns::new();
+    let mut kind = 0;
+    for index in 0..open.len() {
+        kind += u16::from(index > 0 && steps.id(index) != steps.id(index - 1));
+        let owner = match local.place(steps.route(index)) {
+            Place::Here => local.worker,
+            Place::Worker(owner) => owner,
+            Place::Instance(_) => continue,
+        };
+        if open[index] {
+            turns.push(Turn { kind, owner, index });
+        }
+    }
+    turns.sort_by_key(|turn| (turn.kind, turn.owner));
+    turns
+}
+
+/// Those of the steps that are asked for, and belong to other workers.
+fn visits<W: Workload, E: Engine, S: Steps>(
+    local: &Local<W, E>,
+    steps: &S,
+    is_asked: impl Fn(usize) -> bool,
+) -> Visits {
     let engine = &local.shared.engine;
     // Taken before the map is looked at: a change in between sends the visit back.
     let unmoved = engine.stamp();
     let mut visits: Visits = group(local, steps, |i, route| match local.place(route) {
-        Place::Worker(owner) if open[i] => Some(owner),
+        Place::Worker(owner) if is_asked(i) => Some(owner),
         _ => None,
     });
     for visit in &mut visits {

@@ -117,6 +117,18 @@ pub trait Access {
         self.scan(index, range, direction, |key, _| f(key)).await
     }
 
+    /// As [`Access::scan_keys`], by one who will update or delete one of the rows that the keys lead to. Where one lock stands for all
+    /// of them, it is the exclusive one from the start.
+    async fn scan_keys_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: impl FnMut(&[u8]) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan_keys(index, range, direction, f).await
+    }
+
     /// As [`Access::scan`], by one who will perhaps update or delete what it visits: a queue's head, say. Where locks isolate,
     /// the rows are shared with readers and kept from others who scan them so, or change them; so two who take from one queue
     /// wait for each other at the row, not for each other's read locks.

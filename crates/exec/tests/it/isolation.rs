@@ -419,6 +419,35 @@ pub fn two_that_scan_to_take_the_oldest_do_not_deadlock() {
     assert_eq!(oldest(&mut three), Done(Some(10)));
 }
 
+/// TPC-C's Payment finds its customer by name. Two that choose look at the same keys; what they have seen stays so.
+#[test]
+pub fn two_that_scan_keys_to_choose_a_row_share_them() {
+    let b = bench((0..10).map(|i| i * 10));
+    let choose = |scene: &mut Scene<'_>| {
+        let (low, high, mut seen) = (key(0), key(1_000), Vec::new());
+        let each = |entry: &[u8]| {
+            seen.extend(KeyReader::new(entry).i64());
+            Flow::More
+        };
+        let range = Range::new(&low, &high);
+        match once(b.here(scene.part()).scan_keys_for_update(b.table, range, Direction::Forward, each)) {
+            Done(()) => Done(seen.len()),
+            Waits => Waits,
+            Fails(abort) => Fails(abort),
+        }
+    };
+    let (mut one, mut two, mut inserter) = (b.begin(), b.begin(), b.begin());
+    assert_eq!(choose(&mut one), Done(10));
+    assert_eq!(choose(&mut two), Done(10));
+    two.rollback();
+    assert_eq!(b.insert(&mut inserter, 5), Waits, "the range that was scanned is protected");
+    inserter.rollback();
+    assert_eq!(b.write(&mut one, 50, 7), Done(Some(())));
+    one.commit();
+    let mut three = b.begin();
+    assert_eq!(b.read(&mut three, 50), Done(Some(7)));
+}
+
 #[test]
 pub fn a_whole_table_scanned_for_update_is_shared_with_readers_only() {
     let b = bench(0..10);
@@ -451,6 +480,7 @@ pub fn the_same_without_inheritance() {
         two_inserts_into_one_gap_do_not_wait_for_each_other,
         a_whole_scan_and_a_writer_exclude_each_other,
         two_that_scan_to_take_the_oldest_do_not_deadlock,
+        two_that_scan_keys_to_choose_a_row_share_them,
         a_whole_table_scanned_for_update_is_shared_with_readers_only,
     ] {
         script();

@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
 use txn::schema::Schema;
-use txn::step::{Route, StepId, Transaction};
+use txn::step::{Effect, Route, StepId, Transaction};
 use txn::workload::Verdict;
 use txn::{Abort, Access, Clients, Direction, Flow, Pauses, Workload};
 
@@ -167,8 +167,13 @@ async fn scan_prefix<A: Access>(
 }
 
 /// The id of a customer, and how many have the name. By name: of the matches in the order of first names, the one at position
-/// n/2 rounded up.
-async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) -> Result<(u32, u32), Abort> {
+/// n/2 rounded up. `next` is what will be done to it.
+async fn customer_id<A: Access>(
+    access: &mut A,
+    (w, d): (u32, u32),
+    who: Who,
+    next: Effect,
+) -> Result<(u32, u32), Abort> {
     let number = match who {
         Who::Id(id) => return Ok((id, 0)),
         Who::Name(number) => number,
@@ -182,7 +187,10 @@ async fn customer_id<A: Access>(access: &mut A, (w, d): (u32, u32), who: Who) ->
         ids.extend(KeyReader::last_i64(entry).map(|id| id as u32));
         Flow::More
     };
-    access.scan_keys(CUSTOMER_NAME, range, Direction::Forward, each).await?;
+    match next {
+        Effect::Reads => access.scan_keys(CUSTOMER_NAME, range, Direction::Forward, each).await?,
+        Effect::Writes => access.scan_keys_for_update(CUSTOMER_NAME, range, Direction::Forward, each).await?,
+    }
     found(ids.get(ids.len().div_ceil(2).wrapping_sub(1)).map(|id| (*id, ids.len() as u32)))
 }
 

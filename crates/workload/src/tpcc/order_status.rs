@@ -52,7 +52,7 @@ impl Step for ReadOrder {
     async fn run<A: Access>(&self, access: &mut A) -> Result<OrderStatusReply, Abort> {
         use rows::{order_line::*, orders::*};
         let OrderStatusRequest { w, d, who } = self.0;
-        let (customer, bearers) = customer_id(access, (w, d), who).await?;
+        let (customer, bearers) = customer_id(access, (w, d), who, Effect::Reads).await?;
         let balance =
             access.read(CUSTOMER, &key([w, d, customer]), |row| row.int(rows::customer::C_BALANCE)).await?;
         let (mut order, mut carrier) = (0, None);

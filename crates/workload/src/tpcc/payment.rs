@@ -6,7 +6,7 @@ use super::{Tpcc, Who, customer_id, found, route};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use txn::step::{Route, Step, StepId, Transaction};
+use txn::step::{Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, RowBuf, RowMut};
 
 type Text = SmallVec<[u8; 24]>;
@@ -122,7 +122,7 @@ impl Step for PayingCustomer {
     async fn run<A: Access>(&self, access: &mut A) -> Result<PaymentReply, Abort> {
         use rows::customer::*;
         let r = &self.0;
-        let (c, bearers) = customer_id(access, (r.customer_w, r.customer_d), r.who).await?;
+        let (c, bearers) = customer_id(access, (r.customer_w, r.customer_d), r.who, Effect::Writes).await?;
         let pay = |row: &mut RowMut<'_>| {
             let balance = row.int(C_BALANCE) - r.amount;
             row.set_int(C_BALANCE, balance);
