@@ -45,7 +45,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(desk, part, protection);
-        let mut run = Run { local, part, gtid: None, alone: false, asked: SmallVec::new(), refused: None };
+        let mut run = Run { local, part, gtid: None, alone: false, asked: SmallVec::new(), failed: None };
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
@@ -53,7 +53,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
         }
         // Whatever the procedure makes of it; but of a step's decision it may make another one.
-        if let Some(abort) = run.refused
+        if let Some(abort) = run.failed
             && (outcome.is_ok() || !is_its_own(abort))
         {
             outcome = Err(abort);
@@ -180,7 +180,7 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     /// The instances that steps were sent to.
     asked: SmallVec<[Asked; 8]>,
     /// The first abort that a step has ended with, wherever: the transaction ends with one, whatever the procedure makes of it.
-    refused: Option<Abort>,
+    failed: Option<Abort>,
 }
 
 /// An instance that steps were sent to.
@@ -292,6 +292,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let gtid = local.new_gtid();
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         let call = local.calls.open_alone(gtid, link);
+        self.alone = true;
         let ride = Ride::Prepare(LockPoint::Reached);
         if !local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
             local.calls.abandon(call);
@@ -302,7 +303,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let taken = match &reply.outcome {
             Ok(Some(Vote::ReadOnly)) => group.accept(&reply.outputs, steps, partial),
             Ok(Some(Vote::Yes)) => {
-                self.gtid = Some(gtid);
+                (self.gtid, self.alone) = (Some(gtid), false);
                 local.register_home(gtid);
                 self.request(gtid, group.owner, Request::LastSteps(LockPoint::Reached))?;
                 local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::Yes });
@@ -311,7 +312,6 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Ok(_) => Err(Abort::Participant),
             Err(abort) => Err(*abort),
         };
-        self.alone = self.gtid.is_none();
         local.calls.recycle(reply);
         taken
     }
@@ -394,7 +394,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     /// The abort that the transaction is to end with, if that has to be checked elsewhere.
     fn decided_abort<R>(&self, outcome: &Result<R, Abort>) -> Option<Abort> {
-        let abort = outcome.as_ref().err().copied().or(self.refused);
+        let abort = outcome.as_ref().err().copied().or(self.failed);
         abort.filter(|abort| self.is_to_be_checked(*abort))
     }
 
@@ -520,10 +520,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         taken
     }
 
-    /// What the procedure is told of a phase.
+    /// Remembers the first abort, and hands on what the procedure is told of its phase.
     fn noted<T>(&mut self, outcome: Result<T, Abort>) -> Result<T, Abort> {
         if let Err(abort) = outcome {
-            self.refused.get_or_insert(abort);
+            self.failed.get_or_insert(abort);
         }
         outcome
     }

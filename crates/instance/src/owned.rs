@@ -164,7 +164,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
 /// A step and whose it is.
 struct Turn {
-    /// How many steps of the phase before it were of another kind than the one before them.
+    /// Neighbours of one kind have one number, which rises along the phase.
     kind: u16,
     owner: usize,
     index: usize,
@@ -172,7 +172,7 @@ struct Turn {
 
 type Turns = SmallVec<[Turn; 16]>;
 
-/// The open steps of this instance in the order in which they are run.
+/// The open steps of this instance in the order in which they are run. Neighbours with one owner are one visit, of whatever kinds.
 fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Turns {
     let mut turns = Turns::new();
     let mut kind = 0;
@@ -200,8 +200,8 @@ fn visits<W: Workload, E: Engine, S: Steps>(
     let engine = &local.shared.engine;
     // Taken before the map is looked at: a change in between sends the visit back.
     let unmoved = engine.stamp();
-    let mut visits: Visits = group(local, steps, |i, route| match local.place(route) {
-        Place::Worker(owner) if is_asked(i) => Some(owner),
+    let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
+        Some(Place::Worker(owner)) => Some(owner),
         _ => None,
     });
     for visit in &mut visits {
