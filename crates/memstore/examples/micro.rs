@@ -138,8 +138,8 @@ fn main() {
     let mut w = store.worker(0).expect("a worker");
     let begin = Instant::now();
     load(&mut w, count);
-    let over = store.used_bytes() as f64 / count as f64 - (8 + ROW) as f64;
-    println!("{count} rows loaded in {:?}; {over:.1} bytes per row over key and value", begin.elapsed());
+    let over = || store.used_bytes() as f64 / count as f64 - (8 + ROW) as f64;
+    println!("{count} rows loaded in {:?}; {:.1} bytes per row over key and value", begin.elapsed(), over());
     let bare = Bare::load(count);
     let map: BTreeMap<u64, u64> = (0..count).map(|n| (key(n), n)).collect();
     let map = Mutex::new(map);
@@ -187,4 +187,5 @@ fn main() {
         );
         store.tick();
     }
+    println!("with hints of those that were looked up {:.1} bytes per row over key and value", over());
 }

@@ -1,7 +1,8 @@
 //! The index: an ordered map from byte strings to rows; a B+tree with optimistic lock coupling.
 //!
 //! Who may do what: anybody descends without locking: reads a node, finds the child, reads the child's version, and then
-//! checks that the parent is unchanged. An insert or removal locks the leaf it changes; a split locks parent, then node;
+//! checks that the parent is unchanged. An insert or removal locks the leaf it changes; a split locks parent, then node; sharing with
+//! a neighbour locks parent, full leaf and neighbour;
 //! taking out an empty node locks the lowest ancestor that keeps another child, then the nodes between, down to the
 //! leaf. Every lock is taken from the version read on the way down, or not at all: nobody waits holding one.
 //!
@@ -16,9 +17,10 @@
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
 use crate::guard;
-use crate::head::{common_prefix, compare_key, store_key};
+use crate::head::compare_key;
 use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
 use crate::row;
+use crate::split::{New, retire_separator, room_beside};
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -48,8 +50,8 @@ pub(crate) struct Found {
 pub(crate) struct Inserted {
     pub(crate) before: Seen,
     pub(crate) after: Seen,
-    /// The leaf that has the upper half of `before` now.
-    pub(crate) split_off: Option<Seen>,
+    /// The leaf that has a part of `before` now, as it is and as it was, unless it is new.
+    pub(crate) passed_to: Option<(Seen, Option<Seen>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,10 +104,10 @@ pub(crate) struct Chunk {
 
 /// One step of a way down: an inner node and the child that was taken.
 #[derive(Clone, Copy)]
-struct Step<'a> {
-    node: Node<'a>,
-    sight: Sight,
-    child: usize,
+pub(crate) struct Step<'a> {
+    pub(crate) node: Node<'a>,
+    pub(crate) sight: Sight,
+    pub(crate) child: usize,
 }
 
 /// Inner nodes from the root to the leaf's parent. 64-byte nodes of two children would still have fewer levels.
@@ -117,18 +119,23 @@ pub(crate) struct Index {
     top: Ref,
 }
 
-fn new_node<'a>(arena: &'a Arena, local: &mut Local, level: usize, leftmost: Ref) -> Result<Node<'a>, Full> {
+pub(crate) fn new_node<'a>(
+    arena: &'a Arena,
+    local: &mut Local,
+    level: usize,
+    leftmost: Ref,
+) -> Result<Node<'a>, Full> {
     let node = Node::at(arena, local.alloc(arena, NODE_WORDS)?);
     node.init(level, leftmost);
     Ok(node)
 }
 
-fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
+pub(crate) fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
     if version::try_lock(node.version(), sight.version) { Ok(()) } else { Err(Torn) }
 }
 
 /// Whether a prepared transaction has seen this leaf, which the caller has locked.
-fn is_guarded(leaf: Node<'_>) -> bool {
+pub(crate) fn is_guarded(leaf: Node<'_>) -> bool {
     guard::settle();
     guard::is_held(leaf.readers(), guard::OF_LEAF)
 }
@@ -273,6 +280,7 @@ impl Index {
         &self,
         arena: &Arena,
         local: &mut Local,
+        epochs: &Epochs,
         key: &[u8],
         row: Ref,
         spot: &mut Spot,
@@ -293,7 +301,7 @@ impl Index {
             }
         }
         loop {
-            if let Ok(done) = self.try_insert_full(arena, local, sought, row) {
+            if let Ok(done) = self.try_insert_full(arena, local, epochs, sought, row) {
                 return done;
             }
         }
@@ -376,14 +384,15 @@ impl Index {
         let before = Seen { leaf: leaf.at, version: s.version };
         let after = Seen { version: version::unlock(leaf.version()), ..before };
         (spot.leaf, spot.version, spot.at) = (leaf.at, after.version, i);
-        Ok(Insertion::Done(Inserted { before, after, split_off: None }))
+        Ok(Insertion::Done(Inserted { before, after, passed_to: None }))
     }
 
-    /// Where the leaf may have to be split, and nodes above it before.
+    /// Where the leaf may have to give entries away, and nodes above it to be split before.
     fn try_insert_full(
         &self,
         arena: &Arena,
         local: &mut Local,
+        epochs: &Epochs,
         sought: &Sought<'_>,
         row: Ref,
     ) -> Result<Result<Insertion, Full>, Torn> {
@@ -417,169 +426,18 @@ impl Index {
         }
         let parent = last[1].expect("a leaf has a parent");
         let entry = Entry { key: sought.key().to_vec(), target: row, separator: Ref::NONE };
+        if let Some(beside) = room_beside(arena, &parent, leaf, i)? {
+            let full = Step { node: leaf, sight: s, child: parent.child };
+            match self.share(arena, local, epochs, parent, [full, beside], (i, &entry))? {
+                Ok(None) => {}
+                done => return Ok(done.map(|done| Insertion::Done(done.expect("what was done")))),
+            }
+        }
         let split = self.split(arena, local, parent, (leaf, s), New::Here(i, entry))?;
         Ok(split.map(|split| match split {
-            Some((after, off)) => Insertion::Done(Inserted { before, after, split_off: Some(off) }),
+            Some((after, off)) => Insertion::Done(Inserted { before, after, passed_to: Some((off, None)) }),
             None => Insertion::Guarded(leaf.at),
         }))
-    }
-
-    /// Splits a full node, after entering `new` if it comes here. Both halves as they are after that; `None` for a leaf that is
-    /// guarded.
-    #[allow(clippy::type_complexity)]
-    fn split(
-        &self,
-        arena: &Arena,
-        local: &mut Local,
-        parent: Step<'_>,
-        (node, sight): (Node<'_>, Sight),
-        new: New,
-    ) -> Result<Result<Option<(Seen, Seen)>, Full>, Torn> {
-        lock(parent.node, &parent.sight)?;
-        if lock(node, &sight).is_err() {
-            version::unlock_unchanged(parent.node.version());
-            return Err(Torn);
-        }
-        if sight.level == 0 && is_guarded(node) {
-            version::unlock_unchanged(parent.node.version());
-            version::unlock_unchanged(node.version());
-            return Ok(Ok(None));
-        }
-        let made = self.halve(arena, local, parent, node, new);
-        Ok(match made {
-            Ok(right) => {
-                version::unlock(parent.node.version());
-                let left = Seen { leaf: node.at, version: version::unlock(node.version()) };
-                Ok(Some((left, Seen { leaf: right.at, version: version::FRESH })))
-            }
-            Err(full) => {
-                version::unlock_unchanged(parent.node.version());
-                version::unlock_unchanged(node.version());
-                Err(full)
-            }
-        })
-    }
-
-    /// Under the locks of both: allocates everything first, then changes.
-    fn halve<'a>(
-        &self,
-        arena: &'a Arena,
-        local: &mut Local,
-        parent: Step<'_>,
-        node: Node<'_>,
-        new: New,
-    ) -> Result<Node<'a>, Full> {
-        let level = node.held().level;
-        if let New::Here(i, entry) = &new
-            && node.is_whole()
-        {
-            return self.halve_whole(arena, local, parent, node, *i, entry);
-        }
-        let mut entries = node.entries(arena);
-        let (middle, entered) = match new {
-            New::Here(i, entry) => {
-                let row = entry.target;
-                entries.insert(i, entry);
-                (middle_for(node, i), Some(row))
-            }
-            // As in leaves: behind the last child more come.
-            New::Below(child) if child == entries.len() => (entries.len() - 1, None),
-            New::Below(_) => (entries.len() / 2, None),
-        };
-        let mut upper = entries.split_off(middle);
-        let separator = match level {
-            0 => Bound::New(separator_between(&entries[middle - 1].key, &upper[0].key)),
-            _ => Bound::Known(upper[0].key.clone(), upper[0].separator),
-        };
-        let (right, above, entry) = self.room_for_half(arena, local, parent, node, separator)?;
-        entered.inspect(|row| row::enter(arena, *row));
-        if level > 0 {
-            right.set_leftmost(upper.remove(0).target);
-        }
-        right.fill(level, &upper);
-        node.fill(level, &entries);
-        self.link_half(arena, parent, above, entry);
-        Ok(right)
-    }
-
-    /// As [`Index::halve`], of a leaf whose entries go as they are.
-    fn halve_whole<'a>(
-        &self,
-        arena: &'a Arena,
-        local: &mut Local,
-        parent: Step<'_>,
-        leaf: Node<'_>,
-        i: usize,
-        new: &Entry,
-    ) -> Result<Node<'a>, Full> {
-        let (s, middle) = (leaf.held(), middle_for(leaf, i));
-        let key = |at: usize| {
-            if at == i {
-                return new.key.clone();
-            }
-            let mut key = Vec::with_capacity(40);
-            let copied = leaf.copy_key(arena, &s, at - usize::from(at > i), &mut key);
-            copied.expect("a locked node changes under nobody else");
-            key
-        };
-        let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
-        let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
-        row::enter(arena, new.target);
-        leaf.move_to(right, middle - usize::from(i < middle));
-        match i < middle {
-            true => leaf.insert(arena, i, &Sought::new(&new.key), new.target),
-            false => right.insert(arena, i - middle, &Sought::new(&new.key), new.target),
-        }
-        self.link_half(arena, parent, above, entry);
-        Ok(right)
-    }
-
-    /// The upper half of a node, empty, its entry, and the node that will have both halves if it is the root that is split.
-    #[allow(clippy::type_complexity)]
-    fn room_for_half<'a>(
-        &self,
-        arena: &'a Arena,
-        local: &mut Local,
-        parent: Step<'_>,
-        node: Node<'_>,
-        separator: Bound,
-    ) -> Result<(Node<'a>, Option<Node<'a>>, Entry), Full> {
-        let level = node.held().level;
-        let right = new_node(arena, local, level, Ref::NONE)?;
-        let is_root = parent.node.at == self.top;
-        let above = is_root.then(|| new_node(arena, local, level + 1, node.at)).transpose();
-        let (key, block, is_new) = match separator {
-            Bound::New(key) => {
-                let block = new_separator(arena, local, &key);
-                (key, block, true)
-            }
-            Bound::Known(key, block) => (key, Ok(block), false),
-        };
-        match (above, block) {
-            (Ok(above), Ok(block)) => Ok((right, above, Entry { key, target: right.at, separator: block })),
-            (above, block) => {
-                local.free(right.at, NODE_WORDS);
-                if let Ok(Some(above)) = above {
-                    local.free(above.at, NODE_WORDS);
-                }
-                if let (true, Ok(block)) = (is_new, block) {
-                    local.free(block, 1 + key.len().div_ceil(8));
-                }
-                Err(Full)
-            }
-        }
-    }
-
-    fn link_half(&self, arena: &Arena, parent: Step<'_>, above: Option<Node<'_>>, entry: Entry) {
-        let Entry { key, target, separator } = entry;
-        let key = &Sought::new(&key);
-        match above {
-            Some(above) => {
-                above.insert_entry(arena, 0, key, target, separator);
-                parent.node.set_leftmost(above.at);
-            }
-            None => parent.node.insert_entry(arena, parent.child, key, target, separator),
-        }
     }
 
     /// Takes out the entry of this very row. Whether it was there; [`Removal::Guarded`] when its leaf would become empty and a
@@ -657,8 +515,7 @@ impl Index {
         going.iter().for_each(|(node, _)| version::retire(node.version()));
         version::unlock(keeps.node.version());
         going.iter().for_each(|(node, _)| local.retire(epochs, node.at, NODE_WORDS));
-        let len = arena.block(separator, 1)[0].load(Relaxed) as usize;
-        local.retire(epochs, separator, 1 + len.div_ceil(8));
+        retire_separator(arena, local, epochs, separator);
         Ok(())
     }
 
@@ -720,48 +577,7 @@ impl Index {
     }
 }
 
-/// How many entries, a new one at `i` included, the lower half of a full leaf keeps. Keys that come in order leave full leaves
-/// behind: at the end of the index, and where others lie behind them (the newest orders of one district among many), which from then
-/// on have a leaf of their own.
-fn middle_for(leaf: Node<'_>, i: usize) -> usize {
-    let count = leaf.held().count;
-    match i == count {
-        true => count,
-        false if leaf.goes_on_at(i) => i + 1,
-        false => count / 2,
-    }
-}
-
-/// Why a node is split.
-enum New {
-    /// This entry is to come into it, a leaf, there.
-    Here(usize, Entry),
-    /// Below this child of it a leaf is going to be split.
-    Below(usize),
-}
-
-/// What tells two halves apart.
-enum Bound {
-    New(Vec<u8>),
-    /// It moves up from the node that is split, with its block.
-    Known(Vec<u8>, Ref),
-}
-
-/// The shortest string above `low` that is not above `high`.
-fn separator_between(low: &[u8], high: &[u8]) -> Vec<u8> {
-    high[..(common_prefix(low, high) + 1).min(high.len())].to_vec()
-}
-
-fn separator_key(arena: &Arena, separator: Ref) -> (usize, &[AtomicU64]) {
+pub(crate) fn separator_key(arena: &Arena, separator: Ref) -> (usize, &[AtomicU64]) {
     let len = arena.block(separator, 1)[0].load(Relaxed) as usize;
     (len, &arena.block(separator, 1 + len.div_ceil(8))[1..])
-}
-
-fn new_separator(arena: &Arena, local: &mut Local, key: &[u8]) -> Result<Ref, Full> {
-    let words = 1 + key.len().div_ceil(8);
-    let block = local.alloc(arena, words)?;
-    let all: &[AtomicU64] = arena.block(block, words);
-    all[0].store(key.len() as u64, Relaxed);
-    store_key(&all[1..], key);
-    Ok(block)
 }

@@ -43,6 +43,7 @@ mod recover;
 mod row;
 mod scan;
 mod snapshot;
+mod split;
 mod store;
 mod sync;
 mod tid;
@@ -84,5 +85,7 @@ mod index_tests;
 mod models;
 #[cfg(test)]
 mod scripts;
+#[cfg(test)]
+mod split_tests;
 #[cfg(test)]
 mod write_tests;

@@ -392,6 +392,37 @@ impl<'a> Node<'a> {
         self.no_heads(s.level, first);
     }
 
+    /// Moves entries between a locked leaf and the one above it, also locked, until this one has `count`.
+    pub(crate) fn share_with(self, upper: Node<'_>, arena: &Arena, count: usize) {
+        let (s, other) = (self.held(), upper.held());
+        let is_alike = s.prefix == other.prefix
+            && (0..s.prefix.div_ceil(8)).all(|i| self.get(2 + i) == upper.get(2 + i));
+        if !(is_alike && self.is_whole() && upper.is_whole()) {
+            let mut entries = self.entries(arena);
+            entries.append(&mut upper.entries(arena));
+            upper.fill(0, &entries[count..]);
+            return self.fill(0, &entries[..count]);
+        }
+        let copy = |from: &AtomicU64, to: &AtomicU64| to.store(from.load(Relaxed), Relaxed);
+        let total = s.count + other.count;
+        for (low, high) in self.columns(0).zip(upper.columns(0)) {
+            match s.count.checked_sub(count) {
+                Some(moved) => {
+                    (0..other.count).rev().for_each(|i| copy(&high[i], &high[i + moved]));
+                    (0..moved).for_each(|i| copy(&low[count + i], &high[i]));
+                }
+                None => {
+                    (s.count..count).for_each(|i| copy(&high[i - s.count], &low[i]));
+                    (0..total - count).for_each(|i| copy(&high[i + count - s.count], &high[i]));
+                }
+            }
+        }
+        for (leaf, count) in [(self, count), (upper, total - count)] {
+            leaf.set_shape(0, s.prefix, count);
+            leaf.no_heads(0, count);
+        }
+    }
+
     /// All entries of a locked node.
     pub(crate) fn entries(self, arena: &Arena) -> Vec<Entry> {
         let s = self.held();

@@ -334,13 +334,14 @@ impl Txn {
     fn adjust_all(&mut self, inserted: Inserted) {
         for at in 0..self.leaves.len() {
             let looked = &mut self.leaves[at];
-            if looked.seen != inserted.before {
-                continue;
-            }
-            looked.seen = inserted.after;
-            if let Some(other) = inserted.split_off {
-                let looked = Looked { seen: other, ..*looked };
-                self.leaves.push(looked);
+            match inserted.passed_to {
+                Some((other, was)) if Some(looked.seen) == was => looked.seen = other,
+                _ if looked.seen != inserted.before => {}
+                passed_to => {
+                    looked.seen = inserted.after;
+                    let looked = *looked;
+                    self.leaves.extend(passed_to.map(|(other, _)| Looked { seen: other, ..looked }));
+                }
             }
         }
     }

@@ -390,7 +390,8 @@ impl Worker {
         if txn.spot.0 != table {
             txn.spot = (table, Spot::default());
         }
-        let entered = index.insert(&store.arena, &mut self.own.local, key, row, &mut txn.spot.1);
+        let entered =
+            index.insert(&store.arena, &mut self.own.local, &store.epochs, key, row, &mut txn.spot.1);
         if !matches!(entered, Ok(Insertion::Done(_))) {
             row::discard(&store.arena, &mut self.own.local, row);
         }

@@ -240,7 +240,14 @@ impl<'s> Loader<'s> {
             if spot.0 != table {
                 spot = (table, Spot::default());
             }
-            match index.insert(&store.arena, &mut self.worker.own.local, key, row, &mut spot.1)? {
+            match index.insert(
+                &store.arena,
+                &mut self.worker.own.local,
+                &store.epochs,
+                key,
+                row,
+                &mut spot.1,
+            )? {
                 Insertion::Done(_) => {}
                 Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
                 Insertion::Exists(..) => {
@@ -536,9 +543,9 @@ impl<'s> Loader<'s> {
         if let Some(row) = index.find(arena, key).row {
             return Ok((row, Entered::Before));
         }
-        let local = &mut self.worker.own.local;
+        let (local, epochs) = (&mut self.worker.own.local, &self.worker.store.epochs);
         let row = row::create(arena, local, (table, ABSENT), key, value)?;
-        match index.insert(arena, local, key, row, &mut Spot::default())? {
+        match index.insert(arena, local, epochs, key, row, &mut Spot::default())? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
             Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
             Insertion::Exists(other, _) => {
