@@ -1,7 +1,9 @@
 //! Where rows were found lately, by the hash of table and key: a look-up that finds its row here is spared the way down the index.
 //!
 //! ```text
-//!   bucket   one cache line: 8 slots          slot   tag 20, of the hash | row 44, or 0
+//!   bucket   one cache line
+//!   narrow   words 0..3: 10 tags of 16 bits, of the hash, 0 of none     words 3..8: 10 rows of 32 bits, in units of 16 bytes
+//!   wide     8 slots of a word: tag 20 | row 44, or 0                   where rows may lie further than 64 GiB apart
 //! ```
 //! Nothing here is true, it is only likely: a slot names a place that was once the row of some key with this hash. So whoever follows
 //! it asks the place itself ([`row::is_of`]): rows lie in blocks of their own (`arena`), which are always a row that is dead, or
@@ -9,7 +11,8 @@
 //! more, or not yet, are marked dead. That a place is dead is seen by whoever began after it was given up, by the fences that
 //! `epoch` argues with; whoever began before has it as it was.
 //!
-//! Who may do what: anybody reads and overwrites slots, one word each, at any time. The number of buckets in use grows with the rows
+//! Who may do what: anybody reads and overwrites words of slots at any time. In a narrow bucket a tag may so stand with the row
+//! of another key, and a word that two write at once keep what was there before; either is only a row that is not the one. The number of buckets in use grows with the rows
 //! found; what then stands in another bucket than where it is looked for is found by the index, and entered again.
 
 use crate::arena::Ref;
@@ -19,9 +22,14 @@ use latch::{CachePadded, prefetch};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use world::Span;
 
-/// Slots of a bucket, a cache line.
-const SLOTS: usize = 8;
+/// Words of a bucket, a cache line.
+const WORDS: usize = 8;
 const REF_BITS: u32 = 44;
+/// Words of tags in a narrow bucket, and its slots.
+const TAG_WORDS: usize = 3;
+const NARROW_SLOTS: usize = 2 * (WORDS - TAG_WORDS);
+/// The budget up to which buckets are narrow.
+const NARROW: u64 = 1 << (32 + 4);
 /// Buckets to begin with. Few in tests, so that rows get into each other's way.
 const FIRST: u64 = if cfg!(test) { 2 } else { 1 << 10 };
 /// One in so many entries is counted, as so many.
@@ -31,12 +39,21 @@ const SHARE: u64 = 32;
 
 pub(crate) struct Hints {
     span: Span,
+    shape: Shape,
     /// Buckets in use, less one.
     mask: AtomicU64,
     most: u64,
     /// Slots taken, about.
     filled: CachePadded<AtomicU64>,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    Narrow,
+    Wide,
+}
+
+type Bucket = [AtomicU64; WORDS];
 
 /// Of a table and a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,20 +89,24 @@ impl Hash {
 impl Hints {
     /// For a store of `budget` bytes.
     pub(crate) fn new(budget: u64, pages: world::PageSize) -> std::io::Result<Hints> {
-        let most = prev_power_of_two(budget / SHARE / (8 * SLOTS as u64));
-        let span = Span::reserve(most as usize * 8 * SLOTS, pages)?;
+        Hints::shaped(if budget <= NARROW { Shape::Narrow } else { Shape::Wide }, budget, pages)
+    }
+
+    fn shaped(shape: Shape, budget: u64, pages: world::PageSize) -> std::io::Result<Hints> {
+        let most = prev_power_of_two(budget / SHARE / (8 * WORDS as u64));
+        let span = Span::reserve(most as usize * 8 * WORDS, pages)?;
         let filled = CachePadded::new(AtomicU64::new(0));
-        Ok(Hints { span, mask: AtomicU64::new(FIRST.min(most) - 1), most, filled })
+        Ok(Hints { span, shape, mask: AtomicU64::new(FIRST.min(most) - 1), most, filled })
     }
 
     /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
-        (self.mask.load(Relaxed) + 1) * 8 * SLOTS as u64
+        (self.mask.load(Relaxed) + 1) * 8 * WORDS as u64
     }
 
     #[inline]
-    fn bucket(&self, hash: Hash) -> &[AtomicU64; SLOTS] {
-        let at = (hash.0 & self.mask.load(Relaxed)) as usize * SLOTS;
+    fn bucket(&self, hash: Hash) -> &Bucket {
+        let at = (hash.0 & self.mask.load(Relaxed)) as usize * WORDS;
         self.span.words()[at..].first_chunk().expect("a bucket ends within the span")
     }
 
@@ -98,22 +119,43 @@ impl Hints {
     /// What may be the row.
     #[inline]
     pub(crate) fn candidate(&self, hash: Hash) -> Option<Ref> {
-        let tag = hash.tag();
-        let slot =
-            self.bucket(hash).iter().map(|slot| slot.load(Relaxed)).find(|slot| slot >> REF_BITS == tag)?;
-        (slot != 0).then_some(Ref(slot & ((1 << REF_BITS) - 1)))
+        let bucket = self.bucket(hash);
+        let row = match self.shape {
+            Shape::Narrow => narrow_row(bucket, narrow_slot(bucket, narrow_tag(hash))?),
+            Shape::Wide => {
+                let tag = hash.tag();
+                let slot =
+                    bucket.iter().map(|slot| slot.load(Relaxed)).find(|slot| slot >> REF_BITS == tag)?;
+                Ref(slot & ((1 << REF_BITS) - 1))
+            }
+        };
+        (row != Ref::NONE).then_some(row)
     }
 
     /// Notes where the row is. `rows` is the memory that rows take, in bytes.
     #[cold]
     pub(crate) fn enter(&self, hash: Hash, row: Ref, rows: u64) {
         let bucket = self.bucket(hash);
-        let of = |tag: u64| bucket.iter().position(|slot| slot.load(Relaxed) >> REF_BITS == tag);
-        let free = || bucket.iter().position(|slot| slot.load(Relaxed) == 0);
-        let at = of(hash.tag()).or_else(free).unwrap_or((hash.0 >> 33) as usize % SLOTS);
-        if bucket[at].swap(hash.tag() << REF_BITS | row.0, Relaxed) == 0
-            && (hash.0 >> 36).is_multiple_of(SAMPLE)
-        {
+        let any = |slots: usize| (hash.0 >> 33) as usize % slots;
+        let was_free = match self.shape {
+            Shape::Narrow => {
+                debug_assert!(row.0.is_multiple_of(2) && row.0 >> 33 == 0, "blocks are of 16 bytes each");
+                let tag = narrow_tag(hash);
+                let at = narrow_slot(bucket, tag).or_else(|| narrow_slot(bucket, 0));
+                let at = at.unwrap_or_else(|| any(NARROW_SLOTS));
+                let was = narrow_row(bucket, at);
+                set_part(&bucket[TAG_WORDS + at / 2], 32, at % 2, row.0 / 2);
+                set_part(&bucket[at / 4], 16, at % 4, tag);
+                was
+            }
+            Shape::Wide => {
+                let of = |tag: u64| bucket.iter().position(|slot| slot.load(Relaxed) >> REF_BITS == tag);
+                let free = || bucket.iter().position(|slot| slot.load(Relaxed) == 0);
+                let at = of(hash.tag()).or_else(free).unwrap_or_else(|| any(WORDS));
+                Ref(bucket[at].swap(hash.tag() << REF_BITS | row.0, Relaxed))
+            }
+        } == Ref::NONE;
+        if was_free && (hash.0 >> 36).is_multiple_of(SAMPLE) {
             self.count(rows);
         }
     }
@@ -123,12 +165,44 @@ impl Hints {
         let filled = self.filled.fetch_add(SAMPLE, Relaxed) + SAMPLE;
         let mask = self.mask.load(Relaxed);
         let buckets = mask + 1;
-        let is_worth_it = buckets * 2 * SLOTS as u64 * 8 * SHARE <= rows;
-        if filled * 2 > buckets * SLOTS as u64 && buckets < self.most && is_worth_it {
+        let is_worth_it = buckets * 2 * WORDS as u64 * 8 * SHARE <= rows;
+        let slots = if self.shape == Shape::Narrow { NARROW_SLOTS } else { WORDS };
+        if filled * 2 > buckets * slots as u64 && buckets < self.most && is_worth_it {
             // Whoever loses this has seen it done.
             let _ = self.mask.compare_exchange(mask, 2 * buckets - 1, Relaxed, Relaxed);
         }
     }
+}
+
+/// Not 0, which is none.
+#[inline]
+fn narrow_tag(hash: Hash) -> u64 {
+    (hash.0 >> 48).max(1)
+}
+
+/// The first slot with this tag: four are compared at a time, and the lowest part of a word that is found equal is equal.
+#[inline]
+fn narrow_slot(bucket: &Bucket, tag: u64) -> Option<usize> {
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    (0..TAG_WORDS)
+        .find_map(|word| {
+            let other = bucket[word].load(Relaxed) ^ tag * ONES;
+            let equal = other.wrapping_sub(ONES) & !other & ONES << 15;
+            (equal != 0).then(|| 4 * word + equal.trailing_zeros() as usize / 16)
+        })
+        .filter(|slot| *slot < NARROW_SLOTS)
+}
+
+#[inline]
+fn narrow_row(bucket: &Bucket, slot: usize) -> Ref {
+    let pair = bucket[TAG_WORDS + slot / 2].load(Relaxed);
+    Ref((pair >> (32 * (slot % 2)) & u64::from(u32::MAX)) * 2)
+}
+
+/// Overwrites part `n` of a word that has parts of `bits`.
+fn set_part(word: &AtomicU64, bits: usize, n: usize, to: u64) {
+    let mask = ((1 << bits) - 1) << (bits * n);
+    word.store(word.load(Relaxed) & !mask | to << (bits * n), Relaxed);
 }
 
 fn prev_power_of_two(n: u64) -> u64 {
@@ -143,28 +217,53 @@ mod tests {
         Hash::of(TableId(1), &n.to_be_bytes())
     }
 
+    const SHAPES: [Shape; 2] = [Shape::Narrow, Shape::Wide];
+
     #[test]
     fn what_was_entered_is_found_until_something_takes_its_place() {
-        let hints = Hints::new(1 << 20, world::PageSize::Normal).unwrap();
-        assert_eq!(hints.candidate(hash(1)), None);
-        for n in 1..=6 {
-            hints.enter(hash(n), Ref(8 * n), 0);
+        for shape in SHAPES {
+            let hints = Hints::shaped(shape, 1 << 20, world::PageSize::Normal).unwrap();
+            assert_eq!(hints.candidate(hash(1)), None);
+            for n in 1..=6 {
+                hints.enter(hash(n), Ref(8 * n), 0);
+            }
+            assert!((1..=6).all(|n| hints.candidate(hash(n)) == Some(Ref(8 * n))), "{shape:?}");
+            hints.enter(hash(3), Ref(800), 0);
+            assert_eq!(hints.candidate(hash(3)), Some(Ref(800)));
         }
-        assert!((1..=6).all(|n| hints.candidate(hash(n)) == Some(Ref(8 * n))));
-        hints.enter(hash(3), Ref(800), 0);
-        assert_eq!(hints.candidate(hash(3)), Some(Ref(800)));
+    }
+
+    #[test]
+    fn every_slot_of_a_bucket_is_used() {
+        for (shape, slots) in [(Shape::Narrow, NARROW_SLOTS), (Shape::Wide, WORDS)] {
+            let hints = Hints::shaped(shape, 1 << 20, world::PageSize::Normal).unwrap();
+            let of_one: Vec<u64> =
+                (0..).filter(|n| hash(*n).0.is_multiple_of(1 << 20)).take(slots + 1).collect();
+            let place = |n: u64| Ref((1 << 32) + 2 * n);
+            of_one[..slots].iter().for_each(|n| hints.enter(hash(*n), place(*n), 0));
+            assert!(
+                of_one[..slots].iter().all(|n| hints.candidate(hash(*n)) == Some(place(*n))),
+                "{shape:?}"
+            );
+            hints.enter(hash(of_one[slots]), place(of_one[slots]), 0);
+            let found = of_one.iter().filter(|n| hints.candidate(hash(**n)) == Some(place(**n))).count();
+            assert_eq!(found, slots, "{shape:?}");
+        }
     }
 
     #[test]
     fn it_grows_with_what_is_in_it_up_to_its_share() {
-        let hints = Hints::new(1 << 20, world::PageSize::Normal).unwrap();
-        for n in 0..100_000 {
-            hints.enter(hash(n), Ref(n + 1), 1 << 20);
+        for shape in SHAPES {
+            let hints = Hints::shaped(shape, 1 << 20, world::PageSize::Normal).unwrap();
+            for n in 0..100_000 {
+                hints.enter(hash(n), Ref(2 * n + 2), 1 << 20);
+            }
+            assert_eq!(hints.used_bytes(), prev_power_of_two((1 << 20) / SHARE / 64) * 64);
+            // The latest ones are mostly there, and each where it is looked for.
+            let found =
+                (99_000..100_000).filter(|n| hints.candidate(hash(*n)) == Some(Ref(2 * n + 2))).count();
+            assert!(found > 800, "{found}");
         }
-        assert_eq!(hints.used_bytes(), prev_power_of_two((1 << 20) / SHARE / 64) * 64);
-        // The latest ones are mostly there, and each where it is looked for.
-        let found = (99_000..100_000).filter(|n| hints.candidate(hash(*n)) == Some(Ref(n + 1))).count();
-        assert!(found > 800, "{found}");
     }
 
     #[test]
