@@ -186,7 +186,7 @@ fn narrow_slot(bucket: &Bucket, tag: u64) -> Option<usize> {
     const ONES: u64 = 0x0001_0001_0001_0001;
     (0..TAG_WORDS)
         .find_map(|word| {
-            let other = bucket[word].load(Relaxed) ^ tag * ONES;
+            let other = bucket[word].load(Relaxed) ^ (tag * ONES);
             let equal = other.wrapping_sub(ONES) & !other & ONES << 15;
             (equal != 0).then(|| 4 * word + equal.trailing_zeros() as usize / 16)
         })
