@@ -410,13 +410,15 @@ fn a_caller_who_is_alone_flushes_on_his_own_thread() {
 #[test]
 fn what_a_caller_cannot_flush_himself_the_thread_does() {
     let gate = Arc::new(AtomicBool::new(true));
+    let is_held = Arc::new(AtomicBool::new(false));
     let files = watched(memory(), {
-        let gate = gate.clone();
+        let (gate, is_held) = (gate.clone(), is_held.clone());
         move |path, deed| {
             while matches!(deed, Deed::Sync)
                 && path.to_string_lossy().contains("spare")
                 && !gate.load(Ordering::SeqCst)
             {
+                is_held.store(true, Ordering::SeqCst);
                 std::thread::yield_now();
             }
             Verdict::Do
@@ -432,7 +434,7 @@ fn what_a_caller_cannot_flush_himself_the_thread_does() {
             assert!(log.poll_durable(first.end, Urge::Caller, &mut cx).is_pending());
             log.flush_here();
         });
-        std::thread::sleep(Duration::from_millis(5));
+        until(|| is_held.load(Ordering::SeqCst));
         let second = add(&log, 2);
         assert!(log.poll_durable(second.end, Urge::Caller, &mut cx).is_pending());
         // Comes back at once, or the scope never ends.
