@@ -257,8 +257,8 @@ pub(crate) fn room_beside<'a>(
             return Err(Torn);
         }
         let sight = beside.sight()?;
-        let most = found.map_or(LEAF_CAP - ROOM, |found| found.sight.count - 1);
-        if sight.count <= most {
+        let is_emptier = found.is_none_or(|found| sight.count < found.sight.count);
+        if sight.count + ROOM <= LEAF_CAP && is_emptier {
             found = Some(Step { node: beside, sight, child });
         }
     }

@@ -1,6 +1,10 @@
 //! Full leaves, which pass entries on or are split, under transactions that have looked into them: what was seen stays watched, and
 //! nothing else is.
 
+use crate::arena::{Arena, Local, Ref};
+use crate::index::{Step, new_node};
+use crate::node::{Entry, LEAF_CAP, Node, Sought};
+use crate::split::room_beside;
 use crate::{Cause, Conflict, Contention, Memstore, Options, Refused, Scope, Txn, Worker};
 use base::TableId;
 use fastrand::Rng;
@@ -126,4 +130,35 @@ fn what_a_prepared_transaction_has_seen_goes_to_no_leaf_where_others_may_insert(
         begun.workers[1].commit(other).map_err(|(why, _)| why).expect("alone");
     }
     assert!(allowed > 1000 && refused > 1000, "{allowed} allowed, {refused} refused");
+}
+
+/// An empty leaf may be found until it has left the tree.
+#[test]
+fn the_neighbour_with_more_room_is_chosen_and_a_full_one_never() {
+    let arena = Arena::new(1 << 20, world::PageSize::Normal).unwrap();
+    let mut local = Local::new();
+    let mut leaf = |count: usize| -> Node<'_> {
+        let leaf = new_node(&arena, &mut local, 0, Ref::NONE).unwrap();
+        let entry = |n| Entry { key: vec![n as u8], target: Ref(8), separator: Ref::NONE };
+        leaf.fill(0, &(0..count).map(entry).collect::<Vec<_>>());
+        leaf
+    };
+    let full = LEAF_CAP;
+    for (lower, upper, expected) in [
+        (0, full, Some(0)),
+        (full, 0, Some(2)),
+        (0, 0, Some(0)),
+        (full - 1, full - 2, Some(2)),
+        (full - 2, full - 1, Some(0)),
+        (full, full, None),
+    ] {
+        let [below, node, above] = [lower, full, upper].map(&mut leaf);
+        let parent = new_node(&arena, &mut Local::new(), 1, below.at).unwrap();
+        parent.insert_entry(&arena, 0, &Sought::new(b"a"), node.at, Ref::NONE);
+        parent.insert_entry(&arena, 1, &Sought::new(b"b"), above.at, Ref::NONE);
+        let step = Step { node: parent, sight: parent.sight().unwrap(), child: 1 };
+        let found = |i| room_beside(&arena, &step, node, i).unwrap().map(|beside| beside.child);
+        assert_eq!(found(1), expected, "beside {lower} and {upper} entries");
+        assert_eq!(found(full), None, "keys that come in order leave full leaves behind");
+    }
 }
