@@ -11,9 +11,10 @@
 //! more, or not yet, are marked dead. That a place is dead is seen by whoever began after it was given up, by the fences that
 //! `epoch` argues with; whoever began before has it as it was.
 //!
-//! Who may do what: anybody reads and overwrites words of slots at any time. In a narrow bucket a tag may so stand with the row
-//! of another key, and a word that two write at once keep what was there before; either is only a row that is not the one. The number of buckets in use grows with the rows
-//! found; what then stands in another bucket than where it is looked for is found by the index, and entered again.
+//! Who may do what: anybody reads and overwrites words of slots at any time. A narrow bucket's tag may then stand with the row of
+//! another key, and of two that write a word at once one may undo what the other did: what is named is a row all the same, only
+//! not the one that is looked for. The number of buckets in use grows with the rows found; what then stands in another bucket than
+//! where it is looked for is found by the index, and entered again.
 
 use crate::arena::Ref;
 use crate::head::padded;

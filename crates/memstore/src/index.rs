@@ -1,10 +1,10 @@
 //! The index: an ordered map from byte strings to rows; a B+tree with optimistic lock coupling.
 //!
 //! Who may do what: anybody descends without locking: reads a node, finds the child, reads the child's version, and then
-//! checks that the parent is unchanged. An insert or removal locks the leaf it changes; a split locks parent, then node; sharing with
-//! a neighbour locks parent, full leaf and neighbour;
-//! taking out an empty node locks the lowest ancestor that keeps another child, then the nodes between, down to the
-//! leaf. Every lock is taken from the version read on the way down, or not at all: nobody waits holding one.
+//! checks that the parent is unchanged. An insert or removal locks the leaf it changes; a split locks parent, then node;
+//! sharing with a neighbour locks parent, full leaf and neighbour; taking out an empty node locks the lowest ancestor that
+//! keeps another child, then the nodes between, down to the leaf. Every lock is taken from the version read on the way down,
+//! or not at all: nobody waits holding one.
 //!
 //! Full inner nodes are split on the way down, so a split never climbs. Nodes have no bounds and no sibling links: a scan
 //! goes on at the separator of the lowest ancestor that has one on that side, so each step has another bound and ends,

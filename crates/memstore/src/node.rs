@@ -380,29 +380,22 @@ impl<'a> Node<'a> {
         (0..s.count).all(|i| !is_open(self.get(self.value(&s, i)) >> REF_BITS))
     }
 
-    /// Moves the entries from `first` on to a new node of the same level.
-    pub(crate) fn move_to(self, right: Node<'_>, first: usize) {
-        let s = self.held();
-        (2..5).for_each(|i| right.set(i, self.get(i)));
-        for (from, to) in self.columns(s.level).zip(right.columns(s.level)) {
-            from[first..s.count].iter().zip(to).for_each(|(from, to)| to.store(from.load(Relaxed), Relaxed));
-        }
-        right.set_shape(s.level, s.prefix, s.count - first);
-        self.set_shape(s.level, s.prefix, first);
-        self.no_heads(s.level, first);
-    }
-
-    /// Moves entries between a locked leaf and the one above it, also locked, until this one has `count`.
+    /// Moves entries between a locked leaf and the one above it, locked or new, until this one has `count`.
     pub(crate) fn share_with(self, upper: Node<'_>, arena: &Arena, count: usize) {
         let (s, other) = (self.held(), upper.held());
-        let is_alike = s.prefix == other.prefix
-            && (0..s.prefix.div_ceil(8)).all(|i| self.get(2 + i) == upper.get(2 + i));
+        // The prefix of a leaf without entries says nothing.
+        let (from, to) = if s.count > 0 { (self, upper) } else { (upper, self) };
+        let prefix = from.held().prefix;
+        let words = 2..2 + prefix.div_ceil(8);
+        let is_alike = to.held().count == 0
+            || to.held().prefix == prefix && words.clone().all(|i| to.get(i) == from.get(i));
         if !(is_alike && self.is_whole() && upper.is_whole()) {
             let mut entries = self.entries(arena);
             entries.append(&mut upper.entries(arena));
             upper.fill(0, &entries[count..]);
             return self.fill(0, &entries[..count]);
         }
+        words.for_each(|i| to.set(i, from.get(i)));
         let copy = |from: &AtomicU64, to: &AtomicU64| to.store(from.load(Relaxed), Relaxed);
         let total = s.count + other.count;
         for (low, high) in self.columns(0).zip(upper.columns(0)) {
@@ -418,17 +411,24 @@ impl<'a> Node<'a> {
             }
         }
         for (leaf, count) in [(self, count), (upper, total - count)] {
-            leaf.set_shape(0, s.prefix, count);
+            leaf.set_shape(0, prefix, count);
             leaf.no_heads(0, count);
         }
+    }
+
+    /// The full key of entry `i` of a locked node.
+    pub(crate) fn key(self, arena: &Arena, i: usize) -> Vec<u8> {
+        let mut key = Vec::with_capacity(40);
+        let copied = self.copy_key(arena, &self.held(), i, &mut key);
+        copied.expect("a locked node changes under nobody else");
+        key
     }
 
     /// All entries of a locked node.
     pub(crate) fn entries(self, arena: &Arena) -> Vec<Entry> {
         let s = self.held();
         let entry = |i| {
-            let mut key = Vec::with_capacity(40);
-            self.copy_key(arena, &s, i, &mut key).expect("a locked node changes under nobody else");
+            let key = self.key(arena, i);
             let separator = if s.level == 0 { Ref::NONE } else { self.separator(i) };
             Entry { key, target: self.target(&s, i), separator }
         };

@@ -1,7 +1,7 @@
 //! What becomes of a full node: a leaf passes entries to a neighbour that has room for them, or is split in two.
 //!
-//! Keys that come in no order leave leaves 69 % full where full ones are only split, and 82 % where they share with a neighbour below the
-//! same parent first. The price is two leaves written instead of one, more often than leaves are split.
+//! Keys that come in no order leave leaves 69 % full where full ones are only split, and 82 % where they share with a neighbour
+//! below the same parent first (simulated). The price is two leaves written instead of one, more often than leaves are split.
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const ROOM: usize = LEAF_CAP.div_ceil(8);
 
 impl Index {
-    /// Has a full leaf pass entries to its neighbour, until both have as many, and enters the new one as the leaf's entry `i`. `None` if
-    /// either is guarded.
+    /// Has a full leaf pass entries to its neighbour, until both have as many, and enters the new one as the leaf's entry `i`.
+    /// `None` if either is guarded. Of both it is said which child of the parent they are.
     #[allow(clippy::type_complexity)]
     pub(crate) fn share(
         &self,
@@ -42,21 +42,11 @@ impl Index {
             unlock_unchanged(&all);
             return Ok(Ok(None));
         }
-        let (lower, upper) = if full.child < beside.child { (full, beside) } else { (beside, full) };
-        let first = if full.child < beside.child { 0 } else { lower.sight.count };
-        let at = first + i;
+        let is_lower = full.child < beside.child;
+        let (lower, upper) = if is_lower { (full, beside) } else { (beside, full) };
+        let at = if is_lower { i } else { lower.sight.count + i };
         let middle = (lower.sight.count + upper.sight.count).div_ceil(2);
-        let key = |n: usize| match n.cmp(&at) {
-            std::cmp::Ordering::Equal => new.key.clone(),
-            order => {
-                let n = n - usize::from(order.is_gt());
-                match n.checked_sub(lower.sight.count) {
-                    None => key_of(arena, lower.node, n),
-                    Some(n) => key_of(arena, upper.node, n),
-                }
-            }
-        };
-        let separator = separator_between(&key(middle - 1), &key(middle));
+        let separator = cut(arena, &[lower.node, upper.node], (at, new), middle);
         let block = match new_separator(arena, local, &separator) {
             Ok(block) => block,
             Err(full) => {
@@ -64,13 +54,7 @@ impl Index {
                 return Ok(Err(full));
             }
         };
-        row::enter(arena, new.target);
-        let keeps = middle - usize::from(at < middle);
-        lower.node.share_with(upper.node, arena, keeps);
-        match at < middle {
-            true => lower.node.insert(arena, at, &Sought::new(&new.key), new.target),
-            false => upper.node.insert(arena, at - middle, &Sought::new(&new.key), new.target),
-        }
+        spread(arena, [lower.node, upper.node], (at, new), middle);
         let old = parent.node.separator(lower.child);
         parent.node.remove(lower.child);
         parent.node.insert_entry(arena, lower.child, &Sought::new(&separator), upper.node.at, block);
@@ -128,64 +112,36 @@ impl Index {
         node: Node<'_>,
         new: New,
     ) -> Result<Node<'a>, Full> {
-        let level = node.held().level;
-        if let New::Here(i, entry) = &new
-            && node.is_whole()
-        {
-            return self.halve_whole(arena, local, parent, node, *i, entry);
-        }
+        let new = match new {
+            New::Here(i, entry) => return self.halve_leaf(arena, local, parent, node, (i, &entry)),
+            New::Below(child) => child,
+        };
         let mut entries = node.entries(arena);
-        let (middle, entered) = match new {
-            New::Here(i, entry) => {
-                let row = entry.target;
-                entries.insert(i, entry);
-                (middle_for(node, i), Some(row))
-            }
-            // As in leaves: behind the last child more come.
-            New::Below(child) if child == entries.len() => (entries.len() - 1, None),
-            New::Below(_) => (entries.len() / 2, None),
-        };
+        // As in leaves: behind the last child more come.
+        let middle = if new == entries.len() { entries.len() - 1 } else { entries.len() / 2 };
         let mut upper = entries.split_off(middle);
-        let separator = match level {
-            0 => Bound::New(separator_between(&entries[middle - 1].key, &upper[0].key)),
-            _ => Bound::Known(upper[0].key.clone(), upper[0].separator),
-        };
+        let separator = Bound::Known(upper[0].key.clone(), upper[0].separator);
         let (right, above, entry) = self.room_for_half(arena, local, parent, node, separator)?;
-        entered.inspect(|row| row::enter(arena, *row));
-        if level > 0 {
-            right.set_leftmost(upper.remove(0).target);
-        }
+        right.set_leftmost(upper.remove(0).target);
+        let level = node.held().level;
         right.fill(level, &upper);
         node.fill(level, &entries);
         self.link_half(arena, parent, above, entry);
         Ok(right)
     }
 
-    /// As [`Index::halve`], of a leaf whose entries go as they are.
-    fn halve_whole<'a>(
+    fn halve_leaf<'a>(
         &self,
         arena: &'a Arena,
         local: &mut Local,
         parent: Step<'_>,
         leaf: Node<'_>,
-        i: usize,
-        new: &Entry,
+        (i, new): (usize, &Entry),
     ) -> Result<Node<'a>, Full> {
         let middle = middle_for(leaf, i);
-        let key = |at: usize| {
-            if at == i {
-                return new.key.clone();
-            }
-            key_of(arena, leaf, at - usize::from(at > i))
-        };
-        let separator = Bound::New(separator_between(&key(middle - 1), &key(middle)));
+        let separator = Bound::New(cut(arena, &[leaf], (i, new), middle));
         let (right, above, entry) = self.room_for_half(arena, local, parent, leaf, separator)?;
-        row::enter(arena, new.target);
-        leaf.move_to(right, middle - usize::from(i < middle));
-        match i < middle {
-            true => leaf.insert(arena, i, &Sought::new(&new.key), new.target),
-            false => right.insert(arena, i - middle, &Sought::new(&new.key), new.target),
-        }
+        spread(arena, [leaf, right], (i, new), middle);
         self.link_half(arena, parent, above, entry);
         Ok(right)
     }
@@ -265,12 +221,31 @@ pub(crate) fn room_beside<'a>(
     Ok(found)
 }
 
-/// The full key of entry `i` of a locked node.
-fn key_of(arena: &Arena, node: Node<'_>, i: usize) -> Vec<u8> {
-    let mut key = Vec::with_capacity(40);
-    let copied = node.copy_key(arena, &node.held(), i, &mut key);
-    copied.expect("a locked node changes under nobody else");
-    key
+/// The separator of the first `middle` entries and the others, of locked leaves one behind the other with a new entry at `at`.
+fn cut(arena: &Arena, leaves: &[Node<'_>], (at, new): (usize, &Entry), middle: usize) -> Vec<u8> {
+    let key = |n: usize| {
+        if n == at {
+            return new.key.clone();
+        }
+        let mut n = n - usize::from(n > at);
+        for leaf in leaves {
+            let count = leaf.held().count;
+            if n < count {
+                return leaf.key(arena, n);
+            }
+            n -= count;
+        }
+        unreachable!("there is an entry on either side of a cut")
+    };
+    separator_between(&key(middle - 1), &key(middle))
+}
+
+/// Has the lower of two leaves have the first `middle` entries of both, a new one at `at` included, and the upper one the others.
+fn spread(arena: &Arena, [lower, upper]: [Node<'_>; 2], (at, new): (usize, &Entry), middle: usize) {
+    row::enter(arena, new.target);
+    lower.share_with(upper, arena, middle - usize::from(at < middle));
+    let (leaf, at) = if at < middle { (lower, at) } else { (upper, at - middle) };
+    leaf.insert(arena, at, &Sought::new(&new.key), new.target);
 }
 
 /// How many entries, a new one at `i` included, the lower half of a full leaf keeps. Keys that come in order leave full leaves
