@@ -1,8 +1,6 @@
-//! Links as their users see them: every channel by the same scripts.
+//! Links as their users see them: every channel by the same scripts. No test here starts a process (`processes` says why).
 
 mod common;
-mod death;
 mod exchange;
-mod ipc;
 mod setup;
 mod wake;
