@@ -9,7 +9,7 @@
 use crate::abreast::LANES;
 use crate::arena::Ref;
 use crate::hints::Hash;
-use crate::index::Index;
+use crate::index::{Found, Index};
 use crate::row;
 use crate::store::{LookAhead, Refused};
 use crate::transaction::Txn;
@@ -88,7 +88,8 @@ impl Worker {
     #[inline]
     pub fn ahead(&mut self, txn: &mut Txn, table: TableId, keys: &[impl AsRef<[u8]>]) -> Result<(), Refused> {
         let index = self.store.index(table)?;
-        if self.store.look_ahead == LookAhead::Never {
+        // A row alone has none to be looked up beside.
+        if self.store.look_ahead == LookAhead::Never || keys.len() < 2 {
             return Ok(());
         }
         let (arena, hints) = (&self.store.arena, &self.store.hints);
@@ -127,14 +128,19 @@ impl Worker {
                     }
                 }
             }
-            if count > 0 {
-                let wanted = missing.map(|i| keys[i].as_ref());
-                index.find_abreast(arena, &wanted[..count], |i, found| {
-                    let (Some(row), asked) = (found.row, &mut asked[missing[i]]) else { return };
-                    row::ask_for(arena, row);
-                    hints.enter(asked.hash, row, arena.used_bytes());
-                    asked.row = Some(row);
-                });
+            let mut take = |i: usize, found: Found| {
+                let (Some(row), asked) = (found.row, &mut asked[i]) else { return };
+                row::ask_for(arena, row);
+                hints.enter(asked.hash, row, arena.used_bytes());
+                asked.row = Some(row);
+            };
+            match missing[..count] {
+                [] => {}
+                [i] => take(i, index.find(arena, keys[i].as_ref())),
+                _ => {
+                    let wanted = missing.map(|i| keys[i].as_ref());
+                    index.find_abreast(arena, &wanted[..count], |n, found| take(missing[n], found));
+                }
             }
         }
         Ok(())

@@ -555,13 +555,17 @@ fn keys_that_lie_together_are_looked_up_ahead_from_one_of_them() {
 
 #[test]
 fn an_absence_looked_up_ahead_is_a_phantom_if_it_ends() {
-    let (_store, mut w) = with_rows(Conflict::Abort);
-    let (mut t, mut u) = (w.begin(), w.begin());
-    w.ahead(&mut t, T, &[b"b"]).unwrap();
-    assert_eq!(get(&mut w, &mut t, b"b"), None);
-    assert_eq!(w.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
-    commit(&mut w, u).unwrap();
-    assert_eq!(commit(&mut w, t), PHANTOM);
+    // Looked up alone, as only one of two that no hint tells of, and side by side.
+    for wanted in [&[b"b"][..], &[b"b", b"a"], &[b"b", b"d"]] {
+        let (_store, mut w) = with_rows(Conflict::Abort);
+        let (mut t, mut u) = (w.begin(), w.begin());
+        assert_eq!(get(&mut w, &mut u, b"a"), Some(1));
+        w.ahead(&mut t, T, wanted).unwrap();
+        assert_eq!(get(&mut w, &mut t, b"b"), None);
+        assert_eq!(w.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
+        commit(&mut w, u).unwrap();
+        assert_eq!(commit(&mut w, t), PHANTOM, "{wanted:?}");
+    }
 }
 
 #[test]

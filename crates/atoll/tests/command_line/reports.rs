@@ -3,6 +3,7 @@
 use super::*;
 use std::fs;
 use std::io::{Read, Write};
+use std::num::NonZero;
 
 const MICRO: &[&str] = &["bench", "micro", "--islands", "1", "--workers", "1", "--dataset", "1000"];
 
@@ -92,10 +93,14 @@ fn watching_needs_a_terminal_and_transactions() {
     assert_refused(&["bench", "tpcb", "--kill", "1", "--watch"], 2, &["--kill", "--watch"]);
 }
 
+const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
+const COLUMNS: NonZero<u16> = NonZero::new(120).unwrap();
+
 /// `atoll` on a terminal that `script` makes; everything it writes there. `None` where there is no `script`.
 fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<String> {
     let sandbox = Sandbox::new();
-    let line = format!("stty rows 40 cols 120; exec '{}' {}", env!("CARGO_BIN_EXE_atoll"), args.join(" "));
+    let program = env!("CARGO_BIN_EXE_atoll");
+    let line = format!("stty rows {ROWS} cols {COLUMNS}; exec '{program}' {}", args.join(" "));
     let mut command = Command::new("script");
     command
         .args(["-qefc", &line, "/dev/null"])
@@ -121,6 +126,17 @@ fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<St
     Some(String::from_utf8_lossy(&seen).into_owned())
 }
 
+/// What the terminal showed, one picture after the other: only what differs from the picture before is written to it, letter by letter.
+fn pictures(text: &str) -> Vec<String> {
+    let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
+    let draw = |drawn: &str| {
+        terminal.process(drawn.as_bytes());
+        terminal.screen().contents()
+    };
+    // Each ends with the colours given back.
+    text.split_inclusive("\x1b[0m").map(draw).collect()
+}
+
 /// The last time that the alternate screen was taken it was given back, and the cursor with it.
 fn assert_given_back(text: &str) {
     let last = |what: &str| text.rfind(what).unwrap_or_else(|| panic!("{what:?} in {text:?}"));
@@ -135,8 +151,9 @@ fn watching_draws_and_gives_the_terminal_back() {
             .concat();
     let Some(text) = on_a_terminal(&args, None) else { return };
     assert_given_back(&text);
+    let pictures = pictures(&text);
     for words in ["throughput", "latency", "instances", "execution", "measuring"] {
-        assert!(text.contains(words), "{words:?} in {text:?}");
+        assert!(pictures.iter().any(|p| p.contains(words)), "{words:?} in one of {pictures:#?}");
     }
     let after = &text[text.rfind("\x1b[?1049l").unwrap()..];
     assert!(after.contains("consistent"), "the table is on the ordinary screen: {after:?}");
