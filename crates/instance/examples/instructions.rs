@@ -2,7 +2,7 @@
 //! machine does not change.
 //!
 //! ```text
-//! cargo build --profile quick -p instance --example instructions
+//! RUSTFLAGS=--cfg=rustix_use_libc cargo build --profile quick -p instance --example instructions
 //! valgrind --tool=callgrind --fair-sched=yes --instr-atstart=no --callgrind-out-file=/tmp/out.%p \
 //!     target/quick/examples/instructions serial tpcb [clustered] [on] [advise] [transactions]
 //! ```
