@@ -11,7 +11,7 @@
 //! machine changes least: at two CPUs that are only this program's, its quotient is that of the throughput.
 //!
 //! How many instructions a commit takes at both once most rows have been asked for, and in which functions, with the share of
-//! transactions over both in the place of `100` (without the flags callgrind ends with a fault where `rustix` looks for the vdso):
+//! transactions over both in the place of `100` (without the flag `rustix` searches for the vdso, which ends with a fault under valgrind):
 //!
 //! ```text
 //! RUSTFLAGS=--cfg=rustix_use_libc cargo build --profile quick -p instance --example occ_cluster

@@ -126,7 +126,8 @@ fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<St
     Some(String::from_utf8_lossy(&seen).into_owned())
 }
 
-/// What the terminal showed, one picture after the other: only what differs from the picture before is written to it, letter by letter.
+/// What the terminal showed, one picture after the other. Only the letters that differ from the picture before are written to
+/// it, so a word need not stand in what is written.
 fn pictures(text: &str) -> Vec<String> {
     let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
     let draw = |drawn: &str| {
