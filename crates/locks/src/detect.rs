@@ -80,7 +80,7 @@ impl<M: RawMutex> LockTable<M> {
     #[inline]
     pub(crate) fn note_wait(&self, locker: &Locker, name: LockName, entry: Entry) {
         if entry == Entry::Waiting {
-            self.slots.get(locker.id).wait.with(|w| match locker.covered.is_empty() {
+            self.wait_of(locker.id).with(|w| match locker.covered.is_empty() {
                 true => w.begin(name, locker.begun_ns),
                 false => w.end(),
             });
@@ -135,7 +135,7 @@ impl<M: RawMutex> LockTable<M> {
     fn cycle(&self, walk: &mut Walk, start: LockerId) -> Option<LockerId> {
         walk.start(start);
         while let Some(id) = walk.stack.pop() {
-            let Some(Awaited { name, .. }) = self.slots.get(id).wait.with(|w| w.awaited()) else { continue };
+            let Some(Awaited { name, .. }) = self.wait_of(id).with(|w| w.awaited()) else { continue };
             let mut closes = false;
             self.bucket(name).with(|q| {
                 q.blockers(name, id, |b| {
@@ -153,7 +153,7 @@ impl<M: RawMutex> LockTable<M> {
     /// Whether each member waits for the one before it, and the first for the last, all at one moment; and the
     /// youngest of them (of equally old ones, the one with the highest number).
     fn confirm(&self, members: &[LockerId]) -> Option<LockerId> {
-        let waits = || members.iter().map(|&id| self.slots.get(id).wait.with(|w| w.awaited()));
+        let waits = || members.iter().map(|&id| self.wait_of(id).with(|w| w.awaited()));
         let before: Vec<Awaited> = waits().collect::<Option<_>>()?;
         let mut blocker = *members.last()?;
         for (&id, awaited) in members.iter().zip(&before) {
@@ -173,11 +173,10 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Ends another's wait. It learns when it polls, and gives back the rest of its locks when it aborts.
     fn deny(&self, victim: LockerId, wakers: &mut Wakers) {
-        let wait = &self.slots.get(victim).wait;
-        let Some(Awaited { name, .. }) = wait.with(|w| w.awaited()) else { return };
+        let Some(Awaited { name, .. }) = self.wait_of(victim).with(|w| w.awaited()) else { return };
         self.bucket(name).with(|q| {
             let Some((held, true)) = q.state(name, victim) else { return };
-            wakers.extend(wait.with(|w| w.deny()));
+            wakers.extend(self.wait_of(victim).with(|w| w.deny()));
             self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
             if q.lower(name, victim, held) {
                 self.promote(q, name, wakers);
@@ -205,7 +204,7 @@ impl<M: RawMutex> LockTable<M> {
                 if id != locker.id {
                     f(slot.label.load(Ordering::Relaxed));
                 }
-                let Some(Awaited { name, .. }) = slot.wait.with(|w| w.awaited()) else { continue };
+                let Some(Awaited { name, .. }) = self.wait_of(id).with(|w| w.awaited()) else { continue };
                 self.bucket(name).with(|q| q.blockers(name, id, |b| walk.visit(b, id)));
             }
         });
@@ -227,7 +226,7 @@ impl<M: RawMutex> LockTable<M> {
         if locker.pending.is_none() {
             return Poll::Ready(locker.ended.map_or(Ok(()), Err));
         }
-        match self.slots.get(locker.id).wait.with(|w| w.poll(cx)) {
+        match self.wait_of(locker.id).with(|w| w.poll(cx)) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Standing::Denied) => {
                 self.forget(locker, LockAbort::Deadlock);
@@ -279,7 +278,7 @@ impl<M: RawMutex> LockTable<M> {
         let Some(Pending { name, before, .. }) = locker.pending else { return Standing::Denied };
         let mut wakers = Wakers::new();
         let standing = self.bucket(name).with(|q| {
-            let standing = self.slots.get(locker.id).wait.with(|w| w.standing());
+            let standing = self.wait_of(locker.id).with(|w| w.standing());
             if standing == Standing::Waits && q.lower(name, locker.id, before) {
                 self.promote(q, name, &mut wakers);
             }
@@ -296,7 +295,7 @@ impl<M: RawMutex> LockTable<M> {
     /// The request has left its queue.
     fn forget(&self, locker: &mut Locker, why: LockAbort) {
         let Some(Pending { name, before, wanted, .. }) = locker.pending.take() else { return };
-        self.slots.get(locker.id).wait.with(|w| w.end());
+        self.wait_of(locker.id).with(|w| w.end());
         self.retract(name, wanted, before);
         locker.ended = Some(why);
     }
@@ -304,7 +303,7 @@ impl<M: RawMutex> LockTable<M> {
     /// Takes a granted request into the locker's list.
     fn settle(&self, locker: &mut Locker) {
         let Some(Pending { name, wanted, table, .. }) = locker.pending.take() else { return };
-        self.slots.get(locker.id).wait.with(|w| w.end());
+        self.wait_of(locker.id).with(|w| w.end());
         if name.is_granule() {
             match locker.granules.iter_mut().find(|g| g.name == name && g.usage == Use::Held) {
                 Some(granule) => (granule.mode, granule.asked) = (wanted, wanted),

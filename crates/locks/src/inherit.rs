@@ -15,22 +15,23 @@
 //!                         +----------------------------------------+--(a request that conflicts)--> thrown out
 //! ```
 //!
-//! Each move is made under one mutex that both sides take: the slot's `fast` for what lies there, and for what lies in a
-//! bucket the slot's `kept`. So taking up touches the locker's own slot and nothing else, and whoever wants what a
-//! parked lock is in the way of either throws it out at once or finds it in use and waits for it like for any other.
+//! For what lies in the slot each move is one change of one word, as in the paper: parking and taking up are no critical
+//! sections. For what lies in a bucket both sides take the slot's `kept`. So taking up touches the locker's own slot and
+//! nothing else, and a request that a parked lock is in the way of either throws it out at once or finds it in use and
+//! waits for it like for any other.
 //! Parked locks never delay anybody and appear in no waits-for walk.
 //!
 //! Where this differs from the paper: what is taken up gets just the mode that is asked for (a parked `IX` serves an
 //! `IS` as an `IS`, or not at all when it lies in a bucket), so that nobody waits who would not wait without inheritance;
 //! every table and prefix counts as hot (what is not, goes after [`PATIENCE`] transactions), because it costs others
-//! nothing, and a latch tells nobody that it was contended; the states are guarded by the slot's mutex instead of one
-//! CAS each, which for a locker alone costs the same one read-modify-write, and ends all of a transaction's intentions
-//! in one.
+//! nothing, and a latch tells nobody that it was contended; the states of all intentions of a slot share one word, so that
+//! one compare-and-swap ends all of a transaction's.
 
+use crate::guarded::Guarded;
 use crate::locker::{Granule, Locker, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{LockerId, Queue};
-use crate::slot::{Slot, Taken};
+use crate::slot::{Kept, Slot, Taken};
 use crate::table::{LockTable, enter};
 use crate::tuning::Inheritance;
 use base::TableId;
@@ -93,6 +94,7 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Moves one locker's intention lock to the bucket. Both are locked meanwhile, so that nobody misses it.
     fn clear_fast(&self, id: LockerId, slot: &Slot<M>, name: LockName) {
+        enter::<M>(Section::LockSlot);
         slot.fast.with(|f| match f.rob(table_of(name)) {
             Some(Taken::InUse(mode)) => {
                 self.bucket(name).with(|q| q.place(name, id, mode));
@@ -113,7 +115,7 @@ impl<M: RawMutex> LockTable<M> {
             Place::Bucket => {}
             Place::Fast => self.clear_fast(locker.id, slot, name),
             Place::Kept => self.bucket(name).with(|_| {
-                slot.kept.with(|k| k.strike(name));
+                self.kept_of(locker.id).with(|k| k.strike(name));
             }),
         }
         locker.granules[at].place = Place::Bucket;
@@ -126,7 +128,7 @@ impl<M: RawMutex> LockTable<M> {
             return;
         }
         queue.drop_unused(name, me, mode, |id, held| {
-            let parked = matches!(self.slots.get(id).kept.with(|k| k.strike(name)), Some(Taken::Parked));
+            let parked = matches!(self.kept_of(id).with(|k| k.strike(name)), Some(Taken::Parked));
             if parked {
                 self.retract(name, held, Mode::NONE);
                 self.counters.invalidated.fetch_add(1, Ordering::Relaxed);
@@ -137,12 +139,11 @@ impl<M: RawMutex> LockTable<M> {
 
     /// A parked granule is asked for. If it cannot be used, it is off the list, and the caller asks the table.
     pub(crate) fn take_up(&self, locker: &mut Locker, at: usize, mode: Mode) -> bool {
-        enter::<M>(Section::LockSlot);
         let slot = self.slots.get(locker.id);
         let Granule { name, mode: held, place, .. } = locker.granules[at];
         let taken = match place {
-            Place::Fast => mode.is_intention() && slot.fast.with(|f| f.reuse(table_of(name), mode)),
-            _ => mode == held && slot.kept.with(|k| k.mark(name, true)),
+            Place::Fast => mode.is_intention() && slot.fast.reuse(table_of(name), mode),
+            _ => mode == held && self.mark_kept(locker.id, name, true),
         };
         let parked = locker.granules[at];
         if taken {
@@ -156,11 +157,24 @@ impl<M: RawMutex> LockTable<M> {
         taken
     }
 
+    /// Takes what lies in a bucket into use, or parks it.
+    fn mark_kept(&self, id: LockerId, name: LockName, used: bool) -> bool {
+        self.kept_of(id).with(|k| k.mark(name, used))
+    }
+
+    /// A visit of a locker's list of what may be parked in buckets.
+    #[inline]
+    fn kept_of(&self, id: LockerId) -> &Guarded<M, Kept> {
+        enter::<M>(Section::LockSlot);
+        &self.slots.get(id).kept
+    }
+
     /// Gives a parked granule back, unless somebody has thrown it out.
     fn drop_parked(&self, id: LockerId, granule: &Granule) {
         let slot = self.slots.get(id);
         match granule.place {
             Place::Fast => {
+                enter::<M>(Section::LockSlot);
                 slot.fast.with(|f| f.take(table_of(granule.name)));
             }
             _ => self.drop_kept(id, granule.name),
@@ -168,9 +182,8 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     fn drop_kept(&self, id: LockerId, name: LockName) {
-        let kept = &self.slots.get(id).kept;
         let gone = self.bucket(name).with(|q| {
-            kept.with(|k| k.strike(name))?;
+            self.kept_of(id).with(|k| k.strike(name))?;
             let (held, _) = q.state(name, id)?;
             // Nobody waits for what was parked.
             q.lower(name, id, Mode::NONE);
@@ -193,12 +206,11 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     /// The end of a transaction, for its granules: parked or given back. The intentions that lie in the slot go
-    /// together, in one visit.
+    /// together, by one change of its word.
     pub(crate) fn leave_granules(&self, locker: &mut Locker) {
         let inheritance = self.tuning.inheritance;
         let fast = |g: &Granule| g.place == Place::Fast && g.usage == Use::Held;
-        let together =
-            locker.granules.iter().any(fast) && self.slots.get(locker.id).fast.with(|f| f.leave(inheritance));
+        let together = locker.granules.iter().any(fast) && self.slots.get(locker.id).fast.leave(inheritance);
         let mut at = 0;
         while at < locker.granules.len() {
             let stays = match locker.granules[at].usage {
@@ -232,17 +244,17 @@ impl<M: RawMutex> LockTable<M> {
     fn park_in_bucket(&self, locker: &mut Locker, at: usize) -> bool {
         let Granule { name, mode, place, .. } = locker.granules[at];
         let escalated = locker.granules[at].is_escalated();
-        let kept = &self.slots.get(locker.id).kept;
-        if place == Place::Kept && kept.with(|k| k.mark(name, false)) {
+        if place == Place::Kept && self.mark_kept(locker.id, name, false) {
             return true;
         }
         locker.counts.granule_calls += 1;
         let fits = self.tuning.inheritance == Inheritance::On && mode.is_inheritable() && !escalated;
         if fits && place == Place::Bucket {
             let id = locker.id;
-            let parked = self
-                .bucket(name)
-                .with(|q| !q.has_waiters(name) && q.state(name, id).is_some() && kept.with(|k| k.note(name)));
+            let parked = self.bucket(name).with(|q| {
+                let alone = !q.has_waiters(name) && q.state(name, id).is_some();
+                alone && self.kept_of(id).with(|k| k.note(name))
+            });
             if parked {
                 locker.granules[at].place = Place::Kept;
                 return true;

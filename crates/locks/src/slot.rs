@@ -2,7 +2,7 @@
 //!
 //! Who may do what:
 //! - `fast` (intentions on tables that never reached a bucket) is written by its locker, and emptied entry by entry
-//!   by whoever asks for a strong lock on that table. Locked before a bucket.
+//!   by other lockers that ask for a strong lock on the table. Its mutex is locked before a bucket; see [`Fast`].
 //! - `wait` is set to `Waiting` by its locker while it holds the bucket of the awaited name, to `Granted` or `Denied`
 //!   by whoever decides that while holding the same bucket, to `Idle` by its locker. Locked after a bucket.
 //! - `kept` (which of the requests in buckets may be parked, and which are) is added to by its locker, holding the
@@ -16,7 +16,7 @@ use crate::queue::LockerId;
 use crate::tuning::Inheritance;
 use base::TableId;
 use latch::RawMutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -27,99 +27,171 @@ const FAST: usize = 16;
 /// Requests in buckets that one locker may leave parked. More are given back.
 const KEPT: usize = 8;
 
-/// Intention locks held by one locker that the table's buckets know nothing of.
-#[derive(Default)]
-pub(crate) struct Fast {
-    len: u8,
-    /// Somebody moved an entry in use to its bucket since the last [`Fast::leave`].
-    moved: bool,
-    /// Which entries the transaction under way uses; the others are parked.
-    used: u16,
-    tables: [u16; FAST],
-    modes: [u8; FAST],
-}
-
-/// What became of an entry that somebody else wanted out of the way.
+/// What became of an entry that another locker wanted out of the way.
 pub(crate) enum Taken {
     InUse(Mode),
     Parked,
 }
 
-impl Fast {
-    #[inline]
-    fn find(&self, table: TableId) -> Option<usize> {
-        self.tables[..self.len as usize].iter().position(|&t| t == table.0)
+/// Intention locks of one locker that the table's buckets know nothing of.
+///
+/// ```text
+///   word    | moved |  ...  | entry 2 | entry 1 | entry 0 |      two bits an entry: absent, parked, IS, IX
+///   tables          |  ...  | table   | table   | table   |      said once an entry is there, and kept until it is absent
+/// ```
+///
+/// The locker enters, raises and takes out entries under the mutex; other lockers take entries out under the mutex. The locker
+/// alone takes up what is parked, and ends a transaction, by one change of the word without the mutex. So whoever holds
+/// the mutex of another locker's list changes the word by a read-modify-write, and the locker under its own mutex need not.
+pub(crate) struct Fast<M> {
+    mutex: Guarded<M, ()>,
+    word: AtomicU64,
+    tables: [AtomicU16; FAST],
+}
+
+const ABSENT: u64 = 0;
+const PARKED: u64 = 1;
+const IS: u64 = 2;
+const IX: u64 = 3;
+/// An entry in use was moved to its bucket since the last [`Fast::leave`].
+const MOVED: u64 = 1 << 63;
+/// The upper bit of each entry: set while the entry is in use.
+const USED: u64 = 0xaaaa_aaaa;
+/// The lower one.
+const LOWER: u64 = USED >> 1;
+
+const _: () = assert!(2 * FAST == 32, "USED covers the entries, and MOVED lies beyond them");
+
+const fn entry(word: u64, at: usize) -> u64 {
+    word >> (2 * at) & 3
+}
+
+const fn with_entry(word: u64, at: usize, state: u64) -> u64 {
+    word & !(3 << (2 * at)) | state << (2 * at)
+}
+
+fn state_of(mode: Mode) -> u64 {
+    if mode == Mode::IS { IS } else { IX }
+}
+
+fn taken(state: u64) -> Taken {
+    match state {
+        PARKED => Taken::Parked,
+        IS => Taken::InUse(Mode::IS),
+        _ => Taken::InUse(Mode::IX),
+    }
+}
+
+impl<M: RawMutex> Fast<M> {
+    fn new() -> Self {
+        Fast {
+            mutex: Guarded::new(()),
+            word: AtomicU64::new(0),
+            tables: std::array::from_fn(|_| AtomicU16::new(0)),
+        }
     }
 
-    /// Enters or changes a lock of the transaction under way.
+    /// Keeps others from taking entries out. Relaxed loads of `word` and `tables` suffice inside: their writers hold it too,
+    /// or are this very thread.
     #[inline]
-    pub(crate) fn put(&mut self, table: TableId, mode: Mode) -> bool {
-        let at = self.find(table).unwrap_or(self.len as usize);
-        if at == FAST {
-            return false;
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
+        self.mutex.with(|()| f(self))
+    }
+
+    #[inline]
+    fn find(&self, word: u64, table: TableId) -> Option<usize> {
+        let there = (u64::BITS - (word & !MOVED).leading_zeros()).div_ceil(2) as usize;
+        (0..there).find(|&at| entry(word, at) != ABSENT && self.tables[at].load(Ordering::Relaxed) == table.0)
+    }
+
+    /// Changes the word at once, if `f` wants it: the word of before. Where no other thread comes here a load and a store do.
+    #[inline]
+    fn change(&self, f: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        if M::SHARED {
+            return self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, f).ok();
         }
-        self.len = self.len.max(at as u8 + 1);
-        self.tables[at] = table.0;
-        self.modes[at] = mode.0;
-        self.used |= 1 << at;
+        let before = self.word.load(Ordering::Relaxed);
+        f(before).map(|after| {
+            self.word.store(after, Ordering::Relaxed);
+            before
+        })
+    }
+
+    /// Enters or changes a lock of the transaction under way. By the locker, under the mutex.
+    #[inline]
+    pub(crate) fn put(&self, table: TableId, mode: Mode) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        let free = || {
+            let absent = !(word | word >> 1) & LOWER;
+            (absent != 0).then_some(absent.trailing_zeros() as usize / 2)
+        };
+        let Some(at) = self.find(word, table).or_else(free) else { return false };
+        self.tables[at].store(table.0, Ordering::Relaxed);
+        self.word.store(with_entry(word, at, state_of(mode)), Ordering::Relaxed);
         true
     }
 
     #[inline]
     pub(crate) fn has(&self, table: TableId) -> bool {
-        self.find(table).is_some()
+        self.find(self.word.load(Ordering::Relaxed), table).is_some()
     }
 
-    /// The mode of an entry in use.
+    /// The mode of an entry in use. Under the mutex.
     pub(crate) fn in_use(&self, table: TableId) -> Option<Mode> {
-        self.find(table).filter(|at| self.used & 1 << at != 0).map(|at| Mode(self.modes[at]))
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self, table: TableId) -> Option<Taken> {
-        let at = self.find(table)?;
-        let (mode, last) = (Mode(self.modes[at]), self.len as usize - 1);
-        let used = self.used & 1 << at != 0;
-        let last_used = self.used >> last & 1;
-        self.len -= 1;
-        self.tables[at] = self.tables[last];
-        self.modes[at] = self.modes[last];
-        self.used = (self.used & !(1 << at) | last_used << at) & !(1 << last);
-        Some(if used { Taken::InUse(mode) } else { Taken::Parked })
-    }
-
-    /// As [`Fast::take`], by somebody else.
-    pub(crate) fn rob(&mut self, table: TableId) -> Option<Taken> {
-        let taken = self.take(table);
-        self.moved |= matches!(taken, Some(Taken::InUse(_)));
-        taken
-    }
-
-    /// A parked entry goes into use again, with just the mode that is asked for.
-    #[inline]
-    pub(crate) fn reuse(&mut self, table: TableId, mode: Mode) -> bool {
-        let Some(at) = self.find(table) else { return false };
-        self.modes[at] = mode.0;
-        self.used |= 1 << at;
-        true
-    }
-
-    /// The end of a transaction: parks all that it used, or takes it out. Changes nothing and says false if some of
-    /// it is in its bucket by now.
-    #[inline]
-    pub(crate) fn leave(&mut self, inheritance: Inheritance) -> bool {
-        if std::mem::take(&mut self.moved) {
-            return false;
+        let word = self.word.load(Ordering::Acquire);
+        match taken(entry(word, self.find(word, table)?)) {
+            Taken::InUse(mode) => Some(mode),
+            Taken::Parked => None,
         }
-        self.used = 0;
-        if inheritance == Inheritance::Off {
-            self.len = 0;
-        }
-        true
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Fast::default();
+    /// Takes an entry out. Under the mutex.
+    #[inline]
+    pub(crate) fn take(&self, table: TableId) -> Option<Taken> {
+        self.take_out(table, 0)
+    }
+
+    /// As [`Fast::take`]; the locker is told that an entry in use has gone to its bucket.
+    pub(crate) fn rob(&self, table: TableId) -> Option<Taken> {
+        self.take_out(table, MOVED)
+    }
+
+    fn take_out(&self, table: TableId, mark: u64) -> Option<Taken> {
+        // Entries come and move under the mutex only, so this one stays where it is until it is absent.
+        let at = self.find(self.word.load(Ordering::Relaxed), table)?;
+        let before = self.change(|word| {
+            let mark = if entry(word, at) > PARKED { mark } else { 0 };
+            (entry(word, at) != ABSENT).then_some(with_entry(word, at, ABSENT) | mark)
+        })?;
+        Some(taken(entry(before, at)))
+    }
+
+    /// A parked entry goes into use again, with just the mode that is asked for. By the locker, without the mutex.
+    #[inline]
+    pub(crate) fn reuse(&self, table: TableId, mode: Mode) -> bool {
+        let Some(at) = self.find(self.word.load(Ordering::Relaxed), table) else { return false };
+        let change = |word| (entry(word, at) == PARKED).then_some(with_entry(word, at, state_of(mode)));
+        self.change(change).is_some()
+    }
+
+    /// The end of a transaction: parks all that it used, or takes it out. Changes no entry and says false if some of what
+    /// it used is in a bucket by now. By the locker, without the mutex.
+    #[inline]
+    pub(crate) fn leave(&self, inheritance: Inheritance) -> bool {
+        let before = self.change(|word| {
+            let used = word & USED;
+            Some(match inheritance {
+                _ if word & MOVED != 0 => word & !MOVED,
+                Inheritance::Off => 0,
+                Inheritance::On => word & !(used | used >> 1) | used >> 1,
+            })
+        });
+        before.is_some_and(|word| word & MOVED == 0)
+    }
+
+    /// Under the mutex.
+    pub(crate) fn clear(&self) {
+        self.change(|_| Some(0));
     }
 }
 
@@ -274,7 +346,7 @@ pub(crate) struct Totals {
 /// Aligned to two cache lines, because the prefetcher fetches pairs of them.
 #[repr(align(128))]
 pub(crate) struct Slot<M> {
-    pub(crate) fast: Guarded<M, Fast>,
+    pub(crate) fast: Fast<M>,
     pub(crate) wait: Guarded<M, Wait>,
     pub(crate) kept: Guarded<M, Kept>,
     pub(crate) totals: Totals,
@@ -337,7 +409,7 @@ impl<M: RawMutex> Slots<M> {
     pub(crate) fn get(&self, id: LockerId) -> &Slot<M> {
         let chunk = self.chunks[id as usize / CHUNK].get_or_init(|| {
             let slot = |_| Slot {
-                fast: Guarded::new(Fast::default()),
+                fast: Fast::new(),
                 wait: Guarded::new(Wait::default()),
                 kept: Guarded::new(Kept::default()),
                 totals: Totals::default(),

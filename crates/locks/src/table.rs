@@ -9,7 +9,7 @@ use crate::guarded::Guarded;
 use crate::locker::{Granule, Held, LockCounts, Locker, NO_TABLE, Pending, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
-use crate::slot::Slots;
+use crate::slot::{Slots, Wait};
 use crate::tuning::{Escalation, LockOptions, LockTuning};
 use latch::RawMutex;
 use probe::Section;
@@ -494,13 +494,20 @@ impl<M: RawMutex> LockTable<M> {
 
     #[cold]
     pub(crate) fn promote(&self, queue: &mut Queue, name: LockName, wakers: &mut Wakers) {
-        queue.promote(name, |id| wakers.extend(self.slots.get(id).wait.with(|w| w.grant())));
+        queue.promote(name, |id| wakers.extend(self.wait_of(id).with(|w| w.grant())));
     }
 
     #[inline]
     pub(crate) fn bucket(&self, name: LockName) -> &Guarded<M, Queue> {
         enter::<M>(Section::LockBucket);
         &self.buckets[(name.mix() >> self.shift) as usize].0
+    }
+
+    /// A visit of a locker's wait.
+    #[inline]
+    pub(crate) fn wait_of(&self, id: LockerId) -> &Guarded<M, Wait> {
+        enter::<M>(Section::LockSlot);
+        &self.slots.get(id).wait
     }
 
     /// Has the bucket of a name fetched from memory: a hint that it will be asked for.

@@ -87,7 +87,7 @@ placed! {
     /// Code that must run one thread at a time (or some threads at a time, for shared latches).
     Section {
         LockBucket "lock_bucket" Component::Locking Kind::Unbounded; "a bucket of a lock table shared by workers"
-        LockSlot "lock_slot" Component::Locking Kind::Fixed; "a locker's own slot: its owner, and whoever grants it a lock"
+        LockSlot "lock_slot" Component::Locking Kind::Fixed; "a list in a locker's own slot: the locker, and one that grants it a lock or wants a parked one away"
         LockDetector "lock_detector" Component::Locking Kind::Unbounded; "the search for a cycle of waiting transactions"
         PageLatch "page_latch" Component::Latching Kind::Unbounded; "a page of a pool shared by workers"
         LogReserve "log_reserve" Component::Logging Kind::Unbounded; "a place in the log buffer"

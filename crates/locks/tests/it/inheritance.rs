@@ -36,6 +36,30 @@ fn nine_of_ten_calls_for_hot_tables_are_gone() {
     }
 }
 
+/// An inherited intention costs one change of a word, and no critical section: what a profile counts for `locking` must fall
+/// by the visits that the table locks would have made.
+#[test]
+fn an_inherited_table_lock_is_no_critical_section() {
+    use probe::{Profiling, Section};
+    let sections = |inherits: bool, mode: Mode| {
+        let table = if inherits { inheriting(64) } else { crate::Table::new(64) };
+        let mut locker = table.locker();
+        transaction(&table, &mut locker, 2, mode);
+        probe::profile(Profiling::ON);
+        (0..100).for_each(|_| transaction(&table, &mut locker, 2, mode));
+        let profile = probe::window().expect("this thread profiles");
+        probe::profile(Profiling::Off);
+        [Section::LockSlot, Section::LockBucket].map(|section| profile.entered[section as usize] / 100)
+    };
+    // Two tables with a key each; a key goes into its bucket and out of it.
+    assert_eq!(sections(false, Mode::IX), [2, 4]);
+    assert_eq!(sections(true, Mode::IX), [0, 4]);
+    // A lock of the whole table lies in a bucket, and looks for intentions in the one slot that there is. Inherited, it is marked in
+    // the slot when it is taken up and when it is parked.
+    assert_eq!(sections(false, Mode::S), [2, 8]);
+    assert_eq!(sections(true, Mode::S), [4, 4]);
+}
+
 #[test]
 fn beside_somebody_who_reads_the_whole_table_as_well() {
     let table = inheriting(64);
