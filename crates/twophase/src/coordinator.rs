@@ -24,7 +24,9 @@
 //! 4. `Forget` only after every Yes-voter has acknowledged.
 //! 5. Nothing is logged for an abort: no coordinator and no live commit note means abort.
 //! 6. No reader is released before the lock point; a peer that is lost before it has lost its read locks, so the
-//!    transaction aborts even if that peer had voted.
+//!    transaction aborts even if that peer had voted. The lock point is where every part, the home's own included, holds
+//!    what it has seen: with [`Holds::FromSteps`] when the last step has run, with [`Holds::FromPrepare`] when the last
+//!    part is prepared. Only a peer that brings the lock point about by its own prepare may be asked *at* it.
 //! 7. From `LogCommit` on nothing but `Logged` or a restart moves the machine: after a failed log write the caller
 //!    feeds nothing, and the restart finds out whether the record was there.
 
@@ -106,10 +108,10 @@ pub enum Request {
     LastSteps(LockPoint),
 }
 
-/// The peer has been asked to prepare: it takes no more steps of this transaction.
+/// The peer has been asked to prepare, or the transaction is past its lock point: it takes no more steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{peer:?} was already sent the last steps of transaction {gtid}: issue all steps for an instance before its `last` ones"
+    "transaction {gtid} sends steps to {peer:?} after its `last` ones: issue all steps for an instance before its last"
 )]
 pub struct TooLate {
     pub gtid: Gtid,
@@ -134,10 +136,12 @@ struct Peer {
 /// Since when a peer's part holds what keeps others from undoing what it has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Holds {
-    /// Since it ran its steps: locks. The lock point is reached with the last step.
+    /// Since it ran its steps: locks. The lock point is reached with the last step. The home's own part holds what it has
+    /// seen as the peers do.
     #[default]
     FromSteps,
-    /// Since it was prepared: validation. The lock point is reached with the last peer to be prepared.
+    /// Since it was prepared: validation. The lock point is reached with the last peer to be prepared. The home's own part
+    /// is to be validated before [`Event::LocalReady`], and before a peer is asked at the lock point.
     FromPrepare,
 }
 
@@ -203,15 +207,24 @@ impl Coordinator {
     /// Call before a step request goes out to `peer`.
     ///
     /// # Errors
-    /// [`TooLate`] when the peer was asked to prepare before, or the transaction no longer runs.
+    /// [`TooLate`] when the peer was asked to prepare before, any peer was asked at the lock point, or the transaction no
+    /// longer runs.
+    ///
+    /// # Panics
+    /// In debug builds, when the peer is to be asked at the lock point while another holds nothing yet (invariant 6).
     pub fn request(&mut self, peer: InstanceId, request: Request) -> Result<(), TooLate> {
         let gtid = self.gtid;
         let standing = match request {
             Request::Steps => Standing::Working,
             Request::LastSteps(lock_point) => Standing::Asked(lock_point),
         };
+        let over = self.phase != Phase::Running || self.passed_lock_point();
+        if let Request::LastSteps(LockPoint::Reached) = request {
+            let others_hold = self.peers.iter().filter(|p| p.id != peer).all(|p| self.holds_now(p.standing));
+            debug_assert!(over || others_hold, "{gtid}: asked at the lock point with others behind it");
+        }
         match self.peers.iter_mut().find(|p| p.id == peer) {
-            _ if self.phase != Phase::Running || peer == gtid.home => Err(TooLate { gtid, peer }),
+            _ if over || peer == gtid.home => Err(TooLate { gtid, peer }),
             None => {
                 self.peers.push(Peer { id: peer, standing });
                 Ok(())
@@ -257,10 +270,11 @@ impl Coordinator {
             return;
         }
         self.phase = Phase::Voting;
-        let unasked = self.peers.iter().filter(|p| p.standing == Standing::Working).count();
-        // Those asked now are prepared in any order: what the first holds from then on counts until the last one does.
-        let in_any_order = self.holds == Holds::FromPrepare && unasked > 1;
-        let is_ahead = in_any_order || self.others_still_run();
+        let is_ahead = match self.holds {
+            Holds::FromSteps => self.others_still_run(),
+            // Those asked now are prepared in any order: what the first holds from then on counts until the last one does.
+            Holds::FromPrepare => self.unprepared() > 1,
+        };
         let lock_point = if is_ahead { LockPoint::Ahead } else { LockPoint::Reached };
         for peer in &mut self.peers {
             if peer.standing == Standing::Working {
@@ -304,7 +318,7 @@ impl Coordinator {
 
     /// In `Voting`: let the readers go once the lock point is reached, and log once every vote is in.
     fn count(&mut self, out: &mut Effects) {
-        if self.phase != Phase::Voting || self.others_still_run() {
+        if self.phase != Phase::Voting || !self.all_hold() {
             return;
         }
         for peer in &mut self.peers {
@@ -397,6 +411,36 @@ impl Coordinator {
         matches!(self.phase, Phase::Running | Phase::Voting)
     }
 
+    /// Has a peer been told that no other step runs or will be sent? It may have let go of what it has read.
+    fn passed_lock_point(&self) -> bool {
+        use Standing::{Asked, Reader, Yes};
+        let told =
+            |s| matches!(s, Asked(LockPoint::Reached) | Yes(LockPoint::Reached) | Reader(LockPoint::Reached));
+        self.peers.iter().any(|p| told(p.standing))
+    }
+
+    /// Does a peer of this standing hold what it has seen, if every result that the procedure waited for is in?
+    fn holds_now(&self, standing: Standing) -> bool {
+        match standing {
+            Standing::Working => self.holds == Holds::FromSteps,
+            Standing::Asked(_) => false,
+            Standing::Yes(_) | Standing::Reader(_) | Standing::Acknowledged => true,
+        }
+    }
+
+    /// Does every peer hold what it has seen? The home's own part does, once its procedure has ended well.
+    fn all_hold(&self) -> bool {
+        match self.holds {
+            Holds::FromSteps => !self.others_still_run(),
+            Holds::FromPrepare => self.unprepared() == 0,
+        }
+    }
+
+    /// Peers that have not voted.
+    fn unprepared(&self) -> usize {
+        self.peers.iter().filter(|p| matches!(p.standing, Standing::Working | Standing::Asked(_))).count()
+    }
+
     /// May some peer still be acquiring locks for steps on which the prepare request rode?
     fn others_still_run(&self) -> bool {
         self.peers.iter().any(|p| p.standing == Standing::Asked(LockPoint::Ahead))
@@ -415,6 +459,14 @@ impl Coordinator {
         for (i, peer) in self.peers.iter().enumerate() {
             assert!(peer.id != self.gtid.home, "the home is its own participant");
             assert!(self.peers[..i].iter().all(|p| p.id != peer.id), "{:?} is listed twice", peer.id);
+        }
+        if self.undecided() && self.passed_lock_point() {
+            let last = |s| matches!(s, Standing::Asked(LockPoint::Reached));
+            let behind = |p: &Peer| !self.holds_now(p.standing) && !last(p.standing);
+            assert!(
+                !self.peers.iter().any(behind),
+                "invariant 6: told that the lock point is reached before it was"
+            );
         }
         match self.phase {
             Phase::Running => assert!(all(|s| s != Standing::Acknowledged), "acknowledged before asked"),
@@ -476,6 +528,68 @@ mod tests {
         assert_eq!(c.on(Event::Tick).as_slice(), [tell]);
         assert_eq!(c.on(Event::Acked { from: A }).as_slice(), [Effect::Forget]);
         assert!(c.is_done() && c.on(Event::Tick).is_empty());
+    }
+
+    const AT_THE_LOCK_POINT: Message = Message::Prepare { gtid: GTID, lock_point: LockPoint::Reached };
+
+    /// Wrote at A in one phase, then read at B in its last: what B guards counts until A is prepared.
+    #[test]
+    fn a_reader_is_kept_until_the_last_part_is_prepared() {
+        let mut c = Coordinator::new(GTID).holding(Holds::FromPrepare);
+        c.request(A, Request::Steps).unwrap();
+        c.request(B, Request::LastSteps(LockPoint::Ahead)).unwrap();
+        assert!(c.on(Event::Voted { from: B, vote: Vote::ReadOnly }).is_empty());
+        // A is the last: its own prepare is the lock point, and B is not released before that.
+        assert_eq!(c.on(Event::LocalReady).as_slice(), [send(A, AT_THE_LOCK_POINT)]);
+        c.check();
+        let log = Effect::LogCommit { participants: Instances::from_slice(&[A]) };
+        assert_eq!(
+            c.on(Event::Voted { from: A, vote: Vote::Yes }).as_slice(),
+            [send(B, Message::Release { gtid: GTID }), log]
+        );
+    }
+
+    #[test]
+    fn a_reader_that_is_lost_before_the_last_part_is_prepared_aborts() {
+        let mut c = Coordinator::new(GTID).holding(Holds::FromPrepare);
+        c.request(A, Request::Steps).unwrap();
+        c.request(B, Request::LastSteps(LockPoint::Ahead)).unwrap();
+        c.on(Event::Voted { from: B, vote: Vote::ReadOnly });
+        c.on(Event::LocalReady);
+        let effects = c.on(Event::PeerLost { from: B });
+        assert!(effects.contains(&Effect::Abort), "{effects:?}");
+    }
+
+    /// Locks are held since the steps ran: there B may go, and both are asked at the lock point.
+    #[test]
+    fn under_locks_the_lock_point_comes_with_the_last_step() {
+        let mut c = Coordinator::new(GTID);
+        c.request(A, Request::Steps).unwrap();
+        c.request(B, Request::LastSteps(LockPoint::Ahead)).unwrap();
+        c.on(Event::Voted { from: B, vote: Vote::ReadOnly });
+        let release = send(B, Message::Release { gtid: GTID });
+        assert_eq!(c.on(Event::LocalReady).as_slice(), [send(A, AT_THE_LOCK_POINT), release]);
+    }
+
+    #[test]
+    fn two_parts_that_are_prepared_in_any_order_are_asked_ahead_of_the_lock_point() {
+        let mut c = Coordinator::new(GTID).holding(Holds::FromPrepare);
+        c.request(A, Request::Steps).unwrap();
+        c.request(B, Request::Steps).unwrap();
+        let ahead = Message::Prepare { gtid: GTID, lock_point: LockPoint::Ahead };
+        assert_eq!(c.on(Event::LocalReady).as_slice(), [send(A, ahead), send(B, ahead)]);
+        assert!(c.on(Event::Voted { from: A, vote: Vote::ReadOnly }).is_empty());
+        let release = send(A, Message::Release { gtid: GTID });
+        let log = Effect::LogCommit { participants: Instances::from_slice(&[B]) };
+        assert_eq!(c.on(Event::Voted { from: B, vote: Vote::Yes }).as_slice(), [release, log]);
+    }
+
+    #[test]
+    fn nobody_is_sent_steps_past_the_lock_point() {
+        let mut c = Coordinator::new(GTID);
+        c.request(A, Request::LastSteps(LockPoint::Reached)).unwrap();
+        assert_eq!(c.request(B, Request::Steps), Err(TooLate { gtid: GTID, peer: B }));
+        assert_eq!(c.request(B, Request::LastSteps(LockPoint::Ahead)), Err(TooLate { gtid: GTID, peer: B }));
     }
 
     #[test]
