@@ -22,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use twophase::Message;
+use twophase::{Message, WORKER_BITS, worker_of};
 use txn::{Abort, Route, Workload};
 use wal::Durability;
 use wire::{Batch, Frame};
@@ -33,16 +33,8 @@ const DRAWN: u32 = 16;
 /// How often two sites of the instance met in a transaction, the lower one first.
 pub(crate) type Meetings = HashMap<(u32, u32), u32>;
 
-/// Bits of a transaction's number that tell the worker it belongs to.
-const WORKER_BITS: u32 = 10;
-
 /// Workers an instance may have.
 pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
-
-/// The worker, of so many of an instance's, that looks after a transaction.
-pub(crate) fn worker_of(gtid: Gtid, workers: usize) -> usize {
-    (gtid.number & (MAX_WORKERS as u64 - 1)) as usize % workers
-}
 
 /// Where a step is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

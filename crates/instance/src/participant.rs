@@ -9,7 +9,7 @@ use crate::home;
 use crate::links::{LinkId, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
-use base::Gtid;
+use base::{Gtid, InstanceId};
 use exec::{Engine, Order, Protection, Scope};
 use probe::{Component, Role};
 use std::cell::Cell;
@@ -46,17 +46,25 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.summoned.set(comes);
     }
 
-    /// A message of the commit protocol for a part held here.
-    pub(crate) fn participant_message(&self, link: LinkId, message: Message) {
+    /// A message of the commit protocol for a part held here; on `link`, or by way of another worker. To be called on the worker
+    /// that looks after the transaction: to a home that hears of no part here its decision is done.
+    pub(crate) fn participant_message(&self, from: InstanceId, link: Option<LinkId>, message: Message) {
         let gtid = message.gtid();
+        debug_assert_eq!(
+            self.worker_of(gtid),
+            self.worker,
+            "a message at a worker that cannot know its part"
+        );
         if let Message::Decide { decision: Decision::Abort, .. } = message {
             self.drop_jobs_of(gtid);
         }
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&gtid) else {
             drop(sessions);
-            if let Some(answer) = reply_unknown(message) {
-                self.send(link, &Frame::TwoPhase(answer));
+            if let Some(answer) = reply_unknown(message)
+                && !link.is_some_and(|link| self.send(link, &Frame::TwoPhase(answer)))
+            {
+                self.tell(from, answer);
             }
             return;
         };
@@ -65,7 +73,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             session.cancelled |= matches!(message, Message::Decide { decision: Decision::Abort, .. });
             return;
         }
-        session.link = Some(link);
+        session.link = link.or(session.link);
         let effects = session.machine.receive(message, Wrote::Nothing);
         drop(sessions);
         self.perform_session(gtid, effects);

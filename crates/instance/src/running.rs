@@ -4,7 +4,7 @@ use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::handover::Crossings;
-use crate::local::{MAX_WORKERS, worker_of};
+use crate::local::MAX_WORKERS;
 use crate::plan::LoadPlan;
 use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use topology::Binding;
 use traffic::{Share, Traffic};
-use twophase::{CommitNote, PrepareNote};
+use twophase::{CommitNote, PrepareNote, worker_of};
 use txn::{Schema, TableDef, Workload};
 use wal::Durability;
 

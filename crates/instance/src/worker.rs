@@ -234,6 +234,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
                 local.calls.reply(call, gtid, outcome, outputs)
             }
+            // Its part would be where no message for it comes.
+            Ok(Frame::Steps { gtid, .. }) if local.worker_of(gtid) != local.worker => nonsense.push(link),
             Ok(Frame::Steps { call, gtid, ride, steps }) => {
                 let steps = local.take_buffer(steps);
                 local.push_job(Job::Steps { link, call, gtid, ride, steps });
@@ -264,23 +266,34 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         any
     }
 
+    /// A message of the commit protocol. Whoever looks after a transaction is told by its number and by how many workers this
+    /// instance has *now*; the link it came on follows from how many either side had when it was opened. So a message is handed
+    /// to the worker that has the machine, or would have it: no other may say that there is none.
     fn two_phase(&self, link: crate::links::LinkId, from: InstanceId, message: Message) {
+        let local = &self.local;
         if let Message::Prepare { gtid, lock_point } = message {
-            return self.local.push_job(Job::Prepare { link, gtid, lock_point });
+            // Goes where its steps went, on the same link; where those were never seen it is refused.
+            return local.push_job(Job::Prepare { link, gtid, lock_point });
         }
+        let worker = local.worker_of(message.gtid());
+        if worker != local.worker {
+            return local.shared.inboxes[worker].put(Order::Message { from, message });
+        }
+        self.message(from, Some(link), message);
+    }
+
+    /// A message for a machine of this worker; on `link` if it came on one of its own.
+    fn message(&self, from: InstanceId, link: Option<crate::links::LinkId>, message: Message) {
         if message.is_for_coordinator() {
-            return self.coordinator_message(from, message);
+            self.coordinator_message(from, message);
+        } else {
+            self.local.participant_message(from, link, message);
         }
-        self.local.participant_message(link, message);
     }
 
     fn coordinator_message(&self, from: InstanceId, message: Message) {
         let local = &self.local;
         let gtid = message.gtid();
-        let worker = local.worker_of(gtid);
-        if worker != local.worker {
-            return local.shared.inboxes[worker].put(Order::Message { from, message });
-        }
         let effects = local.homes.borrow_mut().get_mut(&gtid).map(|home| home.machine.receive(from, message));
         match effects {
             Some(effects) => local.perform_home(gtid, effects),
@@ -382,7 +395,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             Order::Errand(errand) => local.shared.engine.repartition(&local.desk, errand),
             Order::Loads(reply) => drop(reply.send(local.loads())),
             Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
-            Order::Message { from, message } => self.coordinator_message(from, message),
+            Order::Message { from, message } => self.message(from, None, message),
             Order::Stop => self.stop = true,
         }
     }

@@ -22,8 +22,10 @@
 //!   it was sent on has broken. The other messages may be lost, repeated and reordered.
 //! - Either end may die at any point; what is back after its restart is made from its durable notes only
 //!   ([`Coordinator::recover`], [`Participant::recover`]), before it answers anyone.
-//! - `PeerLost` is told before the lost peer's next life is let in.
-//! - A message for which there is no machine gets the reply of [`reply_unknown`].
+//! - A participant's next life lets no transaction in before every undecided coordinator that had steps at an earlier
+//!   life was told `PeerLost`, or can no longer decide Commit. (A reader's locks die with it; a commit that rests on them
+//!   must have passed its lock point by then.) `instance::opening` says how.
+//! - A message for which there is no machine gets the reply of [`reply_unknown`], from the worker of [`worker_of`].
 
 #![forbid(unsafe_code)]
 
@@ -33,5 +35,8 @@ pub mod coordinator;
 pub mod participant;
 
 pub use coordinator::{Coordinator, Holds};
-pub use message::{CommitNote, Decision, Instances, LockPoint, Message, PrepareNote, Vote, reply_unknown};
+pub use message::{
+    CommitNote, Decision, Instances, LockPoint, Message, PrepareNote, Vote, WORKER_BITS, reply_unknown,
+    worker_of,
+};
 pub use participant::Participant;

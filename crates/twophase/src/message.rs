@@ -70,7 +70,18 @@ impl Message {
     }
 }
 
-/// The reply to a message about a transaction of which the receiver has no state machine.
+/// Low bits of a transaction's number that say which worker of its home it belongs to.
+pub const WORKER_BITS: u32 = 10;
+
+/// The worker, of so many that an instance has now, that looks after a transaction there: at its home and at every
+/// participant. It alone has the machine, so it alone may say that there is none ([`reply_unknown`]); the worker that a
+/// message happens to arrive at hands it on. (The two differ when either side comes back with another number of workers.)
+pub fn worker_of(gtid: Gtid, workers: usize) -> usize {
+    (gtid.number & ((1 << WORKER_BITS) - 1)) as usize % workers
+}
+
+/// The reply to a message about a transaction of which the receiver has no state machine. To be given by the worker of
+/// [`worker_of`], after the restart has placed every machine that it found in the log.
 ///
 /// At the home that means it was never decided `Commit`, or every participant has acknowledged: *presumed abort*.
 /// At a participant it means the transaction never came here, was rolled back, or has committed durably.

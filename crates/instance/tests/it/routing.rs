@@ -1,0 +1,161 @@
+//! Messages about a transaction reach the worker that looks after it, however many workers either side had when it began.
+//!
+//! One of the two instances is played by the test ([`Peer`]), so that every message is sent when it is to be.
+
+use crate::peer::{On, Peer, steps};
+use crate::rows::{Ask, Raise, Rows, See, row};
+use crate::support::{Via, config, private_dir};
+use base::Gtid;
+use channel::Address;
+use client::Client;
+use exec::DesignKind;
+use instance::{Instance, InstanceConfig};
+use std::path::Path;
+use twophase::{Decision, LockPoint, Message, Vote};
+use txn::Placement;
+use wal::Durability;
+use wire::{Frame, Ride};
+
+/// Designs before and after a crash, with their workers.
+const CHANGES: [((DesignKind, usize), (DesignKind, usize)); 4] = [
+    ((DesignKind::Conventional, 4), (DesignKind::Conventional, 3)),
+    ((DesignKind::Conventional, 3), (DesignKind::Logical, 5)),
+    ((DesignKind::Logical, 2), (DesignKind::Serial, 1)),
+    ((DesignKind::Occ, 4), (DesignKind::Occ, 3)),
+];
+
+const ROWS: Rows = Rows { sites: 2 };
+
+fn of(dir: &Path, id: u16, (design, workers): (DesignKind, usize)) -> InstanceConfig {
+    let config = config(&ROWS, dir, design, Durability::Async, (id, 2), workers, Via::Uds);
+    std::fs::create_dir_all(&config.dir).unwrap();
+    config
+}
+
+fn peer(dir: &Path, id: u16) -> Peer {
+    Peer::new(id, Address::Uds(dir.join(format!("{id}.sock"))))
+}
+
+/// Runs one step as the whole of a transaction's part.
+fn run<S: txn::Step>(peer: &mut Peer, gtid: Gtid, worker: usize, step: &S) -> (Option<Vote>, i64) {
+    let batch = steps(step);
+    let ride = Ride::Prepare(LockPoint::Reached);
+    peer.send(On::Ours(worker), &Frame::Steps { call: 1, gtid, ride, steps: batch.bytes() });
+    peer.next("the results of a step", |_, frame| match frame {
+        Frame::StepsDone { gtid: of, outcome, outputs, .. } if of == gtid => {
+            let (_, value) = wire::BatchReader::new(outputs).next().expect("one output");
+            Some((outcome.unwrap(), postcard::from_bytes(value).unwrap()))
+        }
+        _ => None,
+    })
+}
+
+/// The home decides Commit after the participant has come back with another number of workers: it must not hear that this is done
+/// before it is.
+#[test]
+fn decisions_reach_parts_in_doubt_when_the_participant_comes_back_with_other_workers() {
+    for (before, after) in CHANGES {
+        let dir = private_dir();
+        let mut home = peer(dir.path(), 0);
+        let instance = Instance::start(ROWS, of(dir.path(), 1, before)).unwrap();
+        instance.load(&|_, _| {}).unwrap();
+        home.call(&instance.address().unwrap(), 4);
+        let gtids: Vec<_> = (0..8).map(|n| home.gtid(1, n + 1, n as usize % 4)).collect();
+        for (n, gtid) in gtids.iter().enumerate() {
+            let (vote, value) = run(&mut home, *gtid, n % 4, &Raise(row(1, n as i64)));
+            assert_eq!((vote, value), (Some(Vote::Yes), 1));
+        }
+        instance.stop().unwrap();
+
+        let instance = Instance::start(ROWS, of(dir.path(), 1, after)).unwrap();
+        assert_eq!(instance.recovery().in_doubt, gtids.len());
+        instance.connect(&[home.place()]);
+        // The home has come back too, with 2 workers.
+        home.call(&instance.address().unwrap(), 2);
+        for gtid in &gtids {
+            let worker = twophase::worker_of(*gtid, 2);
+            let commit = Message::Decide { gtid: *gtid, decision: Decision::Commit };
+            home.send(On::Ours(worker), &Frame::TwoPhase(commit));
+        }
+        let mut missing = gtids.clone();
+        while !missing.is_empty() {
+            let acked = home.next("an acknowledgement", |_, frame| match frame {
+                Frame::TwoPhase(Message::Ack { gtid }) => Some(gtid),
+                _ => None,
+            });
+            missing.retain(|gtid| *gtid != acked);
+        }
+        let in_doubt = instance.measure().unwrap().in_doubt;
+        assert_eq!(in_doubt, 0, "{before:?} {after:?}: acknowledged, and still in doubt");
+        for n in 0..8 {
+            let (gtid, worker) = (home.gtid(2, n + 1, 0), 0);
+            let seen = run(&mut home, gtid, worker, &See(row(1, n as i64)));
+            assert_eq!(seen, (Some(Vote::ReadOnly), 1), "{before:?} {after:?}: row {n}");
+        }
+        instance.stop().unwrap();
+    }
+}
+
+/// A participant asks after the home has come back with another number of workers: the home must not say that it knows nothing.
+#[test]
+fn inquiries_reach_decided_homes_when_the_home_comes_back_with_other_workers() {
+    for (before, after) in CHANGES {
+        let dir = private_dir();
+        let mut part = peer(dir.path(), 1);
+        let instance = Instance::start(ROWS, of(dir.path(), 0, before)).unwrap();
+        instance.load(&|_, _| {}).unwrap();
+        instance.connect(&[part.place()]);
+        let address = instance.address().unwrap();
+        let committed: Vec<_> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..6)
+                .map(|n| {
+                    let addresses = vec![address.clone(), part.place().1];
+                    let ask = Ask::RaiseBoth(row(0, n), row(1, n));
+                    scope.spawn(move || {
+                        let mut client = Client::new(ROWS, Placement::even(2, 2), 7, addresses).unwrap();
+                        client.submit(&ask).unwrap()
+                    })
+                })
+                .collect();
+            let gtids = (0..clients.len())
+                .map(|_| {
+                    let (on, call, gtid) = part.next("steps", |on, frame| match frame {
+                        Frame::Steps { call, gtid, .. } => Some((on, call, gtid)),
+                        _ => None,
+                    });
+                    let mut outputs = steps(&Raise(0));
+                    outputs.clear();
+                    let body = outputs.open(1);
+                    outputs.buffer().extend(postcard::to_stdvec(&9i64).unwrap());
+                    outputs.close(body);
+                    let outcome = Ok(Some(Vote::Yes));
+                    part.send(on, &Frame::StepsDone { call, gtid, outcome, outputs: outputs.bytes() });
+                    gtid
+                })
+                .collect();
+            clients.into_iter().for_each(|client| assert_eq!(client.join().unwrap(), (1, 9)));
+            gtids
+        });
+        instance.stop().unwrap();
+
+        let instance = Instance::start(ROWS, of(dir.path(), 0, after)).unwrap();
+        part.call(&instance.address().unwrap(), 5);
+        instance.connect(&[part.place()]);
+        for gtid in committed {
+            for worker in 0..5 {
+                part.send(On::Ours(worker), &Frame::TwoPhase(Message::Inquire { gtid }));
+            }
+            for _ in 0..5 {
+                let decision = part.next("a decision", |_, frame| match frame {
+                    Frame::TwoPhase(Message::Decide { gtid: of, decision }) if of == gtid => Some(decision),
+                    _ => None,
+                });
+                assert_eq!(decision, Decision::Commit, "{before:?} {after:?}: {gtid}");
+            }
+            part.send(On::Ours(0), &Frame::TwoPhase(Message::Ack { gtid }));
+        }
+        instance.audit().unwrap();
+        assert_eq!(instance.recovery().life, 2);
+        instance.stop().unwrap();
+    }
+}
