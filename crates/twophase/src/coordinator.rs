@@ -53,14 +53,16 @@ pub enum Event {
     Inquired {
         from: InstanceId,
     },
-    /// The link to a peer broke. Must be told before the same peer's next life is let in.
+    /// The link to a peer broke, or the peer has come back. Must be told before its next life lets a transaction in, unless
+    /// [`Event::Timeout`] is.
     PeerLost {
         from: InstanceId,
     },
     PeerBack {
         from: InstanceId,
     },
-    /// The transaction has run for too long (this is also what breaks distributed deadlocks).
+    /// The transaction has run for too long (this is also what breaks distributed deadlocks). A caller that relies on the time
+    /// after which nothing is decided Commit tells it in place of any event that comes later.
     Timeout,
     /// Some milliseconds passed in `Telling`. The caller chooses the pace.
     Tick,

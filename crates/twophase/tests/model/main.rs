@@ -8,7 +8,7 @@ mod world;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use twophase::coordinator::{Event as Home, Phase};
 use twophase::participant::{Event as Remote, Wrote};
-use twophase::{Decision, Vote};
+use twophase::{Decision, Holds, Vote};
 use world::{Budget, Bug, Disk, Ended, Kept, Packet, Rides, Role, Wire, World};
 
 use base::InstanceId;
@@ -22,6 +22,7 @@ const LAST_READER: Role = Role { rides: Rides::Last, wrote: Wrote::Nothing };
 
 struct Universe {
     roles: &'static [Role],
+    holds: Holds,
     budget: Budget,
     bug: Bug,
     ended: Ended,
@@ -50,6 +51,11 @@ enum Action {
     HomeRestart,
     ReadNotes,
     PartRestart(usize),
+    /// The next life of a participant tells the home.
+    Announce(usize),
+    LetIn(usize),
+    /// The transaction has run for as long as it may.
+    TimeIsOver,
 }
 
 impl Model for Universe {
@@ -57,12 +63,15 @@ impl Model for Universe {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(self.roles, self.budget, self.bug, self.ended)]
+        vec![World::new(self.roles, self.holds, self.budget, self.bug, self.ended)]
     }
 
     fn actions(&self, w: &World, out: &mut Vec<Action>) {
         for &packet in &w.net {
             let steps = matches!(packet.wire, Wire::Steps(_));
+            if steps && w.is_closed(packet.to) {
+                continue;
+            }
             out.push(Action::Deliver(packet));
             if w.left.repeats > 0 && !steps {
                 out.push(Action::Repeat(packet));
@@ -75,6 +84,10 @@ impl Model for Universe {
             }
         }
         self.home_actions(w, out);
+        // It matters only to who waits for it.
+        if !w.overdue && w.parts.iter().any(|part| part.closed) {
+            out.push(Action::TimeIsOver);
+        }
         (0..w.parts.len()).for_each(|i| self.part_actions(w, i, out));
     }
 
@@ -90,6 +103,7 @@ impl Model for Universe {
             Property::always("acknowledged is safe", |_, w: &World| w.acknowledged_is_safe()),
             Property::always("readers sit out phase two", |_, w: &World| w.readers_sit_out()),
             Property::always("locks held to the lock point", |_, w: &World| w.locks_held_to_the_lock_point()),
+            Property::always("forgets what is done", |_, w: &World| w.forgets_what_is_done()),
             Property::always("comes to rest", |_, w: &World| w.comes_to_rest()),
             Property::sometimes("commits", |_, w: &World| w.home.replied == Some(Decision::Commit)),
             Property::sometimes("aborts", |_, w: &World| w.home.replied == Some(Decision::Abort)),
@@ -139,6 +153,12 @@ impl Universe {
         }
         if !part.up {
             return out.push(Action::PartRestart(i));
+        }
+        if part.closed && !part.announced && w.home.up {
+            out.push(Action::Announce(i));
+        }
+        if w.may_let_in(i) {
+            out.push(Action::LetIn(i));
         }
         if part.prepare == Disk::Appended || part.commit == Disk::Appended {
             out.push(Action::PartFlush(i));
@@ -219,28 +239,37 @@ fn step(w: &mut World, action: Action) {
         Action::HomeRestart => w.home_restart(),
         Action::ReadNotes => w.read_notes(),
         Action::PartRestart(i) => w.part_restart(i),
+        Action::Announce(i) => w.announce(i),
+        Action::LetIn(i) => w.let_in(i),
+        Action::TimeIsOver => w.overdue = true,
     }
 }
 
 const NO_TROUBLE: Budget =
     Budget { crashes: 0, repeats: 0, losses: 0, broken_links: 0, failures: 0, ticks: 0 };
 
-const SAFETY: [&str; 5] = [
+const SAFETY: [&str; 6] = [
     "atomic",
     "acknowledged is safe",
     "readers sit out phase two",
     "locks held to the lock point",
+    "forgets what is done",
     "comes to rest",
 ];
 
 /// Explores the whole space: no property is broken, and both outcomes are reached.
 fn holds(roles: &'static [Role], budget: Budget) {
-    explore(roles, budget, Ended::Dropped);
+    explore(roles, Holds::FromSteps, budget, Ended::Dropped);
 }
 
-fn explore(roles: &'static [Role], budget: Budget, ended: Ended) {
+fn holds_prepared(roles: &'static [Role], budget: Budget) {
+    explore(roles, Holds::FromPrepare, budget, Ended::Dropped);
+}
+
+fn explore(roles: &'static [Role], holds: Holds, budget: Budget, ended: Ended) {
     let begun = std::time::Instant::now();
-    let checker = Universe { roles, budget, bug: Bug::None, ended }.checker().threads(2).spawn_bfs().join();
+    let checker =
+        Universe { roles, holds, budget, bug: Bug::None, ended }.checker().threads(2).spawn_bfs().join();
     eprintln!("{roles:?} {budget:?}: {} states in {:?}", checker.unique_state_count(), begun.elapsed());
     for property in SAFETY {
         checker.assert_no_discovery(property);
@@ -268,8 +297,10 @@ fn two_writers_survive_broken_links_and_failures() {
 #[test]
 fn machines_that_are_kept_after_their_end_answer_like_those_that_were_dropped() {
     let budget = Budget { crashes: 1, losses: 1, repeats: 1, broken_links: 1, failures: 1, ticks: 1 };
-    explore(&[WRITER, READER], budget, Ended::Kept);
-    explore(&[WRITER, ASKED_WRITER], Budget { crashes: 1, repeats: 1, ticks: 2, ..NO_TROUBLE }, Ended::Kept);
+    explore(&[WRITER, READER], Holds::FromSteps, budget, Ended::Kept);
+    let budget = Budget { crashes: 1, repeats: 1, ticks: 2, ..NO_TROUBLE };
+    explore(&[WRITER, ASKED_WRITER], Holds::FromSteps, budget, Ended::Kept);
+    explore(&[ASKED_WRITER, READER], Holds::FromPrepare, budget, Ended::Kept);
 }
 
 #[test]
@@ -310,9 +341,31 @@ fn readers_only_need_no_second_phase() {
     );
 }
 
+/// Parts that hold what they have seen only since they were prepared, in every way of being asked.
+#[test]
+fn parts_that_are_validated_when_they_are_prepared() {
+    let budget = Budget { crashes: 1, losses: 1, ticks: 1, ..NO_TROUBLE };
+    holds_prepared(&[ASKED_WRITER, READER], budget);
+    holds_prepared(&[ASKED_WRITER, ASKED_READER], budget);
+    holds_prepared(&[WRITER, READER], budget);
+    holds_prepared(&[ASKED_WRITER, LAST_READER], budget);
+    holds_prepared(&[READER, LAST_WRITER], budget);
+    holds_prepared(&[ASKED_READER, READER], Budget { repeats: 1, broken_links: 1, ..budget });
+}
+
+#[test]
+fn three_parts_that_are_validated_when_they_are_prepared() {
+    holds_prepared(&[ASKED_WRITER, READER, READER], ONE_CRASH);
+    holds_prepared(&[ASKED_WRITER, READER, LAST_READER], ONE_CRASH);
+}
+
 /// The checker finds a path on which `bug` breaks `property`.
 fn caught(bug: Bug, property: &'static str, roles: &'static [Role], budget: Budget) {
-    let checker = Universe { roles, budget, bug, ended: Ended::Dropped }
+    caught_where(Holds::FromSteps, bug, property, roles, budget);
+}
+
+fn caught_where(holds: Holds, bug: Bug, property: &'static str, roles: &'static [Role], budget: Budget) {
+    let checker = Universe { roles, holds, budget, bug, ended: Ended::Dropped }
         .checker()
         .threads(2)
         .finish_when(HasDiscoveries::AnyOf([property].into()))
@@ -380,4 +433,40 @@ fn planted_commit_record_without_the_list() {
 #[test]
 fn planted_a_reader_dies_unnoticed_ahead_of_the_lock_point() {
     caught(Bug::IgnoresLostReaders, "locks held to the lock point", &[WRITER, READER], ONE_CRASH);
+}
+
+#[test]
+fn planted_a_next_life_lets_others_in_before_the_home_knows() {
+    for holds in [Holds::FromSteps, Holds::FromPrepare] {
+        let property = "locks held to the lock point";
+        caught_where(holds, Bug::LetsInUnannounced, property, &[WRITER, READER], ONE_CRASH);
+    }
+}
+
+#[test]
+fn planted_a_home_decides_when_its_time_is_over() {
+    caught(Bug::DecidesLate, "locks held to the lock point", &[WRITER, READER], ONE_CRASH);
+}
+
+#[test]
+fn planted_readers_are_let_go_before_the_last_part_is_prepared() {
+    caught_where(
+        Holds::FromPrepare,
+        Bug::ReleasesBeforeTheLastPrepare,
+        "locks held to the lock point",
+        &[ASKED_WRITER, READER],
+        NO_TROUBLE,
+    );
+}
+
+#[test]
+fn planted_a_worker_answers_for_another() {
+    let bug = Bug::AnswersWhereItArrives;
+    caught(bug, "forgets what is done", &[WRITER, WRITER], ONE_CRASH);
+    caught(bug, "comes to rest", &[WRITER, WRITER], ONE_CRASH);
+}
+
+#[test]
+fn planted_forgets_before_every_writer_has_committed() {
+    caught(Bug::ForgetsAfterFirstAck, "forgets what is done", &[WRITER, WRITER], NO_TROUBLE);
 }

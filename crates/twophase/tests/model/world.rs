@@ -8,10 +8,18 @@ use base::{Gtid, InstanceId};
 use std::collections::BTreeSet;
 use twophase::coordinator::{self, Request};
 use twophase::participant::{self, Wrote};
-use twophase::{CommitNote, Coordinator, Decision, LockPoint, Message, Participant, Vote, reply_unknown};
+use twophase::{
+    CommitNote, Coordinator, Decision, Holds, LockPoint, Message, Participant, Vote, WORKER_BITS,
+    reply_unknown, worker_of,
+};
 
 pub const HOME: u16 = 0;
-pub const GTID: Gtid = Gtid { home: InstanceId(HOME), life: 1, number: 7 };
+/// Of the home's worker 3.
+pub const GTID: Gtid = Gtid { home: InstanceId(HOME), life: 1, number: 7 << WORKER_BITS | 3 };
+/// Workers of a node before its first crash, and after: of the home and of a participant. The home's own link then ends at
+/// another worker of a participant than the one that has the machine.
+const HOME_WORKERS: [usize; 2] = [4, 2];
+const PART_WORKERS: [usize; 2] = [4, 3];
 
 /// How a participant comes to be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +51,16 @@ pub enum Bug {
     AnswersBeforeNotesAreRead,
     NeverInquires,
     RemembersNobody,
+    /// A home is told of a peer's next life, and goes on with what rests on the life before.
     IgnoresLostReaders,
+    /// A participant's next life lets others in before the home knows of it.
+    LetsInUnannounced,
+    /// A home decides Commit when its time is over.
+    DecidesLate,
+    /// The readers are let go while a part is being prepared (of [`Holds::FromPrepare`]).
+    ReleasesBeforeTheLastPrepare,
+    /// The worker that a message arrives at answers, though another has the machine.
+    AnswersWhereItArrives,
 }
 
 /// How often each kind of trouble may happen on one path.
@@ -115,9 +132,17 @@ pub struct Part {
     pub prepare: Disk,
     pub commit: Disk,
     pub ran: bool,
+    /// What keeps others from undoing what was read here: locks, or what validation left. After a crash the closed door does.
     pub read_locks: bool,
+    /// It was prepared, or voted that it only read.
+    pub prepared: bool,
+    /// It has crashed, and lets no other transaction in yet.
+    pub closed: bool,
+    /// The home has been told of this life.
+    pub announced: bool,
     pub committed: bool,
     pub aborted: bool,
+    pub crashed_once: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -128,6 +153,9 @@ pub struct World {
     pub left: Budget,
     /// Somebody let go of read locks while the transaction was still acquiring locks elsewhere.
     pub released_early: bool,
+    /// So long has the transaction run that its home must not decide Commit any more.
+    pub overdue: bool,
+    pub holds: Protected,
     pub bug: Planted,
     pub roles: Roles,
     pub machines: Machines,
@@ -136,6 +164,8 @@ pub struct World {
 /// Constant along a path, so kept out of hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Planted(pub Bug);
+#[derive(Clone, Copy, Debug)]
+pub struct Protected(pub Holds);
 #[derive(Clone, Copy, Debug)]
 pub struct Roles(pub &'static [Role]);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,10 +184,10 @@ macro_rules! constant {
         impl std::hash::Hash for $t { fn hash<H: std::hash::Hasher>(&self, _: &mut H) {} }
     )*};
 }
-constant!(Planted, Roles, Machines);
+constant!(Planted, Protected, Roles, Machines);
 
 impl World {
-    pub fn new(roles: &'static [Role], left: Budget, bug: Bug, ended: Ended) -> World {
+    pub fn new(roles: &'static [Role], holds: Holds, left: Budget, bug: Bug, ended: Ended) -> World {
         let part = Part {
             up: true,
             machine: None,
@@ -165,12 +195,16 @@ impl World {
             commit: Disk::Nothing,
             ran: false,
             read_locks: false,
+            prepared: false,
+            closed: false,
+            announced: false,
             committed: false,
             aborted: false,
+            crashed_once: false,
         };
         let home = Home {
             up: true,
-            machine: Some(Coordinator::new(GTID)),
+            machine: Some(Coordinator::new(GTID).holding(holds)),
             record: Disk::Nothing,
             list: Vec::new(),
             forgotten: false,
@@ -188,6 +222,8 @@ impl World {
             net: BTreeSet::new(),
             left,
             released_early: false,
+            overdue: false,
+            holds: Protected(holds),
             bug: Planted(bug),
             roles: Roles(roles),
             machines: Machines(ended),
@@ -195,7 +231,6 @@ impl World {
         for (i, role) in roles.iter().enumerate() {
             match role.rides {
                 Rides::Not => world.request(i, None),
-                Rides::Ahead if bug == Bug::ReaderReleasesAhead => world.request(i, Some(LockPoint::Reached)),
                 Rides::Ahead => world.request(i, Some(LockPoint::Ahead)),
                 Rides::Last => {}
             }
@@ -207,6 +242,8 @@ impl World {
         let machine = self.home.machine.as_mut().expect("the home runs");
         let request = rides.map_or(Request::Steps, Request::LastSteps);
         machine.request(InstanceId(i as u16 + 1), request).expect("asked once");
+        let lies = self.bug.0 == Bug::ReaderReleasesAhead;
+        let rides = rides.map(|lock_point| if lies { LockPoint::Reached } else { lock_point });
         self.net.insert(Packet { from: HOME, to: i as u16 + 1, wire: Wire::Steps(rides) });
     }
 
@@ -219,9 +256,13 @@ impl World {
             && others.into_iter().all(|j| self.home.results & (1 << j) != 0)
     }
 
+    /// At the lock point, unless others hold nothing before they are prepared, which is still to come.
     pub fn send_last(&mut self, i: usize) {
-        self.home.own_done = true;
-        self.request(i, Some(LockPoint::Reached));
+        let others_to_prepare =
+            self.holds.0 == Holds::FromPrepare && self.roles.0.iter().any(|role| role.rides == Rides::Not);
+        self.home.own_done |= !others_to_prepare;
+        let lock_point = if others_to_prepare { LockPoint::Ahead } else { LockPoint::Reached };
+        self.request(i, Some(lock_point));
     }
 
     pub fn undecided(&self, phase: coordinator::Phase) -> bool {
@@ -232,9 +273,13 @@ impl World {
         self.undecided(coordinator::Phase::Running) && self.home.results == (1 << self.parts.len()) - 1
     }
 
-    /// Every node holds every lock the transaction will ever need there.
+    /// Every node holds all that the transaction will ever see there.
     fn lock_point(&self) -> bool {
-        self.home.own_done && self.parts.iter().all(|p| p.ran)
+        let holds = |p: &Part| match self.holds.0 {
+            Holds::FromSteps => p.ran,
+            Holds::FromPrepare => p.prepared,
+        };
+        self.home.own_done && self.parts.iter().all(holds)
     }
 
     fn releases(&mut self, i: usize) {
@@ -245,12 +290,33 @@ impl World {
     // ---- the home ----
 
     pub fn home(&mut self, event: coordinator::Event) {
-        let Some(machine) = self.home.machine.as_mut() else { return };
-        if event == coordinator::Event::LocalReady {
-            self.home.own_done = true;
+        if self.time_is_over() {
+            return;
         }
+        let Some(machine) = self.home.machine.as_mut() else { return };
+        let ready = event == coordinator::Event::LocalReady;
+        self.home.own_done |= ready;
         let effects = machine.on(event);
+        if ready && self.bug.0 == Bug::ReleasesBeforeTheLastPrepare {
+            let reads = |i: &usize| self.roles.0[*i].wrote == Wrote::Nothing && self.parts[*i].prepared;
+            let readers: Vec<_> = (0..self.parts.len()).filter(reads).collect();
+            let release = Wire::Protocol(Message::Release { gtid: GTID });
+            readers.into_iter().for_each(|i| self.post(HOME, i as u16 + 1, release));
+        }
         self.home_effects(effects);
+    }
+
+    /// Whether it is too late for the home to go on; it then gives up.
+    fn time_is_over(&mut self) -> bool {
+        let undecided =
+            self.undecided(coordinator::Phase::Running) || self.undecided(coordinator::Phase::Voting);
+        if !self.overdue || !undecided || self.bug.0 == Bug::DecidesLate {
+            return false;
+        }
+        let machine = self.home.machine.as_mut().expect("it is undecided");
+        let effects = machine.on(coordinator::Event::Timeout);
+        self.home_effects(effects);
+        true
     }
 
     fn home_effects(&mut self, effects: coordinator::Effects) {
@@ -335,9 +401,14 @@ impl World {
         use participant::{Effect, Event};
         for effect in effects {
             match effect {
-                Effect::Send { to, message } => self.post(i as u16 + 1, to.0, Wire::Protocol(message)),
+                Effect::Send { to, message } => {
+                    // What it has read is validated before it votes.
+                    self.parts[i].prepared |= matches!(message, Message::Vote { vote: Vote::ReadOnly, .. });
+                    self.post(i as u16 + 1, to.0, Wire::Protocol(message));
+                }
                 Effect::LogPrepare { lock_point } => {
                     self.parts[i].prepare = Disk::Appended;
+                    self.parts[i].prepared = true;
                     if lock_point == LockPoint::Reached {
                         self.releases(i);
                     }
@@ -381,6 +452,9 @@ impl World {
         let wrote = self.roles.0[i].wrote == Wrote::Something;
         let part = &mut self.parts[i];
         part.up = false;
+        part.closed = true;
+        part.announced = false;
+        part.crashed_once = true;
         part.machine = None;
         part.prepare = after_crash(part.prepare, kept, Kept::First);
         part.commit = after_crash(part.commit, kept, Kept::All);
@@ -394,16 +468,36 @@ impl World {
     }
 
     pub fn part_restart(&mut self, i: usize) {
-        // The home hears of the death before the next life is let in; the read locks are gone from here on.
-        if self.bug.0 != Bug::IgnoresLostReaders {
-            self.home(coordinator::Event::PeerLost { from: InstanceId(i as u16 + 1) });
-        }
-        self.releases(i);
         let part = &mut self.parts[i];
         part.up = true;
         if part.prepare == Disk::Durable && part.commit != Disk::Durable {
             part.machine = Some(Participant::recover(GTID));
         }
+    }
+
+    /// The next life of a participant tells the home that it is there.
+    pub fn announce(&mut self, i: usize) {
+        if self.bug.0 != Bug::IgnoresLostReaders {
+            self.home(coordinator::Event::PeerLost { from: InstanceId(i as u16 + 1) });
+        }
+        self.parts[i].announced = true;
+    }
+
+    /// Steps wait at its door.
+    pub fn is_closed(&self, node: u16) -> bool {
+        node != HOME && self.parts[usize::from(node) - 1].closed
+    }
+
+    pub fn may_let_in(&self, i: usize) -> bool {
+        let part = &self.parts[i];
+        let may = part.announced || self.overdue || self.bug.0 == Bug::LetsInUnannounced;
+        part.up && part.closed && may
+    }
+
+    /// Other transactions come in, and may change what was read here: nothing keeps them from it.
+    pub fn let_in(&mut self, i: usize) {
+        self.parts[i].closed = false;
+        self.releases(i);
     }
 
     /// One end sees the link break; unanswered steps on it are gone.
@@ -439,6 +533,10 @@ impl World {
             self.home.results |= 1 << (from - 1);
         }
         let Wire::Protocol(message) = wire else { return };
+        if self.time_is_over() {
+            // It has given up; a vote that comes now is answered as any that comes later.
+            return self.post(from, HOME, wire);
+        }
         match self.home.machine.as_mut() {
             Some(machine) => {
                 let effects = machine.receive(InstanceId(from), message);
@@ -479,7 +577,8 @@ impl World {
             }
             Wire::Protocol(message) => message,
         };
-        match self.parts[i].machine.as_mut() {
+        let knows = self.arrives_at(i) == worker_of(GTID, self.part_workers(i));
+        match self.parts[i].machine.as_mut().filter(|_| knows || self.bug.0 != Bug::AnswersWhereItArrives) {
             Some(machine) => {
                 let effects = machine.receive(message, wrote);
                 self.part_effects(i, effects);
@@ -492,7 +591,23 @@ impl World {
         }
     }
 
+    fn part_workers(&self, i: usize) -> usize {
+        PART_WORKERS[usize::from(self.parts[i].crashed_once)]
+    }
+
+    /// The worker of a participant at which the link of the home's worker ends.
+    fn arrives_at(&self, i: usize) -> usize {
+        let homes = HOME_WORKERS[usize::from(self.home.crashed_once)];
+        worker_of(GTID, homes) % self.part_workers(i)
+    }
+
     // ---- what must hold ----
+
+    /// The home forgets only what every writer has done for good.
+    pub fn forgets_what_is_done(&self) -> bool {
+        let wrote = self.parts.iter().zip(self.roles.0).filter(|(_, role)| role.wrote == Wrote::Something);
+        !self.home.forgotten || wrote.into_iter().all(|(part, _)| part.commit == Disk::Durable)
+    }
 
     pub fn atomic(&self) -> bool {
         let committed = self.home.committed || self.parts.iter().any(|p| p.committed);
@@ -535,6 +650,10 @@ impl World {
             w.read_notes();
         }
         (0..w.parts.len()).filter(|&i| !self.parts[i].up).for_each(|i| w.part_restart(i));
+        for i in (0..w.parts.len()).filter(|&i| self.parts[i].closed) {
+            w.announce(i);
+            w.let_in(i);
+        }
         for round in 0..12 {
             w.calm_round();
             if round % 3 == 2 {
