@@ -229,7 +229,7 @@ impl<D: Design> PageEngine<D> {
     fn begin_locking(&self, part: &mut Part) {
         part.counted = true;
         self.count_locking(part.owner, 1);
-        self.locks(part.owner).label(&part.locker, part.name);
+        self.locks(part.owner).label(&mut part.locker, part.name);
     }
 
     fn end(&self, part: &mut Part) {
@@ -567,6 +567,7 @@ impl<D: Design> PageEngine<D> {
             }) {
                 Acquired::Granted => return Ok(()),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
+                Acquired::Crowded => return Err(Abort::Crowded),
                 // Perhaps for the table: what lies beneath it is asked for next.
                 Acquired::Waiting => Box::pin(self.wait(executor, part)).await?,
             }

@@ -186,8 +186,11 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Gives the locker's transaction a name by which [`LockTable::blockers`] tells of it. It stays until another is given.
     #[inline]
-    pub fn label(&self, locker: &Locker, label: u64) {
-        self.slots.get(locker.id).label.store(label, Ordering::Relaxed);
+    pub fn label(&self, locker: &mut Locker, label: u64) {
+        locker.label = label;
+        if locker.is_numbered {
+            self.slots.get(locker.id).label.store(label, Ordering::Relaxed);
+        }
     }
 
     /// Calls `f` with the label of each locker that this one waits for now, and of those that they wait for in this table, and so on; not
@@ -197,6 +200,7 @@ impl<M: RawMutex> LockTable<M> {
         if locker.pending.is_none() {
             return;
         }
+        enter::<M>(Section::LockDetector);
         self.detector.with(|walk| {
             walk.start(locker.id);
             while let Some(id) = walk.stack.pop() {

@@ -95,7 +95,10 @@ impl<M: RawMutex> LockTable<M> {
         let table = TableId(name.space as u16);
         let in_the_way = |held: Mode| !held.compatible(wanted);
         let others = self.slots.all().filter(|(id, _)| *id != locker.id);
-        if others.into_iter().any(|(_, slot)| slot.fast.with(|f| f.in_use(table)).is_some_and(in_the_way)) {
+        if others
+            .into_iter()
+            .any(|(id, _)| self.fast_of(id).with(|f| f.in_use(table)).is_some_and(in_the_way))
+        {
             return false;
         }
         locker.counts.granule_calls += 1;

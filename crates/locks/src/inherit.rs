@@ -27,11 +27,12 @@
 //! nothing, and a latch tells nobody that it was contended; the states of all intentions of a slot share one word, so that
 //! one compare-and-swap ends all of a transaction's.
 
+use crate::fast::{Fast, Taken};
 use crate::guarded::Guarded;
 use crate::locker::{Granule, Locker, Place, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{LockerId, Queue};
-use crate::slot::{Kept, Slot, Taken};
+use crate::slot::Kept;
 use crate::table::{LockTable, enter};
 use crate::tuning::Inheritance;
 use base::TableId;
@@ -50,23 +51,21 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     pub(crate) fn enter_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
-        enter::<M>(Section::LockSlot);
-        // Relaxed: the slot's mutex orders this against a strong request that searches the slot (see `strong`).
-        let free = |_: &_| self.strong(name).load(Ordering::Relaxed) == 0;
-        self.slots.get(locker.id).fast.with(|f| free(f) && f.put(table_of(name), mode))
+        // The slot's mutex orders this against a strong request that searches the slot (see `strong`); Acquire: what a strong
+        // one that is gone has done lies before what this one does.
+        let free = |_: &_| self.strong(name).load(Ordering::Acquire) == 0;
+        self.fast_of(locker.id).with(|f| free(f) && f.put(table_of(name), mode))
     }
 
     pub(crate) fn raise_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
-        enter::<M>(Section::LockSlot);
         let table = table_of(name);
         // An entry that is still there conflicts with nobody: a strong request would have moved it first.
-        self.slots.get(locker.id).fast.with(|f| f.has(table) && f.put(table, mode))
+        self.fast_of(locker.id).with(|f| f.has(table) && f.put(table, mode))
     }
 
     pub(crate) fn lower_fast(&self, locker: LockerId, name: LockName, mode: Mode) -> bool {
-        enter::<M>(Section::LockSlot);
         let table = table_of(name);
-        self.slots.get(locker).fast.with(|f| match mode {
+        self.fast_of(locker).with(|f| match mode {
             Mode::NONE => f.take(table).is_some(),
             weaker => f.has(table) && f.put(table, weaker),
         })
@@ -78,8 +77,8 @@ impl<M: RawMutex> LockTable<M> {
     pub(crate) fn announce(&self, name: LockName, before: Mode, wanted: Mode) {
         if name.is_table() && wanted.is_strong() && !before.is_strong() {
             self.strong(name).fetch_add(1, Ordering::Relaxed);
-            for (id, slot) in self.slots.all() {
-                self.clear_fast(id, slot, name);
+            for (id, _) in self.slots.all() {
+                self.clear_fast(id, name);
             }
         }
     }
@@ -88,14 +87,13 @@ impl<M: RawMutex> LockTable<M> {
     #[inline]
     pub(crate) fn retract(&self, name: LockName, from: Mode, to: Mode) {
         if name.is_table() && from.is_strong() && !to.is_strong() {
-            self.strong(name).fetch_sub(1, Ordering::Relaxed);
+            self.strong(name).fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Moves one locker's intention lock to the bucket. Both are locked meanwhile, so that nobody misses it.
-    fn clear_fast(&self, id: LockerId, slot: &Slot<M>, name: LockName) {
-        enter::<M>(Section::LockSlot);
-        slot.fast.with(|f| match f.rob(table_of(name)) {
+    fn clear_fast(&self, id: LockerId, name: LockName) {
+        self.fast_of(id).with(|f| match f.rob(table_of(name)) {
             Some(Taken::InUse(mode)) => {
                 self.bucket(name).with(|q| q.place(name, id, mode));
                 self.counters.migrated.fetch_add(1, Ordering::Relaxed);
@@ -110,10 +108,9 @@ impl<M: RawMutex> LockTable<M> {
     /// Makes a granule in use an ordinary request of its bucket.
     pub(crate) fn settle_in_bucket(&self, locker: &mut Locker, at: usize) {
         let Granule { name, place, .. } = locker.granules[at];
-        let slot = self.slots.get(locker.id);
         match place {
             Place::Bucket => {}
-            Place::Fast => self.clear_fast(locker.id, slot, name),
+            Place::Fast => self.clear_fast(locker.id, name),
             Place::Kept => self.bucket(name).with(|_| {
                 self.kept_of(locker.id).with(|k| k.strike(name));
             }),
@@ -162,6 +159,13 @@ impl<M: RawMutex> LockTable<M> {
         self.kept_of(id).with(|k| k.mark(name, used))
     }
 
+    /// A visit of a locker's list of intentions, under its mutex.
+    #[inline]
+    pub(crate) fn fast_of(&self, id: LockerId) -> &Fast<M> {
+        enter::<M>(Section::LockSlot);
+        &self.slots.get(id).fast
+    }
+
     /// A visit of a locker's list of what may be parked in buckets.
     #[inline]
     fn kept_of(&self, id: LockerId) -> &Guarded<M, Kept> {
@@ -171,14 +175,21 @@ impl<M: RawMutex> LockTable<M> {
 
     /// Gives a parked granule back, unless somebody has thrown it out.
     fn drop_parked(&self, id: LockerId, granule: &Granule) {
-        let slot = self.slots.get(id);
         match granule.place {
             Place::Fast => {
-                enter::<M>(Section::LockSlot);
-                slot.fast.with(|f| f.take(table_of(granule.name)));
+                self.fast_of(id).with(|f| f.take(table_of(granule.name)));
             }
             _ => self.drop_kept(id, granule.name),
         }
+    }
+
+    /// Gives back all that is parked, of a locker whose transaction has ended.
+    pub(crate) fn drop_all_parked(&self, locker: &mut Locker) {
+        for granule in std::mem::take(&mut locker.granules) {
+            locker.counts.granule_calls += 1;
+            self.drop_parked(locker.id, &granule);
+        }
+        self.publish(locker);
     }
 
     fn drop_kept(&self, id: LockerId, name: LockName) {
@@ -199,9 +210,8 @@ impl<M: RawMutex> LockTable<M> {
         if self.tuning.inheritance == Inheritance::Off {
             return;
         }
-        let slot = self.slots.get(id);
-        slot.fast.with(|f| f.clear());
-        let names: Vec<LockName> = slot.kept.with(|k| k.names().collect());
+        self.fast_of(id).with(|f| f.clear());
+        let names: Vec<LockName> = self.kept_of(id).with(|k| k.names().collect());
         names.into_iter().for_each(|name| self.drop_kept(id, name));
     }
 
@@ -273,9 +283,9 @@ impl<M: RawMutex> LockTable<M> {
         let totals = &self.slots.get(locker.id).totals;
         let (counts, before) = (&locker.counts, &locker.predecessors);
         let set = |total: &AtomicU64, value: u64| total.store(value, Ordering::Relaxed);
-        set(&totals.granule_requests, before.granule_requests + counts.granule_requests);
-        set(&totals.granule_calls, before.granule_calls + counts.granule_calls);
-        set(&totals.inherited, before.inherited + counts.inherited);
+        set(&totals.granule_requests, before.granule_requests.wrapping_add(counts.granule_requests));
+        set(&totals.granule_calls, before.granule_calls.wrapping_add(counts.granule_calls));
+        set(&totals.inherited, before.inherited.wrapping_add(counts.inherited));
     }
 }
 

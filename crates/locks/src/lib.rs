@@ -12,11 +12,13 @@
 //! [`LockTable::release_all`].
 //!
 //! Read: what can be locked and how strongly (`mode`), the rules of one queue (`queue`, on `requests`), a transaction's list
-//! (`locker`), what others see of it (`slot`), the table (`table`), the fast path and inheritance (`inherit`), the
+//! (`locker`), what others see of it (`slot`), its intentions (`fast`), the table (`table`), the fast
+//! path and inheritance (`inherit`), the
 //! table instead of many keys and back (`escalate`, `reduce`), waiting and cycles (`detect`).
 
 mod detect;
 mod escalate;
+mod fast;
 mod guarded;
 mod inherit;
 mod locker;
@@ -25,11 +27,16 @@ mod queue;
 mod reduce;
 mod requests;
 mod slot;
+mod sync;
 mod table;
 mod tuning;
 
 pub use detect::Cancelled;
 pub use locker::{LockCounts, Locker};
 pub use mode::{Gap, LockName, Mode, Row};
+pub use slot::MAX_LOCKERS;
 pub use table::{Acquired, LockAbort, LockStats, LockTable};
 pub use tuning::{Escalation, Inheritance, LockOptions, LockTuning, Victim};
+
+#[cfg(test)]
+mod models;

@@ -126,8 +126,12 @@ pub struct LockCounts {
 /// One transaction's locks in one [`LockTable`](crate::LockTable); reusable after
 /// [`release_all`](crate::LockTable::release_all). Owned by one worker at a time.
 pub struct Locker {
+    /// Its number in the table, if it has one; it holds and awaits nothing while it has none.
     pub(crate) id: LockerId,
+    pub(crate) is_numbered: bool,
     pub(crate) ids: Arc<Ids>,
+    /// See [`LockTable::label`](crate::LockTable::label).
+    pub(crate) label: u64,
     pub(crate) granules: Vec<Granule>,
     pub(crate) held: Vec<Held>,
     /// Keys that escalated granules cover (see `reduce`).
@@ -140,7 +144,8 @@ pub struct Locker {
     pub(crate) counts: LockCounts,
     /// What they were when the last transaction ended.
     reported: LockCounts,
-    /// What earlier lockers with this number have added to the slot's totals.
+    /// What to add to its own counts for the totals of its slot, modulo 2^64: what earlier lockers with this number have
+    /// counted, less what this one had counted before it had the number.
     pub(crate) predecessors: LockCounts,
     /// When a wait is given up by [`poll_until`](crate::LockTable::poll_until), in ns of the caller's clock.
     pub deadline_ns: u64,
@@ -150,10 +155,12 @@ pub struct Locker {
 }
 
 impl Locker {
-    pub(crate) fn new(id: LockerId, ids: Arc<Ids>) -> Locker {
+    pub(crate) fn new(ids: Arc<Ids>) -> Locker {
         Locker {
-            id,
+            id: 0,
+            is_numbered: false,
             ids,
+            label: 0,
             granules: Vec::with_capacity(LINEAR),
             held: Vec::with_capacity(LINEAR),
             covered: Vec::new(),
@@ -324,7 +331,9 @@ impl Drop for Locker {
         // The number of a locker that still stands in queues must never name another. What is parked is taken out
         // when the number is handed out again.
         if self.held().next().is_none() && self.pending.is_none() {
-            self.ids.give_back(self.id);
+            if self.is_numbered {
+                self.ids.give_back(self.id);
+            }
         } else {
             debug_assert!(std::thread::panicking(), "a locker was dropped while it held locks");
         }

@@ -2,7 +2,8 @@
 //!
 //! Who may do what:
 //! - `fast` (intentions on tables that never reached a bucket) is written by its locker, and emptied entry by entry
-//!   by other lockers that ask for a strong lock on the table. Its mutex is locked before a bucket; see [`Fast`].
+//!   by other lockers that ask for a strong lock on the table. Its mutex is locked before a bucket; see
+//!   [`crate::fast`].
 //! - `wait` is set to `Waiting` by its locker while it holds the bucket of the awaited name, to `Granted` or `Denied`
 //!   by whoever decides that while holding the same bucket, to `Idle` by its locker. Locked after a bucket.
 //! - `kept` (which of the requests in buckets may be parked, and which are) is added to by its locker, holding the
@@ -10,190 +11,24 @@
 //!   after a bucket, or alone.
 //! - `totals` are written by the locker and read by anyone; so is `label`.
 
+use crate::fast::{Fast, Taken};
 use crate::guarded::Guarded;
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
-use crate::tuning::Inheritance;
-use base::TableId;
 use latch::RawMutex;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
-/// Tables whose intention locks fit a slot (TPC-C has nine); transactions over more use the buckets for the rest.
-const FAST: usize = 16;
+/// Lockers of one table that can hold or await locks at the same time: a request names its locker by 16 bits.
+pub const MAX_LOCKERS: usize = CHUNK * CHUNKS;
+/// With more numbers than this in use a locker gives its own back at the end of each transaction, so that lockers which are
+/// only kept for their buffers keep nobody out.
+const SCARCE: usize = MAX_LOCKERS / 8 * 7;
 /// Requests in buckets that one locker may leave parked. More are given back.
 const KEPT: usize = 8;
-
-/// What became of an entry that another locker wanted out of the way.
-pub(crate) enum Taken {
-    InUse(Mode),
-    Parked,
-}
-
-/// Intention locks of one locker that the table's buckets know nothing of.
-///
-/// ```text
-///   word    | moved |  ...  | entry 2 | entry 1 | entry 0 |      two bits an entry: absent, parked, IS, IX
-///   tables          |  ...  | table   | table   | table   |      said once an entry is there, and kept until it is absent
-/// ```
-///
-/// The locker enters, raises and takes out entries under the mutex; other lockers take entries out under the mutex. The locker
-/// alone takes up what is parked, and ends a transaction, by one change of the word without the mutex. So whoever holds
-/// the mutex of another locker's list changes the word by a read-modify-write, and the locker under its own mutex need not.
-pub(crate) struct Fast<M> {
-    mutex: Guarded<M, ()>,
-    word: AtomicU64,
-    tables: [AtomicU16; FAST],
-}
-
-const ABSENT: u64 = 0;
-const PARKED: u64 = 1;
-const IS: u64 = 2;
-const IX: u64 = 3;
-/// An entry in use was moved to its bucket since the last [`Fast::leave`].
-const MOVED: u64 = 1 << 63;
-/// The upper bit of each entry: set while the entry is in use.
-const USED: u64 = 0xaaaa_aaaa;
-/// The lower one.
-const LOWER: u64 = USED >> 1;
-
-const _: () = assert!(2 * FAST == 32, "USED covers the entries, and MOVED lies beyond them");
-
-const fn entry(word: u64, at: usize) -> u64 {
-    word >> (2 * at) & 3
-}
-
-const fn with_entry(word: u64, at: usize, state: u64) -> u64 {
-    word & !(3 << (2 * at)) | state << (2 * at)
-}
-
-fn state_of(mode: Mode) -> u64 {
-    if mode == Mode::IS { IS } else { IX }
-}
-
-fn taken(state: u64) -> Taken {
-    match state {
-        PARKED => Taken::Parked,
-        IS => Taken::InUse(Mode::IS),
-        _ => Taken::InUse(Mode::IX),
-    }
-}
-
-impl<M: RawMutex> Fast<M> {
-    fn new() -> Self {
-        Fast {
-            mutex: Guarded::new(()),
-            word: AtomicU64::new(0),
-            tables: std::array::from_fn(|_| AtomicU16::new(0)),
-        }
-    }
-
-    /// Keeps others from taking entries out. Relaxed loads of `word` and `tables` suffice inside: their writers hold it too,
-    /// or are this very thread.
-    #[inline]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
-        self.mutex.with(|()| f(self))
-    }
-
-    #[inline]
-    fn find(&self, word: u64, table: TableId) -> Option<usize> {
-        let there = (u64::BITS - (word & !MOVED).leading_zeros()).div_ceil(2) as usize;
-        (0..there).find(|&at| entry(word, at) != ABSENT && self.tables[at].load(Ordering::Relaxed) == table.0)
-    }
-
-    /// Changes the word at once, if `f` wants it: the word of before. Where no other thread comes here a load and a store do.
-    #[inline]
-    fn change(&self, f: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        if M::SHARED {
-            return self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, f).ok();
-        }
-        let before = self.word.load(Ordering::Relaxed);
-        f(before).map(|after| {
-            self.word.store(after, Ordering::Relaxed);
-            before
-        })
-    }
-
-    /// Enters or changes a lock of the transaction under way. By the locker, under the mutex.
-    #[inline]
-    pub(crate) fn put(&self, table: TableId, mode: Mode) -> bool {
-        let word = self.word.load(Ordering::Relaxed);
-        let free = || {
-            let absent = !(word | word >> 1) & LOWER;
-            (absent != 0).then_some(absent.trailing_zeros() as usize / 2)
-        };
-        let Some(at) = self.find(word, table).or_else(free) else { return false };
-        self.tables[at].store(table.0, Ordering::Relaxed);
-        self.word.store(with_entry(word, at, state_of(mode)), Ordering::Relaxed);
-        true
-    }
-
-    #[inline]
-    pub(crate) fn has(&self, table: TableId) -> bool {
-        self.find(self.word.load(Ordering::Relaxed), table).is_some()
-    }
-
-    /// The mode of an entry in use. Under the mutex.
-    pub(crate) fn in_use(&self, table: TableId) -> Option<Mode> {
-        let word = self.word.load(Ordering::Acquire);
-        match taken(entry(word, self.find(word, table)?)) {
-            Taken::InUse(mode) => Some(mode),
-            Taken::Parked => None,
-        }
-    }
-
-    /// Takes an entry out. Under the mutex.
-    #[inline]
-    pub(crate) fn take(&self, table: TableId) -> Option<Taken> {
-        self.take_out(table, 0)
-    }
-
-    /// As [`Fast::take`]; the locker is told that an entry in use has gone to its bucket.
-    pub(crate) fn rob(&self, table: TableId) -> Option<Taken> {
-        self.take_out(table, MOVED)
-    }
-
-    fn take_out(&self, table: TableId, mark: u64) -> Option<Taken> {
-        // Entries come and move under the mutex only, so this one stays where it is until it is absent.
-        let at = self.find(self.word.load(Ordering::Relaxed), table)?;
-        let before = self.change(|word| {
-            let mark = if entry(word, at) > PARKED { mark } else { 0 };
-            (entry(word, at) != ABSENT).then_some(with_entry(word, at, ABSENT) | mark)
-        })?;
-        Some(taken(entry(before, at)))
-    }
-
-    /// A parked entry goes into use again, with just the mode that is asked for. By the locker, without the mutex.
-    #[inline]
-    pub(crate) fn reuse(&self, table: TableId, mode: Mode) -> bool {
-        let Some(at) = self.find(self.word.load(Ordering::Relaxed), table) else { return false };
-        let change = |word| (entry(word, at) == PARKED).then_some(with_entry(word, at, state_of(mode)));
-        self.change(change).is_some()
-    }
-
-    /// The end of a transaction: parks all that it used, or takes it out. Changes no entry and says false if some of what
-    /// it used is in a bucket by now. By the locker, without the mutex.
-    #[inline]
-    pub(crate) fn leave(&self, inheritance: Inheritance) -> bool {
-        let before = self.change(|word| {
-            let used = word & USED;
-            Some(match inheritance {
-                _ if word & MOVED != 0 => word & !MOVED,
-                Inheritance::Off => 0,
-                Inheritance::On => word & !(used | used >> 1) | used >> 1,
-            })
-        });
-        before.is_some_and(|word| word & MOVED == 0)
-    }
-
-    /// Under the mutex.
-    pub(crate) fn clear(&self) {
-        self.change(|_| Some(0));
-    }
-}
 
 /// Requests of one locker that lie in buckets and may be parked.
 #[derive(Default)]
@@ -363,26 +198,45 @@ struct Numbers {
 
 /// Shared by a table and its lockers, so that a dropped locker gives its number back.
 #[derive(Default)]
-pub(crate) struct Ids(Mutex<Numbers>);
+pub(crate) struct Ids {
+    numbers: Mutex<Numbers>,
+    /// Numbers in use: written with `numbers` locked.
+    used: AtomicUsize,
+}
 
 impl Ids {
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self) -> Option<LockerId> {
-        let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = numbers.free.pop() {
-            return Some(id);
-        }
-        let id = LockerId::try_from(numbers.next).ok()?;
-        numbers.next += 1;
+        let mut numbers = self.numbers();
+        let id = match numbers.free.pop() {
+            Some(id) => id,
+            None => {
+                let id = LockerId::try_from(numbers.next).ok()?;
+                numbers.next += 1;
+                id
+            }
+        };
+        self.used.store(numbers.next - numbers.free.len(), Ordering::Relaxed);
         Some(id)
     }
 
     pub(crate) fn give_back(&self, id: LockerId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).free.push(id);
+        let mut numbers = self.numbers();
+        numbers.free.push(id);
+        self.used.store(numbers.next - numbers.free.len(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > SCARCE
     }
 
     /// All numbers ever handed out are below this one.
     fn bound(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).next
+        self.numbers().next
     }
 }
 

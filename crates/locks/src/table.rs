@@ -27,6 +27,9 @@ pub enum Acquired {
     Waiting,
     /// Waiting would close a cycle. The request is withdrawn; what was held before is still held.
     Deadlock,
+    /// [`MAX_LOCKERS`](crate::MAX_LOCKERS) others hold or await locks in this table, and this locker holds none. Nothing was
+    /// asked for; once the transaction of one of them has ended there is room.
+    Crowded,
 }
 
 /// Why a wait ended without the lock.
@@ -147,22 +150,40 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     /// A new locker of this table, to be kept and reused from one transaction to the next.
-    ///
-    /// # Panics
-    /// If 65,536 lockers are alive already.
     pub fn locker(&self) -> Locker {
-        let id = self.slots.register().expect("a lock table has at most 65,536 lockers");
+        Locker::new(Arc::clone(&self.slots.ids))
+    }
+
+    /// Sees to it that the locker has a number; `false` if there is none left.
+    #[inline]
+    fn has_number(&self, locker: &mut Locker) -> bool {
+        locker.is_numbered || self.give_number(locker)
+    }
+
+    #[cold]
+    fn give_number(&self, locker: &mut Locker) -> bool {
+        let Some(id) = self.slots.register() else { return false };
         self.clear_estate(id);
-        let totals = &self.slots.get(id).totals;
-        let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
-        let mut locker = Locker::new(id, Arc::clone(&self.slots.ids));
+        (locker.id, locker.is_numbered) = (id, true);
+        let slot = self.slots.get(id);
+        slot.label.store(locker.label, Ordering::Relaxed);
+        let (totals, own) = (&slot.totals, &locker.counts);
+        let before = |total: &AtomicU64, own: u64| total.load(Ordering::Relaxed).wrapping_sub(own);
         locker.predecessors = LockCounts {
-            granule_requests: read(&totals.granule_requests),
-            granule_calls: read(&totals.granule_calls),
-            inherited: read(&totals.inherited),
+            granule_requests: before(&totals.granule_requests, own.granule_requests),
+            granule_calls: before(&totals.granule_calls, own.granule_calls),
+            inherited: before(&totals.inherited, own.inherited),
             ..LockCounts::default()
         };
-        locker
+        true
+    }
+
+    /// The locker's transaction has ended, and others need numbers more.
+    #[cold]
+    fn take_number(&self, locker: &mut Locker) {
+        self.drop_all_parked(locker);
+        self.slots.ids.give_back(locker.id);
+        locker.is_numbered = false;
     }
 
     /// Asks for `mode` on `name`, on top of what the locker holds there.
@@ -258,6 +279,10 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     fn first_key(&self, locker: &mut Locker, name: LockName, mode: Mode, table: u16) -> Acquired {
+        if !self.has_number(locker) {
+            locker.counts.requests -= 1;
+            return Acquired::Crowded;
+        }
         let entry = self.bucket(name).with(|q| {
             let entry = q.enter(name, locker.id, mode);
             self.note_wait(locker, name, entry);
@@ -315,6 +340,10 @@ impl<M: RawMutex> LockTable<M> {
                     return Acquired::Granted;
                 }
                 return self.raise_granule(locker, at, mode);
+            }
+            None if !self.has_number(locker) => {
+                locker.counts.requests -= 1;
+                return Acquired::Crowded;
             }
             None => locker.counts.granule_requests += 1,
         }
@@ -455,6 +484,9 @@ impl<M: RawMutex> LockTable<M> {
         locker.ended = None;
         locker.deadline_ns = u64::MAX;
         locker.report();
+        if locker.is_numbered && self.slots.ids.are_scarce() {
+            self.take_number(locker);
+        }
     }
 
     /// Lowers what is in a bucket.

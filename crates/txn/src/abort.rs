@@ -34,6 +34,8 @@ pub enum Abort {
     Fault,
     /// The instance is shutting down.
     Stopping,
+    /// As many transactions hold locks as the lock table has numbers for.
+    Crowded,
 }
 
 impl Abort {
@@ -52,12 +54,13 @@ impl Abort {
             Abort::NoSpace => "no_space",
             Abort::Fault => "fault",
             Abort::Stopping => "stopping",
+            Abort::Crowded => "crowded",
         }
     }
 
     /// Whether running the same request again may succeed.
     pub fn is_transient(self) -> bool {
-        use Abort::{Conflict, Deadlock, InstanceDown, LockTimeout, Participant};
-        matches!(self, Conflict | Deadlock | LockTimeout | Participant | InstanceDown)
+        use Abort::{Conflict, Crowded, Deadlock, InstanceDown, LockTimeout, Participant};
+        matches!(self, Conflict | Crowded | Deadlock | LockTimeout | Participant | InstanceDown)
     }
 }

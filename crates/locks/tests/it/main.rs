@@ -1,6 +1,7 @@
 //! The lock table from outside: modes against their definition, queues, cycles, inheritance, escalation; random
 //! schedules against a naive model, real threads, and every interleaving that shuttle draws.
 
+mod crowd;
 mod cycles;
 mod escalation;
 mod fairness;

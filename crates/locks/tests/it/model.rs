@@ -199,6 +199,7 @@ fn schedule(table: &Table, seed: u64) -> Seen {
                     Acquired::Granted => seen.granted += 1,
                     Acquired::Waiting => seen.waited += 1,
                     Acquired::Deadlock => seen.deadlocks += 1,
+                    Acquired::Crowded => panic!("there are few lockers"),
                 }
             }
         }

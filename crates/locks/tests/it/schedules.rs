@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 struct Switching(AtomicBool);
 
 impl RawMutex for Switching {
-    const SHARED: bool = false;
+    const SHARED: bool = true;
     const NEW: Switching = Switching(AtomicBool::new(false));
 
     fn lock(&self) {
@@ -44,6 +44,7 @@ fn lock(table: &Table, locker: &mut Locker, name: LockName, mode: Mode) -> bool 
     match table.acquire(locker, name, mode) {
         Acquired::Granted => return true,
         Acquired::Deadlock => return false,
+        Acquired::Crowded => panic!("there are few lockers"),
         Acquired::Waiting => {}
     }
     loop {
@@ -200,6 +201,7 @@ fn escalated_readers_among_writers() {
         match table.acquire_below(locker, &[path], name, mode) {
             Acquired::Granted => return,
             Acquired::Deadlock => panic!("a deadlock that key locks would not have made"),
+            Acquired::Crowded => panic!("there are few lockers"),
             Acquired::Waiting => loop {
                 match table.poll(locker, &mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(granted) => break granted.unwrap(),

@@ -76,6 +76,7 @@ fn transaction(table: &Table, locker: &mut Locker, who: usize, random: &mut Rand
                 done = false;
                 break;
             }
+            Acquired::Crowded => panic!("there are few lockers"),
         }
         assert!(locker.holds(name).covers(mode));
         if random.below(4) == 0 {
