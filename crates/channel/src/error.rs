@@ -38,6 +38,11 @@ pub enum ChannelError {
     WrongUser { ours: u32, theirs: u32 },
     #[error("the peer does not speak this protocol: {what}")]
     Protocol { what: &'static str },
+    #[error(
+        "no connection can be accepted for now: {why}; those who call wait; raise the limit of open files \
+         (ulimit -n) or close some connections"
+    )]
+    Starved { why: String },
     #[error("the listener was stopped")]
     Stopped,
     #[error("{doing}: {source}")]
@@ -45,8 +50,9 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Whether only this one connection failed, so that the listener may go on accepting.
-    pub fn is_of_one_peer(&self) -> bool {
+    /// Whether the listener may go on accepting: only this one connection failed, or there are no descriptors for the
+    /// time being, for which the listener waits itself.
+    pub fn goes_on(&self) -> bool {
         use ChannelError::*;
         matches!(
             self,
@@ -56,6 +62,7 @@ impl ChannelError {
                 | Kind { .. }
                 | WrongUser { .. }
                 | Protocol { .. }
+                | Starved { .. }
         )
     }
 }

@@ -9,21 +9,19 @@
 //! All numbers little-endian. The listener trusts nothing before magic, version, kind and length are checked, the
 //! connector nothing of the offered memory before its seals and size are. Both ends of a unix socket compare the
 //! other's user with their own. The whole exchange has one deadline, so a silent peer cannot hold an end for ever.
+//!
+//! Here are what both ends share and the connector's part, which waits; `answer` has the listener's, which does not.
 
 use crate::Hello;
 use crate::error::{ChannelError, Doing};
 use crate::link::{Carrier, Link};
-use crate::parker::new_bell;
-use crate::region::{RING_BYTES, Region, Which};
+use crate::region::{Region, Which};
 use crate::ring_link::{BellPair, Life, RingLink};
 use crate::stream_link::StreamLink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recv, recvmsg, send, sendmsg,
-};
-use std::io::{IoSlice, IoSliceMut};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -32,7 +30,7 @@ use std::time::{Duration, Instant};
 const MAGIC: [u8; 8] = *b"atollch\n";
 /// Changes with the handshake, the frames or the layout of a ring.
 pub(crate) const VERSION: u16 = 1;
-const HEAD_BYTES: usize = 16;
+pub(crate) const HEAD_BYTES: usize = 16;
 
 /// How the messages travel after the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +41,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Shm => "shm",
             Kind::Uds => "uds",
@@ -54,7 +52,7 @@ impl Kind {
 
 /// The listener's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Status {
+pub(crate) enum Status {
     Welcome = 0,
     OtherVersion = 1,
     OtherKind = 2,
@@ -63,14 +61,14 @@ enum Status {
 }
 
 /// The 16 bytes with which either side begins. `what` is the kind or the status, `bytes` the hello's or the ring's.
-struct Head {
-    version: u16,
-    what: u8,
-    bytes: u32,
+pub(crate) struct Head {
+    pub version: u16,
+    pub what: u8,
+    pub bytes: u32,
 }
 
 impl Head {
-    fn encode(&self) -> [u8; HEAD_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut out = [0; HEAD_BYTES];
         out[..8].copy_from_slice(&MAGIC);
         out[8..10].copy_from_slice(&self.version.to_le_bytes());
@@ -79,7 +77,7 @@ impl Head {
         out
     }
 
-    fn decode(from: &[u8; HEAD_BYTES]) -> Result<Head, ChannelError> {
+    pub(crate) fn decode(from: &[u8; HEAD_BYTES]) -> Result<Head, ChannelError> {
         if from[..8] != MAGIC {
             return Err(ChannelError::Protocol { what: "the first bytes are not those of an atoll channel" });
         }
@@ -127,88 +125,6 @@ impl Deadline {
             }
         }
     }
-}
-
-/// How a handshake on the listener's side ended without a fault.
-pub(crate) enum Answered {
-    Linked(Link, Hello),
-    /// The connector left before it said anything: somebody only looked whether a listener is there.
-    Left,
-}
-
-/// The listener's part.
-pub(crate) fn answer(socket: OwnedFd, kind: Kind, deadline: Deadline) -> Result<Answered, ChannelError> {
-    if let Err(error) = check_user(&socket, kind) {
-        refuse(&socket, Status::OtherUser);
-        return Err(error);
-    }
-    let mut head = [0; HEAD_BYTES];
-    if read_exact(&socket, &mut head, deadline)? == Read::Nothing {
-        return Ok(Answered::Left);
-    }
-    let hello_bytes = match check_connector(&Head::decode(&head)?, kind) {
-        Ok(bytes) => bytes,
-        Err((status, error)) => {
-            refuse(&socket, status);
-            return Err(error);
-        }
-    };
-    let mut hello = vec![0; hello_bytes];
-    if hello_bytes > 0 && read_exact(&socket, &mut hello, deadline)? == Read::Nothing {
-        return Err(CUT);
-    }
-    let link = match kind {
-        Kind::Shm => offer_rings(socket, deadline)?,
-        Kind::Uds | Kind::Tcp => {
-            let welcome = Head { version: VERSION, what: Status::Welcome as u8, bytes: 0 }.encode();
-            write_all(&socket, &welcome, deadline)?;
-            Link::new(Carrier::Stream(Box::new(StreamLink::new(socket))))
-        }
-    };
-    Ok(Answered::Linked(link, Hello(hello)))
-}
-
-fn check_connector(head: &Head, kind: Kind) -> Result<usize, (Status, ChannelError)> {
-    if head.version != VERSION {
-        let error = ChannelError::Version { ours: VERSION, theirs: head.version };
-        return Err((Status::OtherVersion, error));
-    }
-    if head.what != kind as u8 {
-        return Err((Status::OtherKind, ChannelError::Kind { ours: kind.name(), theirs: head.what }));
-    }
-    let length = head.bytes as usize;
-    if length > Hello::MOST_BYTES {
-        return Err((Status::BadHello, ChannelError::HelloTooLong { length, most: Hello::MOST_BYTES }));
-    }
-    Ok(length)
-}
-
-/// Tells the connector why, once and without waiting: it may be anybody.
-fn refuse(socket: &OwnedFd, status: Status) {
-    let head = Head { version: VERSION, what: status as u8, bytes: 0 }.encode();
-    let _ = send(socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-}
-
-/// The listener makes the rings and both bells and hands them over with its welcome.
-fn offer_rings(socket: OwnedFd, deadline: Deadline) -> Result<Link, ChannelError> {
-    let (region, memory) = Region::shared(RING_BYTES)?;
-    let (mine, theirs) = (new_bell()?, new_bell()?);
-    let head = Head { version: VERSION, what: Status::Welcome as u8, bytes: RING_BYTES as u32 }.encode();
-    let fds = [memory.as_fd(), mine.as_fd(), theirs.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the buffer is sized for three descriptors");
-    deadline.wait(socket.as_fd(), PollFlags::OUT)?;
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let sent =
-        sendmsg(&socket, &[IoSlice::new(&head)], &mut control, flags).doing("handing over shared memory")?;
-    if sent != HEAD_BYTES {
-        return Err(CUT);
-    }
-    let bells = BellPair { mine: Arc::new(mine), peers: Arc::new(theirs) };
-    let (outgoing, incoming) = (region.ring(Which::First), region.ring(Which::Second));
-    let link = RingLink::new(outgoing, incoming, bells, Life::Socket(socket));
-    Ok(Link::new(Carrier::Ring(Box::new(link))))
 }
 
 /// The connector's part.
@@ -259,7 +175,7 @@ fn take_rings(socket: OwnedFd, ring_bytes: usize, fds: Vec<OwnedFd>) -> Result<L
     Ok(Link::new(Carrier::Ring(Box::new(link))))
 }
 
-fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelError> {
+pub(crate) fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelError> {
     if kind == Kind::Tcp {
         return Ok(());
     }
@@ -269,28 +185,8 @@ fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelError> {
     if ours == theirs { Ok(()) } else { Err(ChannelError::WrongUser { ours, theirs }) }
 }
 
-const CUT: ChannelError = ChannelError::Protocol { what: "the connection ended within the handshake" };
-
-#[derive(PartialEq, Eq)]
-enum Read {
-    All,
-    Nothing,
-}
-
-fn read_exact(socket: &OwnedFd, into: &mut [u8], deadline: Deadline) -> Result<Read, ChannelError> {
-    let mut filled = 0;
-    while filled < into.len() {
-        match recv(socket, &mut into[filled..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) | Err(Errno::CONNRESET) if filled == 0 => return Ok(Read::Nothing),
-            Ok((0, _)) | Err(Errno::CONNRESET) => return Err(CUT),
-            Ok((count, _)) => filled += count,
-            Err(Errno::AGAIN) => deadline.wait(socket.as_fd(), PollFlags::IN)?,
-            Err(Errno::INTR) => {}
-            Err(other) => return Err(other).doing("reading a handshake"),
-        }
-    }
-    Ok(Read::All)
-}
+pub(crate) const CUT: ChannelError =
+    ChannelError::Protocol { what: "the connection ended within the handshake" };
 
 fn write_all(socket: &OwnedFd, mut bytes: &[u8], deadline: Deadline) -> Result<(), ChannelError> {
     while !bytes.is_empty() {

@@ -18,8 +18,10 @@
 mod address;
 mod error;
 
+mod answer;
 mod handshake;
 mod listener;
+mod lobby;
 mod registry;
 
 mod link;

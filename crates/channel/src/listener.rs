@@ -6,16 +6,15 @@
 
 use crate::address::{Address, check_socket_path};
 use crate::error::{ChannelError, Doing};
-use crate::handshake::{Answered, Deadline, Kind, answer, introduce};
+use crate::handshake::{Deadline, Kind, introduce};
 use crate::link::Link;
+use crate::lobby::{HANDSHAKE_TIME, Lobby};
 use crate::parker::{new_bell, ring_bell};
 use crate::registry::{self, Door};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect as connect_socket,
-    socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with,
 };
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -24,11 +23,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a connector may take over its handshake before the listener turns to the next one.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
 /// First pause between two attempts to connect; doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
@@ -49,7 +46,14 @@ pub struct Listener {
 }
 
 enum Entrance {
-    Socket { socket: OwnedFd, kind: Kind, stop: Arc<OwnedFd>, file: Option<SocketFile> },
+    Socket {
+        socket: OwnedFd,
+        kind: Kind,
+        stop: Arc<OwnedFd>,
+        file: Option<SocketFile>,
+        /// Held by the thread that accepts.
+        lobby: Mutex<Lobby>,
+    },
     Ring(Arc<Door>),
 }
 
@@ -123,7 +127,8 @@ impl Listener {
         file: Option<SocketFile>,
     ) -> Result<Listener, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).doing("making a socket non-blocking")?;
-        Ok(Listener { address, door: Entrance::Socket { socket, kind, stop: Arc::new(new_bell()?), file } })
+        let (stop, lobby) = (Arc::new(new_bell()?), Mutex::default());
+        Ok(Listener { address, door: Entrance::Socket { socket, kind, stop, file, lobby } })
     }
 
     /// Where this listener can be reached: the address it was given, with the actual port.
@@ -138,29 +143,19 @@ impl Listener {
         })
     }
 
-    /// Waits for the next connector and completes its handshake.
+    /// Waits for the next connector whose handshake is over. Those that are silent or slow hold up no other one.
     ///
     /// # Errors
     /// [`ChannelError::Stopped`] after [`Stopper::stop`]. When
-    /// [`is_of_one_peer`](ChannelError::is_of_one_peer) holds, one connector was refused and the next call goes on.
+    /// [`goes_on`](ChannelError::goes_on) holds, one connector was refused, or there are no descriptors for the time
+    /// being, and the next call goes on.
     pub fn accept(&self) -> Result<(Link, Hello), ChannelError> {
-        let (socket, kind, stop) = match &self.door {
-            Entrance::Ring(door) => return door.accept(),
-            Entrance::Socket { socket, kind, stop, .. } => (socket, *kind, stop),
-        };
-        loop {
-            wait_for_connector(socket, stop)?;
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let peer = match accept_with(socket, flags) {
-                Ok(peer) => peer,
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(other) => return Err(other).doing("accepting a connection"),
-            };
-            if kind == Kind::Tcp {
-                rustix::net::sockopt::set_tcp_nodelay(&peer, true).doing("switching off Nagle's delay")?;
-            }
-            if let Answered::Linked(link, hello) = answer(peer, kind, Deadline::after(HANDSHAKE_TIME))? {
-                return Ok((link, hello));
+        match &self.door {
+            Entrance::Ring(door) => door.accept(),
+            Entrance::Socket { socket, kind, stop, lobby, .. } => {
+                // A panic within would leave a lobby that has forgotten some connectors, which may try again.
+                let mut lobby = lobby.lock().unwrap_or_else(PoisonError::into_inner);
+                lobby.next(socket, *kind, stop)
             }
         }
     }
@@ -229,15 +224,6 @@ fn remove_stale(address: &Address, path: &Path) -> Result<(), ChannelError> {
         }
         _ => Err(ChannelError::InUse { address: address.to_string() }),
     }
-}
-
-fn wait_for_connector(socket: &OwnedFd, stop: &OwnedFd) -> Result<(), ChannelError> {
-    let mut fds = [PollFd::new(socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-    match poll(&mut fds, None) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(other) => return Err(other).doing("waiting for a connection"),
-    }
-    if fds[1].revents().is_empty() { Ok(()) } else { Err(ChannelError::Stopped) }
 }
 
 /// Connects to a listener, trying again until `timeout` while nobody listens there (instances start in any order);

@@ -4,7 +4,7 @@ use crate::config::InstanceConfig;
 use crate::links::Peer;
 use crate::shared::{Order, Shared, Wanted};
 use base::{InstanceId, WorkerId};
-use channel::{Address, Hello, Listener};
+use channel::{Address, ChannelError, Hello, Listener};
 use exec::Engine;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,13 @@ pub(crate) fn accept<W: Workload, E: Engine>(
 ) {
     let clients = AtomicUsize::new(0);
     while !stop.load(Ordering::Acquire) {
-        let Ok((link, hello)) = listener.accept() else { continue };
+        let (link, hello) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                refused(shared.config.id, &error);
+                continue;
+            }
+        };
         let Ok(hello) = wire::Hello::decode(&hello.0) else { continue };
         if hello.version != wire::VERSION || hello.deployment != shared.config.deployment {
             continue;
@@ -35,6 +41,19 @@ pub(crate) fn accept<W: Workload, E: Engine>(
             Caller::Client => (clients.fetch_add(1, Ordering::Relaxed) % workers, Peer::Client),
         };
         shared.inboxes[worker].put(Order::Link(link, peer));
+    }
+}
+
+/// Says what concerns more than one caller; rests where the next attempt would fail at once.
+fn refused(id: InstanceId, error: &ChannelError) {
+    match error {
+        ChannelError::Stopped => {}
+        ChannelError::Starved { .. } => eprintln!("atoll: instance {id}: {error}"),
+        error if error.goes_on() => {}
+        error => {
+            eprintln!("atoll: instance {id}: {error}");
+            std::thread::sleep(RETRY);
+        }
     }
 }
 

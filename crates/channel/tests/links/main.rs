@@ -2,5 +2,6 @@
 
 mod common;
 mod exchange;
+mod lobby;
 mod setup;
 mod wake;

@@ -53,7 +53,7 @@ fn a_peer_of_another_version_is_refused_at_both_ends_with_both_versions_named() 
         let (reply, accepted) = say(address, &head(7, kind, 0));
         let error = accepted.map(drop).unwrap_err();
         assert!(matches!(error, ChannelError::Version { ours: 1, theirs: 7 }), "{error}");
-        assert!(error.is_of_one_peer());
+        assert!(error.goes_on());
         assert_eq!(reply, head(1, 1, 0));
     }
 }
@@ -84,7 +84,7 @@ fn whoever_does_not_speak_the_protocol_is_refused() {
         for bytes in [wrong_kind, long_hello, web] {
             let (reply, accepted) = say(address, &bytes);
             let error = accepted.map(drop).unwrap_err();
-            assert!(error.is_of_one_peer(), "{error}");
+            assert!(error.goes_on(), "{error}");
             assert!(reply.is_empty() || reply[10] != 0, "welcomed");
         }
     }

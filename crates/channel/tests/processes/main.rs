@@ -8,3 +8,4 @@
 mod common;
 mod death;
 mod ipc;
+mod starved;
