@@ -77,12 +77,16 @@ struct RingWatch {
     /// The handshake's socket has news that the link has not looked at.
     socket_news: AtomicBool,
     peer_gone: Option<(Arc<[AtomicBool; 2]>, usize)>,
+    /// The owner does not read for now: a message is no reason to stay awake.
+    held_back: AtomicBool,
     left: AtomicBool,
 }
 
 impl Watch for RingWatch {
     fn announce_sleep(&self, _: &ParkerShared) {
-        self.incoming.receiver_may_sleep();
+        if !self.held_back.load(Ordering::Relaxed) {
+            self.incoming.receiver_may_sleep();
+        }
         if self.wanted.load(Ordering::Relaxed) != 0 {
             self.outgoing.sender_may_sleep();
         }
@@ -90,7 +94,8 @@ impl Watch for RingWatch {
 
     fn ready(&self) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        self.incoming.anything_for(self.head.load(Ordering::Relaxed))
+        let reads = !self.held_back.load(Ordering::Relaxed);
+        (reads && self.incoming.anything_for(self.head.load(Ordering::Relaxed)))
             || (wanted != 0 && self.outgoing.room_for(self.tail.load(Ordering::Relaxed), wanted))
             || self.socket_news.load(Ordering::Relaxed)
             || self.peer_gone.as_ref().is_some_and(|(gone, peer)| gone[*peer].load(Ordering::Acquire))
@@ -124,6 +129,7 @@ impl RingLink {
             wanted: AtomicU64::new(0),
             socket_news: AtomicBool::new(false),
             peer_gone,
+            held_back: AtomicBool::new(false),
             left: AtomicBool::new(false),
         };
         RingLink {
@@ -153,11 +159,11 @@ impl RingLink {
                 return Ok(());
             }
         }
-        self.hold_back(parts, bytes)
+        self.keep(parts, bytes)
     }
 
     #[cold]
-    fn hold_back(&mut self, parts: &[&[u8]], bytes: usize) -> Result<(), SendError> {
+    fn keep(&mut self, parts: &[&[u8]], bytes: usize) -> Result<(), SendError> {
         if self.held + bytes > MOST_HELD_BYTES {
             return Err(SendError::Full { held: self.held, most: MOST_HELD_BYTES });
         }
@@ -245,6 +251,18 @@ impl RingLink {
 
     pub(crate) fn held(&self) -> usize {
         self.held
+    }
+
+    pub(crate) fn hold_back(&self, held_back: bool) {
+        self.watch.held_back.store(held_back, Ordering::Relaxed);
+    }
+
+    /// Whether the peer has ended, whatever it has left to read.
+    pub(crate) fn peer_left(&self) -> bool {
+        match &self.life {
+            Life::Threads { gone, mine } => gone[1 - mine].load(Ordering::Acquire),
+            Life::Socket(socket) => look_at(socket).unwrap_or(true),
+        }
     }
 
     #[inline]

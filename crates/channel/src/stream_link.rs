@@ -8,12 +8,13 @@ use crate::error::{ChannelError, Closed, SendError};
 use crate::parker::{PLAIN, Parker, ParkerShared, Watch};
 use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
 use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Bytes of a frame's length.
 const PREFIX: usize = 4;
@@ -41,21 +42,30 @@ struct StreamWatch {
     buffered: AtomicBool,
     /// The socket took less than there was.
     stuck: AtomicBool,
-    /// What the epoll set waits for now.
-    waits_for_room: AtomicBool,
+    /// The owner does not read for now: a message is no reason to stay awake.
+    held_back: AtomicBool,
+    /// What the epoll set waits for now: as [`StreamWatch::wanted`] gave it.
+    waits_for: AtomicU32,
     left: AtomicBool,
+}
+
+impl StreamWatch {
+    fn wanted(&self) -> EventFlags {
+        let when = |condition: bool, flags| if condition { flags } else { EventFlags::empty() };
+        when(!self.held_back.load(Ordering::Relaxed), EventFlags::IN)
+            | when(self.stuck.load(Ordering::Relaxed), EventFlags::OUT)
+    }
 }
 
 impl Watch for StreamWatch {
     fn announce_sleep(&self, parker: &ParkerShared) {
-        let stuck = self.stuck.load(Ordering::Relaxed);
-        if stuck != self.waits_for_room.swap(stuck, Ordering::Relaxed) {
-            let room = if stuck { EventFlags::OUT } else { EventFlags::empty() };
-            parker.modify(&self.socket, PLAIN, EventFlags::IN | room);
+        let wanted = self.wanted();
+        if wanted.bits() != self.waits_for.swap(wanted.bits(), Ordering::Relaxed) {
+            parker.modify(&self.socket, PLAIN, wanted);
         }
     }
     fn ready(&self) -> bool {
-        self.buffered.load(Ordering::Relaxed)
+        self.buffered.load(Ordering::Relaxed) && !self.held_back.load(Ordering::Relaxed)
     }
     fn announce_awake(&self) {}
     fn gone(&self) -> bool {
@@ -67,7 +77,9 @@ impl StreamLink {
     /// `socket` is connected and non-blocking.
     pub(crate) fn new(socket: OwnedFd) -> StreamLink {
         let no = || AtomicBool::new(false);
-        let watch = StreamWatch { socket, buffered: no(), stuck: no(), waits_for_room: no(), left: no() };
+        let waits_for = AtomicU32::new(EventFlags::IN.bits());
+        let watch =
+            StreamWatch { socket, buffered: no(), stuck: no(), held_back: no(), waits_for, left: no() };
         StreamLink {
             watch: Arc::new(watch),
             parker: None,
@@ -196,9 +208,22 @@ impl StreamLink {
         &self.input
     }
 
+    pub(crate) fn hold_back(&self, held_back: bool) {
+        self.watch.held_back.store(held_back, Ordering::Relaxed);
+    }
+
+    /// Whether the peer has ended, whatever it has left to read.
+    pub(crate) fn peer_left(&self) -> bool {
+        let mut fds = [PollFd::new(&self.watch.socket, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
     pub(crate) fn register(&mut self, parker: &Parker) -> Result<(), ChannelError> {
         let shared = parker.shared().clone();
-        shared.add(&self.watch.socket, PLAIN, EventFlags::IN)?;
+        let wanted = self.watch.wanted();
+        self.watch.waits_for.store(wanted.bits(), Ordering::Relaxed);
+        shared.add(&self.watch.socket, PLAIN, wanted)?;
         parker.watch(parker.new_token(), self.watch.clone());
         self.parker = Some(shared);
         Ok(())

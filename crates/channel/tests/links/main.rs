@@ -2,6 +2,7 @@
 
 mod common;
 mod exchange;
+mod held_back;
 mod lobby;
 mod setup;
 mod wake;
