@@ -3,12 +3,18 @@
 //! Every run gets a temporary directory of its own as TMPDIR. It is empty afterwards, and no process that inherited it is
 //! alive.
 
+#[path = "command_line/backups.rs"]
+mod backups;
 #[path = "command_line/databases.rs"]
 mod databases;
+#[path = "command_line/directories.rs"]
+mod directories;
 #[path = "command_line/papers.rs"]
 mod papers;
 #[path = "command_line/reports.rs"]
 mod reports;
+#[path = "command_line/wholeness.rs"]
+mod wholeness;
 
 use serde_json::Value;
 use std::net::TcpListener;
@@ -298,14 +304,15 @@ fn a_directory_of_something_else_or_of_another_version_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap().to_owned();
     let args = [&["bench", "micro", "--islands", "1", "--data", &data], BRIEF].concat();
-    std::fs::write(dir.path().join("letter.txt"), "mine").unwrap();
-    assert_refused(&args, 2, &[&data, "deployment.json"]);
-    assert_eq!(std::fs::read_to_string(dir.path().join("letter.txt")).unwrap(), "mine");
-    std::fs::remove_file(dir.path().join("letter.txt")).unwrap();
+    std::fs::create_dir(dir.path().join("0")).unwrap();
+    std::fs::write(dir.path().join("0/letter.txt"), "mine").unwrap();
+    assert_refused(&args, 2, &[&data, "0", "no instance's folder"]);
+    assert_eq!(std::fs::read_to_string(dir.path().join("0/letter.txt")).unwrap(), "mine");
+    std::fs::remove_dir_all(dir.path().join("0")).unwrap();
 
     std::fs::write(dir.path().join("lock"), "").unwrap();
     std::fs::write(dir.path().join("deployment.json"), r#"{"format": 77}"#).unwrap();
-    assert_refused(&args, 2, &[&data, "format 77", "format 6"]);
+    assert_refused(&args, 2, &[&data, "format 77", "format 6", "version of Atoll"]);
     std::fs::write(dir.path().join("deployment.json"), "{").unwrap();
     assert_refused(&args, 1, &["deployment.json", "damaged"]);
 }

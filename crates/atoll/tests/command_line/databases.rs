@@ -6,41 +6,41 @@ use std::fs;
 use std::path::PathBuf;
 
 /// A database of two instances in a directory of its own.
-struct Database {
-    dir: TempDir,
+pub(super) struct Database {
+    pub(super) dir: TempDir,
 }
 
-const SHAPE: &[&str] = &["--islands", "2", "--workers", "2", "--scale", "2"];
+pub(super) const SHAPE: &[&str] = &["--islands", "2", "--workers", "2", "--scale", "2"];
 
 impl Database {
-    fn load(workload: &str, more: &[&str]) -> Database {
+    pub(super) fn load(workload: &str, more: &[&str]) -> Database {
         let database = Database { dir: tempfile::tempdir().unwrap() };
         let output = database.run(&[&["load", workload, "--data", database.path()], SHAPE, more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         database
     }
 
-    fn micro() -> Database {
+    pub(super) fn micro() -> Database {
         Database::load("micro", &["--dataset", "4000"])
     }
 
-    fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         self.dir.path().to_str().unwrap()
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(super) fn run(&self, args: &[&str]) -> Output {
         Sandbox::new().run(args)
     }
 
     /// Runs a check, which must leave every file as it was; gives its exit code and its lines.
-    fn check(&self) -> (i32, Vec<Value>) {
+    pub(super) fn check(&self) -> (i32, Vec<Value>) {
         let before = self.files();
         let output = self.run(&["check", "--data", self.path(), "--json"]);
         assert!(before == self.files(), "a check changed a file");
         (output.status.code().unwrap(), rows(&output))
     }
 
-    fn assert_sound(&self) -> Value {
+    pub(super) fn assert_sound(&self) -> Value {
         let (code, lines) = self.check();
         assert_eq!(code, 0, "{lines:?}");
         let sum = lines.last().unwrap().clone();
@@ -49,7 +49,7 @@ impl Database {
     }
 
     /// Every file but the locks, which say who held them last.
-    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(super) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let (mut found, mut dirs) = (BTreeMap::new(), vec![self.dir.path().to_owned()]);
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -63,18 +63,18 @@ impl Database {
         found
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn change(&self, name: &str, f: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn change(&self, name: &str, f: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = fs::read(self.file(name)).unwrap();
         f(&mut bytes);
         fs::write(self.file(name), bytes).unwrap();
     }
 
     /// A check that finds damage, and what it says of the finding that mentions `what`.
-    fn finding(&self, what: &str) -> Value {
+    pub(super) fn finding(&self, what: &str) -> Value {
         let (code, lines) = self.check();
         assert_eq!(code, 1, "{lines:?}");
         assert_eq!(lines.last().unwrap()["sound"], false);
@@ -198,12 +198,17 @@ fn what_cannot_be_loaded_or_checked_is_refused() {
     assert_refused(&["load", "micro", "--data", path, "--islands", "9", "--workers", "2"], 2, &["9", "2"]);
     let many = ["load", "micro", "--data", path, "--islands", "1", "--workers"];
     assert_refused(&[&many[..], &["2000"]].concat(), 2, &["workers 2000", "at most"]);
-    assert_refused(&["check", "--data", "/no/such/place"], 1, &["/no/such/place"]);
+    assert_refused(&["check", "--data", "/no/such/place"], 2, &["/no/such/place", "no such directory"]);
     assert_refused(&["check", "--data", path], 2, &[path, "deployment.json"]);
-    fs::write(dir.path().join("letter.txt"), "mine").unwrap();
+    let letter = dir.path().join("letter.txt");
+    fs::write(&letter, "mine").unwrap();
     assert_refused(&["check", "--data", path], 2, &[path, "deployment.json"]);
-    assert_refused(&["load", "micro", "--data", path], 2, &[path, "deployment.json"]);
-    assert_eq!(fs::read_to_string(dir.path().join("letter.txt")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a check writes nothing");
+    for command in [&["check"][..], &["load", "micro"], &["bench", "micro"]] {
+        let args = [command, &["--data", letter.to_str().unwrap()]].concat();
+        assert_refused(&args, 2, &["letter.txt", "a file", "expected a directory"]);
+    }
+    assert_eq!(fs::read_to_string(letter).unwrap(), "mine");
 }
 
 #[test]
