@@ -13,25 +13,67 @@ pub enum DeployError {
         "data directory {} is in use by {holder}: wait for it to end, or name another directory", path.display()
     )]
     InUse { path: PathBuf, holder: String },
-    #[error("data directory {} holds {found}, this run needs {wanted}: name another directory, or repeat the run \
-             with the options it was built with", path.display())]
+    /// Callers that know the command line say what to type; see [`crate::standing`].
+    #[error("data directory {} holds {found}, this run needs {wanted}: name another directory", path.display())]
     Mismatch { path: PathBuf, found: String, wanted: String },
-    #[error("data directory {} is not empty and has no {} in it: name an empty directory or one that atoll built",
-            path.display(), crate::manifest::FILE)]
-    Foreign { path: PathBuf },
+    #[error(
+        "data directory {} was written in format {found}, this version reads format {expected}: use the version of Atoll that \
+         loaded it, or name another directory", path.display()
+    )]
+    Format { path: PathBuf, found: u64, expected: u32 },
+    #[error("{}: there is no such directory", path.display())]
+    NoDirectory { path: PathBuf },
+    #[error("{} is a file, expected a directory", path.display())]
+    NotADirectory { path: PathBuf },
+    #[error(
+        "{} holds no database: there is no {} in it; atoll load with --data makes one", path.display(), crate::manifest::FILE
+    )]
+    NoDatabase { path: PathBuf },
+    #[error("{} is the directory of a sweep, with these databases: {within}", path.display())]
+    Sweep { path: PathBuf, within: String },
+    #[error(
+        "{} is a backup, not a database: `atoll restore {0} --to {}` makes a database of it",
+        path.display(), restored.display()
+    )]
+    Backup { path: PathBuf, restored: PathBuf },
+    #[error(
+        "data directory {} has {name}, which is {what} of Atoll: move it away, or name another directory", path.display()
+    )]
+    Occupied { path: PathBuf, name: String, what: &'static str },
+    /// Part of a database is missing or in the wrong place.
+    #[error(
+        "data directory {} cannot be used: {}: {what}; {remedy} (`atoll check --data {0}` says what else is wrong)",
+        path.display(), file.display()
+    )]
+    NotWhole { path: PathBuf, file: PathBuf, what: String, remedy: String },
     #[error(
         "data directory {} holds data whose loading has not ended: atoll load with the options of that load starts it \
          anew", path.display()
     )]
     Unfinished { path: PathBuf },
-    #[error("{} is damaged ({why}): restore it, or remove the directory and load again", path.display())]
+    #[error(
+        "{} is damaged ({why}): restore the database from a backup, or remove the directory and load again", path.display()
+    )]
     Manifest { path: PathBuf, why: String },
     #[error(
         "{} has {available_mib} MiB free, this deployment needs about {needed_mib}: free some space, name another \
          directory with --data, or ask for a smaller --dataset or --scale", path.display()
     )]
     NoSpace { path: PathBuf, available_mib: u64, needed_mib: u64 },
-    #[error("cannot {action} {}: {error}; make it writable, or name another place with --data or TMPDIR", path.display())]
+    #[error("{} exists already: nothing is overwritten; name another place", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} is being written by another process: wait for it to end, or name another place", path.display())]
+    BeingWritten { path: PathBuf },
+    #[error("{} is no backup: there is no {} in it; expected what atoll backup made", path.display(), crate::layout::BACKUP)]
+    NoBackup { path: PathBuf },
+    #[error("{} is not as it was written: {what}; restore from another backup", path.display())]
+    BadBackup { path: PathBuf, what: String },
+    #[error(
+        "{} has {available_mib} MiB free, the copy needs about {needed_mib}: free some space, or name another place",
+        path.display()
+    )]
+    NoRoom { path: PathBuf, available_mib: u64, needed_mib: u64 },
+    #[error("cannot {action} {}: {error}; {}", path.display(), remedy(error))]
     Io { action: &'static str, path: PathBuf, error: std::io::Error },
     #[error("cannot start instance {instance}: {why}")]
     Start { instance: InstanceId, why: String },
@@ -62,7 +104,33 @@ impl DeployError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            DeployError::Impossible(_) | DeployError::Mismatch { .. } | DeployError::Foreign { .. }
+            DeployError::Impossible(_)
+                | DeployError::Mismatch { .. }
+                | DeployError::Format { .. }
+                | DeployError::NoDirectory { .. }
+                | DeployError::NotADirectory { .. }
+                | DeployError::NoDatabase { .. }
+                | DeployError::Sweep { .. }
+                | DeployError::Backup { .. }
+                | DeployError::Occupied { .. }
+                | DeployError::Exists { .. }
+                | DeployError::NoBackup { .. }
         )
+    }
+}
+
+/// What helps against what the system said of a file.
+pub(crate) fn remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "make it readable and writable for this user, or name another place (--data, --to, TMPDIR)"
+        }
+        ErrorKind::ReadOnlyFilesystem => "name another place (--data, --to, TMPDIR)",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free some space, or name another place (--data, --to, TMPDIR)"
+        }
+        ErrorKind::NotFound => "see that its directory is there, or name another place (--data, --to, TMPDIR)",
+        _ => "see what the system says of that device, or name another place (--data, --to, TMPDIR)",
     }
 }

@@ -2,15 +2,18 @@
 
 use crate::DeployError;
 use crate::manifest::{Look, MEMORY, look};
+use crate::whole::judge;
 use base::InstanceId;
-use instance::offline::{Examined, Family, examine};
-use std::path::Path;
+use instance::offline::{Examined, Family, Finding, examine};
+use std::path::{Path, PathBuf};
 use txn::{Placement, Workload};
 use workload::{Visitor, with_workload};
 
 /// What was found.
 pub struct Inspected {
     pub look: Look,
+    /// What was found about the database as a whole.
+    pub findings: Vec<Finding>,
     pub instances: Vec<Examined>,
 }
 
@@ -29,18 +32,17 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspecte
     let look = look(dir)?;
     let damaged = |why: String| DeployError::Manifest { path: dir.join(crate::manifest::FILE), why };
     let islands = look.manifest.islands;
-    if islands == 0 {
-        return Err(damaged("it names no instance".into()));
-    }
+    let judgement = judge(dir, &look.manifest, look.identity.as_ref());
     let frames = (pool_bytes / PAGE / u64::from(islands)).max(MIN_FRAMES) as usize;
     let family = if look.manifest.family == MEMORY { Family::Memory } else { Family::Pages };
-    let visit = Examine { dir, islands, family, frames, watch };
+    let folders = (0..).map(|i: u16| dir.join(i.to_string())).zip(judgement.instances).collect();
+    let visit = Examine { folders, islands, family, frames, watch };
     let instances = with_workload(&look.manifest.workload, visit).map_err(|e| damaged(e.to_string()))?;
-    Ok(Inspected { look, instances: instances.map_err(damaged)? })
+    Ok(Inspected { look, findings: judgement.all, instances: instances.map_err(damaged)? })
 }
 
 struct Examine<'a> {
-    dir: &'a Path,
+    folders: Vec<(PathBuf, Vec<Finding>)>,
     islands: u16,
     family: Family,
     frames: usize,
@@ -55,7 +57,7 @@ impl Visitor for Examine<'_> {
         if u32::from(islands) > sites {
             return Err(format!("it names {islands} instances for data of {sites} sites"));
         }
-        let dirs = (0..islands).map(|i| self.dir.join(i.to_string())).collect();
-        Ok(examine(&workload, &Placement::even(sites, islands), dirs, (self.family, self.frames), self.watch))
+        let (placement, how) = (Placement::even(sites, islands), (self.family, self.frames));
+        Ok(examine(&workload, &placement, self.folders, how, self.watch))
     }
 }

@@ -18,25 +18,35 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod control;
 mod copy;
 pub mod engine;
 mod error;
 mod host;
 mod inspect;
+mod layout;
+mod lock;
 mod manifest;
 mod member;
+mod partial;
 mod plan;
+mod restore;
 mod running;
 mod scratch;
+mod whole;
 
+pub use backup::{Copied, Copying, back_up};
 pub use error::DeployError;
 pub use host::{cpu_ns, host_child};
 pub use inspect::{Inspected, inspect};
 pub use instance::offline::Examined;
+pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
 pub use manifest::{FORMAT, Home, Look, Manifest, Unfinished, look, manifest_in};
 pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
 };
+pub use restore::restore;
 pub use running::{Change, Running};
 pub use scratch::Scratch;
+pub use whole::require_schema;

@@ -3,26 +3,31 @@
 //! ```text
 //! DIR/ (0700)   deployment.json   what was loaded here; written after the load, so a half-loaded directory has none
 //!               lock              held (flock) by the one deployment that runs here; the kernel lets go when it dies
-//!               0/ 1/ ...         one directory per instance: its data file and its log
+//!               0/ 1/ ...         one directory per instance: its data file and its log, and instance.json, which says
+//!                                 which instance of which database it is
 //!               run/              the same of a deployment that runs on a copy; what is found here is a killed run's
 //! ```
+//!
+//! Other files may lie beside them (see `layout`).
 
 use crate::DeployError;
 use crate::copy::{Watch, copy_all, require_space};
 use crate::engine::{HeapForm, TreeKind};
+use crate::layout::{RUN, Standing, clear, make_private, no_database, require_names, standing, write_whole};
+use crate::lock::{self, Lock};
 use crate::scratch::Scratch;
-use rustix::fs::{FlockOperation, flock};
+use crate::whole::{Identity, Judgement, judge, label};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use txn::TableKind;
 use workload::WorkloadSpec;
 
 pub(crate) const FILE: &str = "deployment.json";
 pub(crate) const LOCK: &str = "lock";
-const RUN: &str = "run";
+/// A manifest on its way to its place.
+pub(crate) const ASIDE: &str = "deployment.new";
 /// Counted up whenever anything in a data directory changes its shape.
 pub const FORMAT: u32 = 6;
 
@@ -95,6 +100,9 @@ struct Contents {
     effects: Option<u64>,
     /// Streams of requests handed out so far, over all runs.
     streams: u64,
+    /// Of databases that this version or a later one has loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<Identity>,
 }
 
 /// What becomes of a directory whose loading has not ended.
@@ -110,13 +118,14 @@ pub struct Home {
     path: PathBuf,
     /// Of a copy: removes it. Before the lock, which guards it.
     _copy: Option<RemovedAtEnd>,
-    _lock: Option<File>,
+    _lock: Option<Lock>,
     /// Whether the directory may be opened again after this run.
     lasting: bool,
     manifest: Manifest,
     loaded: bool,
     effects: Option<u64>,
     streams: u64,
+    identity: Option<Identity>,
 }
 
 struct RemovedAtEnd(PathBuf);
@@ -133,25 +142,27 @@ impl Home {
         let path = run.path().join("data");
         make_private(&path)?;
         let (loaded, effects, streams) = (false, Some(0), 0);
-        Ok(Home { path, _copy: None, _lock: None, lasting: false, manifest, loaded, effects, streams })
+        let (_copy, _lock, lasting, identity) = (None, None, false, None);
+        Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
     }
 
     /// `path`, created if it is missing, opened if it holds what `manifest` says. Nothing loaded in it is changed.
     ///
     /// # Errors
-    /// It is in use, is something else's, holds other data, or (with [`Unfinished::Refuse`]) half of it.
+    /// It is in use, is a sweep's or a backup, has other programs' files where this one's belong, holds other data, or (with
+    /// [`Unfinished::Refuse`]) half of it.
     pub fn at(path: &Path, manifest: Manifest, unfinished: Unfinished) -> Result<Home, DeployError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(DeployError::io("create data directory", path))?;
-        if is_foreign(path)? {
-            return Err(DeployError::Foreign { path: path.into() });
+        if let other @ (Standing::Sweep(_) | Standing::Backup) = standing(path)? {
+            return Err(no_database(path, other));
         }
-        let lock = lock(path)?;
-        let (loaded, effects, streams) = match read(path)? {
-            Some(found) if found.manifest.fits(&manifest) => (true, found.effects, found.streams),
+        make_private(path)?;
+        let lock = lock::exclusive(path)?;
+        let found = read(path)?;
+        require_names(path, manifest.islands, found.is_some())?;
+        let (loaded, effects, streams, identity) = match found {
+            Some(found) if found.manifest.fits(&manifest) => {
+                (true, found.effects, found.streams, found.identity)
+            }
             Some(found) => {
                 return Err(DeployError::Mismatch {
                     path: path.into(),
@@ -159,20 +170,25 @@ impl Home {
                     wanted: manifest.describe(),
                 });
             }
-            None if unfinished == Unfinished::Refuse && names(path)?.iter().any(|n| is_instance(n)) => {
+            None if unfinished == Unfinished::Refuse && matches!(standing(path)?, Standing::Unfinished) => {
                 return Err(DeployError::Unfinished { path: path.into() });
             }
             None => {
                 clear(path)?;
-                (false, Some(0), 0)
+                (false, Some(0), 0, None)
             }
         };
         let run = path.join(RUN);
         if run.exists() {
             fs::remove_dir_all(&run).map_err(DeployError::io("remove", &run))?;
         }
-        let (path, lock) = (path.into(), Some(lock));
-        Ok(Home { path, _copy: None, _lock: lock, lasting: true, manifest, loaded, effects, streams })
+        let (path, _copy, _lock, lasting) = (path.into(), None, Some(lock), true);
+        Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
+    }
+
+    /// What is wrong with the database that is here, as far as that shows without opening it.
+    pub(crate) fn judge(&self) -> Judgement {
+        judge(&self.path, &self.manifest, self.identity.as_ref())
     }
 
     /// A deployment begins to run on the directory itself: from here on its data is no longer as it was left.
@@ -199,7 +215,7 @@ impl Home {
     pub(crate) fn run_on_a_copy(&mut self, watch: Watch<'_>) -> Result<(), DeployError> {
         let (from, effects, streams) = (self.path.clone(), self.effects, self.streams);
         self.run_beside()?;
-        let instances = names(&from)?.into_iter().filter(|n| is_instance(n)).collect::<Vec<_>>();
+        let instances: Vec<_> = (0..self.manifest.islands).map(|i| i.to_string()).collect();
         copy_all(&from, &self.path, &instances, watch)?;
         (self.loaded, self.effects, self.streams) = (true, effects, streams);
         Ok(())
@@ -220,8 +236,13 @@ impl Home {
         self.effects
     }
 
-    /// From here on the directory may be opened again.
+    /// From here on the directory may be opened again, and each instance's folder says which one it is.
     pub fn loaded(&mut self) -> Result<(), DeployError> {
+        if self.lasting && self.identity.is_none() {
+            let identity = Identity::draw();
+            label(&self.path, &identity, self.manifest.islands)?;
+            self.identity = Some(identity);
+        }
         self.loaded = true;
         self.write(None)
     }
@@ -251,18 +272,15 @@ impl Home {
         if !self.lasting {
             return Ok(());
         }
-        let (aside, file) = (self.path.join("deployment.new"), self.path.join(FILE));
-        let contents = Contents { manifest: self.manifest.clone(), effects, streams: self.streams };
-        let text = serde_json::to_string_pretty(&contents).expect("a manifest is plain data");
-        let written = || {
-            let mut f =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-            f.write_all(text.as_bytes())?;
-            f.sync_all()?;
-            fs::rename(&aside, &file)?;
-            File::open(&self.path)?.sync_all()
-        };
-        written().map_err(DeployError::io("write", &file))
+        write_contents(
+            &self.path,
+            &Contents {
+                manifest: self.manifest.clone(),
+                effects,
+                streams: self.streams,
+                identity: self.identity.clone(),
+            },
+        )
     }
 
     /// Makes the private directory of an instance or of the sockets.
@@ -278,42 +296,33 @@ impl Home {
     }
 }
 
-fn make_private(path: &Path) -> Result<(), DeployError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(DeployError::io("create", path))
-}
-
 /// A data directory that is only looked at. Nobody can use it meanwhile.
 pub struct Look {
     pub manifest: Manifest,
     /// See [`Home::effects`].
     pub effects: Option<u64>,
-    _lock: Option<File>,
+    pub(crate) identity: Option<Identity>,
+    _lock: Lock,
 }
 
-/// What `path` holds, without changing it.
+/// What `path` holds, without changing it, but for a missing `lock`.
 ///
 /// # Errors
 /// No directory of a deployment, one whose loading has not ended, or one that is in use.
 pub fn look(path: &Path) -> Result<Look, DeployError> {
-    if is_foreign(path)? || names(path)?.is_empty() {
-        return Err(DeployError::Foreign { path: path.into() });
+    if let absent @ Standing::Absent = standing(path)? {
+        return Err(no_database(path, absent));
     }
-    let held = path.join(LOCK);
-    let lock = match File::open(&held) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-        opened => Some(opened.map_err(DeployError::io("open", &held))?),
-    };
-    if let Some(mut file) = lock.as_ref() {
-        match flock(file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(DeployError::InUse { path: path.into(), holder: holder(&mut file) });
-            }
-            Err(e) => return Err(DeployError::io("lock", &held)(e.into())),
-        }
+    let mut lock = lock::shared(path)?;
+    match standing(path)? {
+        Standing::Database(_) => {}
+        other => return Err(no_database(path, other)),
     }
+    lock.complete(path)?;
     match read(path)? {
-        Some(Contents { manifest, effects, .. }) => Ok(Look { manifest, effects, _lock: lock }),
+        Some(Contents { manifest, effects, identity, .. }) => {
+            Ok(Look { manifest, effects, identity, _lock: lock })
+        }
         None => Err(DeployError::Unfinished { path: path.into() }),
     }
 }
@@ -326,72 +335,23 @@ pub fn manifest_in(path: &Path) -> Result<Option<Manifest>, DeployError> {
     Ok(read(path)?.map(|contents| contents.manifest))
 }
 
-/// Who holds a lock file, as far as it says.
-fn holder(file: &mut impl Read) -> String {
-    let mut pid = String::new();
-    let _ = file.read_to_string(&mut pid); // only for the message
-    pid.trim().parse::<u32>().map_or("another process".into(), |p| format!("process {p}"))
+fn write_contents(dir: &Path, contents: &Contents) -> Result<(), DeployError> {
+    write_whole(dir, FILE, &serde_json::to_string_pretty(contents).expect("a manifest is plain data"))
 }
 
-pub(crate) fn lock(dir: &Path) -> Result<File, DeployError> {
-    let path = dir.join(LOCK);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(DeployError::io("open", &path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(DeployError::InUse { path: dir.into(), holder: holder(&mut file) });
-        }
-        Err(e) => return Err(DeployError::io("lock", &path)(e.into())),
-    }
-    file.set_len(0)
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(DeployError::io("write", &path))?;
-    Ok(file)
-}
-
-fn names(dir: &Path) -> Result<Vec<String>, DeployError> {
-    let entries = fs::read_dir(dir).and_then(|d| d.collect::<Result<Vec<_>, _>>());
-    let entries = entries.map_err(DeployError::io("read directory", dir))?;
-    Ok(entries.into_iter().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
-}
-
-/// Whether it is the name of an instance's directory.
-fn is_instance(name: &str) -> bool {
-    name.parse::<u16>().is_ok()
-}
-
-/// Whether there is something in `dir` that a deployment did not put there.
-fn is_foreign(dir: &Path) -> Result<bool, DeployError> {
-    let names = names(dir)?;
-    let known = |n: &String| [LOCK, FILE, RUN, "deployment.new"].contains(&n.as_str()) || is_instance(n);
-    Ok(!names.iter().any(|n| n == LOCK) && !names.is_empty() || !names.iter().all(known))
-}
-
-/// Removes what a deployment left behind before it had loaded; [`is_foreign`] has said that nothing else is there.
-fn clear(dir: &Path) -> Result<(), DeployError> {
-    for name in names(dir)? {
-        let path = dir.join(&name);
-        let removed = match name.as_str() {
-            LOCK => Ok(()),
-            _ if path.is_dir() => fs::remove_dir_all(&path),
-            _ => fs::remove_file(&path),
-        };
-        removed.map_err(DeployError::io("remove", &path))?;
-    }
-    Ok(())
+/// Makes the database in `dir`, a copy of another one, a database of its own.
+pub(crate) fn rename(dir: &Path) -> Result<(), DeployError> {
+    let Some(mut contents) = read(dir)? else { return Err(DeployError::NoDatabase { path: dir.into() }) };
+    let identity = Identity::draw();
+    label(dir, &identity, contents.manifest.islands)?;
+    contents.identity = Some(identity);
+    write_contents(dir, &contents)
 }
 
 fn read(dir: &Path) -> Result<Option<Contents>, DeployError> {
     let path = dir.join(FILE);
     let text = match fs::read_to_string(&path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => return Ok(None),
         other => other.map_err(DeployError::io("read", &path))?,
     };
     // The version first: a file of another version may differ in every other field.
@@ -400,15 +360,15 @@ fn read(dir: &Path) -> Result<Option<Contents>, DeployError> {
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(n) if n == u64::from(FORMAT) => {}
         Some(n) => {
-            return Err(DeployError::Mismatch {
-                path: dir.into(),
-                found: format!("a database of format {n}"),
-                wanted: format!("format {FORMAT}"),
-            });
+            return Err(DeployError::Format { path: dir.into(), found: n, expected: FORMAT });
         }
         None => return Err(damaged("it has no format number".into())),
     }
-    serde_json::from_value(value).map(Some).map_err(|e| damaged(e.to_string()))
+    let contents: Contents = serde_json::from_value(value).map_err(|e| damaged(e.to_string()))?;
+    if contents.manifest.islands == 0 {
+        return Err(damaged("it names no instance".into()));
+    }
+    Ok(Some(contents))
 }
 
 #[cfg(test)]
@@ -418,6 +378,12 @@ mod tests {
 
     fn at(path: &Path, manifest: Manifest) -> Result<Home, DeployError> {
         Home::at(path, manifest, Unfinished::StartAnew)
+    }
+
+    /// As a deployment does it: the folders of its instances are there by then.
+    fn loaded(home: &mut Home) {
+        (0..home.manifest.islands).for_each(|i| drop(home.subdirectory(&i.to_string()).unwrap()));
+        home.loaded().unwrap();
     }
 
     fn manifest(islands: u16) -> Manifest {
@@ -441,7 +407,7 @@ mod tests {
         let path = dir.path().join("new/db");
         let mut home = at(&path, manifest(2)).unwrap();
         assert!(!home.is_loaded());
-        home.loaded().unwrap();
+        loaded(&mut home);
         assert_eq!(home.next_stream().unwrap(), 0);
         home.leave(Some(7)).unwrap();
         drop(home);
@@ -459,7 +425,7 @@ mod tests {
     fn requests_do_not_matter_and_the_schema_does() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        at(&path, manifest(2)).unwrap().loaded().unwrap();
+        loaded(&mut at(&path, manifest(2)).unwrap());
         let mut other = manifest(2);
         other.workload.skew = Some(0.9);
         assert!(at(&path, other.clone()).unwrap().is_loaded());
@@ -482,16 +448,18 @@ mod tests {
     fn looking_takes_no_lock_from_another_and_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        assert!(matches!(look(&path), Err(DeployError::Io { .. })));
+        assert!(matches!(look(&path), Err(DeployError::NoDirectory { .. })));
         fs::create_dir(&path).unwrap();
-        assert!(matches!(look(&path), Err(DeployError::Foreign { .. })));
+        assert!(matches!(look(&path), Err(DeployError::NoDatabase { .. })));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "a look makes no files");
         let mut home = at(&path, manifest(2)).unwrap();
         let text = look(&path).err().unwrap().to_string();
         assert!(text.contains(&std::process::id().to_string()), "{text}");
+        fs::write(home.subdirectory("0").unwrap().join("data"), "half").unwrap();
         drop(home);
         assert!(matches!(look(&path), Err(DeployError::Unfinished { .. })));
         home = at(&path, manifest(2)).unwrap();
-        home.loaded().unwrap();
+        loaded(&mut home);
         home.leave(Some(3)).unwrap();
         drop(home);
         let seen = look(&path).unwrap();
@@ -505,7 +473,7 @@ mod tests {
     fn what_does_not_fit_is_named_on_both_sides() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
-        at(&path, manifest(2)).unwrap().loaded().unwrap();
+        loaded(&mut at(&path, manifest(2)).unwrap());
         let error = at(&path, manifest(3)).err().unwrap();
         assert!(error.is_usage());
         let text = error.to_string();
@@ -521,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn one_deployment_at_a_time_and_no_foreign_directory() {
+    fn one_deployment_at_a_time_and_other_programs_files_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
         let home = at(&path, manifest(1)).unwrap();
@@ -529,8 +497,12 @@ mod tests {
         assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
         drop(home);
         fs::write(path.join("letter.txt"), "mine").unwrap();
-        assert!(matches!(at(&path, manifest(1)), Err(DeployError::Foreign { .. })));
+        drop(at(&path, manifest(1)).unwrap());
         assert!(path.join("letter.txt").exists());
+        fs::create_dir(path.join("0")).unwrap();
+        fs::rename(path.join("letter.txt"), path.join("0/letter.txt")).unwrap();
+        assert!(matches!(at(&path, manifest(1)), Err(DeployError::Occupied { .. })));
+        assert!(path.join("0/letter.txt").exists());
     }
 
     #[test]

@@ -11,13 +11,13 @@ use crate::engine::{Address, DesignKind, Durability, TreeKind};
 use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
 use crate::member::Member;
 use crate::scratch::Scratch;
+use crate::whole::schema_number;
 use crate::{DataUse, DeployError, Deployment, Host};
 use base::InstanceId;
 use probe::{Measured, Profiling};
 use std::time::Duration;
 use traffic::{Rate, Share, Traffic};
-use txn::Workload;
-use workload::{Visitor, WorkloadSpec};
+use workload::WorkloadSpec;
 
 /// How long each order may take without a sign of life.
 mod patience {
@@ -144,6 +144,9 @@ impl Deployment {
             DataUse::Copy | DataUse::Keep => Unfinished::Refuse,
         };
         let mut home = Home::at(path, manifest, unfinished)?;
+        if home.is_loaded() {
+            home.judge().or_refuse(path)?;
+        }
         if self.data_use == DataUse::Copy && !self.copies() {
             home.run_beside()?;
             home.require_space(self.data_bytes)?;
@@ -466,19 +469,6 @@ impl Running {
             self.members.iter_mut().map(|m| m.reply(order, patience, &interrupt, &mut |_, _| {})).collect();
         replies.into_iter().collect()
     }
-}
-
-/// A number that follows from the workload's schema: data of another one is not taken for this one's.
-fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
-    struct Number;
-    impl Visitor for Number {
-        type Output = Result<u32, DeployError>;
-        fn visit<W: Workload>(self, workload: W) -> Self::Output {
-            let bytes = postcard::to_stdvec(&workload.schema());
-            bytes.map(|bytes| base::crc32c(&bytes)).map_err(|e| DeployError::Impossible(e.to_string()))
-        }
-    }
-    workload::with_workload(spec, Number).map_err(|e| DeployError::Impossible(e.to_string()))?
 }
 
 /// Streams of one instance: its workers times their clients, and one more of each worker, at most.

@@ -111,10 +111,6 @@ pub enum EngineFault {
     Divide(String),
     #[error("the main-memory store: {0}")]
     Memory(#[from] memstore::OpenError),
-    #[error(
-        "no main-memory store: there is no control file, so it was never made or has lost it; restore it from a backup"
-    )]
-    NoStore,
     #[error("the main-memory store's tables: {0}; open it with the version of Atoll that wrote it")]
     Tables(String),
 }

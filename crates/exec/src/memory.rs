@@ -46,6 +46,7 @@ use txn::{Abort, Columns, Schema, TableDef};
 use waiting::Waiting;
 
 pub use check::{Checked, TableCount};
+pub use durability::expect_files;
 pub use filling::MemoryFilling;
 pub use here::MemoryHere;
 

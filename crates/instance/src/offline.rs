@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use store::{CheckReport, Finding};
+pub use store::{Finding, Weight};
+use store::CheckReport;
 use txn::{Placement, Workload};
 
 /// What was found in one instance.
@@ -43,6 +44,20 @@ pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 /// Transactions that some instance remembers as committed.
 type Committed = BTreeSet<Gtid>;
 
+/// Why the instance in the folder `dir` does not open, as far as its files show before any data is read. Opening judges by
+/// the same code; this changes nothing.
+pub fn missing(family: Family, dir: &Path) -> Option<Finding> {
+    let files = world::real();
+    match family {
+        Family::Pages => {
+            store::expect_database(&*files, dir).err().map(|fault| Finding::of(&fault, dir))
+        }
+        Family::Memory => {
+            exec::memory::expect_files(&*files, dir).err().map(|fault| memory::finding(&fault, dir))
+        }
+    }
+}
+
 /// An instance whose files are being looked at.
 struct Looked {
     examined: Examined,
@@ -57,23 +72,29 @@ enum Opened {
     Memory(memory::Opened),
 }
 
-/// Looks at the instances of a deployment, whose folders are `dirs` in the order of their numbers. `pool_pages` of 8 KiB
-/// are the page memory of each; rows in main memory take what they need.
+/// A folder of an instance, and what has been found about it so far: one with damage is not opened.
+pub type Folder = (PathBuf, Vec<Finding>);
+
+/// Looks at the instances of a deployment, whose folders are in the order of their numbers. `pool_pages` of 8 KiB are the page
+/// memory of each; rows in main memory take what they need.
 pub fn examine<W: Workload>(
     workload: &W,
     placement: &Placement,
-    dirs: Vec<PathBuf>,
+    folders: Vec<Folder>,
     (family, pool_pages): (Family, usize),
     watch: Watch<'_>,
 ) -> Vec<Examined> {
     let (mut all, mut committed) = (Vec::new(), Committed::new());
-    for (i, dir) in dirs.into_iter().enumerate() {
+    for (i, (dir, findings)) in folders.into_iter().enumerate() {
         let id = InstanceId(i as u16);
         let mut watch = |what: &str, done, total| watch(id, what, done, total);
         let (report, audit) = (CheckReport::default(), None);
-        let examined = Examined { instance: id, findings: vec![], report, in_doubt: 0, audit };
+        let opens = !findings.iter().any(Finding::is_damage);
+        let examined = Examined { instance: id, findings, report, in_doubt: 0, audit };
         let mut looked = Looked { examined, dir, opened: Opened::Nothing };
-        committed.extend(looked.open(workload, (family, pool_pages), &mut watch));
+        if opens {
+            committed.extend(looked.open(workload, (family, pool_pages), &mut watch));
+        }
         all.push(looked);
     }
     for looked in &mut all {
@@ -154,10 +175,11 @@ impl Looked {
 }
 
 /// What helps against damage that the log cannot repair.
-const RESTORE: &str = "restore the database from a backup, or load it again";
+pub const RESTORE: &str = "restore the database from a backup, or load it again";
 
-fn damage(file: &Path, offset: Option<u64>, what: String, remedy: &str) -> Finding {
-    let weight = store::Weight::Damage;
+/// Damage to `file`, at byte `offset` of it; `remedy` says what to do.
+pub fn damage(file: &Path, offset: Option<u64>, what: String, remedy: &str) -> Finding {
+    let weight = Weight::Damage;
     Finding { weight, file: file.into(), offset, what, remedy: remedy.into(), table: None }
 }
 

@@ -56,7 +56,7 @@ pub use ahead::Wanted;
 pub use commit::{Committed, Refusal, Scope, Tid};
 pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
 pub use prepared::{InDoubt, NoteId};
-pub use recover::{Recovered, Replayed};
+pub use recover::{Recovered, Replayed, expect_files};
 pub use row::{MAX_KEY, MAX_ROW};
 pub use snapshot::Snapshot;
 pub use store::{Cause, Conflict, Contention, LookAhead, Memstore, OpenError, Options, Refused, RowId};

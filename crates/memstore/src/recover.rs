@@ -307,6 +307,23 @@ impl Found {
     }
 }
 
+/// Whether `dir` has every file of the store in it, by what its control file says, as opening judges it. Reads that file and
+/// changes nothing.
+///
+/// # Errors
+/// [`LogFault`]: a file that is missing, a control file that cannot be used; I/O.
+pub fn expect_files(files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
+    let missing = |file: std::path::PathBuf, why: &str| LogFault::Missing { file, why: why.to_owned() };
+    let Some(control) = Control::read(files, dir)? else {
+        return Err(missing(dir.join("control"), "the folder holds no store without it"));
+    };
+    let there = files.list(dir)?;
+    match control.names().into_iter().find(|name| !there.contains(name)) {
+        Some(name) => Err(missing(dir.join(name), "the control file names it")),
+        None => Ok(()),
+    }
+}
+
 impl Control {
     /// Of a new store. Written before any other file, so that those never lie there alone.
     fn make(files: &dyn Files, dir: &Path, streams: u16) -> Result<Control, LogFault> {

@@ -149,8 +149,8 @@ impl Control {
             return Ok(valid);
         }
         Err(if why.is_empty() {
-            let what = "it has a data file but no control file; restore control-0 and control-1, \
-                        or choose an empty folder";
+            let what = "it has a data file but no control file; put control-0 and control-1 back, or \
+                        restore the database from a backup";
             StoreFault::NotADatabase { dir: dir.to_owned(), what }
         } else {
             StoreFault::Control { dir: dir.to_owned(), what: why.join("; ") }

@@ -47,14 +47,14 @@ pub enum StoreFault {
     /// A file that the last checkpoint relies on is gone.
     #[error(
         "{}: this file is missing, and the last checkpoint relies on it; put it back, or restore the folder from a \
-         backup (`atoll check` says what else is wrong)",
+         backup",
         file.display()
     )]
     Missing { file: PathBuf },
     /// The data file is shorter than the last checkpoint left it.
     #[error(
         "{}: the file ends at byte {found}, the last checkpoint left {expected} bytes in it; restore the folder from a \
-         backup (`atoll check` says what else is wrong)",
+         backup",
         file.display()
     )]
     Short { file: PathBuf, found: u64, expected: u64 },

@@ -73,7 +73,7 @@ pub use fault::StoreFault;
 pub use finding::{Finding, Weight};
 pub use housing::Divided;
 pub use load::{Loaded, Loader};
-pub use open::{Store, StoreOptions};
+pub use open::{Store, StoreOptions, expect_database};
 pub use restart::{InDoubt, Recovered};
 pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 pub use scan::ChunkEnd;

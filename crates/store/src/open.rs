@@ -281,6 +281,23 @@ impl Store {
     }
 }
 
+/// Whether `dir` has every file that opening the database in it needs, by the same judgement. Reads the control files and
+/// changes nothing.
+///
+/// # Errors
+/// [`StoreFault`]: no database, a control file that cannot be used, a file that is missing or too short; I/O.
+pub fn expect_database(files: &dyn Files, dir: &Path) -> Result<(), StoreFault> {
+    match Control::read(files, dir)? {
+        Some(Control { keeping: Keeping::Nothing, .. }) => Err(StoreFault::Gone { dir: dir.to_owned() }),
+        Some(control) => expect_files(files, dir, &control.checkpoint),
+        None => Err(StoreFault::NotADatabase {
+            what: "it has no control file, so it holds no database or has lost it; put control-0 and control-1 back, or \
+                   restore the database from a backup",
+            dir: dir.to_owned(),
+        }),
+    }
+}
+
 /// Files that a checkpoint rests on: without them, or with less in them, other files would be made in their place, and
 /// rows be lost without a word.
 fn expect_files(files: &dyn Files, dir: &Path, checkpoint: &Checkpoint) -> Result<(), StoreFault> {

@@ -27,6 +27,14 @@ fn ids(schema: &Schema) -> impl Iterator<Item = TableId> {
     schema.tables.iter().flat_map(|table| table.indexes.iter().map(|index| index.id).chain([table.id]))
 }
 
+/// Whether the folder `dir` has every file that opening the store in it needs. Changes nothing.
+///
+/// # Errors
+/// [`EngineFault::Memory`] with the file that is missing or cannot be used.
+pub fn expect_files(files: &dyn Files, dir: &Path) -> Result<(), EngineFault> {
+    Ok(memstore::expect_files(files, dir)?)
+}
+
 /// The mode of the same promise.
 fn mode(durability: Durability) -> memstore::Durability {
     match durability {

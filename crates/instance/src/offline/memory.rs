@@ -35,11 +35,9 @@ pub(super) fn open<W: Workload>(
     watch: store::Watch<'_>,
 ) -> Result<(Opened, Vec<Gtid>), EngineFault> {
     watch("files and restart", 0, 1);
+    // Opening makes what is missing: a folder without a store would pass for an empty one.
+    exec::memory::expect_files(&**files, dir)?;
     let names = files.list(dir)?;
-    if !names.iter().any(|name| name == "control") {
-        // Opening would make one.
-        return Err(EngineFault::NoStore);
-    }
     let sizes =
         names.iter().filter_map(|name| files.open(&dir.join(name), world::Open::Read).ok()?.len().ok());
     let memory = sizes.sum::<u64>() * MEMORY_PER_BYTE + LEAST_MEMORY;

@@ -30,13 +30,8 @@ pub(super) fn open(
     watch: store::Watch<'_>,
 ) -> Result<(Opened, Vec<Gtid>), StoreFault> {
     // Opening makes what is missing: a folder without a database would pass for an empty one.
-    if !files.list(dir)?.iter().any(|name| name.starts_with("control-")) {
-        return Err(StoreFault::NotADatabase {
-            what: "it has no control file, so it holds no database or has lost it; restore it from a backup",
-            dir: dir.to_owned(),
-        });
-    }
-    examined.findings = store::scan_files(&**files, dir, watch)?;
+    store::expect_database(&**files, dir)?;
+    examined.findings.extend(store::scan_files(&**files, dir, watch)?);
     let mut options = StoreOptions::new(Durability::Sync, pool_pages);
     options.log.segment_bytes = SEGMENT_BYTES;
     watch("restart", 0, 1);

@@ -153,12 +153,12 @@ fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
         let verdict = workload.judge(deployment.audits(), Some(committed));
         assert!(verdict.holds(), "{design} life {life}: {verdict:?}");
         deployment.stop();
-        let dirs = (0..2).map(|i| dir.path().join(i.to_string())).collect();
+        let folders = (0..2).map(|i| (dir.path().join(i.to_string()), Vec::new())).collect();
         let placement = txn::Placement::even(workload.sites(), 2);
         for examined in instance::offline::examine(
             &workload,
             &placement,
-            dirs,
+            folders,
             (instance::offline::Family::Pages, 2048),
             &mut |_, _, _, _| {},
         ) {

@@ -1,0 +1,102 @@
+//! Who uses a directory: locks that the kernel drops with the process that holds them.
+//!
+//! Two locks go together. The file `lock` says in words which process took it last; somebody may remove it, and it is made
+//! anew. The directory itself is locked too, so that a run whose file was removed still keeps others out. Where the file
+//! system cannot lock directories (NFS), the file alone has to do.
+
+use crate::DeployError;
+use crate::manifest::LOCK;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Held until it is dropped.
+pub(crate) struct Lock {
+    _dir: Option<File>,
+    _file: Option<File>,
+}
+
+/// For a run. The file is made if it is missing.
+///
+/// # Errors
+/// [`DeployError::InUse`]; I/O.
+pub(crate) fn exclusive(dir: &Path) -> Result<Lock, DeployError> {
+    let path = dir.join(LOCK);
+    let whole = directory(dir, FlockOperation::NonBlockingLockExclusive)?;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = file.map_err(DeployError::io("open", &path))?;
+    take(&file, dir, FlockOperation::NonBlockingLockExclusive)?;
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(DeployError::io("write", &path))?;
+    Ok(Lock { _dir: whole, _file: Some(file) })
+}
+
+/// For a look, beside others who look. Nothing is written: a file that is missing stays so until
+/// [`Lock::complete`].
+///
+/// # Errors
+/// As [`exclusive`].
+pub(crate) fn shared(dir: &Path) -> Result<Lock, DeployError> {
+    let path = dir.join(LOCK);
+    let whole = directory(dir, FlockOperation::NonBlockingLockShared)?;
+    let file = match File::open(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        opened => Some(opened.map_err(DeployError::io("open", &path))?),
+    };
+    if let Some(file) = &file {
+        take(file, dir, FlockOperation::NonBlockingLockShared)?;
+    }
+    Ok(Lock { _dir: whole, _file: file })
+}
+
+impl Lock {
+    /// Makes the file of a shared lock in `dir` if it was missing: those who know only the file are kept out, too. A directory that
+    /// cannot be written has nobody who would run there.
+    ///
+    /// # Errors
+    /// [`DeployError::InUse`].
+    pub(crate) fn complete(&mut self, dir: &Path) -> Result<(), DeployError> {
+        if self._file.is_none() {
+            let path = dir.join(LOCK);
+            let mut options = OpenOptions::new();
+            let made = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+            if let Ok(file) = made {
+                take(&file, dir, FlockOperation::NonBlockingLockShared)?;
+                self._file = Some(file);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn directory(dir: &Path, how: FlockOperation) -> Result<Option<File>, DeployError> {
+    let file = File::open(dir).map_err(DeployError::io("open", dir))?;
+    match flock(&file, how) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => {
+            let by = File::open(dir.join(LOCK)).map_or("another process".into(), holder);
+            Err(DeployError::InUse { path: dir.into(), holder: by })
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+fn take(file: &File, dir: &Path, how: FlockOperation) -> Result<(), DeployError> {
+    match flock(file, how) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(DeployError::InUse { path: dir.into(), holder: holder(file) }),
+        Err(e) => Err(DeployError::io("lock", dir.join(LOCK))(e.into())),
+    }
+}
+
+/// Who holds a lock file, as far as it says.
+fn holder(mut file: impl Read) -> String {
+    let mut pid = String::new();
+    let _ = file.read_to_string(&mut pid); // only for the message
+    pid.trim().parse::<u32>().map_or("another process".into(), |p| format!("process {p}"))
+}
