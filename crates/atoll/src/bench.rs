@@ -1,22 +1,19 @@
 //! `atoll bench` of a workload: every stop of the sweep, one after the other.
 
-use crate::cli::{BenchArgs, TreeArg};
+use crate::cli::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{Output, thousands, title};
+use crate::places;
 use crate::progress::Progress;
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use deploy::Interrupt;
-use deploy::engine::TreeKind;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
-use topology::{IslandCount, Machine, ping_pong_ns};
-use workload::WorkloadSpec;
-use workload::benchmark::Shapes;
-use workload::spec::own_options;
+use topology::{Machine, ping_pong_ns};
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
-    let args = &adopt(args)?;
+    let args = &places::adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
     let mut progress = match args.results.watch {
         true => Progress::watching(sweep.rows(), interrupt)?,
@@ -29,51 +26,6 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     // Rows measured before a failure are shown all the same; the failure decides how it ends.
     let shown = output.finish();
     outcome.and(shown)
-}
-
-/// The options with what a database that is there already says of its shape, where they do not say it themselves.
-///
-/// # Errors
-/// A data directory whose description cannot be read.
-fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
-    let mut args = args.clone();
-    let Some(manifest) = args.deployment.data.as_deref().map(deploy::manifest_in).transpose()?.flatten()
-    else {
-        return Ok(args);
-    };
-    let shape = &manifest.workload;
-    if args.deployment.islands.is_empty() {
-        args.deployment.islands = vec![IslandCount::Count(manifest.islands.into())];
-    }
-    if args.deployment.tables.is_empty() {
-        args.deployment.tables = vec![manifest.tables.into()];
-    }
-    if args.deployment.tree.is_empty() {
-        args.deployment.tree = vec![manifest.trees.into()];
-    }
-    if args.deployment.heap.is_empty() {
-        args.deployment.heap = vec![manifest.heaps.into()];
-    }
-    if args.deployment.partitions.is_empty()
-        && manifest.trees == TreeKind::MultiRooted
-        && args.deployment.tree.contains(&TreeArg::Mrbtree)
-    {
-        args.deployment.partitions = vec![manifest.partitions as u64];
-    }
-    if shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1)) {
-        if args.requests.scale.is_empty() {
-            args.requests.scale = vec![shape.scale.unwrap_or(shape.cores)];
-        }
-        if args.requests.dataset.is_empty() {
-            args.requests.dataset = shape.dataset.into_iter().collect();
-        }
-        for option in own_options().filter(|o| o.shapes == Shapes::Data) {
-            if let Some(value) = shape.own.get(option.name) {
-                args.requests.own.0.entry(option.name).or_insert_with(|| vec![value.clone()]);
-            }
-        }
-    }
-    Ok(args)
 }
 
 /// The machine under this process.
@@ -118,6 +70,9 @@ fn run_all(
         check_every: args.measuring.check_every,
         clients: args.measuring.clients.first().unwrap_or(&4) * 2,
     });
+    if let Some(dir) = &sweep.directory {
+        deploy::begin_sweep(dir)?;
+    }
     let mut shelf = Shelf::of(&sweep.stops, if kills.is_some() { Reload::EachMix } else { Reload::Never })?;
     for (i, mut stop) in sweep.stops.into_iter().enumerate() {
         shelf.lend(i, &mut stop)?;

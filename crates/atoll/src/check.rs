@@ -6,9 +6,10 @@
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::places::name_one;
 use crate::progress::Progress;
 use comfy_table::{Table, presets};
-use deploy::{Examined, Inspected, Interrupt};
+use deploy::{Examined, Inspected, Interrupt, RESTORE};
 use driver::{Subject, Watcher};
 use serde_json::{Value, json};
 
@@ -23,7 +24,9 @@ pub fn run(args: &CheckArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         }
         progress.progress(&format!("instance {instance}: {what}"), done as f64 / total.max(1) as f64);
     };
-    let inspected = deploy::inspect(&args.data, args.memory, &mut watch)?;
+    let inspected = deploy::inspect(&args.data, args.memory, &mut watch);
+    let inspected =
+        inspected.map_err(|e| name_one(e, |one| format!("`atoll check --data {}`", one.display())))?;
     progress.finish();
     let violations = violations(&inspected)?;
     if args.json {
@@ -31,7 +34,7 @@ pub fn run(args: &CheckArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     } else {
         print_table(&inspected, &violations)?;
     }
-    let damage = inspected.instances.iter().flat_map(|i| &i.findings).filter(|f| f.is_damage()).count();
+    let damage = inspected.all_findings().filter(|f| f.is_damage()).count();
     match damage + violations.len() {
         0 => Ok(()),
         count => Err(Failure::Damaged { count, dir: args.data.clone() }),
@@ -48,6 +51,9 @@ fn violations(inspected: &Inspected) -> Result<Vec<String>, Failure> {
 }
 
 fn print_json(inspected: &Inspected, violations: &[String]) -> Result<(), Failure> {
+    for finding in &inspected.findings {
+        print(&serde_json::to_string(finding).map_err(Failure::run)?)?;
+    }
     for examined in &inspected.instances {
         for finding in &examined.findings {
             let mut line = serde_json::to_value(finding).map_err(Failure::run)?;
@@ -62,7 +68,7 @@ fn print_json(inspected: &Inspected, violations: &[String]) -> Result<(), Failur
     let sum = json!({
         "summary": true,
         "data": inspected.look.manifest.describe(),
-        "sound": violations.is_empty() && !inspected.instances.iter().flat_map(|i| &i.findings).any(|f| f.is_damage()),
+        "sound": violations.is_empty() && !inspected.all_findings().any(|f| f.is_damage()),
         "conditions_checked": whole,
         "instances": inspected.instances.iter().map(summary).collect::<Vec<Value>>(),
     });
@@ -102,13 +108,13 @@ fn print_table(inspected: &Inspected, violations: &[String]) -> Result<(), Failu
         "what",
         "what to do",
     ]);
-    for finding in inspected.instances.iter().flat_map(|i| &i.findings) {
+    for finding in inspected.all_findings() {
         let weight = if finding.is_damage() { "damage" } else { "note" };
         let at = finding.offset.map_or(String::new(), |at| at.to_string());
         table.add_row([weight, &finding.file.display().to_string(), &at, &finding.what, &finding.remedy]);
     }
     for what in violations {
-        table.add_row(["damage", "", "", what, "restore the database from a backup, or load it again"]);
+        table.add_row(["damage", "", "", what, RESTORE]);
     }
     if table.row_count() > 0 {
         print(&table.to_string())?;

@@ -1,5 +1,6 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
+use crate::backup_command::{BackupArgs, RestoreArgs};
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::values::{
@@ -24,6 +25,7 @@ Examples:
   atoll bench tpcb --durability sync --json
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
   atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
   atoll stats tpcc                          records, locks and pages that one transaction touches
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
   atoll figures --list                      the figures of the papers behind this, to be measured here
@@ -51,7 +53,8 @@ Examples:
   atoll check --data bank
   atoll check --data bank --json | jq 'select(.weight == \"damage\")'
 
-Exit code: 0 nothing is damaged; 1 damage was found, or a consistency condition does not hold; 2 wrong usage.";
+Exit code: 0 nothing is damaged; 1 damage was found, a consistency condition does not hold, or the database is in use or half
+loaded; 2 wrong usage: there is no database in DIR, or one of another format.";
 
 const STATS_EXAMPLES: &str = "\
 One client on one worker runs the workload, and every record, lock and page is counted. Means are per transaction of a kind
@@ -116,6 +119,10 @@ pub enum Command {
     Stats(Box<StatsArgs>),
     /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
     Check(CheckArgs),
+    /// Copies a database that nothing runs on, with a checksum of every file
+    Backup(BackupArgs),
+    /// Makes a database of a backup, and holds every file against its checksum
+    Restore(RestoreArgs),
     /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
     Report(ReportArgs),
     /// Measures the papers' figures and tables on this machine
@@ -360,7 +367,7 @@ pub struct DeploymentArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
     pub partitions: Vec<u64>,
     /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that
-    /// lies in it until the run ends [default: a temporary directory, removed afterwards]
+    /// lies in it until the run ends; several shapes of data get a directory each below an empty DIR [default: a temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Run in the directory of --data itself, so that it keeps what the run changes

@@ -3,7 +3,8 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one (`loaded` does both for an experiment); `stats` counts what one
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one (`loaded` does both for an experiment),
+//! `backup_command` copies one and makes it anew; `places` decides which directory a run may use; `stats` counts what one
 //! transaction touches. `report_command` makes a page of rows, and `results` keeps the directory that rows and page go into.
 //! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
@@ -18,6 +19,7 @@ mod papers;
 mod usage;
 mod values;
 
+mod backup_command;
 mod bench;
 mod check;
 mod choices;
@@ -26,12 +28,14 @@ mod demand;
 mod ipc;
 mod load;
 mod loaded;
+mod places;
 mod report_command;
 mod shelf;
 mod stats;
 mod sweep;
 mod topology_command;
 mod tour;
+mod typed;
 
 mod claims_command;
 mod figures;
@@ -89,6 +93,8 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Load(args)) => load::run(&args, interrupt),
         Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
+        Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
+        Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),

@@ -8,6 +8,7 @@ use crate::bench::live_machine;
 use crate::cli::{BenchArgs, COUNTER, Command, IPC, LoadArgs, workload_names};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::places::require_place_to_load;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
 use clap::Parser;
@@ -52,8 +53,13 @@ pub fn build(args: &LoadArgs, interrupt: &Interrupt) -> Result<Built, Failure> {
         return Err(Failure::Usage("nothing to load".into()));
     };
     // Nobody waits for a commit: the checkpoint at the end is what makes it durable.
-    let deployment = Deployment { durability: Durability::Async, data_use: DataUse::Load, ..stop.deployment };
-    let data = format!("{} on {} islands", deployment.data_name, deployment.islands);
+    let (durability, data) = (Durability::Async, Some(args.data.clone()));
+    let deployment = Deployment { durability, data, data_use: DataUse::Load, ..stop.deployment };
+    require_place_to_load(&args.data, &deployment)?;
+    let data = match deployment.islands {
+        1 => format!("{} on 1 island", deployment.data_name),
+        n => format!("{} on {n} islands", deployment.data_name),
+    };
     progress.next(&data);
     let start = Instant::now();
     let outcome = load(deployment, &mut progress);
@@ -74,7 +80,6 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.islands = vec![args.islands];
     bench.deployment.design = vec![args.design];
     bench.deployment.workers = args.workers.into_iter().collect();
-    bench.deployment.data = Some(args.data.clone());
     bench.deployment.tables = vec![args.tables];
     bench.deployment.tree = vec![args.tree];
     bench.deployment.heap = vec![args.heap];

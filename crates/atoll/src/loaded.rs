@@ -26,7 +26,7 @@ pub fn rows(line: &str, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let args = args(line, &dir.path().join("data"))?;
     load::build(&args, interrupt)?;
     let inspected = deploy::inspect(&args.data, LOOKING, &mut |_, _, _, _| ())?;
-    let damage = inspected.instances.iter().flat_map(|i| &i.findings).filter(|f| f.is_damage()).count();
+    let damage = inspected.all_findings().filter(|f| f.is_damage()).count();
     if damage > 0 {
         return Err(Failure::Run(format!(
             "atoll load {line}: {damage} findings in what was just loaded; this is a bug"

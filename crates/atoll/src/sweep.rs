@@ -10,10 +10,12 @@ use crate::choices::{
 use crate::cli::{BenchArgs, ChannelArg, TablesArg, TreeArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
+use crate::places;
 use deploy::engine::{Backing, Balance, DesignKind, Durability, OccConflict};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 use topology::{CpuId, InstancePlace, IslandCount, Machine, Placement, place};
 use workload::WorkloadSpec;
@@ -31,6 +33,8 @@ pub struct Stop {
 pub struct Sweep {
     pub stops: Vec<Stop>,
     pub remarks: Vec<String>,
+    /// Where their databases lie side by side; `None` where there is one, or where they are temporary.
+    pub directory: Option<PathBuf>,
 }
 
 impl Sweep {
@@ -48,8 +52,8 @@ impl Sweep {
         if stops.is_empty() {
             return Err(Failure::Usage(remarks.join("; ")));
         }
-        give_each_a_directory(&mut stops)?;
-        Ok(Sweep { stops, remarks })
+        let directory = places::assign(args, &mut stops)?;
+        Ok(Sweep { stops, remarks, directory })
     }
 }
 
@@ -371,26 +375,6 @@ fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> 
         at.unwrap_or(0) as u16
     };
     places.iter().map(|place| place.cpus.iter().map(of).collect()).collect()
-}
-
-/// A sweep over several databases keeps each in a directory of its own below `--data`: one for each shape of the data,
-/// which all deployments of that shape copy, or with `--keep` one for each deployment.
-fn give_each_a_directory(stops: &mut [Stop]) -> Result<(), Failure> {
-    let bases = bases(stops)?;
-    let several = bases.iter().any(|base| *base > 0);
-    for (i, stop) in stops.iter_mut().enumerate() {
-        let d = &mut stop.deployment;
-        let islands = d.islands;
-        let name = match d.data_use {
-            DataUse::Keep if i > 0 || bases.len() > 1 => {
-                format!("{:02}-{}-{islands}-islands", i + 1, d.design)
-            }
-            DataUse::Copy if several => format!("{:02}-{islands}-islands", bases[i] + 1),
-            _ => continue,
-        };
-        d.data = d.data.as_deref().map(|path| path.join(name));
-    }
-    Ok(())
 }
 
 /// For each stop the number of its database: stops that can use one have one.

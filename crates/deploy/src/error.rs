@@ -37,7 +37,7 @@ pub enum DeployError {
     )]
     Backup { path: PathBuf, restored: PathBuf },
     #[error(
-        "data directory {} has {name}, which is {what} of Atoll: move it away, or name another directory", path.display()
+        "data directory {} has {name}, which is {what}: move it away, or name another directory", path.display()
     )]
     Occupied { path: PathBuf, name: String, what: &'static str },
     /// Part of a database is missing or in the wrong place.
@@ -130,7 +130,9 @@ pub(crate) fn remedy(error: &std::io::Error) -> &'static str {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "free some space, or name another place (--data, --to, TMPDIR)"
         }
-        ErrorKind::NotFound => "see that its directory is there, or name another place (--data, --to, TMPDIR)",
+        ErrorKind::NotFound => {
+            "see that its directory is there, or name another place (--data, --to, TMPDIR)"
+        }
         _ => "see what the system says of that device, or name another place (--data, --to, TMPDIR)",
     }
 }

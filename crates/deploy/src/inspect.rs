@@ -17,6 +17,13 @@ pub struct Inspected {
     pub instances: Vec<Examined>,
 }
 
+impl Inspected {
+    /// Those about the database as a whole, then those of each instance.
+    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(self.instances.iter().flat_map(|i| &i.findings))
+    }
+}
+
 /// Told which instance is looked at, what of it, how much of that is done, and how much there is.
 pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 

@@ -167,17 +167,16 @@ fn is_leftover_of_a_run(path: &Path) -> bool {
 /// # Errors
 /// [`DeployError::Occupied`].
 pub(crate) fn require_names(dir: &Path, islands: u16, loaded: bool) -> Result<(), DeployError> {
-    let occupied = |name: &str, what| {
-        Err(DeployError::Occupied { path: dir.into(), name: name.into(), what })
-    };
+    let occupied =
+        |name: &str, what| Err(DeployError::Occupied { path: dir.into(), name: name.into(), what });
     for name in names(dir)? {
         let at = dir.join(&name);
         let number = name.parse::<u16>().ok().filter(|_| is_instance(&name));
         if number.is_some_and(|n| n < islands) && !loaded && !holds_instance(&at) && !is_empty_folder(&at) {
-            return occupied(&name, "no instance's folder");
+            return occupied(&name, "no instance's folder of Atoll");
         }
         if name == RUN && !is_leftover_of_a_run(&at) {
-            return occupied(&name, "nothing that a run left behind");
+            return occupied(&name, "nothing that a run of Atoll left");
         }
     }
     Ok(())
@@ -268,7 +267,9 @@ pub fn begin_sweep(dir: &Path) -> Result<(), DeployError> {
     for name in names(dir)?.iter().filter(|name| is_of_a_sweep(name)) {
         let at = dir.join(name);
         // One that is in use is being loaded.
-        if is_remainder(&at) && let Ok(lock) = crate::lock::exclusive(&at) {
+        if is_remainder(&at)
+            && let Ok(lock) = crate::lock::exclusive(&at)
+        {
             clear(&at)?;
             let _ = fs::remove_dir_all(&at).map(|()| drop(lock)); // a remainder that stays is met again
         }

@@ -13,6 +13,8 @@
 //!
 //! [`inspect`] looks at a deployment that does not run, and changes nothing.
 //!
+//! [`standing`] tells what a directory is; [`back_up`] copies a database that does not run, [`restore`] makes one of the copy.
+//!
 //! Who may do what: the directory of an instance belongs to its host alone; the deployment's own files (manifest, lock)
 //! to the parent alone; a child that loses its parent ends.
 
@@ -40,9 +42,9 @@ pub use backup::{Copied, Copying, back_up};
 pub use error::DeployError;
 pub use host::{cpu_ns, host_child};
 pub use inspect::{Inspected, inspect};
-pub use instance::offline::Examined;
+pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
-pub use manifest::{FORMAT, Home, Look, Manifest, Unfinished, look, manifest_in};
+pub use manifest::{FORMAT, Home, Look, MEMORY, Manifest, Unfinished, look, manifest_in};
 pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
 };

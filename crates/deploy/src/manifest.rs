@@ -33,7 +33,8 @@ pub const FORMAT: u32 = 6;
 
 /// Families of designs.
 pub(crate) const DISK: &str = "disk";
-pub(crate) const MEMORY: &str = "memory";
+/// That of design `occ`.
+pub const MEMORY: &str = "memory";
 
 /// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -152,13 +153,14 @@ impl Home {
     /// It is in use, is a sweep's or a backup, has other programs' files where this one's belong, holds other data, or (with
     /// [`Unfinished::Refuse`]) half of it.
     pub fn at(path: &Path, manifest: Manifest, unfinished: Unfinished) -> Result<Home, DeployError> {
-        if let other @ (Standing::Sweep(_) | Standing::Backup) = standing(path)? {
-            return Err(no_database(path, other));
+        let there = standing(path)?;
+        if let Standing::Sweep(_) | Standing::Backup = there {
+            return Err(no_database(path, there));
         }
         make_private(path)?;
+        require_names(path, manifest.islands, matches!(there, Standing::Database(_)))?;
         let lock = lock::exclusive(path)?;
         let found = read(path)?;
-        require_names(path, manifest.islands, found.is_some())?;
         let (loaded, effects, streams, identity) = match found {
             Some(found) if found.manifest.fits(&manifest) => {
                 (true, found.effects, found.streams, found.identity)

@@ -45,12 +45,8 @@ impl Partial {
         let path = to.with_file_name(format!("{name}{ENDING}"));
         clear(&path)?;
         let handle = match form {
-            Form::File => {
-                OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)
-            }
-            Form::Directory => {
-                DirBuilder::new().mode(0o700).create(&path).and_then(|()| File::open(&path))
-            }
+            Form::File => OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path),
+            Form::Directory => DirBuilder::new().mode(0o700).create(&path).and_then(|()| File::open(&path)),
         };
         let handle = handle.map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => DeployError::BeingWritten { path: path.clone() },
@@ -194,10 +190,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("copy");
         let partial = Partial::begin(&to, Form::Directory, false).unwrap();
-        assert!(matches!(
-            Partial::begin(&to, Form::Directory, false),
-            Err(DeployError::BeingWritten { .. })
-        ));
+        assert!(matches!(Partial::begin(&to, Form::Directory, false), Err(DeployError::BeingWritten { .. })));
         fs::write(partial.path().join("file"), "x").unwrap();
         drop(partial);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

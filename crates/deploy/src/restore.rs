@@ -91,7 +91,8 @@ fn from_directory(from: &Path, to: &Path, watch: &mut Copying<'_>) -> Result<Des
     for entry in &description.files {
         let at = from.join(DATABASE).join(&entry.path);
         let file = File::open(&at).map_err(DeployError::io("open", &at))?;
-        let written = write(from, file, (&entry.path, entry.bytes), to, &mut |n| watch.tell(done + n, total))?;
+        let written =
+            write(from, file, (&entry.path, entry.bytes), to, &mut |n| watch.tell(done + n, total))?;
         compare(from, entry, &written)?;
         done += entry.bytes;
         watch.tell(done, total)?;
@@ -127,9 +128,7 @@ fn write(
         (Some(Trouble::Stopped(error)), _) => Err(error),
         (Some(Trouble::Read(error)), _) => Err(unread(backup, &error)),
         (None, Err(error)) => Err(DeployError::io("write", target)(error)),
-        (None, Ok(bytes)) => {
-            Ok(Entry { path: path.into(), bytes, crc32c: reading.digest.finalize() as u32 })
-        }
+        (None, Ok(bytes)) => Ok(Entry { path: path.into(), bytes, crc32c: reading.digest.finalize() as u32 }),
     }
 }
 
@@ -170,7 +169,8 @@ fn from_tar(
         found.push(written);
         watch.tell(done + bytes, length)?;
     }
-    let description = description.ok_or_else(|| bad(from, format!("it is cut short: no {BACKUP} ends it")))?;
+    let description =
+        description.ok_or_else(|| bad(from, format!("it is cut short: no {BACKUP} ends it")))?;
     let missing = |entry: &Entry| bad(from, format!("{} is missing", entry.path.display()));
     for expected in &description.files {
         let there = found.iter().find(|entry| entry.path == expected.path);

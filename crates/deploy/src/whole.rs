@@ -77,7 +77,8 @@ pub(crate) fn judge(dir: &Path, manifest: &Manifest, identity: Option<&Identity>
     if identity.is_none() {
         let what = "its folders do not say which instance they are, as an earlier version loaded it: folders that were swapped \
                     would not be noticed";
-        let remedy = "nothing, as long as no folder is moved; a copy made with atoll backup and atoll restore says it";
+        let remedy =
+            "nothing, as long as no folder is moved; a copy made with atoll backup and atoll restore says it";
         let note = damage(&dir.join(FILE), None, what.into(), remedy);
         all.push(Finding { weight: instance::offline::Weight::Note, ..note });
     }
@@ -130,12 +131,7 @@ pub(crate) fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
 }
 
 /// Whether `folder` is there and is the one that belongs there.
-fn in_place(
-    folder: &Path,
-    place: InstanceId,
-    islands: u16,
-    identity: Option<&Identity>,
-) -> Option<Finding> {
+fn in_place(folder: &Path, place: InstanceId, islands: u16, identity: Option<&Identity>) -> Option<Finding> {
     let wrong = |what: String, remedy: &str| Some(damage(folder, None, what, remedy));
     if !folder.is_dir() {
         let what = format!("instance {place}'s folder is missing");

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-pub use store::{Finding, Weight};
 use store::CheckReport;
+pub use store::{Finding, Weight};
 use txn::{Placement, Workload};
 
 /// What was found in one instance.
@@ -49,9 +49,7 @@ type Committed = BTreeSet<Gtid>;
 pub fn missing(family: Family, dir: &Path) -> Option<Finding> {
     let files = world::real();
     match family {
-        Family::Pages => {
-            store::expect_database(&*files, dir).err().map(|fault| Finding::of(&fault, dir))
-        }
+        Family::Pages => store::expect_database(&*files, dir).err().map(|fault| Finding::of(&fault, dir)),
         Family::Memory => {
             exec::memory::expect_files(&*files, dir).err().map(|fault| memory::finding(&fault, dir))
         }

@@ -23,8 +23,7 @@ impl Shelf {
     /// Names in it, in order.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).unwrap().flatten();
-        let mut names: Vec<String> =
-            entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
@@ -124,7 +123,7 @@ fn nothing_is_overwritten_and_a_backup_is_no_database() {
     for command in [&["check"][..], &["load", "micro"], &["bench", "micro"]] {
         let text = refusal(&[command, &["--data", &copy]].concat(), 2);
         assert!(text.contains("backup"), "{text}");
-        let restored = follow(&text, &[]);
+        let restored = follow(&text);
         assert!(String::from_utf8_lossy(&restored.stdout).contains("restored"));
         let other = super::directories::advised(&text)[0].last().unwrap().clone();
         fs::remove_dir_all(other).unwrap();
@@ -185,11 +184,12 @@ fn ctrl_c_leaves_nothing_and_a_killed_backup_is_begun_anew() {
     for name in ["copy", "copy.tar"] {
         let sandbox = Sandbox::new();
         let to = shelf.at(name);
-        let partial = format!("{to}.partial");
-        for end in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+        let partial = format!("{to}.atoll-partial");
+        for end in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
             stretch(64 << 30);
             let mut child = sandbox.command(&["backup", database.path(), "--to", &to]).spawn().unwrap();
-            let begun = || Path::new(&partial).exists();
+            let (within, file) = (Path::new(&partial).join("database/1/data"), Path::new(&partial));
+            let begun = || within.exists() || file.metadata().is_ok_and(|m| m.is_file() && m.len() > 0);
             let deadline = Instant::now() + Duration::from_secs(20);
             while !begun() {
                 let ended = child.try_wait().unwrap();
@@ -197,20 +197,24 @@ fn ctrl_c_leaves_nothing_and_a_killed_backup_is_begun_anew() {
                 std::thread::sleep(Duration::from_millis(2));
             }
             if end == rustix::process::Signal::INT {
-                let text = refusal(&["backup", database.path(), "--to", &shelf.at("other")], 1);
+                let text = refusal(&["backup", database.path(), "--to", &to], 1);
+                assert!(text.contains("being written by another process"), "{text}");
+                let bench = ["bench", "micro", "--workers", "2", "--data", database.path()];
+                let text = refusal(&[&bench[..], BRIEF].concat(), 1);
                 assert!(text.contains("in use"), "{text}");
             }
             signal(child.id(), end);
             let output = child.wait_with_output().unwrap();
             assert!(!Path::new(&to).exists(), "half a backup has the name of a whole one");
+            if end == rustix::process::Signal::KILL {
+                assert_eq!(shelf.names(), [format!("{name}.atoll-partial")]);
+            }
             if end == rustix::process::Signal::INT {
                 assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
                 assert_eq!(shelf.names().iter().filter(|n| n.contains("partial")).count(), 0);
             }
         }
         stretch(length);
-        fs::create_dir_all(&partial).unwrap();
-        fs::write(format!("{partial}/left"), "by a killed one").unwrap();
         run(&["backup", database.path(), "--to", &to]);
         assert_eq!(shelf.names(), [name]);
         match name {
@@ -226,8 +230,9 @@ struct Mounted(TempDir);
 impl Mounted {
     fn new(options: &str) -> Option<Mounted> {
         let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(dir.path());
-        let mounted = { mounted }.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(dir.path()).stderr(Stdio::null());
+        let mounted = mount.status().is_ok_and(|status| status.success());
         if !mounted {
             eprintln!("skipped: this user cannot mount a small file system to fill up");
         }
@@ -247,14 +252,13 @@ fn a_full_disk_is_named_and_nothing_is_left_on_it() {
     let shelf = Shelf::new();
     let whole = shelf.at("whole.tar");
     run(&["backup", database.path(), "--to", &whole]);
-    // Room that is missing from the start, and room that ends on the way: eight files, then no more.
+    // Room that is missing from the start, and room that ends on the way: some files, then no more.
     for options in ["size=1m", "size=512m,nr_inodes=6"] {
         let Some(small) = Mounted::new(options) else { return };
         let path = |name: &str| small.0.path().join(name).to_str().unwrap().to_owned();
-        for args in [
-            ["backup", database.path(), "--to", &path("copy")],
-            ["restore", &whole, "--to", &path("again")],
-        ] {
+        for args in
+            [["backup", database.path(), "--to", &path("copy")], ["restore", &whole, "--to", &path("again")]]
+        {
             let text = refusal(&args, 1);
             let said = text.contains("MiB free") || text.contains("No space left on device");
             assert!(said && text.contains(small.0.path().to_str().unwrap()), "{text}");

@@ -19,10 +19,10 @@ pub(super) fn refusal(args: &[&str], code: i32) -> String {
     last.to_owned()
 }
 
-/// Runs the first command that `text` advises; `more` comes behind it.
-pub(super) fn follow(text: &str, more: &[&str]) -> Output {
+/// Runs the first command that `text` advises.
+pub(super) fn follow(text: &str) -> Output {
     let command = advised(text).into_iter().next().unwrap_or_else(|| panic!("no command in {text}"));
-    let words: Vec<&str> = command.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let output = Sandbox::new().run(&words);
     assert_eq!(output.status.code(), Some(0), "{words:?}, as advised by {text}: {}", stderr(&output));
     output
@@ -34,14 +34,14 @@ fn bench<'a>(workload: &'a str, data: &'a str, more: &[&'a str]) -> Vec<&'a str>
 
 #[test]
 fn a_sweep_never_puts_databases_into_a_database() {
-    let database = Database::load("tpcb", &["--islands", "1"]);
+    let database = Database::shaped("tpcb", &["--islands", "1", "--scale", "2"]);
     let loaded = database.files();
     let text = refusal(&bench("tpcb", database.path(), &["--islands", "1,2"]), 2);
     for part in [database.path(), "tpcb with 2 branches", "--islands 2", "--islands 1"] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
     assert!(database.files() == loaded, "a refused sweep changed something");
-    let output = follow(&text, &[&["--workers", "2"], BRIEF].concat());
+    let output = follow(&text);
     assert_eq!(rows(&output)[0]["islands"], 1);
     assert!(database.files() == loaded);
     database.assert_sound();
@@ -83,10 +83,10 @@ fn a_directory_of_a_sweep_says_what_it_is_and_is_used_again() {
     for part in [path, "sweep", "01-1-islands", "02-2-islands", "tpcb with 2 branches"] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
-    follow(&text, &[]);
+    follow(&text);
     let text = refusal(&["load", "tpcb", "--data", path, "--scale", "3", "--workers", "2"], 2);
     assert!(text.contains("sweep") && text.contains("01-1-islands"), "{text}");
-    let output = follow(&text, &[]);
+    let output = follow(&text);
     assert!(String::from_utf8_lossy(&output.stdout).contains("loaded"), "a directory of its own");
     let other = advised(&text)[0].iter().skip_while(|word| *word != "--data").nth(1).unwrap().clone();
     assert!(!std::path::Path::new(&other).starts_with(&sweep), "{other}");
@@ -141,18 +141,18 @@ fn what_does_not_fit_is_refused_with_the_difference_and_a_command_that_fits() {
         for part in [database.path()].iter().chain(parts) {
             assert!(text.contains(part), "{options:?}: {part:?} in {text}");
         }
-        let output = follow(&text, &[&["--workers", "2"], BRIEF].concat());
+        let output = follow(&text);
         assert_eq!(rows(&output)[0]["consistent"], true, "{text}");
         assert!(database.files() == loaded, "{options:?} changed what was loaded");
     }
     let text = refusal(&bench("micro", database.path(), &[]), 2);
     assert!(text.contains("micro") && text.contains("tpcb with 2 branches"), "{text}");
-    follow(&text, &[&["--workers", "2"], BRIEF].concat());
+    follow(&text);
 
-    let load = [&["load", "tpcb", "--data", database.path()], SHAPE, &["--scale", "3"]].concat();
-    let text = refusal(&load[..load.len()], 2);
+    let load = ["load", "tpcb", "--islands", "2", "--workers", "2", "--scale", "3", "--data"];
+    let text = refusal(&[&load[..], &[database.path()]].concat(), 2);
     assert!(text.contains("3 branches") && text.contains("2 branches"), "{text}");
-    let output = follow(&text, &[]);
+    let output = follow(&text);
     assert!(String::from_utf8_lossy(&output.stdout).contains("loaded"), "another directory");
     let other = advised(&text)[0].iter().skip_while(|word| *word != "--data").nth(1).unwrap().clone();
     assert_ne!(other, database.path());
@@ -166,7 +166,7 @@ fn a_database_in_main_memory_refuses_pages_with_the_command_that_fits() {
     let loaded = database.files();
     let text = refusal(&bench("tpcb", database.path(), &["--design", "serial"]), 2);
     assert!(text.contains("--design serial") && text.contains("--design occ"), "{text}");
-    let output = follow(&text, &[&["--workers", "2"], BRIEF].concat());
+    let output = follow(&text);
     assert_eq!(rows(&output)[0]["design"], "occ");
     assert!(database.files() == loaded);
 }

@@ -78,7 +78,11 @@ fn missing_files_of_an_instance_are_found() {
     for name in ["doublewrite", "data", "log"] {
         let database = Database::micro();
         let path = database.file("0").join(name);
-        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap()
+        } else {
+            fs::remove_file(path).unwrap()
+        }
         assert_found_by_both(&database, "this file is missing");
     }
     let database = Database::micro();
