@@ -105,6 +105,8 @@ fn help_says_everything_and_succeeds() {
         &["topology", "--help"],
         &["load", "--help"],
         &["check", "--help"],
+        &["backup", "--help"],
+        &["restore", "--help"],
         &["stats", "--help"],
         &["--version"],
     ] {

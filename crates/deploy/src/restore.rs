@@ -159,7 +159,8 @@ fn from_tar(
             description = Some(parse(from, &text)?);
             continue;
         }
-        let Some(name) = path.strip_prefix(DATABASE).ok().filter(|name| is_inside(name)) else {
+        let plain = entry.header().entry_type().is_file();
+        let Some(name) = path.strip_prefix(DATABASE).ok().filter(|name| plain && is_inside(name)) else {
             return Err(bad(from, format!("it has {}, which is no file of a backup", path.display())));
         };
         let written = write(from, entry, (name, bytes), to, &mut |n| watch.tell(done + n, length))?;

@@ -13,6 +13,8 @@ use workload::WorkloadSpec;
 pub const PHASES: Target = Target { name: "phases", seeds: scripts, run: script, pace: Pace::Brisk };
 /// The description in a data directory.
 pub const MANIFEST: Target = Target { name: "manifest", seeds: manifests, run: manifest, pace: Pace::Brisk };
+/// The description of a backup, and backups that are one file.
+pub const BACKUP: Target = Target { name: "backup", seeds: backups, run: backup, pace: Pace::Slow };
 /// Result rows, and reports of them.
 pub const RESULTS: Target = Target { name: "results", seeds: results, run: result, pace: Pace::Slow };
 
@@ -87,6 +89,82 @@ fn manifest(bytes: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     });
+}
+
+/// The files of a backup, and what describes them.
+fn backed_up() -> Vec<(&'static str, Vec<u8>)> {
+    let files = vec![
+        ("deployment.json", manifests().remove(0)),
+        ("0/data", vec![7; 100]),
+        ("1/data", b"rows".to_vec()),
+        ("1/log/segment", vec![]),
+    ];
+    let entry = |(path, bytes): &(&str, Vec<u8>)| serde_json::json!({ "path": path, "bytes": bytes.len(), "crc32c": base::crc32c(bytes) });
+    let entries: Vec<serde_json::Value> = files.iter().map(entry).collect();
+    let description =
+        serde_json::json!({ "format": 1, "version": "0.1.0", "taken": 5, "data": "micro", "files": entries });
+    let inside = files.into_iter().map(|(path, bytes)| match path {
+        "deployment.json" => ("database/deployment.json", bytes),
+        "0/data" => ("database/0/data", bytes),
+        "1/data" => ("database/1/data", bytes),
+        _ => ("database/1/log/segment", bytes),
+    });
+    inside.chain([("backup.json", description.to_string().into_bytes())]).collect()
+}
+
+/// A file of a tar archive, as POSIX has it.
+fn archived(path: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut head = [0; 512];
+    head[..path.len()].copy_from_slice(path.as_bytes());
+    head[100..107].copy_from_slice(b"0000600");
+    head[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+    head[148..156].fill(b' ');
+    head[156] = b'0';
+    head[257..265].copy_from_slice(b"ustar\x0000");
+    let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
+    head[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let padding = bytes.len().next_multiple_of(512) - bytes.len();
+    [&head, bytes, &vec![0; padding]].concat()
+}
+
+/// Behind the first byte: 0, the description; 1, a whole backup in one file.
+fn backups() -> Vec<Vec<u8>> {
+    let files = backed_up();
+    let description = files.last().map(|(_, bytes)| bytes.clone()).unwrap_or_default();
+    let archive: Vec<u8> = files.iter().flat_map(|(path, bytes)| archived(path, bytes)).collect();
+    vec![[&[0], &description[..]].concat(), [&[1], &archive[..], &[0; 1024]].concat()]
+}
+
+fn backup(bytes: &[u8]) {
+    let (head, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    let dir = tempfile::tempdir().expect("a folder for scratch files");
+    let from = match head % 2 {
+        0 => dir.path().join("backup"),
+        _ => dir.path().join("backup.tar"),
+    };
+    let put = |at: std::path::PathBuf, bytes: &[u8]| {
+        std::fs::create_dir_all(at.parent().unwrap_or(&at)).expect("a scratch folder is made");
+        std::fs::write(at, bytes).expect("a scratch file is written");
+    };
+    if head % 2 == 0 {
+        let files = backed_up().into_iter();
+        files.for_each(|(path, bytes)| put(from.join(path), &bytes));
+        put(from.join("backup.json"), bytes);
+    } else {
+        put(from.clone(), bytes);
+    }
+    let to = dir.path().join("again");
+    let interrupt = deploy::Interrupt::default();
+    let watch = deploy::Copying { interrupt: &interrupt, progress: &mut |_, _| {} };
+    match deploy::restore(&from, &to, watch) {
+        Ok(_) => assert!(to.join("deployment.json").exists(), "a database was made"),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            assert!(!to.exists(), "half a database was made: {error}");
+        }
+    }
+    let beside = std::fs::read_dir(dir.path()).expect("the folder is there").count();
+    assert_eq!(beside, 1 + usize::from(to.exists()), "nothing else was made");
 }
 
 fn results() -> Vec<Vec<u8>> {

@@ -65,6 +65,8 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "deployments")]
     deployments::MANIFEST,
     #[cfg(feature = "deployments")]
+    deployments::BACKUP,
+    #[cfg(feature = "deployments")]
     deployments::RESULTS,
     disk::CONTROL,
     disk::LOG,
