@@ -9,8 +9,10 @@ mod checksum;
 mod copy;
 mod ids;
 mod key;
+mod words;
 
 pub use checksum::crc32c;
 pub use copy::copy_short;
 pub use ids::{Gtid, InstanceId, Lsn, PageId, Rid, SiteId, TableId, TxnId, WorkerId};
 pub use key::{Key, KeyReader, hash64};
+pub use words::counted;

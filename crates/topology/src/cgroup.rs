@@ -33,6 +33,41 @@ fn limits_under(mount: &Path, memberships: &str) -> Limits {
     limits
 }
 
+/// A control group that limits memory, in bytes.
+pub(crate) struct MemoryGroup {
+    pub(crate) path: PathBuf,
+    pub(crate) limit: u64,
+    /// Used in it, without what the kernel takes back by itself: pages of files.
+    pub(crate) used: u64,
+}
+
+/// Every group with a memory limit that holds for a process with these `memberships`, itself and its ancestors.
+pub(crate) fn memory_groups(mount: &Path, memberships: &str) -> Vec<MemoryGroup> {
+    let mut groups = Vec::new();
+    for line in memberships.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        for (root, _) in roots(mount, controllers) {
+            groups.extend(chain(&root, path).into_iter().filter_map(memory_group));
+        }
+    }
+    groups
+}
+
+fn memory_group(path: PathBuf) -> Option<MemoryGroup> {
+    let limit = bytes(&path, "memory.max").or_else(|| bytes(&path, "memory.limit_in_bytes"))?;
+    let all = bytes(&path, "memory.current").or_else(|| bytes(&path, "memory.usage_in_bytes"));
+    let stat = read(&path, "memory.stat").unwrap_or_default();
+    let field = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    // The first version counts a group alone, and with its children under `total_`; the second one always with them.
+    let files = |kind: &str| field(&format!("total_{kind}")).or_else(|| field(kind)).unwrap_or(0);
+    let cached = files("inactive_file") + files("active_file");
+    Some(MemoryGroup { path, limit, used: all.unwrap_or(0).saturating_sub(cached) })
+}
+
 type Read = fn(&Path) -> Limits;
 
 fn roots(mount: &Path, controllers: &str) -> Vec<(PathBuf, Read)> {

@@ -95,8 +95,12 @@ fn from_text(argument: &str, text: &str) -> Result<Machine, MachineError> {
         return xml::from_xml(text, argument)
             .map_err(|problem| described(argument, problem, EXPECTED_XML, advice));
     }
-    let matrix = parse_latencies(text)
-        .map_err(|problem| described(argument, problem, EXPECTED_CSV, "correct that line of the file"))?;
+    let matrix = parse_latencies(text).map_err(|problem| MachineError::Line {
+        file: argument.to_owned(),
+        problem,
+        expected: EXPECTED_CSV,
+        advice: "correct that line of the file",
+    })?;
     Ok(Machine::from_latencies(argument, matrix))
 }
 

@@ -20,6 +20,18 @@ pub enum MachineError {
         /// What to do.
         advice: &'static str,
     },
+    /// A line of a latency file is wrong.
+    #[error("{file}:{problem}; expected {expected}; {advice}")]
+    Line {
+        /// The file as given.
+        file: String,
+        /// The line's number, and what is wrong with it.
+        problem: String,
+        /// What would have been right.
+        expected: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The machine under this process could not be discovered.
     #[error(
         "machine \"live\": {problem}; expected /sys/devices/system/cpu or an affinity mask to name a CPU; mount /sys or describe the machine with --machine FILE"

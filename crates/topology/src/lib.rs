@@ -20,6 +20,7 @@ mod machine;
 mod cgroup;
 mod csv;
 mod describe;
+mod room;
 mod synthetic;
 mod sysfs;
 mod tables;
@@ -46,4 +47,5 @@ pub use machine::{Island, IslandSource, L3Group, Limits, Machine, NumaNode, Pu, 
 pub use pingpong::{Probe, ProbeSpec, measure_latency, ping_pong, ping_pong_ns};
 pub use placement::{InstancePlace, Layout, Placement, place};
 pub use render::picture;
+pub use room::{MemoryRoom, memory_room};
 pub use sizes::{IslandCount, default_islands};

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use base::counted;
+
 use crate::cluster::LevelKind;
 use crate::cpu::{CpuId, cpu_list};
 use crate::latency::LatencyMatrix;
@@ -42,10 +44,10 @@ fn heading(out: &mut String, machine: &Machine) {
     };
     line(out, format!("{}{described}", machine.model));
     let counts = [
-        plural(machine.packages(), "socket"),
-        plural(machine.islands.len(), "island"),
-        plural(machine.cores(), "core"),
-        plural(machine.pus.len(), "CPU"),
+        counted(machine.packages(), "socket"),
+        counted(machine.islands.len(), "island"),
+        counted(machine.cores(), "core"),
+        counted(machine.pus.len(), "CPU"),
     ];
     let by = match machine.island_source {
         IslandSource::Latency => "islands from measured latency",
@@ -89,7 +91,7 @@ fn island_row(out: &mut String, machine: &Machine, number: usize, cpus: &[CpuId]
     let (cache, node) = (cache.unwrap_or_default(), node.unwrap_or_default());
     line(
         out,
-        format!("  island {number}: {}, CPU {}{cache}{node}", plural(cores.len(), "core"), cpu_list(cpus)),
+        format!("  island {number}: {}, CPU {}{cache}{node}", counted(cores.len(), "core"), cpu_list(cpus)),
     );
     for row in cores.chunks(8) {
         let drawn: Vec<String> = row.iter().map(|siblings| core(machine, siblings)).collect();
@@ -131,7 +133,7 @@ fn levels(out: &mut String, machine: &Machine) {
             LevelKind::Cache => "shared cache",
             LevelKind::Socket => "socket",
         };
-        let groups = plural(level.groups.len(), "group");
+        let groups = counted(level.groups.len(), "group");
         line(
             out,
             format!(
@@ -190,11 +192,6 @@ fn matrix(out: &mut String, names: &[String], cell: impl Fn(usize, usize) -> Opt
         }
         line(out, &row);
     }
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{s}")
 }
 
 fn size(bytes: u64) -> String {

@@ -4,7 +4,8 @@
 //! thread, no idea of what a request is. The workers of an instance drive them, the driver and the command line fill them
 //! in, and a test can let an hour pass in a millisecond.
 //!
-//! - [`rate`]: so many a second, constant or on a ramp; lengths of time as people type them.
+//! - [`rate`]: so many a second, constant or on a ramp.
+//! - [`time`]: lengths of time as people type them.
 //! - [`arrivals`]: the moments at which requests of an open loop are due.
 //! - [`wheel`]: very many timers, one for each terminal, in 16 bytes each.
 //! - [`think`]: how long a person keys in a request and looks at the answer.
@@ -18,11 +19,13 @@ pub mod model;
 pub mod rate;
 pub mod retry;
 pub mod think;
+pub mod time;
 pub mod wheel;
 
 pub use arrivals::{ArrivalStream, Arrivals};
 pub use model::{LoadModel, Share, Traffic};
-pub use rate::{Rate, parse_time};
+pub use rate::Rate;
 pub use retry::Retries;
 pub use think::{Think, Thinker};
+pub use time::{parse_time, parse_time_in};
 pub use wheel::Wheel;

@@ -1,5 +1,6 @@
 //! Requests a second, constant or rising and falling in a straight line.
 
+use crate::time::parse_time;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -111,27 +112,6 @@ impl Display for Rate {
             write!(f, "{}", self.to)
         }
     }
-}
-
-/// `5s`, `500ms`, `2m`, `1.5s`; a number alone is seconds.
-///
-/// # Errors
-/// What was typed and what was expected, also outside 1 ms to a day.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let expected = || format!("{text:?} is no length of time; expected e.g. 5s, 500ms or 2m");
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let scale = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" => 60.0,
-        _ => return Err(expected()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| expected())? * scale;
-    if !(0.001..=86_400.0).contains(&seconds) {
-        return Err(format!("{text:?} is out of range; expected 1ms to 1440m"));
-    }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The only door to the operating system: files, queues of reads and writes, memory, the clock, entropy, counters.
+//! The only door to the operating system: files, queues of reads and writes, memory, the clock, entropy, counters, lines
+//! for people.
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
 //! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and
@@ -16,6 +17,7 @@ mod queue;
 mod real;
 pub mod sim;
 mod span;
+mod tell;
 mod usage;
 mod watched;
 
@@ -27,6 +29,7 @@ pub use overlay::overlay;
 pub use queue::{Done, IoQueue, Means};
 pub use real::real;
 pub use span::{PageSize, Span};
+pub use tell::tell;
 pub use usage::{Usage, huge_bytes, prefer_huge_pages, usage};
 pub use watched::{Deed, Verdict, watched};
 
