@@ -5,21 +5,26 @@
 
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
+use crate::memory::{self, Fit};
 use crate::output::print;
 use crate::places::name_one;
 use crate::progress::Progress;
+use base::counted;
 use comfy_table::{Table, presets};
 use deploy::{Examined, Inspected, Interrupt, RESTORE};
 use driver::{Subject, Watcher};
 use serde_json::{Value, json};
+use world::tell;
 
 pub fn run(args: &CheckArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let takes = deploy::inspection_bytes(&args.data, args.memory);
+    memory::hold_check(takes, args.memory, Fit::unless(args.memory_unchecked))?;
     let mut progress = Progress::new(1);
     progress.next(&format!("checking {}", args.data.display()));
     let mut watch = |instance: base::InstanceId, what: &str, done: u64, total: u64| {
         if interrupt.is_set() {
             // There is nothing to be put in order: a check changes nothing.
-            eprintln!("atoll: interrupted; nothing was changed");
+            tell(format_args!("atoll: interrupted; nothing was changed"));
             std::process::exit(Failure::Interrupted.code().into());
         }
         progress.progress(&format!("instance {instance}: {what}"), done as f64 / total.max(1) as f64);
@@ -128,15 +133,15 @@ fn print_table(inspected: &Inspected, violations: &[String]) -> Result<(), Failu
 
 fn sentence(examined: &Examined) -> String {
     let report = &examined.report;
-    let tables = report.tables.iter().map(|t| format!("{} {} rows", t.name, t.rows()));
+    let tables = report.tables.iter().map(|t| format!("{} {}", t.name, counted(t.rows(), "row")));
     let doubt = match examined.in_doubt {
         0 => String::new(),
-        n => format!(", {n} transactions in doubt"),
+        n => format!(", {} in doubt", counted(n, "transaction")),
     };
     let tables = tables.collect::<Vec<_>>().join(", ");
     let log = match report.log_records {
         0 => String::new(),
-        n => format!("; {n} log records"),
+        n => format!("; {}", counted(n, "log record")),
     };
     format!("instance {}: {tables}{log}{doubt}", examined.instance)
 }

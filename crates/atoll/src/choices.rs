@@ -15,7 +15,7 @@ use topology::{IslandCount, Placement};
 use workload::micro::Op;
 
 /// What distinguishes one deployment from the next.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) design: DesignKind,
     pub(crate) islands: IslandCount,

@@ -4,11 +4,13 @@ use crate::failure::Failure;
 use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::ClaimsArgs;
+use base::counted;
 use claims::page::{self, Origin};
 use claims::{Claim, Decision, Library, Row, Verdict};
 use comfy_table::{ContentArrangement, Table, presets};
 use deploy::Interrupt;
 use std::rc::Rc;
+use world::tell;
 
 pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let library = Library::built_in().map_err(Failure::run)?;
@@ -20,14 +22,14 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         decisions.push(decide(&library, &claim.id, &mut lab));
     }
     if let Some(path) = lab.write_all()? {
-        eprintln!("rows: {}", path.display());
+        tell(format_args!("rows: {}", path.display()));
     }
     let page = || page::markdown(&library, &decisions, &origin(args, &lab));
     if let Some(out) = &args.rows.out {
         let path = out.join("claims.md");
         std::fs::write(&path, page())
             .map_err(|e| Failure::Run(format!("cannot write {}: {e}", path.display())))?;
-        eprintln!("claims: {}", path.display());
+        tell(format_args!("claims: {}", path.display()));
     }
     match () {
         () if args.markdown => print(page().trim_end())?,
@@ -38,12 +40,12 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         }
     }
     if args.markdown {
-        page::remarks(&library, &decisions).iter().for_each(|r| eprintln!("atoll: warning: {r}"));
+        page::remarks(&library, &decisions).iter().for_each(|r| tell(format_args!("atoll: warning: {r}")));
     }
     match lab.failures() {
         _ if lab.interrupted() => Err(Failure::Interrupted),
         0 => Ok(()),
-        n => Err(Failure::Run(format!("{n} experiments failed, see above"))),
+        n => Err(Failure::Run(format!("{} failed, see above", counted(n, "experiment")))),
     }
 }
 

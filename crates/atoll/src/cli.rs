@@ -1,8 +1,10 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use crate::backup_command::{BackupArgs, RestoreArgs};
+use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
+pub use crate::results::Earlier;
 pub use crate::values::{
     BalanceArg, ChannelArg, DesignArg, DurabilityArg, HeapArg, HostArg, LatchingArg, LoadModelArg,
     OccAheadArg, OccConflictArg, OccReadsArg, OpArg, SliArg, TablesArg, TreeArg,
@@ -11,7 +13,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, T
 use clap::{Args, Parser, Subcommand};
 use deploy::engine::Escalation;
 use driver::{Arrivals, Rate, Think, Warmup};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use topology::{IslandCount, Placement};
@@ -203,6 +205,9 @@ pub struct LoadArgs {
     /// Page memory of all instances together, e.g. 512M, 2G [default: what the data needs]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,
+    /// Load even if the memory that it takes is not there
+    #[arg(long)]
+    pub memory_unchecked: bool,
     #[command(flatten)]
     pub own: OwnOptions,
     /// Print what was loaded as a JSON line
@@ -224,7 +229,7 @@ pub struct StatsArgs {
     /// How long transactions are counted, e.g. 5s, 500ms
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub duration: Duration,
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     #[command(flatten)]
     pub own: OwnOptions,
@@ -242,6 +247,9 @@ pub struct CheckArgs {
     /// Page memory for looking, e.g. 512M, 2G
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size)]
     pub memory: u64,
+    /// Check even if that memory is not there
+    #[arg(long)]
+    pub memory_unchecked: bool,
     /// Print findings and a summary as JSON lines
     #[arg(long)]
     pub json: bool,
@@ -377,11 +385,14 @@ pub struct DeploymentArgs {
     /// design occ all that rows may take [default: half of what is free]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,
+    /// Run even if the memory that it takes is not there
+    #[arg(long)]
+    pub memory_unchecked: bool,
     /// Take all of --memory from the system before an instance is ready, not as data comes
     #[arg(long)]
     pub populate: bool,
     /// Where TCP listens; with a port of its own instance i takes the i-th after it
-    #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = socket_address)]
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Whether a worker's next transaction takes over its table locks (speculative lock inheritance)
     #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on")]
@@ -389,8 +400,8 @@ pub struct DeploymentArgs {
     /// Keys of a table that a transaction reads under locks of their own before it locks the table: 25, 25:1000 (read:written), off
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25")]
     pub escalation: Vec<Escalation>,
-    /// How long a lock wait may take, in ms: how distributed deadlocks end
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    /// How long a lock wait may take, e.g. 100ms, 1s; a number alone is ms: how distributed deadlocks end
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = lock_timeout)]
     pub lock_timeout: u64,
     /// With design occ: what to do about rows that a distributed transaction has prepared, and about other conflicts
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
@@ -450,7 +461,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Seed of every random draw
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Closed-loop clients of each worker; with --load-model open or --think the most requests under way at once [default: 4; 64]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -498,12 +509,29 @@ pub struct ResultArgs {
     /// Write rows.jsonl, machine.json and report.html into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Add to the rows that an earlier run has left in the directory of --out
+    #[arg(long, requires = "out")]
+    pub append: bool,
+    /// Replace the rows that an earlier run has left in the directory of --out
+    #[arg(long, requires = "out", conflicts_with = "append")]
+    pub overwrite: bool,
     /// Print the rows on standard output as JSON lines
     #[arg(long)]
     pub json: bool,
     /// Show throughput, latency and each instance on the terminal while it runs; with --profile where the time goes too
     #[arg(long, conflicts_with = "kill")]
     pub watch: bool,
+}
+
+impl ResultArgs {
+    /// What becomes of earlier rows.
+    pub fn earlier(&self) -> Earlier {
+        match (self.append, self.overwrite) {
+            (true, _) => Earlier::Append,
+            (false, true) => Earlier::Overwrite,
+            (false, false) => Earlier::Refuse,
+        }
+    }
 }
 
 /// `None`: no limit.
@@ -527,11 +555,10 @@ pub struct Backoff(pub Duration);
 fn backoff(text: &str) -> Result<Backoff, String> {
     match text {
         "none" => Ok(Backoff(Duration::ZERO)),
-        _ if text.strip_suffix("us").is_some_and(|n| n.parse::<u16>().is_ok_and(|n| n > 0)) => {
-            let us = text.trim_end_matches("us").parse().unwrap_or(1);
-            Ok(Backoff(Duration::from_micros(us)))
+        _ => {
+            let range = Duration::from_micros(1)..=Duration::from_secs(60);
+            traffic::parse_time_in(text, "s", range).map(Backoff).map_err(|why| format!("{why}, or none"))
         }
-        _ => traffic::parse_time(text).map(Backoff).map_err(|why| format!("{why}, or none")),
     }
 }
 
@@ -542,7 +569,13 @@ fn warmup(text: &str) -> Result<Warmup, String> {
     }
 }
 
-/// `5s`, `500ms`, `2m`, `1.5s`; a number alone is seconds.
+/// A lock wait, in ms.
+fn lock_timeout(text: &str) -> Result<u64, String> {
+    let range = Duration::from_millis(1)..=Duration::from_secs(600);
+    traffic::parse_time_in(text, "ms", range).map(|time| time.as_millis() as u64)
+}
+
+/// `5s`, `500ms`, `2m`, `1h30m`; a number alone is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     traffic::parse_time(text)
 }
@@ -578,14 +611,6 @@ fn per_cent(text: &str) -> Result<f64, String> {
 
 fn skew(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 10.0)
-}
-
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let host = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
-    let port = || text.parse::<u16>().map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-    host.or_else(|_| text.parse::<SocketAddr>())
-        .or_else(|_| port())
-        .map_err(|_| "expected an address such as 127.0.0.1, 127.0.0.1:7000 or a port".to_string())
 }
 
 #[cfg(test)]
@@ -629,10 +654,12 @@ mod tests {
                 && backoff("0us").is_err()
                 && warmup("automatic").is_err()
         );
-        assert!(["", "s", "0s", "-1s", "1h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
-        assert_eq!(socket_address("7000").unwrap().to_string(), "127.0.0.1:7000");
-        assert_eq!(socket_address("0.0.0.0").unwrap().to_string(), "0.0.0.0:0");
-        assert!(socket_address("example").is_err());
+        assert!(["", "s", "0s", "-1s", "25h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
+        assert_eq!(
+            (lock_timeout("100"), lock_timeout("1s"), lock_timeout("1.5s")),
+            (Ok(100), Ok(1000), Ok(1500))
+        );
+        assert!(lock_timeout("0").is_err() && lock_timeout("11m").is_err() && lock_timeout("50us").is_err());
     }
 
     #[test]

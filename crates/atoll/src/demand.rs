@@ -2,6 +2,8 @@
 
 use crate::cli::{LoadModelArg, MeasuringArgs};
 use crate::failure::Failure;
+use crate::patience::interruptibly;
+use deploy::{Change, Interrupt};
 use driver::{Arrivals, LoadModel, Phases, Rate, Retries, Schedule, Subject, Think, Traffic};
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ pub struct Demand<'a> {
 impl Demand<'_> {
     /// # Errors
     /// Options that contradict each other; a script that cannot be read or has a wrong line.
-    pub fn new(args: &MeasuringArgs) -> Result<Demand<'_>, Failure> {
+    pub fn new<'a>(args: &'a MeasuringArgs, interrupt: &Interrupt) -> Result<Demand<'a>, Failure> {
         let refuse = |text: &str| Err(Failure::Usage(text.into()));
         let open = args.load_model == LoadModelArg::Open;
         let people = args.think.is_some() || args.terminals.is_some();
@@ -52,7 +54,8 @@ impl Demand<'_> {
             None => None,
             Some(path) => {
                 let name = path.display().to_string();
-                let text = match std::fs::read_to_string(path) {
+                let file = path.clone();
+                let text = match interruptibly(interrupt, move || std::fs::read_to_string(file))? {
                     Ok(text) => text,
                     Err(_) if name.contains(':') => name.replace(';', "\n").replace(':', " "),
                     Err(e) => {
@@ -88,9 +91,11 @@ impl Demand<'_> {
                 let changes = changes.transpose().map_err(Failure::usage)?.unwrap_or_default();
                 let ramp = matches!(model, LoadModel::Open { rate, .. } if rate.is_ramp());
                 let moves = ramp || !changes.is_empty();
+                let repeat = self.args.repeat.unwrap_or(if moves { 1 } else { REPEAT });
+                in_time(&changes, self.args.duration * repeat)?;
                 all.push(Schedule {
                     traffic: Traffic { model, clients, retries },
-                    repeat: self.args.repeat.unwrap_or(if moves { 1 } else { REPEAT }),
+                    repeat,
                     phases: self.phases.as_ref().map(|p| p.script()),
                     changes,
                     ..schedule.clone()
@@ -124,6 +129,18 @@ impl Demand<'_> {
         let terminals = args.terminals.unwrap_or(people.per_site.saturating_mul(subject.sites()));
         Ok(vec![LoadModel::Terminals { terminals, think }])
     }
+}
+
+/// # Errors
+/// A change that would come when everything has been measured.
+fn in_time(changes: &[Change], measured: Duration) -> Result<(), Failure> {
+    let Some(late) = changes.iter().find(|change| change.at >= measured) else { return Ok(()) };
+    Err(Failure::Usage(format!(
+        "--phases: the change at {}s never comes: {}s are measured (--duration times --repeat); expected an earlier one, or a \
+         longer --duration",
+        late.at.as_secs_f64(),
+        measured.as_secs_f64()
+    )))
 }
 
 /// Nothing but how long and with which seed.

@@ -1,6 +1,11 @@
 //! Why a command did not succeed, and what it exits with.
 
+use base::counted;
 use deploy::DeployError;
+
+/// How shells report a process that SIGPIPE (13) has ended. Every command that does not come to the end of its output ends so,
+/// like other tools; a bench that was cut off is no success.
+const BROKEN_PIPE: u8 = 128 + 13;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -11,16 +16,20 @@ pub enum Failure {
     #[error("{0}")]
     Run(String),
     #[error(
-        "{count} of {rows} rows are inconsistent: a consistency check of the workload did not hold, see above"
+        "{count} of {} {} inconsistent: a consistency check of the workload did not hold, see above",
+        counted(*rows, "row"), if *rows == 1 { "is" } else { "are" }
     )]
     Inconsistent { count: usize, rows: usize },
     #[error(
-        "{} is damaged: {count} findings, see above for each and what to do about it", dir.display()
+        "{} is damaged: {}, see above for each and what to do about it", dir.display(), counted(*count, "finding")
     )]
     Damaged { count: usize, dir: std::path::PathBuf },
     #[error("interrupted; every instance is gone and nothing is left behind")]
     Interrupted,
-    /// Whoever read standard output has had enough.
+    /// Nothing was begun.
+    #[error("interrupted while reading; nothing was written")]
+    InterruptedReading,
+    /// The reader of standard output has had enough: no failure that anything is said about.
     #[error("standard output was closed")]
     OutputClosed,
 }
@@ -37,11 +46,9 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
-            Failure::Interrupted => 130,
-            Failure::Run(_)
-            | Failure::Inconsistent { .. }
-            | Failure::Damaged { .. }
-            | Failure::OutputClosed => 1,
+            Failure::Interrupted | Failure::InterruptedReading => 130,
+            Failure::OutputClosed => BROKEN_PIPE,
+            Failure::Run(_) | Failure::Inconsistent { .. } | Failure::Damaged { .. } => 1,
         }
     }
 }

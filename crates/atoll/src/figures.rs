@@ -4,9 +4,11 @@ use crate::failure::Failure;
 use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::FiguresArgs;
+use base::counted;
 use claims::{Experiment, Library, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
+use world::tell;
 
 pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let library = Library::built_in().map_err(Failure::run)?;
@@ -23,7 +25,7 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
             Outcome::Rows(rows) => {
                 show(figure, &rows)?;
                 if let Some(path) = lab.report(&figure.id, &rows)? {
-                    eprintln!("report: {}", path.display());
+                    tell(format_args!("report: {}", path.display()));
                 }
             }
             Outcome::None(why) => {
@@ -42,16 +44,16 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         }
     }
     if let Some(path) = lab.write_all()? {
-        eprintln!("rows: {}", path.display());
+        tell(format_args!("rows: {}", path.display()));
     }
     // One page of all of them, beside one for each.
     if let Some(path) = lab.report("report", &lab.all_rows())? {
-        eprintln!("report: {}", path.display());
+        tell(format_args!("report: {}", path.display()));
     }
     match lab.failures() {
         _ if lab.interrupted() => Err(Failure::Interrupted),
         0 => Ok(()),
-        n => Err(Failure::Run(format!("{n} experiments failed, see above"))),
+        n => Err(Failure::Run(format!("{} failed, see above", counted(n, "experiment")))),
     }
 }
 

@@ -15,6 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::time::Instant;
 use topology::{CpuId, Machine, pin_thread};
+use world::tell;
 
 /// Longest message: what moves through a pipe in one piece.
 const MESSAGE_BYTES: usize = 256;
@@ -24,7 +25,7 @@ pub fn run_if_peer() -> Option<ExitCode> {
     let outcome = channel::ipc::run_if_peer(pin)?;
     Some(outcome.map_or_else(
         |e| {
-            eprintln!("atoll: far side of bench ipc: {e}");
+            tell(format_args!("atoll: far side of bench ipc: {e}"));
             ExitCode::FAILURE
         },
         |()| ExitCode::SUCCESS,
@@ -33,7 +34,7 @@ pub fn run_if_peer() -> Option<ExitCode> {
 
 fn pin(cpu: usize) {
     if let Err(e) = pin_thread(CpuId(cpu as u32)) {
-        eprintln!("atoll: warning: {e}");
+        tell(format_args!("atoll: warning: {e}"));
     }
 }
 

@@ -19,8 +19,10 @@ use crate::ipc;
 use crate::loaded;
 use crate::output::Output;
 use crate::papers::RowArgs;
+use crate::patience::interruptibly;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
+use base::counted;
 use claims::rows::{Folder, Partial, Stamp};
 use claims::{Experiment, Row};
 use clap::Parser;
@@ -32,6 +34,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use topology::Machine;
+use world::tell;
 
 /// How long windows are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,7 +122,13 @@ impl Lab {
             begun: 0,
             build: build(),
             folder: args.out.as_ref().map(folder).transpose()?,
-            given: args.rows.as_deref().map(given).transpose()?.unwrap_or_default(),
+            given: match args.rows.clone() {
+                Some(path) => interruptibly(interrupt, move || given(&path))??
+                    .into_iter()
+                    .map(|(id, rows)| (id, Rc::new(rows)))
+                    .collect(),
+                None => BTreeMap::new(),
+            },
             outcomes: BTreeMap::new(),
             partial: Vec::new(),
             failures: 0,
@@ -159,12 +168,13 @@ impl Lab {
         let missing: Vec<&Experiment> = can_run.into_iter().filter(|e| self.at_hand(e).is_none()).collect();
         let (rows, time) = self.total(&missing, self.size)?;
         self.planned = missing.len();
-        eprintln!(
-            "{} experiments to run, {rows} rows of windows of {}, about {:.1} minutes; Ctrl-C keeps what was measured",
-            self.planned,
+        tell(format_args!(
+            "{} to run, {} of windows of {}, about {:.1} minutes; Ctrl-C keeps what was measured",
+            counted(self.planned, "experiment"),
+            counted(rows, "row"),
             self.size.name(),
             minutes(time)
-        );
+        ));
         Ok(())
     }
 
@@ -256,7 +266,8 @@ impl Lab {
     fn run(&mut self, experiment: &Experiment) -> Outcome {
         self.begun += 1;
         let (of, so_far) = (self.planned.max(self.begun), minutes(self.started.elapsed()));
-        eprintln!("{} of {of}, {so_far:.1} min: {}: {}", self.begun, experiment.id, experiment.caption);
+        let (id, caption) = (&experiment.id, &experiment.caption);
+        tell(format_args!("{} of {of}, {so_far:.1} min: {id}: {caption}", self.begun));
         let stamp = self.stamp(experiment);
         let rows = Rc::new(RefCell::new(Vec::new()));
         let outcome = self.run_into(experiment, &stamp, &rows);
@@ -270,7 +281,7 @@ impl Lab {
                     return Outcome::None("interrupted while it was measured".into());
                 }
                 self.failures += 1;
-                eprintln!("atoll: {}: {failure}", experiment.id);
+                tell(format_args!("atoll: {}: {failure}", experiment.id));
                 Outcome::None(format!("the experiment {} failed: {failure}", experiment.id))
             }
         }
@@ -414,7 +425,7 @@ fn build() -> String {
 }
 
 /// The rows of a file, by experiment.
-fn given(path: &Path) -> Result<BTreeMap<String, Rc<Vec<Row>>>, Failure> {
+fn given(path: &Path) -> Result<BTreeMap<String, Vec<Row>>, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| {
         let text = format!("--rows {name}: {e}; expected a file that --out wrote, such as DIR/rows.jsonl");
@@ -424,7 +435,7 @@ fn given(path: &Path) -> Result<BTreeMap<String, Rc<Vec<Row>>>, Failure> {
     for row in claims::rows::parse(&name, &text, driver::VERSION).map_err(Failure::run)? {
         all.entry(row.word(claims::row::EXPERIMENT).unwrap_or_default()).or_default().push(row);
     }
-    Ok(all.into_iter().map(|(id, rows)| (id, Rc::new(rows))).collect())
+    Ok(all)
 }
 
 /// Numbers of workers to sweep over: powers of two, and all cores.

@@ -9,11 +9,14 @@
 //! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
-//! consistency check did not hold; 2: wrong usage; 130: interrupted.
+//! consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C, SIGTERM, SIGHUP); 141: the reader of standard
+//! output has closed it, as if SIGPIPE had ended the process. What cannot be written to standard error is lost, and ends nothing.
 
 #![forbid(unsafe_code)]
 
+mod applies;
 mod cli;
+mod listen;
 mod own;
 mod papers;
 mod usage;
@@ -28,8 +31,10 @@ mod demand;
 mod ipc;
 mod load;
 mod loaded;
+mod memory;
 mod places;
 mod report_command;
+mod seen;
 mod shelf;
 mod stats;
 mod sweep;
@@ -41,73 +46,77 @@ mod claims_command;
 mod figures;
 mod lab;
 
+mod claimed;
 mod failure;
 mod output;
+mod patience;
 mod progress;
 mod results;
+mod signals;
 mod watch;
 
-use clap::Parser;
+use applies::Given;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{COUNTER, Cli, Command, IPC};
 use deploy::Interrupt;
 use failure::Failure;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::process::ExitCode;
+use world::tell;
 
 /// The whole program.
 pub fn main() -> ExitCode {
     if let Some(code) = ipc::run_if_peer() {
         return code;
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return usage::report(&error),
+    let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut command = Cli::command();
+    let read = command.try_get_matches_from_mut(std::env::args_os());
+    let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match read {
+        Ok(read) => read,
+        Err(error) => return usage::report(&error.format(&mut command), &typed),
     };
     let interrupt = Interrupt::default();
-    match watch_signals(&interrupt).and_then(|()| run(cli, &interrupt)) {
+    match signals::watch(&interrupt).and_then(|()| run(cli, &given(&command, &matches), &interrupt)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("atoll: {failure}");
+            // A reader of standard output that has had enough knows.
+            if !matches!(failure, Failure::OutputClosed) {
+                tell(format_args!("atoll: {failure}"));
+            }
             ExitCode::from(failure.code())
         }
     }
 }
 
-fn run(cli: Cli, interrupt: &Interrupt) -> Result<(), Failure> {
+/// The options of the command that was typed.
+fn given(command: &clap::Command, matches: &ArgMatches) -> Given {
+    let typed = matches.subcommand().and_then(|(name, of)| Some((command.find_subcommand(name)?, of)));
+    typed.map_or_else(Given::default, |(command, of)| Given::of(command, of))
+}
+
+fn run(cli: Cli, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
     match cli.command {
         None => tour::run(interrupt),
-        Some(Command::Topology(args)) => topology_command::run(&args),
-        Some(Command::Bench(args)) => match args.workload.as_str() {
-            COUNTER | IPC if args.measuring.profile => Err(Failure::Usage(format!(
-                "--profile: only transactions have one; expected bench {}",
-                cli::workload_names()
-            ))),
-            COUNTER | IPC if args.results.watch => Err(Failure::Usage(format!(
-                "--watch: only transactions are shown as they run; expected bench {}",
-                cli::workload_names()
-            ))),
-            COUNTER => counter::run(&args, interrupt),
-            IPC => ipc::run(&args, interrupt),
-            _ => bench::run(&args, interrupt),
-        },
-        Some(Command::Load(args)) => load::run(&args, interrupt),
+        Some(Command::Topology(args)) => topology_command::run(&args, interrupt),
+        Some(Command::Bench(args)) => {
+            for remark in applies::check(given, &args)? {
+                tell(format_args!("atoll: warning: {remark}"));
+            }
+            match args.workload.as_str() {
+                COUNTER => counter::run(&args, interrupt),
+                IPC => ipc::run(&args, interrupt),
+                _ => bench::run(&args, interrupt),
+            }
+        }
+        Some(Command::Load(args)) => load::run(&args, given, interrupt),
         Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
-        Some(Command::Report(args)) => report_command::run(&args),
+        Some(Command::Report(args)) => report_command::run(&args, interrupt),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }
-}
-
-/// The first Ctrl-C ends the run in order, the second one at once: the children notice that on their own.
-fn watch_signals(interrupt: &Interrupt) -> Result<(), Failure> {
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, interrupt.flag())
-            .and_then(|_| signal_hook::flag::register(signal, interrupt.flag()))
-            .map_err(|e| Failure::Run(format!("cannot catch signal {signal}: {e}")))?;
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@
 //! device, and only then the directory says what it holds. So whatever ends a load early leaves a directory that is
 //! known as unfinished, and the next load starts it anew.
 
+use crate::applies::{self, Given};
 use crate::bench::live_machine;
 use crate::cli::{BenchArgs, COUNTER, Command, IPC, LoadArgs, workload_names};
 use crate::failure::Failure;
@@ -11,12 +12,14 @@ use crate::output::print;
 use crate::places::require_place_to_load;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
+use base::counted;
 use clap::Parser;
 use deploy::engine::Durability;
 use deploy::{DataUse, Deployment, Interrupt};
 use driver::Watcher;
 use std::path::Path;
 use std::time::Instant;
+use world::tell;
 
 /// Effects committed since loading, of data just loaded.
 const NO_EFFECTS: Option<u64> = Some(0);
@@ -30,7 +33,8 @@ pub struct Built {
     seconds: f64,
 }
 
-pub fn run(args: &LoadArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+pub fn run(args: &LoadArgs, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
+    applies::check(given, &as_bench(args)?)?;
     report(args, &build(args, interrupt)?)
 }
 
@@ -56,16 +60,14 @@ pub fn build(args: &LoadArgs, interrupt: &Interrupt) -> Result<Built, Failure> {
     let (durability, data) = (Durability::Async, Some(args.data.clone()));
     let deployment = Deployment { durability, data, data_use: DataUse::Load, ..stop.deployment };
     require_place_to_load(&args.data, &deployment)?;
-    let data = match deployment.islands {
-        1 => format!("{} on 1 island", deployment.data_name),
-        n => format!("{} on {n} islands", deployment.data_name),
-    };
+    let data = format!("{} on {}", deployment.data_name, counted(deployment.islands, "island"));
     progress.next(&data);
     let start = Instant::now();
     let outcome = load(deployment, &mut progress);
     progress.finish();
     if let Err(Failure::Interrupted) = outcome {
-        eprintln!("atoll: {} is unfinished; the same command starts the load anew", args.data.display());
+        let dir = args.data.display();
+        tell(format_args!("atoll: {dir} is unfinished; the same command starts the load anew"));
     }
     Ok(Built { data, was_there: outcome?, seconds: start.elapsed().as_secs_f64() })
 }
@@ -85,6 +87,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.heap = vec![args.heap];
     bench.deployment.partitions = args.partitions.into_iter().collect();
     bench.deployment.memory = args.memory;
+    bench.deployment.memory_unchecked = args.memory_unchecked;
     bench.requests.dataset = args.dataset.into_iter().collect();
     bench.requests.scale = args.scale.into_iter().collect();
     Ok(bench)

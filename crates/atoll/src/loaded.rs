@@ -6,6 +6,7 @@
 use crate::cli::{Cli, Command, LoadArgs};
 use crate::failure::Failure;
 use crate::load;
+use base::counted;
 use claims::Row;
 use clap::Parser;
 use deploy::{Inspected, Interrupt};
@@ -29,7 +30,8 @@ pub fn rows(line: &str, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let damage = inspected.all_findings().filter(|f| f.is_damage()).count();
     if damage > 0 {
         return Err(Failure::Run(format!(
-            "atoll load {line}: {damage} findings in what was just loaded; this is a bug"
+            "atoll load {line}: {} in what was just loaded; this is a bug",
+            counted(damage, "finding")
         )));
     }
     Ok(told(&inspected))

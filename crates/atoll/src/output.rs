@@ -3,11 +3,13 @@
 use crate::cli::ResultArgs;
 use crate::failure::Failure;
 use crate::results::{Directory, line_of};
+use base::counted;
 use comfy_table::{CellAlignment, Table, presets};
 use driver::ResultRow;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use topology::Machine;
+use world::tell;
 
 /// Takes rows one by one, in place of standard output.
 pub type Sink = Box<dyn FnMut(&ResultRow) -> Result<(), Failure>>;
@@ -25,7 +27,8 @@ impl Output {
     /// # Errors
     /// If the directory or a file in it cannot be made.
     pub fn new(args: &ResultArgs, machine: &Machine) -> Result<Output, Failure> {
-        let directory = args.out.as_deref().map(|path| Directory::new(path, machine)).transpose()?;
+        let directory = args.out.as_deref().map(|path| Directory::new(path, args.earlier(), machine));
+        let directory = directory.transpose()?;
         Ok(Output { json: args.json, directory, sink: None, rows: Vec::new() })
     }
 
@@ -62,7 +65,7 @@ impl Output {
     /// Writes the report, prints the table unless JSON was asked for, and then [`Output::check`]s.
     pub fn finish(&mut self) -> Result<(), Failure> {
         if let Some(path) = self.report()? {
-            eprintln!("report: {}", path.display());
+            tell(format_args!("report: {}", path.display()));
         }
         if !self.json && !self.rows.is_empty() {
             same(&self.rows).map_or(Ok(()), |text| print(&text))?;
@@ -86,7 +89,7 @@ impl Output {
     pub fn check(&self) -> Result<(), Failure> {
         let bad: Vec<_> = self.rows.iter().filter(|r| r.consistent == Some(false)).collect();
         for row in &bad {
-            row.violations.iter().for_each(|v| eprintln!("atoll: {}: {v}", title(row)));
+            row.violations.iter().for_each(|v| tell(format_args!("atoll: {}: {v}", title(row))));
         }
         if bad.is_empty() {
             Ok(())
@@ -97,9 +100,15 @@ impl Output {
 }
 
 /// One line to standard output; a closed pipe is an ordinary end.
+///
+/// # Errors
+/// The reader has closed it, or it cannot be written for another reason (a full disk, a terminal that is gone).
 pub fn print(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| Failure::OutputClosed)
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Run(format!("cannot write to standard output: {e}; results may be missing there")),
+    })
 }
 
 /// A row's settings in a few words.
@@ -107,7 +116,7 @@ pub fn title(row: &ResultRow) -> String {
     let s = &row.settings;
     let mut words = vec![s.workload.clone()];
     words.extend(s.design.clone());
-    words.extend(s.islands.map(|n| format!("{n} {}", if n == 1 { "island" } else { "islands" })));
+    words.extend(s.islands.map(|n| counted(n, "island")));
     words.extend(s.channel.clone());
     words.extend(s.labels.op.clone());
     words.extend(s.labels.multisite.map(|p| format!("{p} % multisite")));

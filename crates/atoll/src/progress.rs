@@ -8,6 +8,7 @@ use driver::{Measured, Sampling, Watcher};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use world::tell;
 
 /// A bar's length; its position is a share of it.
 const STEPS: u64 = 1000;
@@ -84,7 +85,7 @@ impl Progress {
         self.said = Instant::now();
         match &mut self.face {
             Face::Bar(bar) => bar.set_prefix(format!("{}/{} {what}", self.row, self.rows)),
-            Face::Lines => eprintln!("{}/{} {what}", self.row, self.rows),
+            Face::Lines => tell(format_args!("{}/{} {what}", self.row, self.rows)),
             Face::Watch(watch) => {
                 watch.dashboard.next(self.row, what);
                 watch.draw();
@@ -105,7 +106,7 @@ impl Progress {
             Face::Lines => {}
             Face::Watch(watch) => {
                 watch.screen.leave();
-                watch.warnings.drain(..).for_each(|text| eprintln!("atoll: warning: {text}"));
+                watch.warnings.drain(..).for_each(|text| tell(format_args!("atoll: warning: {text}")));
             }
         }
     }
@@ -136,7 +137,8 @@ impl Watcher for Progress {
             }
             Face::Lines if self.said.elapsed() >= LINE_EVERY => {
                 self.said = Instant::now();
-                eprintln!("{}/{} {}: {phase}, {:.0} %", self.row, self.rows, self.what, share * 100.0);
+                let (row, rows, what) = (self.row, self.rows, &self.what);
+                tell(format_args!("{row}/{rows} {what}: {phase}, {:.0} %", share * 100.0));
             }
             Face::Lines => {}
             Face::Watch(watch) => {
@@ -152,7 +154,7 @@ impl Watcher for Progress {
     fn warn(&mut self, text: &str) {
         match &mut self.face {
             Face::Watch(watch) => watch.warnings.push(text.into()),
-            _ => self.suspend(|| eprintln!("atoll: warning: {text}")),
+            _ => self.suspend(|| tell(format_args!("atoll: warning: {text}"))),
         }
     }
 

@@ -5,41 +5,45 @@
 use crate::cli::ReportArgs;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::patience::interruptibly;
 use crate::results::{MACHINE, ROWS, write};
+use base::counted;
+use deploy::Interrupt;
 use report::{Report, Rows};
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use topology::Machine;
+use world::tell;
 
-pub fn run(args: &ReportArgs) -> Result<(), Failure> {
+pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let files: Vec<PathBuf> = args.rows.iter().map(|path| rows_file(path)).collect();
     check_out(&args.out, &files)?;
     let (mut rows, mut machines, mut troubles) = (Rows::default(), Vec::new(), Vec::new());
     for file in &files {
-        match read(file) {
+        if file == Path::new("-") && std::io::stdin().is_terminal() {
+            tell("atoll: reading rows from standard input, one a line; Ctrl-D ends them");
+        }
+        let (path, beside) = (file.clone(), file.clone());
+        match interruptibly(interrupt, move || read(&path))? {
             Ok(bytes) => rows.add(&file.display().to_string(), &bytes),
             Err(trouble) => troubles.push(trouble),
         }
-        match machine_beside(file) {
+        match interruptibly(interrupt, move || machine_beside(&beside))? {
             Ok(Some(machine)) if !machines.contains(&machine) => machines.push(machine),
             Ok(_) => {}
             Err(trouble) => troubles.push(trouble),
         }
     }
     troubles.extend(rows.complaints.iter().map(ToString::to_string));
-    troubles.iter().for_each(|trouble| eprintln!("atoll: {trouble}"));
-    rows.remarks.iter().for_each(|remark| eprintln!("atoll: {remark}"));
+    troubles.iter().for_each(|trouble| tell(format_args!("atoll: {trouble}")));
+    rows.remarks.iter().for_each(|remark| tell(format_args!("atoll: {remark}")));
     if rows.rows.is_empty() {
         return Err(Failure::Run(format!("no rows to report; {} was not written", args.out.display())));
     }
     let count = rows.rows.len();
     let notes = troubles.iter().cloned().chain(rows.remarks).collect();
     write(&args.out, Report { rows: rows.rows, machines, notes }.html())?;
-    print(&format!(
-        "{}: the report of {count} {}",
-        args.out.display(),
-        if count == 1 { "row" } else { "rows" }
-    ))?;
+    print(&format!("{}: the report of {}", args.out.display(), counted(count, "row")))?;
     match troubles.len() {
         0 => Ok(()),
         1 => Err(Failure::Run("the report lacks something, see above".into())),

@@ -1,14 +1,18 @@
 //! A directory of results: `rows.jsonl` row by row, `machine.json` beside it, and `report.html` of both at the end.
 //!
-//! However a run ends, the rows it has measured are in there and so is their report.
+//! However a run ends, the rows it has measured are in there and so is their report. A run that has measured none leaves nothing.
+//! Rows of an earlier run are never lost without being asked for: see [`Earlier`].
 
+use crate::claimed::Claim;
 use crate::failure::Failure;
+use base::counted;
 use driver::ResultRow;
-use report::{Report, Row};
-use std::fs::File;
-use std::io::Write;
+use report::{Report, Row, Rows};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use topology::{Machine, ProbeSpec, measure_latency};
+use world::tell;
 
 pub const ROWS: &str = "rows.jsonl";
 pub const MACHINE: &str = "machine.json";
@@ -17,51 +21,97 @@ pub const REPORT: &str = "report.html";
 /// Pairs of CPUs that are measured for the report's matrix: some 5 ms each. A machine with more is drawn without it.
 const MOST_PAIRS: usize = 1000;
 
+/// What becomes of the rows that an earlier run has left in the directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Earlier {
+    /// They are a reason not to begin.
+    #[default]
+    Refuse,
+    /// They stay, new ones follow them, and the report is of all.
+    Append,
+    /// They go.
+    Overwrite,
+}
+
 pub struct Directory {
     path: PathBuf,
-    file: File,
+    earlier: Earlier,
+    /// `None` until the first row: a run that measures nothing changes nothing here.
+    file: Option<File>,
     machine: Machine,
+    /// Those of the report: with [`Earlier::Append`] earlier ones are among them.
     rows: Vec<Row>,
+    /// What earlier lines are not in the report, and why.
+    notes: Vec<String>,
     /// Rows that the report on disk lacks.
     unreported: bool,
+    /// Whether the directory was not there before this run.
+    made: bool,
+    /// Last, so that everything is written when another run is let in.
+    claim: Claim,
 }
 
 impl Directory {
-    /// Makes the directory and begins its files.
+    /// Makes the directory.
     ///
     /// # Errors
-    /// If something cannot be written there.
-    pub fn new(path: &Path, machine: &Machine) -> Result<Directory, Failure> {
-        let rows = path.join(ROWS);
-        let file = std::fs::create_dir_all(path).and_then(|()| File::create(&rows)).map_err(|e| {
-            Failure::Run(format!("cannot write {}: {e}; name another directory with --out", rows.display()))
-        })?;
-        let machine = with_latency(machine);
-        let text = serde_json::to_string_pretty(&machine).map_err(Failure::run)?;
-        write(&path.join(MACHINE), text + "\n")?;
-        Ok(Directory { path: path.into(), file, machine, rows: Vec::new(), unreported: false })
+    /// If something cannot be written there, another run is writing there, or has left rows there and `earlier` says nothing
+    /// of them.
+    pub fn new(path: &Path, earlier: Earlier, machine: &Machine) -> Result<Directory, Failure> {
+        let made = !path.exists();
+        std::fs::create_dir_all(path).map_err(|e| cannot_write(&path.join(ROWS), &e))?;
+        let claim = Claim::on(path)?;
+        let (rows, notes) = kept(&path.join(ROWS), earlier)?;
+        let (path, machine) = (path.into(), with_latency(machine));
+        Ok(Directory { path, earlier, file: None, machine, rows, notes, unreported: false, made, claim })
     }
 
     /// # Errors
     /// If the line cannot be written.
     pub fn add(&mut self, line: &str) -> Result<(), Failure> {
-        writeln!(self.file, "{line}").map_err(|e| Failure::Run(format!("cannot write {ROWS}: {e}")))?;
+        let path = self.path.join(ROWS);
+        if self.file.is_none() {
+            self.file = Some(self.begin(&path)?);
+        }
+        let written =
+            self.file.as_mut().map_or(Ok(()), |file| file.write_all(format!("{line}\n").as_bytes()));
+        written.map_err(|e| cannot_write(&path, &e))?;
         self.rows.push(Row::parse("this run", line.as_bytes()).map_err(Failure::Run)?);
         self.unreported = true;
         Ok(())
     }
 
-    /// Writes the report of the rows so far, and returns where it is; `None` without rows.
+    /// Describes the machine, and opens the file of rows as what becomes of earlier ones asks for.
+    fn begin(&self, path: &Path) -> Result<File, Failure> {
+        let there = self.path.join(MACHINE);
+        // Rows that are kept tell of the machine that is described there already.
+        if self.earlier != Earlier::Append || !there.exists() {
+            write(&there, serde_json::to_string_pretty(&self.machine).map_err(Failure::run)? + "\n")?;
+        }
+        let mut open = OpenOptions::new();
+        match self.earlier {
+            Earlier::Append => open.append(true),
+            Earlier::Refuse | Earlier::Overwrite => open.write(true).truncate(true),
+        };
+        let mut file = open.create(true).open(path).map_err(|e| cannot_write(path, &e))?;
+        if self.earlier == Earlier::Append && ends_in_a_line(path) == Some(false) {
+            // Half a row, which a killed run has left, stays a line of its own.
+            file.write_all(b"\n").map_err(|e| cannot_write(path, &e))?;
+        }
+        Ok(file)
+    }
+
+    /// Writes the report of the rows so far, and returns where it is; `None` if this run has measured none.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn report(&mut self) -> Result<Option<PathBuf>, Failure> {
-        if self.rows.is_empty() {
+        if self.file.is_none() {
             return Ok(None);
         }
         self.unreported = false;
-        let report =
-            Report { rows: self.rows.clone(), machines: vec![self.machine.clone()], notes: Vec::new() };
+        let (rows, notes) = (self.rows.clone(), self.notes.clone());
+        let report = Report { rows, machines: vec![self.machine.clone()], notes };
         let path = self.path.join(REPORT);
         write(&path, report.html())?;
         Ok(Some(path))
@@ -73,9 +123,62 @@ impl Drop for Directory {
         if self.unreported
             && let Err(failure) = self.report()
         {
-            eprintln!("atoll: {failure}");
+            tell(format_args!("atoll: {failure}"));
+        }
+        self.claim.let_go();
+        if self.made && self.file.is_none() {
+            let _ = std::fs::remove_dir(&self.path); // only an empty one goes
         }
     }
+}
+
+/// `None` for a file that has nothing in it or cannot be read.
+fn ends_in_a_line(path: &Path) -> Option<bool> {
+    Some(*std::fs::read(path).ok()?.last()? == b'\n')
+}
+
+/// The earlier rows that stay, and what is to be said of them.
+///
+/// # Errors
+/// There are some, and `earlier` says nothing of them; they cannot be read.
+fn kept(file: &Path, earlier: Earlier) -> Result<(Vec<Row>, Vec<String>), Failure> {
+    let bytes = match std::fs::read(file) {
+        Ok(bytes) if earlier != Earlier::Overwrite => bytes,
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(Failure::Run(format!(
+                "cannot read {}: {e}; name another directory with --out",
+                file.display()
+            )));
+        }
+        _ => return Ok((Vec::new(), Vec::new())),
+    };
+    let lines = bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty()).count();
+    match earlier {
+        Earlier::Refuse if lines > 0 => Err(Failure::Usage(format!(
+            "--out: {} holds {} of an earlier run; expected another directory, --append to add to them, or --overwrite to \
+             replace them",
+            file.display(),
+            counted(lines, "row")
+        ))),
+        Earlier::Append if lines > 0 => {
+            let mut rows = Rows::default();
+            rows.add(&file.display().to_string(), &bytes);
+            let notes = rows.complaints.iter().map(ToString::to_string).chain(rows.remarks).collect();
+            Ok((rows.rows, notes))
+        }
+        _ => Ok((Vec::new(), Vec::new())),
+    }
+}
+
+/// A directory beside `path` that holds no rows: itself, or with a number after its name.
+pub fn unused(path: &Path) -> PathBuf {
+    let holds = |path: &Path| std::fs::metadata(path.join(ROWS)).is_ok_and(|rows| rows.len() > 0);
+    if !holds(path) {
+        return path.into();
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbered = |n: u32| path.with_file_name(format!("{name}-{n}"));
+    (2..).map(numbered).find(|path| !holds(path)).unwrap_or_else(|| path.into())
 }
 
 /// A whole file, or a word about why not.
@@ -83,9 +186,16 @@ impl Drop for Directory {
 /// # Errors
 /// If it cannot be written.
 pub fn write(path: &Path, text: String) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|e| {
-        Failure::Run(format!("cannot write {}: {e}; name another place with --out", path.display()))
-    })
+    std::fs::write(path, text).map_err(|e| cannot_write(path, &e))
+}
+
+/// Why a file of results cannot be written, and what to do.
+pub fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    let advice = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or name another place",
+        _ => "name another place",
+    };
+    Failure::Run(format!("cannot write {}: {error}; {advice} with --out", path.display()))
 }
 
 /// The machine with its latencies, unless there are too many or they cannot be had: a report goes without them then.

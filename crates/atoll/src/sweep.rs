@@ -10,7 +10,9 @@ use crate::choices::{
 use crate::cli::{BenchArgs, ChannelArg, TablesArg, TreeArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
+use crate::memory::{self, Fit};
 use crate::places;
+use crate::seen::Seen;
 use deploy::engine::{Backing, Balance, DesignKind, Durability, OccConflict};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
@@ -45,13 +47,16 @@ impl Sweep {
     /// # Errors
     /// Options that cannot be, or of whose combinations none is left.
     pub fn plan(args: &BenchArgs, machine: &Machine, interrupt: &Interrupt) -> Result<Sweep, Failure> {
-        let demand = Demand::new(&args.measuring)?;
-        let mut planner = Planner { args, demand, machine, interrupt, remarks: Vec::new() };
+        let demand = Demand::new(&args.measuring, interrupt)?;
+        let mut planner =
+            Planner { args, demand, machine, interrupt, seen: Seen::default(), remarks: Vec::new() };
         let mut stops = planner.stops()?;
-        let remarks = planner.remarks;
+        let remarks = [planner.remarks, planner.seen.remarks()].concat();
         if stops.is_empty() {
             return Err(Failure::Usage(remarks.join("; ")));
         }
+        let d = &args.deployment;
+        memory::hold(stops.iter().map(|s| &s.deployment), d.memory, Fit::unless(d.memory_unchecked))?;
         let directory = places::assign(args, &mut stops)?;
         Ok(Sweep { stops, remarks, directory })
     }
@@ -62,6 +67,7 @@ struct Planner<'a> {
     demand: Demand<'a>,
     machine: &'a Machine,
     interrupt: &'a Interrupt,
+    seen: Seen,
     remarks: Vec<String>,
 }
 
@@ -135,6 +141,9 @@ impl Planner<'_> {
             self.remark(format!(
                 "serial has one worker per instance: its rows run one worker per island, {workers} of {total} with --islands {islands}"
             ));
+        }
+        if self.seen.again(&c, islands, workers) {
+            return Ok(None);
         }
         if c.channel == ChannelKind::Ring && c.host == Host::Process {
             self.remark(
@@ -288,7 +297,7 @@ impl Planner<'_> {
     /// # Errors
     /// Data that does not fit.
     fn budget(&self, subject: &Subject, islands: usize) -> Result<u64, Failure> {
-        let there = [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min();
+        let there = memory::free();
         let least = islands as u64 * deploy::MIN_INSTANCE_MEMORY;
         let half = there.map(|there| (there / 2).max(least));
         let budget = self.args.deployment.memory.or(half).unwrap_or(4 * subject.pool_bytes());
@@ -306,14 +315,14 @@ impl Planner<'_> {
     /// What the data needs, but no more than half of what the machine has left.
     ///
     /// # Errors
-    /// Memory that is not there: for what `--memory` asks for, or for all of the data where durability `memory` does.
+    /// Less than instances need; memory that is not there for all of the data where durability `memory` asks for it.
     fn pool_bytes(
         &mut self,
         subject: &Subject,
         islands: usize,
         durability: Durability,
     ) -> Result<u64, Failure> {
-        let there = [self.machine.limits.memory_bytes, available_bytes()].into_iter().flatten().min();
+        let there = memory::free();
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         if let Some(bytes) = self.args.deployment.memory {
             let least = islands as u64 * deploy::MIN_INSTANCE_MEMORY;
@@ -321,16 +330,6 @@ impl Planner<'_> {
                 return Err(Failure::Usage(format!(
                     "--memory {bytes}: expected at least {}M with --islands {islands}",
                     least.div_ceil(1 << 20)
-                )));
-            }
-            let used = bytes.min(subject.pool_bytes());
-            if let Some(there) = there.filter(|there| used > *there) {
-                return Err(Failure::Usage(format!(
-                    "--memory {}M: the run would fill about {} MiB of it, and {} MiB are free; expected less, or a smaller \
-                     --scale or --dataset",
-                    bytes >> 20,
-                    mib(used),
-                    mib(there)
                 )));
             }
             return Ok(bytes);
@@ -400,13 +399,6 @@ fn deployment_number() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let parts = [u64::from(std::process::id()), COUNT.fetch_add(1, Ordering::Relaxed), now.as_nanos() as u64];
     base::hash64(&parts.map(u64::to_le_bytes).concat())
-}
-
-/// `None` where `/proc` does not tell.
-fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 use crate::cli::TopologyArgs;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::patience::interruptibly;
 use crate::progress::Progress;
+use deploy::Interrupt;
 use driver::Watcher;
 use topology::{Machine, ProbeSpec, measure_latency, picture};
 
-pub fn run(args: &TopologyArgs) -> Result<(), Failure> {
-    let mut machine = Machine::parse(&args.machine).map_err(Failure::usage)?;
+pub fn run(args: &TopologyArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let argument = args.machine.clone();
+    let machine = interruptibly(interrupt, move || Machine::parse(&argument))?;
+    let mut machine = machine.map_err(Failure::usage)?;
     if args.probe {
         machine = probe(machine, ProbeSpec::THOROUGH)?;
     }

@@ -6,13 +6,16 @@ use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print, table, thousands};
 use crate::progress::Progress;
+use crate::results::unused;
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use crate::topology_command::probe;
+use base::counted;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
 use driver::{ResultRow, Watcher};
+use std::path::Path;
 use std::time::Duration;
 use topology::{Machine, ProbeSpec, picture};
 
@@ -20,7 +23,7 @@ use topology::{Machine, ProbeSpec, picture};
 /// of the minute.
 const MEASURING: Duration = Duration::from_secs(30);
 const REPEAT: u32 = 3;
-/// Where rows and report go.
+/// Where rows and report go; with a number after it where an earlier run has left its own.
 const DIRECTORY: &str = "atoll-out";
 /// Windows are never shorter, even where more deployments fit the machine than fit the minute.
 const SHORTEST: Duration = Duration::from_millis(120);
@@ -59,10 +62,11 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
 fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
-    let place = ResultArgs { out: Some(DIRECTORY.into()), json: false, watch: false };
-    Output::new(&place, machine).or_else(|failure| {
+    let place = |out| ResultArgs { out, append: false, overwrite: false, json: false, watch: false };
+    let out = unused(Path::new(DIRECTORY));
+    Output::new(&place(Some(out)), machine).or_else(|failure| {
         progress.warn(&format!("no report: {failure}"));
-        Output::new(&ResultArgs { out: None, json: false, watch: false }, machine)
+        Output::new(&place(None), machine)
     })
 }
 
@@ -136,8 +140,7 @@ fn workload_of(row: &ResultRow) -> String {
 fn deployment_of(row: &ResultRow) -> String {
     let s = &row.settings;
     let islands = s.islands.unwrap_or(1);
-    let plural = if islands == 1 { "island" } else { "islands" };
-    format!("{} on {islands} {plural}", s.design.as_deref().unwrap_or("-"))
+    format!("{} on {}", s.design.as_deref().unwrap_or("-"), counted(islands, "island"))
 }
 
 #[cfg(test)]

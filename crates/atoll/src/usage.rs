@@ -1,44 +1,126 @@
 //! Wrong usage in one line: which value of which option, what was expected, where to look.
 
+use crate::cli::Cli;
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::process::ExitCode;
+use world::tell;
 
-/// Prints help and version as they are, every other complaint of the parser as one line on standard error.
-pub fn report(error: &clap::Error) -> ExitCode {
+/// Prints help and version as they are, every other complaint of the parser as one line on standard error. `typed`: the whole
+/// command line.
+pub fn report(error: &clap::Error, typed: &[String]) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let _ = error.print(); // a closed standard output is no failure of `--help`
         return ExitCode::SUCCESS;
     }
-    eprintln!("atoll: {}", one_line(error));
+    tell(format_args!("atoll: {}", one_line(error, typed)));
     ExitCode::from(2)
 }
 
-fn one_line(error: &clap::Error) -> String {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(s)) => Some(s.clone()),
-        Some(ContextValue::Strings(all)) => Some(all.join(", ")),
-        _ => None,
-    };
+fn one_line(error: &clap::Error, typed: &[String]) -> String {
+    let told = |line: String| line + "; see --help";
+    if let Some(line) = not_a_value(error, typed).or_else(|| empty(error)) {
+        return told(line);
+    }
     let rendered = error.render().to_string();
     let first =
         rendered.lines().next().unwrap_or_default().trim_start_matches("error: ").trim_end_matches(':');
-    let mut line = first.split(" [possible values").next().unwrap_or(first).to_string();
+    let mut line = in_words(first.split(" [possible values").next().unwrap_or(first));
     if error.kind() == ErrorKind::MissingRequiredArgument {
-        line += &format!(": {}", text(ContextKind::InvalidArg).unwrap_or_default());
+        line += &format!(": {}", text(error, ContextKind::InvalidArg).unwrap_or_default());
     }
-    if let Some(valid) = text(ContextKind::ValidValue).or_else(|| text(ContextKind::ValidSubcommand)) {
-        line += &format!("; expected one of {valid}");
+    let valid = list(error, ContextKind::ValidValue);
+    if !valid.is_empty() {
+        return told(line + &among(&text(error, ContextKind::InvalidValue).unwrap_or_default(), &valid));
     }
-    for (kind, what) in [
-        (ContextKind::SuggestedValue, ""),
-        (ContextKind::SuggestedArg, ""),
-        (ContextKind::SuggestedSubcommand, "command "),
-    ] {
-        if let Some(suggestion) = text(kind) {
-            line += &format!("; did you mean {what}{suggestion}?");
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        let given = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+        return told(line + &among(&given, &commands()));
+    }
+    for kind in [ContextKind::SuggestedValue, ContextKind::SuggestedArg] {
+        if let Some(suggestion) = text(error, kind) {
+            line += &format!("; did you mean {suggestion}?");
         }
     }
-    line + "; see --help"
+    told(line)
+}
+
+fn list(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.clone()],
+        Some(ContextValue::Strings(all)) => all.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    Some(list(error, kind).join(", ")).filter(|text| !text.is_empty())
+}
+
+/// The commands that people use.
+fn commands() -> Vec<String> {
+    let all = Cli::command();
+    all.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned()).collect()
+}
+
+/// `--seed -5s` without help reads as an option `-5`: the one before it is the one that was meant.
+fn not_a_value(error: &clap::Error, typed: &[String]) -> Option<String> {
+    let given =
+        text(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    if !given.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let (option, value) = typed
+        .windows(2)
+        .map(|pair| (&pair[0], &pair[1]))
+        .find(|(option, value)| value.starts_with(&given) && option.starts_with("--"))?;
+    Some(format!("invalid value '{value}' for '{option}': expected one that does not begin with '-'"))
+}
+
+/// An option whose value has no letter in it.
+fn empty(error: &clap::Error) -> Option<String> {
+    let is_empty =
+        matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(v)) if v.is_empty());
+    if error.kind() != ErrorKind::InvalidValue || !is_empty {
+        return None;
+    }
+    let arg = text(error, ContextKind::InvalidArg)?;
+    let (option, value) = arg.split_once(' ').unwrap_or(("", &arg));
+    let value = value.trim_matches(['<', '>']);
+    let valid = list(error, ContextKind::ValidValue);
+    let expected = if valid.is_empty() { value.to_owned() } else { format!("one of {}", valid.join(", ")) };
+    Some(format!(
+        "{}: the value is empty; expected {expected}",
+        if option.is_empty() { value } else { option }
+    ))
+}
+
+/// What the standard library says about numbers, for people.
+fn in_words(line: &str) -> String {
+    line.replace("invalid digit found in string", "expected a whole number")
+        .replace("cannot parse integer from empty string", "expected a whole number")
+        .replace("number too large to fit in target type", "expected a smaller number")
+}
+
+/// What may be meant by `given`, and what there is: the nearest first.
+fn among(given: &str, valid: &[String]) -> String {
+    let mut near: Vec<(usize, &String)> = valid.iter().map(|name| (distance(given, name), name)).collect();
+    near.sort_by_key(|(distance, _)| *distance); // stable: otherwise in the order in which they are explained
+    let (least, letters) = (near.first().map_or(usize::MAX, |n| n.0), given.chars().count());
+    let meant: Vec<&str> =
+        near.iter().filter(|n| n.0 == least && least <= letters / 3).map(|n| n.1.as_str()).collect();
+    let all: Vec<&str> = near.iter().map(|n| n.1.as_str()).collect();
+    let hint = match &meant[..] {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        [others @ .., last] => format!("; did you mean {} or {last}?", others.join(", ")),
+    };
+    format!("{hint}; expected one of {}", all.join(", "))
+}
+
+/// Letters to be changed, put in, left out or exchanged until one is the other; capital letters count as small ones.
+fn distance(given: &str, name: &str) -> usize {
+    strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase())
 }
 
 #[cfg(test)]
@@ -47,8 +129,9 @@ mod tests {
     use clap::Parser;
 
     fn complaint(args: &[&str]) -> String {
-        let error = Cli::try_parse_from([&["atoll"], args].concat()).expect_err("wrong usage");
-        super::one_line(&error)
+        let typed: Vec<String> = [&["atoll"], args].concat().iter().map(|s| s.to_string()).collect();
+        let error = Cli::try_parse_from(&typed).expect_err("wrong usage");
+        super::one_line(&error, &typed)
     }
 
     #[test]
@@ -61,13 +144,36 @@ mod tests {
             (&["bench", "micro", "--island", "1"], &["--island"]),
             (&["bench"], &["WORKLOAD"]),
             (&["bench", "tpcz"], &["tpcz", "micro"]),
-            (&["benhc"], &["benhc", "bench"]),
+            (&["benhc"], &["benhc", "did you mean bench?"]),
+            (&["bench", "micro", "--out", ""], &["--out: the value is empty; expected DIR"]),
+            (&["bench", "micro", "--data", ""], &["--data: the value is empty; expected DIR"]),
+            (&["bench", "micro", "--phases="], &["--phases: the value is empty; expected FILE|LINES"]),
+            (&["bench", "micro", "--op", ""], &["--op", "empty; expected one of read, update"]),
+            (&["bench", ""], &["WORKLOAD: the value is empty; expected one of micro"]),
+            (&["bench", "micro", "--seed", "-5s"], &["-5s", "--seed", "whole number"]),
+            (&["bench", "micro", "--repeat", "-5"], &["-5", "--repeat"]),
+            (&["bench", "micro", "--duration", "-5s"], &["-5s", "--duration"]),
+            (&["bench", "micro", "--lock-timeout", "soon"], &["soon", "--lock-timeout", "500ms"]),
         ] {
             let line = complaint(args);
-            assert!(!line.contains('\n'), "{line}");
+            assert!(!line.contains('\n') && !line.contains("one of ;"), "{line}");
             for part in parts {
                 assert!(line.contains(part), "{part:?} in {line:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_nearest_name_comes_first_and_capital_letters_do_not_matter() {
+        assert!(complaint(&["bench", "TPCC"]).contains("did you mean tpcc?; expected one of tpcc, tpcb"));
+        assert!(
+            complaint(&["bench", "tpcd"]).contains("did you mean tpcb or tpcc?; expected one of tpcb, tpcc,")
+        );
+        assert!(!complaint(&["bench", "benchmark"]).contains("did you mean"));
+        let line = complaint(&["init"]);
+        assert!(
+            line.contains("expected one of") && line.contains("bench") && !line.contains("instance"),
+            "{line}"
+        );
     }
 }

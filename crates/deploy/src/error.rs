@@ -80,6 +80,9 @@ pub enum DeployError {
     /// The instance said why it could not do what it was ordered to.
     #[error("instance {instance} could not {order}: {why}")]
     Order { instance: InstanceId, order: &'static str, why: String },
+    /// Its engine has met something after which nothing commits there any more.
+    #[error("{}", fault_in_words(*instance, why))]
+    Fault { instance: InstanceId, why: String },
     #[error("instance {instance} was lost ({how}){hint}")]
     Lost { instance: InstanceId, how: String, hint: &'static str },
     #[error(
@@ -87,8 +90,26 @@ pub enum DeployError {
              with less load"
     )]
     Timeout { instance: InstanceId, order: &'static str, seconds: u64 },
+    #[error(
+        "cannot start a thread: {0}; raise the limit of processes (ulimit -u), or ask for fewer --clients"
+    )]
+    Thread(std::io::Error),
     #[error("interrupted")]
     Interrupted,
+}
+
+/// The system's numbers for a device and a quota that are full. An instance tells its faults as text.
+const FULL: [&str; 2] = ["(os error 28)", "(os error 122)"];
+
+/// A full device first: there the advice is another one.
+fn fault_in_words(instance: InstanceId, why: &str) -> String {
+    match FULL.iter().any(|number| why.contains(number)) {
+        true => format!(
+            "no space left on device while instance {instance} was writing: {why}; nothing acknowledged is lost: free some space, \
+             then a database that was kept opens again"
+        ),
+        false => format!("instance {instance} has failed, and nothing commits there any more: {why}"),
+    }
 }
 
 impl DeployError {

@@ -10,9 +10,13 @@ use crate::{DeployError, Host};
 use std::any::Any;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 use txn::Workload;
 use workload::{Visitor, WorkloadSpec};
+
+/// How often an instance without an order is asked whether its engine has failed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What the hidden command `instance` does: hosts one instance for the parent at the other end of standard input, until
 /// the parent says stop or is gone.
@@ -26,6 +30,8 @@ pub fn host_child() -> Result<(), DeployError> {
     rustix::net::sockopt::socket_type(&input).map_err(|_| refuse())?;
     // Without a parent there must be no child, even if it is stuck where no end of file is read.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    // The program was started as /proc/self/exe, whose last part the system has taken for its name.
+    let _ = rustix::thread::set_name(c"atoll");
     serve(UnixStream::from(input), Host::Process);
     Ok(())
 }
@@ -33,7 +39,10 @@ pub fn host_child() -> Result<(), DeployError> {
 /// Carries out orders until [`Order::Stop`] or the end of the socket.
 pub(crate) fn serve(stream: UnixStream, host: Host) {
     let Ok(mut replies) = stream.try_clone() else { return };
-    let orders = orders(stream, host);
+    let orders = match orders(stream, host) {
+        Ok(orders) => orders,
+        Err(e) => return drop(send(&mut replies, &Reply::Failed(format!("cannot start a thread: {e}")))),
+    };
     let Ok(first) = orders.recv() else { return };
     let Order::Start(birth) = first else {
         let _ = send(&mut replies, &Reply::Failed("it has not been started".into())); // and that is the end of it
@@ -51,9 +60,9 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
 }
 
 /// Reads orders on a thread of its own, so that the end of the socket is noticed in the middle of a long order.
-fn orders(mut stream: UnixStream, host: Host) -> mpsc::Receiver<Order> {
+fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<Order>> {
     let (tx, rx) = mpsc::channel();
-    std::thread::spawn(move || {
+    let body = move || {
         while let Ok(Some(order)) = receive::<Order>(&mut stream) {
             let last = matches!(order, Order::Stop);
             if tx.send(order).is_err() || last {
@@ -63,8 +72,9 @@ fn orders(mut stream: UnixStream, host: Host) -> mpsc::Receiver<Order> {
         if host == Host::Process {
             std::process::exit(1);
         }
-    });
-    rx
+    };
+    std::thread::Builder::new().name("orders".into()).spawn(body)?;
+    Ok(rx)
 }
 
 /// One instance from start to stop, of whatever workload.
@@ -84,27 +94,54 @@ impl Visitor for Life {
             Err(e) => return drop(send(&mut self.replies, &Reply::Failed(e.to_string()))),
         };
         if let topology::Binding::Refused(why) = instance.binding() {
-            eprintln!(
+            world::tell(format_args!(
                 "atoll: warning: {id:?}: the system does not let its memory be bound to a NUMA node ({why}); \
                  it comes from wherever its workers run"
-            );
+            ));
         }
         if let Some(what) = instance.shortage() {
-            eprintln!("atoll: warning: {id:?}: {what}");
+            world::tell(format_args!("atoll: warning: {id:?}: {what}"));
         }
         if send(&mut self.replies, &Reply::Started(instance.address())).is_err() {
             return;
         }
-        while let Ok(order) = self.orders.recv() {
+        let mut faults = Faults::default();
+        loop {
+            let order = match self.orders.recv_timeout(LOOK_EVERY) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) => {
+                    faults.tell(&instance, &mut self.replies);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             if let Order::Stop = order {
                 let reply = instance.stop().map_or_else(|e| Reply::Failed(e.to_string()), |()| Reply::Done);
                 return drop(send(&mut self.replies, &reply));
             }
             let reply = carry_out(order, &instance, &self.replies).unwrap_or_else(Reply::Failed);
+            if matches!(reply, Reply::Failed(_)) {
+                faults.tell(&instance, &mut self.replies); // the cause before what follows from it
+            }
             if send(&mut self.replies, &reply).is_err() {
                 return;
             }
         }
+    }
+}
+
+/// Whether the deployment knows that the engine has failed.
+#[derive(Default)]
+struct Faults {
+    told: bool,
+}
+
+impl Faults {
+    /// Tells it once.
+    fn tell<W: Workload>(&mut self, instance: &Instance<W>, replies: &mut UnixStream) {
+        let Some(why) = instance.fault().filter(|_| !self.told) else { return };
+        self.told = true;
+        let _ = send(replies, &Reply::Fault(why)); // the reader thread notices a lost parent
     }
 }
 

@@ -1,9 +1,9 @@
 //! Looking at a deployment that does not run: its directory, and each of its instances without changing anything.
 
 use crate::DeployError;
-use crate::manifest::{Look, MEMORY, look};
+use crate::manifest::{Look, MEMORY, look, manifest_in};
 use crate::whole::judge;
-use base::InstanceId;
+use base::{InstanceId, counted};
 use instance::offline::{Examined, Family, Finding, examine};
 use std::path::{Path, PathBuf};
 use txn::{Placement, Workload};
@@ -31,6 +31,29 @@ const PAGE: u64 = 8192;
 /// Fewest frames an instance is looked at with.
 const MIN_FRAMES: u64 = 2048;
 
+/// Of rows in main memory, for each byte of their files: what they take at least while they are looked at.
+const MEMORY_PER_BYTE: u64 = 2;
+
+/// Memory that [`inspect`] takes with so many bytes of page memory, at most for pages and at least for rows in main memory; 0 where
+/// there is no deployment to be looked at.
+pub fn inspection_bytes(dir: &Path, pool_bytes: u64) -> u64 {
+    let Ok(Some(manifest)) = manifest_in(dir) else { return 0 };
+    let islands = u64::from(manifest.islands);
+    if manifest.family != MEMORY {
+        return frames(pool_bytes, islands).saturating_mul(islands).saturating_mul(PAGE);
+    }
+    let bytes = |i: u64| {
+        let files = std::fs::read_dir(dir.join(i.to_string())).into_iter().flatten().flatten();
+        files.filter_map(|file| Some(file.metadata().ok()?.len())).sum::<u64>()
+    };
+    (0..islands).map(bytes).sum::<u64>().saturating_mul(MEMORY_PER_BYTE)
+}
+
+/// Of each instance.
+fn frames(pool_bytes: u64, islands: u64) -> u64 {
+    (pool_bytes / PAGE / islands.max(1)).max(MIN_FRAMES)
+}
+
 /// Looks at the deployment in `dir`, with so many bytes of page memory for all its instances together.
 ///
 /// # Errors
@@ -39,8 +62,11 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspecte
     let look = look(dir)?;
     let damaged = |why: String| DeployError::Manifest { path: dir.join(crate::manifest::FILE), why };
     let islands = look.manifest.islands;
+    if islands == 0 {
+        return Err(damaged("it names no instance".into()));
+    }
     let judgement = judge(dir, &look.manifest, look.identity.as_ref());
-    let frames = (pool_bytes / PAGE / u64::from(islands)).max(MIN_FRAMES) as usize;
+    let frames = frames(pool_bytes, islands.into()) as usize;
     let family = if look.manifest.family == MEMORY { Family::Memory } else { Family::Pages };
     let folders = (0..).map(|i: u16| dir.join(i.to_string())).zip(judgement.instances).collect();
     let visit = Examine { folders, islands, family, frames, watch };
@@ -62,7 +88,11 @@ impl Visitor for Examine<'_> {
     fn visit<W: Workload>(self, workload: W) -> Self::Output {
         let (sites, islands) = (workload.sites(), self.islands);
         if u32::from(islands) > sites {
-            return Err(format!("it names {islands} instances for data of {sites} sites"));
+            return Err(format!(
+                "it names {} for data of {}",
+                counted(islands, "instance"),
+                counted(sites, "site")
+            ));
         }
         let (placement, how) = (Placement::even(sites, islands), (self.family, self.frames));
         Ok(examine(&workload, &placement, self.folders, how, self.watch))

@@ -25,6 +25,7 @@ mod control;
 mod copy;
 pub mod engine;
 mod error;
+mod footprint;
 mod host;
 mod inspect;
 mod layout;
@@ -40,8 +41,9 @@ mod whole;
 
 pub use backup::{Copied, Copying, back_up};
 pub use error::DeployError;
+pub use footprint::Footprint;
 pub use host::{cpu_ns, host_child};
-pub use inspect::{Inspected, inspect};
+pub use inspect::{Inspected, inspect, inspection_bytes};
 pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
 pub use manifest::{FORMAT, Home, Look, MEMORY, Manifest, Unfinished, look, manifest_in};

@@ -17,6 +17,7 @@ use crate::layout::{RUN, Standing, clear, make_private, no_database, require_nam
 use crate::lock::{self, Lock};
 use crate::scratch::Scratch;
 use crate::whole::{Identity, Judgement, judge, label};
+use base::counted;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -69,11 +70,10 @@ impl Manifest {
 
     /// In one line, for people.
     pub fn describe(&self) -> String {
-        let islands = if self.islands == 1 { "island" } else { "islands" };
         format!(
-            "{} on {} {islands} ({} format {}, {} tables, {} heap pages, {}, schema {:08x})",
+            "{} on {} ({} format {}, {} tables, {} heap pages, {}, schema {:08x})",
             self.data,
-            self.islands,
+            counted(self.islands, "island"),
             self.family,
             self.format,
             self.tables.name(),
@@ -86,8 +86,7 @@ impl Manifest {
     fn trees_in_words(&self) -> String {
         match (self.trees, self.partitions) {
             (TreeKind::BTree, _) => "btree".into(),
-            (TreeKind::MultiRooted, 1) => "mrbtree of 1 partition".into(),
-            (TreeKind::MultiRooted, n) => format!("mrbtree of {n} partitions"),
+            (TreeKind::MultiRooted, n) => format!("mrbtree of {}", counted(n, "partition")),
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Member {
     mail: Receiver<Mail>,
     body: Body,
     lost: bool,
+    /// Why nothing commits there any more.
+    fault: Option<String>,
     interrupt: Interrupt,
 }
 
@@ -60,15 +62,19 @@ impl Member {
         };
         let mut reader = ours.try_clone().map_err(fail)?;
         let (tx, mail) = channel();
-        std::thread::spawn(move || {
+        let read = move || {
             while let Ok(Some(reply)) = receive::<Reply>(&mut reader) {
                 if tx.send(Mail::Reply(reply)).is_err() {
                     return;
                 }
             }
             let _ = tx.send(Mail::Lost); // nobody waits any more: nothing to tell
-        });
-        Ok(Member { config, socket: ours, mail, body, lost: false, interrupt: interrupt.clone() })
+        };
+        let interrupt = interrupt.clone();
+        // Whole before its thread is: without one, dropping it ends the host.
+        let member = Member { config, socket: ours, mail, body, lost: false, fault: None, interrupt };
+        std::thread::Builder::new().name(format!("replies-{id}")).spawn(read).map_err(fail)?;
+        Ok(member)
     }
 
     pub fn id(&self) -> InstanceId {
@@ -105,8 +111,13 @@ impl Member {
                     progress(done, total);
                     deadline = Instant::now() + patience;
                 }
+                Ok(Mail::Reply(Reply::Fault(why))) => self.fault = Some(why),
                 Ok(Mail::Reply(Reply::Failed(why))) => {
-                    return Err(DeployError::Order { instance: self.id(), order, why });
+                    let instance = self.id();
+                    return Err(match self.fault.take() {
+                        Some(why) => DeployError::Fault { instance, why },
+                        None => DeployError::Order { instance, order, why },
+                    });
                 }
                 Ok(Mail::Reply(reply)) => return Ok(reply),
                 Ok(Mail::Lost) | Err(RecvTimeoutError::Disconnected) => {
@@ -124,11 +135,21 @@ impl Member {
     }
 
     /// Whether its host has died. Only asked between orders, when no reply is awaited.
-    pub fn is_lost(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// It lives, and its engine has failed.
+    pub fn is_lost(&mut self) -> Result<bool, DeployError> {
         while let Ok(mail) = self.mail.try_recv() {
-            self.lost |= matches!(mail, Mail::Lost);
+            match mail {
+                Mail::Lost => self.lost = true,
+                Mail::Reply(Reply::Fault(why)) => self.fault = Some(why),
+                Mail::Reply(_) => {}
+            }
         }
-        self.lost
+        match &self.fault {
+            Some(why) if !self.lost => Err(DeployError::Fault { instance: self.id(), why: why.clone() }),
+            _ => Ok(self.lost),
+        }
     }
 
     /// Reaps the dead host and says how it died. An interruption is what it is: a Ctrl-C between a process' birth and its
@@ -172,7 +193,7 @@ impl Drop for Member {
             }
             Body::Thread(thread) => {
                 if let Some(Err(_)) = thread.take().map(JoinHandle::join) {
-                    eprintln!("atoll: the thread of instance {} panicked", self.config.id);
+                    world::tell(format_args!("atoll: the thread of instance {} panicked", self.config.id));
                 }
             }
         }

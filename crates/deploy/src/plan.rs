@@ -5,7 +5,7 @@ use crate::engine::{
     Address, Backing, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
     OccAhead, OccConflict, OccReads, TreeKind,
 };
-use base::InstanceId;
+use base::{InstanceId, counted};
 use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -200,13 +200,15 @@ impl Deployment {
         }
         if usize::from(islands) > workers {
             return impossible(format!(
-                "--islands {islands}: more islands than the {workers} workers; expected 1 to {workers}, or raise --workers"
+                "--islands {islands}: more islands than the {}; expected 1 to {workers}, or raise --workers",
+                counted(workers, "worker")
             ));
         }
         if u32::from(islands) > sites {
             return impossible(format!(
-                "--islands {islands}: more islands than the {sites} sites of the data; expected 1 to {sites}, or raise \
-                 --dataset or --scale"
+                "--islands {islands}: more islands than the {} of the data; expected 1 to {sites}, or raise --dataset or \
+                 --scale",
+                counted(sites, "site")
             ));
         }
         if self.design == DesignKind::Serial && workers != usize::from(islands) {
@@ -243,15 +245,25 @@ impl Deployment {
         let most_workers = self.workers_of(0);
         if owners && self.trees == TreeKind::MultiRooted && self.partitions > most_workers.max(fewest) {
             return impossible(format!(
-                "--partitions {}: more than the {fewest} sites of an instance, which no partition cuts; expected {fewest} at most, \
-                 or raise --scale",
-                self.partitions
+                "--partitions {}: more than the {} of an instance, which no partition cuts; expected {fewest} at most, or \
+                 raise --scale",
+                self.partitions,
+                counted(fewest, "site")
             ));
         }
         if self.balance.mode != Mode::Off && !owners {
             return impossible(format!(
                 "--balance {}: only workers that own keys have anything to balance; expected --design logical, plp-regular, plp-partition or plp-leaf, got {}",
                 self.balance.mode, self.design
+            ));
+        }
+        let last = u32::from(self.listen.port()) + u32::from(islands) - 1;
+        if self.channel == ChannelKind::Tcp && self.listen.port() != 0 && last > u32::from(u16::MAX) {
+            return impossible(format!(
+                "--listen {}: with --islands {islands} the last instance would listen on port {last}; expected port {} at most, \
+                 or no port",
+                self.listen,
+                65_536 - u32::from(islands)
             ));
         }
         if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
@@ -262,14 +274,25 @@ impl Deployment {
         Ok(())
     }
 
+    /// Page memory of instance `i`, in pages. In proportion to the data: an instance with more sites has more to keep in memory.
+    fn frames(&self, placement: &Placement, i: u16) -> u64 {
+        let sites = placement.sites_of(InstanceId(i)).len() as u128;
+        let share = u128::from(self.pool_bytes / PAGE) * sites / u128::from(self.sites.max(1));
+        (share as u64).max(MIN_FRAMES)
+    }
+
+    /// Page memory of all instances, in bytes: what was asked for, and no less than each needs.
+    pub(crate) fn page_memory(&self) -> u64 {
+        let placement = Placement::even(self.sites, self.islands);
+        (0..self.islands)
+            .map(|i| self.frames(&placement, i).saturating_mul(PAGE))
+            .fold(0, u64::saturating_add)
+    }
+
     /// One configuration per instance, in a home at `home` with links at `sockets`.
     pub(crate) fn configs(&self, home: &Path, sockets: &Path) -> Vec<InstanceConfig> {
         let placement = Placement::even(self.sites, self.islands);
-        // In proportion to the data: an instance with more sites has more to keep in memory.
-        let frames = |i: u16| {
-            let sites = placement.sites_of(InstanceId(i)).len() as u64;
-            (self.pool_bytes / PAGE * sites / u64::from(self.sites.max(1))).max(MIN_FRAMES)
-        };
+        let frames = |i: u16| self.frames(&placement, i);
         (0..self.islands)
             .map(|i| {
                 let place = self.places.get(usize::from(i));

@@ -319,16 +319,16 @@ impl Running {
     /// connects everybody anew and sets its clients going again. Returns those restarted.
     ///
     /// # Errors
-    /// If the log was in memory: then the data is gone with the process.
+    /// If the log was in memory: then the data is gone with the process. If the engine of an instance has failed.
     pub fn tend(&mut self, wait: Duration) -> Result<Vec<InstanceId>, DeployError> {
         let until = std::time::Instant::now() + wait;
-        let mut dead = self.dead();
+        let mut dead = self.dead()?;
         while dead.is_empty() && std::time::Instant::now() < until {
             if self.deployment.interrupt.is_set() {
                 return Err(DeployError::Interrupted);
             }
             std::thread::sleep(LOOK_EVERY.min(wait));
-            dead = self.dead();
+            dead = self.dead()?;
         }
         let mut restarted = Vec::new();
         while !dead.is_empty() {
@@ -340,7 +340,7 @@ impl Running {
                 Ok(()) | Err(DeployError::Lost { .. }) => {} // another one died meanwhile: once more
                 Err(other) => return Err(other),
             }
-            dead = self.dead();
+            dead = self.dead()?;
         }
         Ok(restarted)
     }
@@ -356,8 +356,16 @@ impl Running {
         }
     }
 
-    fn dead(&mut self) -> Vec<usize> {
-        (0..self.members.len()).filter(|&i| self.members[i].is_lost()).collect()
+    /// # Errors
+    /// An instance that lives and whose engine has failed.
+    fn dead(&mut self) -> Result<Vec<usize>, DeployError> {
+        let mut dead = Vec::new();
+        for (i, member) in self.members.iter_mut().enumerate() {
+            if member.is_lost()? {
+                dead.push(i);
+            }
+        }
+        Ok(dead)
     }
 
     fn revive(&mut self, i: usize) -> Result<(), DeployError> {
@@ -462,12 +470,15 @@ impl Running {
         self.gather(order.name(), patience)
     }
 
-    /// One reply of each. All are awaited even if one fails, so that no reply is left for the next order.
+    /// One reply of each. All are awaited even if one fails, so that no reply is left for the next order. An engine that has
+    /// failed is the cause of whatever else went wrong.
     fn gather(&mut self, order: &'static str, patience: Duration) -> Result<Vec<Reply>, DeployError> {
         let interrupt = self.deployment.interrupt.clone();
         let replies: Vec<_> =
             self.members.iter_mut().map(|m| m.reply(order, patience, &interrupt, &mut |_, _| {})).collect();
-        replies.into_iter().collect()
+        let is_cause = |reply: &Result<Reply, DeployError>| matches!(reply, Err(DeployError::Fault { .. }));
+        let (causes, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(is_cause);
+        causes.into_iter().chain(others).collect()
     }
 }
 

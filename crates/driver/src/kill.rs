@@ -157,7 +157,9 @@ impl Visitor for Torment<'_> {
                     client.map_err(|e| DeployError::Impossible(format!("cannot make a client: {e}")))?;
                 let requests = workload.generator(self.schedule.seed.wrapping_add(u64::from(i)), 0..sites);
                 let (gate, ledger, workload) = (&gate, &ledger, &workload);
-                scope.spawn(move || run_client(workload, client, requests, gate, ledger));
+                let body = move || run_client(workload, client, requests, gate, ledger);
+                let thread = std::thread::Builder::new().name(format!("client-{i}"));
+                thread.spawn_scoped(scope, body).map_err(DeployError::Thread)?;
             }
             Owner { torment: self, workload: &workload, gate: &gate, ledger: &ledger, children_ns: 0 }.run()
         })
@@ -209,12 +211,16 @@ impl<W: Workload> Owner<'_, '_, W> {
         let (mut loaded, mut longest_doubt, mut longest_restart) =
             (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let start = Moment::now();
-        for n in 1..=kills {
+        let (mut n, mut checked) = (0, 0);
+        while n < kills {
+            n += 1;
             let calm = Instant::now();
             self.calm(n)?;
             let victim = self.random(n, 1) % u64::from(self.torment.session.running.deployment().islands);
             let dead = Instant::now();
-            if self.random(n, 2).is_multiple_of(3) {
+            // The one that restarts is a kill like the others: only as long as there is one left.
+            let again = n < kills && self.random(n, 2).is_multiple_of(3);
+            if again {
                 let delay = Duration::from_millis(self.random(n, 3) % RESTART_MS);
                 self.torment.session.running.kill_next_restart(delay);
             }
@@ -222,8 +228,10 @@ impl<W: Workload> Owner<'_, '_, W> {
             while self.torment.session.running.tend(Duration::from_millis(50))?.is_empty() {}
             longest_restart = longest_restart.max(dead.elapsed());
             loaded += calm.elapsed();
+            n += u32::from(again);
             longest_doubt = longest_doubt.max(self.settle(n)?);
-            if n % self.torment.kills.check_every == 0 || n == kills {
+            if n - checked >= self.torment.kills.check_every || n == kills {
+                checked = n;
                 self.check(n)?;
             }
             self.torment.watcher.progress(&format!("kill {n}/{kills}"), f64::from(n) / f64::from(kills));
@@ -232,6 +240,7 @@ impl<W: Workload> Owner<'_, '_, W> {
             }
             self.gate.set(RUN);
         }
+        self.torment.row.kills = Some(u64::from(n));
         self.torment.row.noise = start.noise_until(&Moment::now(), self.children_ns);
         self.fill(loaded, longest_doubt, longest_restart);
         Ok(())
@@ -314,7 +323,6 @@ impl<W: Workload> Owner<'_, '_, W> {
         row.latency_us = LatencyUs::of(&ledger.latency);
         row.consistent = Some(row.violations.is_empty());
         row.restarts = self.torment.session.running.restarts();
-        row.kills = Some(row.restarts);
         row.acknowledged = Some(row.committed);
         row.unknown = Some(ledger.unknown.len() as u64);
         row.max_in_doubt_ms = Some(longest_doubt.as_millis() as u64);

@@ -15,6 +15,7 @@ use crate::shift::{rebalanced, shift};
 use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
+use base::counted;
 use deploy::engine::{Backing, DesignKind, Mode, TreeKind};
 use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
@@ -132,7 +133,8 @@ impl Session {
         row.restarts = self.running.restarts() - restarts;
         if row.restarts > 0 {
             self.effects = None;
-            watcher.warn(&format!("{} instances died and were started again during this row", row.restarts));
+            let times = counted(row.restarts, "time");
+            watcher.warn(&format!("instances died during this row and were started again, {times}"));
         }
         let audits = self.running.audit()?;
         let verdict = subject.judge(&audits, self.effects)?;

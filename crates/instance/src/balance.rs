@@ -242,7 +242,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
             let Some(loads) = self.gather() else { return };
             if let Err(error) = self.round(&loads) {
-                eprintln!("atoll: balance: {}: {error}", self.shared.config.id);
+                world::tell(format_args!("atoll: balance: {}: {error}", self.shared.config.id));
             }
         }
     }
@@ -313,14 +313,14 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         decided_ns: u64,
     ) {
         let id = self.shared.config.id;
-        eprintln!("atoll: balance: {id}: {why}");
+        world::tell(format_args!("atoll: balance: {id}: {why}"));
         let counts = plan.counts();
         let carried = outcome.as_ref().and_then(|done| done.as_ref().ok()).copied().unwrap_or_default();
         let outcome = match outcome {
             None => Rebalanced::Advised,
             Some(Ok(_)) => Rebalanced::Done,
             Some(Err(error)) => {
-                eprintln!("atoll: balance: {id}: not carried out to its end: {error}");
+                world::tell(format_args!("atoll: balance: {id}: not carried out to its end: {error}"));
                 Rebalanced::Refused(error.to_string())
             }
         };

@@ -119,6 +119,11 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.shortage())
     }
 
+    /// Why nothing commits here any more; `None` while all is well.
+    pub fn fault(&self) -> Option<String> {
+        each!(&self.0, r => r.fault())
+    }
+
     /// Whether the instance's memory comes from its NUMA node, or why not.
     pub fn binding(&self) -> &topology::Binding {
         each!(&self.0, r => r.binding())

@@ -144,6 +144,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
         self.shared.engine.shortage()
     }
 
+    pub fn fault(&self) -> Option<String> {
+        self.shared.engine.fault()
+    }
+
     pub fn binding(&self) -> &Binding {
         &self.binding
     }

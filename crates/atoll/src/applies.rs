@@ -1,0 +1,254 @@
+//! Which option has anything to say to which run.
+//!
+//! An option that changes nothing in what was asked for is refused: its user believes something about the result that is not so. In
+//! a sweep it is enough that one of the deployments knows it. One table has them all; what depends on the values of several
+//! options is decided where these are read (`demand`, `sweep`).
+
+use crate::choices::design_of;
+use crate::cli::{BalanceArg, BenchArgs, COUNTER, ChannelArg, IPC, workload_names};
+use crate::failure::Failure;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use deploy::engine::DesignKind;
+use std::collections::BTreeSet;
+
+/// The options that were typed, by their long names.
+#[derive(Clone, Debug, Default)]
+pub struct Given(BTreeSet<String>);
+
+impl Given {
+    /// Those of a command, as it is defined and as it was typed.
+    pub fn of(command: &clap::Command, matches: &ArgMatches) -> Given {
+        let typed =
+            |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+        let names = command.get_arguments().filter(typed).filter_map(|arg| arg.get_long());
+        Given(names.map(str::to_owned).collect())
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.0.contains(option)
+    }
+}
+
+/// A run, as far as the table asks.
+struct Asked<'a> {
+    args: &'a BenchArgs,
+    given: &'a Given,
+}
+
+impl Asked<'_> {
+    fn design(&self, has: fn(DesignKind) -> bool) -> bool {
+        self.args.deployment.design.iter().any(|d| has(design_of(*d)))
+    }
+}
+
+/// Options that have something to say where `when` holds.
+struct Rule {
+    options: &'static [&'static str],
+    when: fn(&Asked) -> bool,
+    /// Continues "--option: ".
+    otherwise: &'static str,
+    weight: Weight,
+}
+
+/// What becomes of a run with an option that says nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Weight {
+    Refused,
+    /// The option changes nothing that a reader of the rows could believe.
+    Told,
+}
+
+use Weight::{Refused, Told};
+
+const TRANSACTIONS: &[Rule] = &[
+    Rule {
+        options: &["occ-conflict", "occ-reads", "occ-ahead"],
+        when: |a| a.design(|d| d == DesignKind::Occ),
+        otherwise: "only design occ has it; expected --design occ with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["latching"],
+        when: |a| a.design(|d| !matches!(d, DesignKind::Occ | DesignKind::Serial)),
+        otherwise: "designs serial and occ latch no page that another worker reads; expected another --design with it, or leave it \
+                    out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["tree", "partitions", "heap"],
+        when: |a| a.design(|d| d != DesignKind::Occ),
+        otherwise: "design occ has rows in main memory and no pages; expected another --design with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["sli", "escalation"],
+        when: |a| a.design(|d| d != DesignKind::Occ),
+        otherwise: "design occ validates and locks nothing; expected another --design with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["balance"],
+        when: |a| {
+            let off = a.args.deployment.balance.iter().all(|b| matches!(b, BalanceArg::Off));
+            off || a.design(DesignKind::owns_keys)
+        },
+        otherwise: "only workers that own keys have anything to balance, with --balance on or advise; expected --design logical, \
+                    plp-regular, plp-partition or plp-leaf",
+        weight: Refused,
+    },
+    Rule {
+        options: &["balance-every"],
+        when: |a| a.args.deployment.balance.iter().any(|b| !matches!(b, BalanceArg::Off)),
+        otherwise: "keys do not follow the load; expected --balance on or advise with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["listen"],
+        when: |a| a.args.deployment.channel.contains(&ChannelArg::Tcp),
+        otherwise: "only TCP listens at an address; expected --channel tcp with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["check-every"],
+        when: |a| a.args.measuring.kill.is_some(),
+        otherwise: "it counts kills; expected --kill N with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["backoff"],
+        when: |a| a.args.measuring.retries.0 != Some(0),
+        otherwise: "with --retries 0 nothing is tried again; expected more retries, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["duration", "warmup", "repeat"],
+        when: |a| a.args.measuring.kill.is_none(),
+        otherwise: "a run with --kill lasts as long as its kills take",
+        weight: Told,
+    },
+];
+
+/// The options of what has no transactions.
+const OF_COUNTER: &[&str] =
+    &["machine", "workers", "placement", "duration", "repeat", "out", "append", "overwrite", "json"];
+const OF_IPC: &[&str] = &["machine", "channel", "repeat", "out", "append", "overwrite", "json"];
+
+/// What is to be said before a run that goes on all the same.
+///
+/// # Errors
+/// The first option that says nothing to this run.
+pub fn check(given: &Given, args: &BenchArgs) -> Result<Vec<String>, Failure> {
+    match args.workload.as_str() {
+        COUNTER => only(given, COUNTER, OF_COUNTER).map(|()| Vec::new()),
+        IPC => only(given, IPC, OF_IPC).map(|()| Vec::new()),
+        _ => transactions(&Asked { args, given }),
+    }
+}
+
+fn transactions(asked: &Asked) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for rule in TRANSACTIONS.iter().filter(|rule| !(rule.when)(asked)) {
+        let in_vain: Vec<String> = rule
+            .options
+            .iter()
+            .filter(|option| asked.given.has(option))
+            .map(|option| format!("--{option}"))
+            .collect();
+        if in_vain.is_empty() {
+            continue;
+        }
+        let line = format!("{}: {}", in_vain.join(", "), rule.otherwise);
+        match rule.weight {
+            Refused => return Err(Failure::Usage(line)),
+            Told => told.push(line),
+        }
+    }
+    Ok(told)
+}
+
+fn only(given: &Given, workload: &str, known: &[&str]) -> Result<(), Failure> {
+    let Some(other) = given.0.iter().find(|option| !known.contains(&option.as_str())) else { return Ok(()) };
+    let known: Vec<String> = known.iter().map(|option| format!("--{option}")).collect();
+    Err(Failure::Usage(format!(
+        "--{other}: {workload} runs no transactions, and takes {}; expected one of these, or bench {}",
+        known.join(", "),
+        workload_names()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::{CommandFactory, FromArgMatches};
+
+    fn checked(args: &[&str]) -> Result<Vec<String>, String> {
+        let command = Cli::command();
+        let matches = command.clone().try_get_matches_from([&["atoll", "bench"], args].concat()).unwrap();
+        let bench = command.find_subcommand("bench").unwrap();
+        let given = Given::of(bench, matches.subcommand_matches("bench").unwrap());
+        let Some(Command::Bench(args)) = Cli::from_arg_matches(&matches).unwrap().command else {
+            panic!("it is a bench")
+        };
+        check(&given, &args).map_err(|failure| {
+            assert_eq!(failure.code(), 2);
+            failure.to_string()
+        })
+    }
+
+    #[test]
+    fn an_option_without_a_reader_is_refused_with_what_would_read_it() {
+        for (args, option, expected) in [
+            (&["micro", "--occ-reads", "snapshot"][..], "--occ-reads", "--design occ"),
+            (&["micro", "--occ-conflict", "wait", "--design", "serial"], "--occ-conflict", "--design occ"),
+            (&["micro", "--design", "serial", "--latching", "coupled"], "--latching", "--design"),
+            (&["micro", "--design", "occ", "--tree", "mrbtree"], "--tree", "--design"),
+            (&["micro", "--design", "occ", "--sli", "off"], "--sli", "--design"),
+            (&["micro", "--balance", "on"], "--balance", "--design logical"),
+            (&["micro", "--design", "logical", "--balance-every", "1s"], "--balance-every", "--balance on"),
+            (&["micro", "--listen", "7000"], "--listen", "--channel tcp"),
+            (&["tpcb", "--check-every", "2"], "--check-every", "--kill"),
+            (&["micro", "--retries", "0", "--backoff", "1ms"], "--backoff", "--retries 0"),
+            (&["ipc", "--kill", "3"], "--kill", "--channel"),
+            (&["ipc", "--duration", "3s"], "--duration", "--channel"),
+            (&["counter", "--islands", "2"], "--islands", "--placement"),
+            (&["counter", "--profile"], "--profile", "bench micro"),
+        ] {
+            let line = checked(args).expect_err(option);
+            assert!(line.starts_with(&format!("{option}: ")) && line.contains(expected), "{args:?}: {line}");
+        }
+    }
+
+    #[test]
+    fn one_reader_in_a_sweep_is_enough_and_defaults_need_none() {
+        for args in [
+            &["micro"][..],
+            &["micro", "--design", "serial,occ"],
+            &["micro", "--design", "conventional,occ", "--occ-reads", "snapshot", "--latching", "coupled"],
+            &["micro", "--design", "serial,logical", "--balance", "off,on", "--balance-every", "1s"],
+            &["micro", "--balance", "off"],
+            &["micro", "--channel", "shm,tcp", "--listen", "7000"],
+            &["counter", "--placement", "island,os", "--json"],
+            &["ipc", "--channel", "shm", "--out", "d", "--append"],
+        ] {
+            assert_eq!(checked(args), Ok(Vec::new()), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn what_misleads_nobody_is_only_told() {
+        let told = checked(&["tpcb", "--kill", "3", "--duration", "1s", "--repeat", "1"]).unwrap();
+        assert_eq!(told, ["--duration, --repeat: a run with --kill lasts as long as its kills take"]);
+    }
+
+    /// An option that the table names and the command line does not is never given.
+    #[test]
+    fn the_table_names_options_that_there_are() {
+        let command = Cli::command();
+        let bench = command.find_subcommand("bench").unwrap();
+        let known: BTreeSet<&str> = bench.get_arguments().filter_map(|arg| arg.get_long()).collect();
+        let named = TRANSACTIONS.iter().flat_map(|rule| rule.options).chain(OF_COUNTER).chain(OF_IPC);
+        assert_eq!(named.filter(|option| !known.contains(**option)).collect::<Vec<_>>(), [&""; 0]);
+    }
+}
