@@ -9,7 +9,7 @@
 //!   ([`phases`]) and waiting until they are [`steady`]. `live`: what a window has come to so far, for whoever watches. `shift`: what a series
 //!   came to when the load changed.
 //! - [`kill`]: torments a session and keeps the ledger of every reply.
-//! - [`row`]: the result. [`noise`]: what else ran on this machine. [`subject`]: workloads, as far as the driver knows them.
+//! - [`row`]: the result. `stamp`: when, where and by which command it came about. [`noise`]: what else ran on this machine. [`subject`]: workloads, as far as the driver knows them.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod phases;
 pub mod row;
 pub mod session;
 mod shift;
+mod stamp;
 pub mod steady;
 pub mod subject;
 pub mod window;
@@ -28,7 +29,8 @@ pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
 pub use probe::{Measured, PerTransaction, Profile, Profiling};
 pub use row::{
-    Labels, LatencyUs, MachineStamp, RebalanceRow, RebalancedRow, ResultRow, SecondRow, Settings, ShiftRow,
+    Labels, LatencyUs, MachineStamp, RebalanceRow, RebalancedRow, RepetitionRow, ResultRow, SecondRow, Settings,
+    ShiftRow,
 };
 pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;

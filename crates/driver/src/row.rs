@@ -3,6 +3,7 @@
 //! Field names and units are a promise to scripts outside this repository. A field that does not apply to what was
 //! measured is absent.
 
+use crate::stamp;
 use probe::{PerTransaction, Rebalanced};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,6 +29,9 @@ pub struct ResultRow {
     /// The `user` ones by procedure: with `committed_by_kind` the success rate of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub user_aborted_by_kind: BTreeMap<String, u64>,
+    /// `aborted` by procedure: procedure -> reason -> count.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub aborted_by_kind: BTreeMap<String, BTreeMap<String, u64>>,
     /// Amounts that the workload reports of the requests that were carried out ("lines", "remote_lines").
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub observed: BTreeMap<String, u64>,
@@ -63,6 +67,9 @@ pub struct ResultRow {
     /// Whether throughput had settled over all windows (see [`crate::steady`]); absent where they are too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady: Option<bool>,
+    /// Every window in the order of time; `tps_min` and `tps_max` are the least and the greatest of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repetitions: Vec<RepetitionRow>,
     /// Which of the windows is reported, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
@@ -82,8 +89,8 @@ pub struct ResultRow {
     pub retries: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_up: Option<u64>,
-    /// With terminals: TPC-C's NewOrders a minute, rolled-back ones included, and the most that so many terminals can bring
-    /// with these pauses (12.86 for the ten of a warehouse).
+    /// TPC-C's NewOrders a minute, rolled-back ones included, of the standard mix; with terminals also the most that so many
+    /// can bring with these pauses (12.86 for the ten of a warehouse). Without their pauses it is no tpmC by the standard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpmc: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,6 +155,17 @@ pub struct ResultRow {
     pub machine: MachineStamp,
     pub commit: String,
     pub version: String,
+    /// When the row was begun, in UTC: `2026-11-24T11:53:43Z`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub date: String,
+    /// The command line that measured it, quoted for a shell.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    /// Name and kernel release of the system it ran on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
     /// Share of the window stolen by other work, 0..=1: see [`crate::noise`].
     pub noise: f64,
     /// How often a second the system took a core from a thread of the instances that would have gone on.
@@ -310,6 +328,17 @@ pub struct LatencyUs {
     pub max: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
+}
+
+/// What one window came to. Latencies are absent where nothing committed.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RepetitionRow {
+    pub tps: f64,
+    /// As that of a row, 0..=1.
+    pub noise: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<LatencyUs>,
 }
 
 /// One second of a window.
@@ -495,12 +524,16 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl ResultRow {
-    /// An empty row of this build.
+    /// An empty row of this build, this process' command line, this system and this moment.
     pub fn new(settings: Settings) -> ResultRow {
         ResultRow {
             settings,
             commit: crate::COMMIT.into(),
             version: crate::VERSION.into(),
+            date: stamp::date(),
+            command: stamp::command(),
+            hostname: stamp::hostname(),
+            kernel: stamp::kernel(),
             ..ResultRow::default()
         }
     }
@@ -555,6 +588,9 @@ mod tests {
         }
         for name in ["seconds", "machine", "commit", "version", "noise", "oversubscribed"] {
             assert!(json.get(name).is_some(), "{name} in {json}");
+        }
+        for name in ["date", "command", "hostname", "kernel"] {
+            assert!(json[name].as_str().is_some_and(|text| !text.is_empty()), "{name} in {json}");
         }
         assert!(json.get("skew").is_none() && json.get("kills").is_none() && json.get("restarts").is_none());
         assert!(json["latency_us"].get("p999").is_some());

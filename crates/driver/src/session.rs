@@ -140,6 +140,9 @@ impl Session {
         let verdict = subject.judge(&audits, self.effects)?;
         (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
         fill(&mut row, windows, subject, &schedule.traffic);
+        if schedule.changes.iter().any(|change| change.spec.is_some()) {
+            row.tpmc = None; // The mix was another one for a part of the time.
+        }
         row.rebalances = rebalances.iter().map(|made| RebalanceRow::of(made, began_ns)).collect();
         let shifted = schedule.changes.first().map(|change| change.at.as_secs_f64());
         row.shift = shifted.and_then(|at| shift(&row.series, at));
@@ -330,7 +333,7 @@ fn behind(row: &ResultRow, watcher: &mut dyn Watcher) {
     }
 }
 
-/// The median window by throughput; of an even number the lower of the two in the middle.
+/// The median window by throughput; of an even number the slower of the two in the middle, as a row is of one window.
 fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, traffic: &Traffic) {
     let seconds: Vec<f64> = windows.iter().flat_map(|(_, window)| window.seconds_tps()).collect();
     row.steady = steady::is_steady(&seconds);
@@ -339,13 +342,17 @@ fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, tra
     let (Some(&first), Some(&last)) = (order.first(), order.last()) else { return };
     (row.tps_min, row.tps_max) = (windows[first].1.tps, windows[last].1.tps);
     let median = order[(order.len() - 1) / 2];
+    row.repetitions = windows.iter().map(|(noise, window)| window.repetition(*noise)).collect();
     let (noise, window) = &windows[median];
     window.fill(row);
     row.series = window.series(windows[..median].iter().map(|(_, before)| before.seconds).sum());
     row.window = Some(median as u32 + 1);
     row.noise = *noise;
-    if let (LoadModel::Terminals { terminals, think }, Some(people)) = (traffic.model, subject.terminals()) {
+    let Some(people) = subject.terminals() else { return };
+    if subject.is_standard_mix() {
         row.tpmc = Some(window.per_minute(people.counted));
+    }
+    if let LoadModel::Terminals { terminals, think } = traffic.model {
         let ceiling = people.ceiling / f64::from(people.per_site) * f64::from(terminals) / think.factor();
         row.tpmc_ceiling = Some(ceiling).filter(|c| c.is_finite());
     }
@@ -369,5 +376,45 @@ mod tests {
         fill(&mut row, vec![window(5.0)], &subject, &Traffic { model, ..Traffic::closed(1) });
         assert!(row.tpmc_ceiling.is_some_and(|c| (c - 2.0 * 12.86 * 2.0).abs() < 1e-9));
         assert_eq!((row.tps_min, row.tps, row.tps_max), (5.0, 5.0, 5.0));
+    }
+
+    #[test]
+    fn every_repetition_is_in_the_row_in_the_order_of_time() {
+        let subject = Subject::new(workload::WorkloadSpec::new("tpcb", 2)).unwrap();
+        let mut row = ResultRow::default();
+        let windows = [40.0, 10.0, 30.0, 20.0].map(|tps| (tps / 1000.0, timed(tps)));
+        fill(&mut row, windows.into(), &subject, &Traffic::closed(1));
+        let of = |get: fn(&crate::RepetitionRow) -> f64| row.repetitions.iter().map(get).collect::<Vec<_>>();
+        assert_eq!(of(|r| r.tps), [40.0, 10.0, 30.0, 20.0]);
+        assert_eq!(of(|r| r.noise), [0.04, 0.01, 0.03, 0.02]);
+        let p50 = of(|r| r.latency_us.unwrap().p50);
+        assert!(p50.iter().zip([40.0, 10.0, 30.0, 20.0]).all(|(a, b)| (a / b - 1.0).abs() < 0.01), "{p50:?}");
+        assert_eq!((row.tps, row.window), (20.0, Some(4)), "of two in the middle, the slower");
+        assert_eq!(row.tpmc, None, "tpcb has no NewOrders");
+    }
+
+    /// A window whose one transaction took as many microseconds as it has transactions a second.
+    fn timed(tps: f64) -> Window {
+        let mut all = Measured::default();
+        all.latency.record((tps * 1000.0) as u64);
+        Window { tps, seconds: 1.0, all }
+    }
+
+    #[test]
+    fn new_orders_a_minute_are_told_of_the_standard_mix() {
+        let of = |name: &str| {
+            let subject = Subject::new(workload::WorkloadSpec::new(name, 2)).unwrap();
+            let all = Measured {
+                committed: [("new_order".to_string(), 9)].into(),
+                user_aborted: [("new_order".to_string(), 1)].into(),
+                ..Measured::default()
+            };
+            let mut row = ResultRow::default();
+            let window = Window { tps: 4.5, seconds: 2.0, all };
+            fill(&mut row, vec![(0.0, window)], &subject, &Traffic::closed(1));
+            row.tpmc
+        };
+        assert_eq!(of("tpcc"), Some(300.0));
+        assert_eq!((of("tpcc-neworder"), of("tpcc-payment"), of("micro")), (None, None, None));
     }
 }

@@ -2,6 +2,7 @@
 //! and nobody can compare two series by an expression.
 
 use crate::row::{RebalanceRow, RebalancedRow, SecondRow, ShiftRow};
+use crate::steady::median;
 
 /// Seconds after the begin of the first window that are still settling, if there are more than twice as many.
 const SETTLING: usize = 2;
@@ -22,24 +23,19 @@ pub(crate) fn shift(series: &[SecondRow], at: f64) -> Option<ShiftRow> {
     if before.len() < 2 || after.len() < 2 {
         return None;
     }
-    let before_tps = median(&mut before);
+    let before_tps = median(before);
     let share: Vec<f64> = after.iter().map(|second| second.tps / before_tps).collect();
     let back = share.windows(LASTS.min(share.len())).position(|some| some.iter().all(|s| *s >= BACK));
     let lost = share[..back.unwrap_or(share.len())].iter().map(|share| (1.0 - share).max(0.0)).sum();
-    let mut last = share[share.len() - (share.len() / 3).max(1)..].to_vec();
+    let last = share[share.len() - (share.len() / 3).max(1)..].to_vec();
     Some(ShiftRow {
         at,
         before_tps,
         lowest: share.iter().copied().fold(f64::INFINITY, f64::min),
         lost_s: lost,
         back_s: back.map(|seconds| after[seconds].at - at),
-        last: median(&mut last),
+        last: median(last),
     })
-}
-
-fn median(of: &mut [f64]) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
 }
 
 /// What the decisions since the load changed came to; all of them where it did not.

@@ -36,7 +36,8 @@ fn drift(values: &[f64]) -> f64 {
     slope * (values.len() - 1) as f64 / median(values.to_vec()).max(1e-9)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The middle value, the mean of the two middle ones of an even number; 0 of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     if n == 0 { 0.0 } else { (values[(n - 1) / 2] + values[n / 2]) / 2.0 }

@@ -92,6 +92,11 @@ impl Subject {
         self.portrait().terminals
     }
 
+    /// Whether the requests are those of the whole benchmark, and not one of its transactions or another mix of them.
+    pub fn is_standard_mix(&self) -> bool {
+        !self.spec.name.contains('-')
+    }
+
     /// The data, apart from what is asked of it: two subjects with the same name can use the same database.
     pub fn data_name(&self) -> String {
         self.portrait().data_name

@@ -1,6 +1,6 @@
 //! What all instances together measured in one window.
 
-use crate::row::{LatencyUs, ResultRow, SecondRow, histogram};
+use crate::row::{LatencyUs, RepetitionRow, ResultRow, SecondRow, histogram};
 use deploy::Host;
 use probe::{Measured, PerTransaction};
 use std::collections::BTreeMap;
@@ -54,6 +54,11 @@ impl Window {
         (of(&self.all.committed) + of(&self.all.user_aborted)) as f64 * 60.0 / self.seconds.max(1e-9)
     }
 
+    /// What a row says of this window beside the one that it reports.
+    pub(crate) fn repetition(&self, noise: f64) -> RepetitionRow {
+        RepetitionRow { tps: self.tps, noise, latency_us: LatencyUs::of(&self.all.latency) }
+    }
+
     fn per_txn(&self, count: u64) -> f64 {
         count as f64 / self.all.committed_total().max(1) as f64
     }
@@ -73,6 +78,7 @@ impl Window {
         row.aborted =
             self.all.aborted.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
         row.user_aborted_by_kind = self.all.user_aborted.clone();
+        row.aborted_by_kind = self.all.aborted_by_kind.clone();
         row.observed = self.all.observed.clone();
         row.distributed = Some(self.per_txn(self.all.distributed));
         row.latency_us = LatencyUs::of(&self.all.latency);

@@ -12,9 +12,8 @@ pub(crate) enum Reach {
 
 pub(crate) struct Counts {
     committed: Vec<(&'static str, u64)>,
-    aborted: Vec<(&'static str, u64)>,
-    /// By kind, those that the workload asked for.
-    user_aborted: Vec<(&'static str, u64)>,
+    /// By kind, and of each kind by reason.
+    aborted: Vec<(&'static str, Vec<(&'static str, u64)>)>,
     distributed: u64,
     latency: Vec<(&'static str, Latency)>,
     series: Series,
@@ -39,7 +38,6 @@ impl Counts {
         Counts {
             committed: Vec::new(),
             aborted: Vec::new(),
-            user_aborted: Vec::new(),
             distributed: 0,
             latency: Vec::new(),
             series: Series::new(now_ns),
@@ -64,11 +62,8 @@ impl Counts {
     }
 
     pub fn aborted(&mut self, kind: &'static str, abort: Abort, now_ns: u64) {
-        *entry(&mut self.aborted, abort.name()) += 1;
+        *entry(entry(&mut self.aborted, kind), abort.name()) += 1;
         self.series.aborted(now_ns);
-        if let Abort::User(_) = abort {
-            *entry(&mut self.user_aborted, kind) += 1;
-        }
     }
 
     /// Adds this window to `into` and starts the next.
@@ -76,11 +71,16 @@ impl Counts {
         for (kind, n) in self.committed.drain(..) {
             *into.committed.entry(kind.into()).or_default() += n;
         }
-        for (reason, n) in self.aborted.drain(..) {
-            *into.aborted.entry(reason.into()).or_default() += n;
-        }
-        for (kind, n) in self.user_aborted.drain(..) {
-            *into.user_aborted.entry(kind.into()).or_default() += n;
+        let asked_for = Abort::User(0).name();
+        for (kind, reasons) in self.aborted.drain(..) {
+            let of_kind = into.aborted_by_kind.entry(kind.into()).or_default();
+            for (reason, n) in reasons {
+                *of_kind.entry(reason.into()).or_default() += n;
+                *into.aborted.entry(reason.into()).or_default() += n;
+                if reason == asked_for {
+                    *into.user_aborted.entry(kind.into()).or_default() += n;
+                }
+            }
         }
         into.distributed += std::mem::take(&mut self.distributed);
         for (kind, latency) in self.latency.drain(..) {
@@ -90,5 +90,31 @@ impl Counts {
         series::merge(&mut into.series, &self.series.take(now_ns));
         into.retries += std::mem::take(&mut self.retries);
         into.given_up += std::mem::take(&mut self.given_up);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aborts_are_counted_by_kind_and_reason() {
+        let mut counts = Counts::new(0);
+        for abort in [Abort::User(7), Abort::User(1), Abort::Deadlock] {
+            counts.aborted("new_order", abort, 1);
+        }
+        counts.aborted("payment", Abort::Deadlock, 1);
+        let mut measured = Measured::default();
+        counts.take(2, &mut measured);
+        let of = |kind: &str, reason: &str| measured.aborted_by_kind[kind].get(reason).copied();
+        assert_eq!((of("new_order", "user"), of("new_order", "deadlock")), (Some(2), Some(1)));
+        assert_eq!((of("payment", "user"), of("payment", "deadlock")), (None, Some(1)));
+        assert_eq!((measured.aborted["user"], measured.aborted["deadlock"]), (2, 2));
+        assert_eq!(measured.user_aborted, [("new_order".to_string(), 2)].into());
+        let mut both = measured.clone();
+        both.merge(&measured);
+        assert_eq!(both.aborted_by_kind["new_order"]["user"], 4);
+        counts.take(3, &mut measured);
+        assert_eq!(measured.aborted["user"], 2, "a window is taken once");
     }
 }

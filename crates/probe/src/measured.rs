@@ -117,6 +117,8 @@ pub struct Measured {
     pub aborted: BTreeMap<String, u64>,
     /// Those of them that the workload itself asked for, by kind of request.
     pub user_aborted: BTreeMap<String, u64>,
+    /// `aborted` divided by kind of request: kind -> reason -> count.
+    pub aborted_by_kind: BTreeMap<String, BTreeMap<String, u64>>,
     /// Amounts that the workload reports of requests that were carried out, by name.
     pub observed: BTreeMap<String, u64>,
     /// Committed transactions that touched more than one instance.
@@ -167,6 +169,12 @@ impl Measured {
         }
         for (kind, n) in &other.user_aborted {
             *self.user_aborted.entry(kind.clone()).or_default() += n;
+        }
+        for (kind, reasons) in &other.aborted_by_kind {
+            let of = self.aborted_by_kind.entry(kind.clone()).or_default();
+            for (reason, n) in reasons {
+                *of.entry(reason.clone()).or_default() += n;
+            }
         }
         for (name, n) in &other.observed {
             *self.observed.entry(name.clone()).or_default() += n;
