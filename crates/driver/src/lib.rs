@@ -29,8 +29,8 @@ pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
 pub use probe::{Measured, PerTransaction, Profile, Profiling};
 pub use row::{
-    Labels, LatencyUs, MachineStamp, RebalanceRow, RebalancedRow, RepetitionRow, ResultRow, SecondRow, Settings,
-    ShiftRow,
+    Labels, LatencyUs, MachineStamp, RebalanceRow, RebalancedRow, RepetitionRow, ResultRow, SecondRow,
+    Settings, ShiftRow,
 };
 pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;

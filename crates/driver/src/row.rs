@@ -524,6 +524,16 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl ResultRow {
+    /// Rollbacks that the workload itself asked for.
+    pub fn user_rollbacks(&self) -> u64 {
+        self.aborted.get("user").copied().unwrap_or(0)
+    }
+
+    /// Tries that ended without effect for any other reason.
+    pub fn conflicts(&self) -> u64 {
+        self.aborted.iter().filter(|(reason, _)| *reason != "user").map(|(_, n)| n).sum()
+    }
+
     /// An empty row of this build, this process' command line, this system and this moment.
     pub fn new(settings: Settings) -> ResultRow {
         ResultRow {

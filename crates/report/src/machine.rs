@@ -39,13 +39,17 @@ pub fn heading(machine: &Machine) -> String {
         IslandSource::Latency => "islands found from measured latency",
         IslandSource::Caches => "islands as the caches that the hardware names",
     };
+    let apart = match machine.latency.as_ref().filter(|latency| latency.cpus().len() == 2) {
+        Some(latency) => format!("; {} ns one way between its two CPUs", short(round(latency.at(0, 1)))),
+        None => String::new(),
+    };
     let counts = [
         plural(machine.packages(), "socket"),
         plural(machine.islands.len(), "island"),
         plural(machine.cores(), "core"),
         plural(machine.pus.len(), "CPU"),
     ];
-    format!("{}; {by}", counts.join(", "))
+    format!("{}; {by}{apart}", counts.join(", "))
 }
 
 fn plural(count: usize, noun: &str) -> String {
@@ -176,9 +180,9 @@ fn draw_island(out: &mut String, machine: &Machine, island: &Box, x: usize, y: u
     }
 }
 
-/// The matrix of core-to-core latencies; `None` without one, or with a single CPU.
+/// The matrix of core-to-core latencies; `None` without one, or with so few CPUs that [`heading`] says it all.
 pub fn matrix(machine: &Machine, number: usize) -> Option<Figure> {
-    let latency = machine.latency.as_ref().filter(|l| l.cpus().len() > 1)?;
+    let latency = machine.latency.as_ref().filter(|l| l.cpus().len() > 2)?;
     let order = by_island(machine, latency.cpus());
     let pairs = (0..order.len()).flat_map(|i| (0..order.len()).map(move |j| (i, j))).filter(|(i, j)| i != j);
     let cells = pairs.map(|(i, j)| (i, j, round(latency.at(order[i], order[j])))).collect();
@@ -278,5 +282,13 @@ mod tests {
         let Chart::Matrix { names, cells, .. } = &figure.chart else { panic!("a matrix") };
         assert_eq!(cells.len(), names.len() * (names.len() - 1));
         assert!(matrix(&Machine::parse("core:4").unwrap(), 0).is_none());
+        let two = topology::LatencyMatrix::new(vec![CpuId(0), CpuId(1)], vec![44.04]).unwrap();
+        let machine = Machine::parse("core:2").unwrap().with_latency(two);
+        assert!(matrix(&machine, 0).is_none(), "one number is no picture");
+        assert!(
+            heading(&machine).ends_with("; 44.0 ns one way between its two CPUs"),
+            "{}",
+            heading(&machine)
+        );
     }
 }

@@ -5,10 +5,11 @@
 
 use crate::chart::Figure;
 use crate::figures::{self, Section};
+use crate::kinds::kinds;
 use crate::machine;
 use crate::rows::Row;
 use crate::sweep::Sweep;
-use crate::table::Table;
+use crate::table::{Table, legend};
 use crate::text::{escape, script_json, short, thousands};
 use std::collections::BTreeSet;
 use topology::Machine;
@@ -24,6 +25,12 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 const THEME: &str = "document.documentElement.classList.add('scripted');\
 try{const t=location.hash.slice(1);document.documentElement.dataset.theme=\
 t==='dark'||t==='light'?t:localStorage.getItem('atoll-theme')||'auto'}catch{document.documentElement.dataset.theme='auto'}";
+
+/// The title of the table of each kind of transaction.
+const KINDS: &str = "By transaction";
+
+/// Command lines that are written out at the top.
+const COMMANDS: usize = 6;
 
 /// Everything a page is made from.
 #[derive(Clone, Debug, Default)]
@@ -46,11 +53,12 @@ impl Report {
         let lines: String = self.rows.iter().map(|r| r.json.to_string() + "\n").collect();
         let body = [
             self.header(),
-            contents(&sections, !self.machines.is_empty()),
+            self.contents(&sections),
             "<main>".into(),
             self.summary(&sweep),
             self.machine_section(&matrices),
             sections.iter().map(section).collect(),
+            self.kinds_section(&sweep),
             self.table_section(&sweep),
             "</main>".into(),
             self.footer(),
@@ -78,19 +86,35 @@ impl Report {
     }
 
     fn header(&self) -> String {
-        let distinct = |of: fn(&Row) -> String| -> String {
+        let distinct = |of: fn(&Row) -> String| -> Vec<String> {
             let all: BTreeSet<String> = self.rows.iter().map(of).filter(|t| !t.is_empty()).collect();
-            escape(&all.into_iter().collect::<Vec<_>>().join(", "))
+            all.into_iter().map(|text| escape(&text)).collect()
+        };
+        let told = |name: &str, all: Vec<String>| match all.is_empty() {
+            true => String::new(),
+            false => format!(" · {name}{}", all.join(", ")),
+        };
+        let dates = distinct(|r| r.row.date.clone());
+        let measured = match (dates.first(), dates.last()) {
+            (Some(first), Some(last)) if first != last => format!(" · {first} to {last}"),
+            (Some(only), _) => format!(" · {only}"),
+            _ => String::new(),
+        };
+        let count = match self.rows.len() {
+            1 => "1 row".to_string(),
+            n => format!("{n} rows"),
         };
         format!(
-            "<header><div><h1>{}</h1><p>{} rows · {} · version {}, commit {}</p></div>\
+            "<header><div><h1>{}</h1><p>{count}{measured}{}{}{}{}{}</p>{}</div>\
              <div class=\"tools\"><button type=\"button\" id=\"patterns\" aria-pressed=\"false\">Patterns</button>\
              <button type=\"button\" id=\"theme\">Dark</button></div></header>",
             escape(&self.title()),
-            self.rows.len(),
-            distinct(|r| r.row.machine.model.clone()),
-            distinct(|r| r.row.version.clone()),
-            distinct(|r| r.row.commit.chars().take(12).collect()),
+            told("", distinct(|r| r.row.machine.model.clone())),
+            told("host ", distinct(|r| r.row.hostname.clone())),
+            told("Linux ", distinct(|r| r.row.kernel.clone())),
+            told("version ", distinct(|r| r.row.version.clone())),
+            told("commit ", distinct(|r| r.row.commit.chars().take(12).collect())),
+            commands(&distinct(|r| r.row.command.clone())),
         )
     }
 
@@ -103,8 +127,10 @@ impl Report {
         }
         let winners = figures::winners(&self.rows, sweep);
         if !winners.rows.is_empty() {
-            out += "<p>The fastest deployment of each request mix.</p>";
-            out += &winners.html("The fastest deployment of each request mix");
+            out += "<p>The fastest deployment of each request mix. A deployment wins only where its lead is beyond the spread of the \
+                    repetitions and the noise of the machine; else there is no difference.</p>";
+            out += &winners.cards("The fastest deployment of each request mix");
+            out += &legend(&[&winners]);
         }
         if let [row] = self.rows.as_slice() {
             out += &tiles(row);
@@ -188,9 +214,47 @@ impl Report {
         let table: Table = figures::all_rows(&self.rows, sweep);
         format!(
             "<section id=\"rows-table\"><h2>All rows</h2><p>Messages and log bytes are per transaction. \
-             A click on a column's name sorts. <a id=\"download\" hidden>rows.jsonl</a></p>{}</section>",
-            table.html("All rows")
+             A click on a column's name sorts. <a id=\"download\" hidden>rows.jsonl</a></p>{}{}</section>",
+            table.html("All rows"),
+            legend(&[&table])
         )
+    }
+
+    /// Nothing where no row is of a mix.
+    fn kinds_section(&self, sweep: &Sweep) -> String {
+        let Some(table) = self.kinds(sweep) else { return String::new() };
+        format!(
+            "<section id=\"kinds\"><h2>{KINDS}</h2><p>Each type of transaction of the mix: how many, how fast, and how many \
+             tries ended without effect, by reason. User rollbacks are asked for by the workload; every other reason is a failure.</p>\
+             {}{}</section>",
+            table.html("Each type of transaction"),
+            legend(&[&table])
+        )
+    }
+
+    fn kinds(&self, sweep: &Sweep) -> Option<Table> {
+        let alone = self.rows.len() == 1;
+        let name = |r: usize| match (sweep.request(r), sweep.deployment(r)) {
+            _ if alone => String::new(),
+            (request, deployment) if request.is_empty() || deployment.is_empty() => request + &deployment,
+            (request, deployment) => format!("{request} · {deployment}"),
+        };
+        let named: Vec<_> = self.rows.iter().enumerate().map(|(at, row)| (name(at), &row.row)).collect();
+        kinds(&named)
+    }
+
+    fn contents(&self, sections: &[Section]) -> String {
+        let mut links = vec![("summary", "Summary")];
+        if !self.machines.is_empty() {
+            links.push(("machine", "The machine"));
+        }
+        links.extend(sections.iter().map(|s| (s.id, s.title)));
+        if self.kinds(&Sweep::of(&self.rows)).is_some() {
+            links.push(("kinds", KINDS));
+        }
+        links.push(("rows-table", "All rows"));
+        let link = |(id, title): (&str, &str)| format!("<a href=\"#{id}\">{title}</a>");
+        format!("<nav aria-label=\"Contents\">{}</nav>", links.into_iter().map(link).collect::<String>())
     }
 
     fn footer(&self) -> String {
@@ -202,6 +266,22 @@ impl Report {
     }
 }
 
+/// The command lines that measured the rows; escaped already.
+fn commands(all: &[String]) -> String {
+    let line = |command: &String| format!("<code>{command}</code>");
+    let more = match all.len().saturating_sub(COMMANDS) {
+        0 => String::new(),
+        n => format!(" and {n} more, see the rows"),
+    };
+    match all {
+        [] => String::new(),
+        all => {
+            let lines: Vec<String> = all.iter().take(COMMANDS).map(line).collect();
+            format!("<p class=\"commands\">Measured by {}{more}</p>", lines.join(" "))
+        }
+    }
+}
+
 /// For a single row, where there is nothing to compare.
 fn tiles(row: &Row) -> String {
     let r = &row.row;
@@ -210,20 +290,13 @@ fn tiles(row: &Row) -> String {
         all.push(("median latency, µs", short(l.p50)));
         all.push(("99th percentile, µs", short(l.p99)));
     }
-    all.push(("aborted", thousands(r.aborted.values().sum::<u64>() as f64)));
+    if let Some(tpmc) = r.tpmc {
+        all.push(("tpmC", thousands(tpmc)));
+    }
+    all.push(("user rollbacks", thousands(r.user_rollbacks() as f64)));
+    all.push(("conflicts", thousands(r.conflicts() as f64)));
     let tile = |(what, value): (&str, String)| format!("<div><b>{value}</b><span>{what}</span></div>");
     format!("<div class=\"tiles\">{}</div>", all.into_iter().map(tile).collect::<String>())
-}
-
-fn contents(sections: &[Section], machine: bool) -> String {
-    let mut links = vec![("summary", "Summary")];
-    if machine {
-        links.push(("machine", "The machine"));
-    }
-    links.extend(sections.iter().map(|s| (s.id, s.title)));
-    links.push(("rows-table", "All rows"));
-    let link = |(id, title): (&str, &str)| format!("<a href=\"#{id}\">{title}</a>");
-    format!("<nav aria-label=\"Contents\">{}</nav>", links.into_iter().map(link).collect::<String>())
 }
 
 fn section(of: &Section) -> String {

@@ -86,6 +86,15 @@ impl Rows {
     }
 }
 
+impl From<&ResultRow> for Row {
+    /// A row of this process, from no file.
+    fn from(row: &ResultRow) -> Row {
+        // A row has string keys and writes numbers that are none as null.
+        let json = serde_json::to_value(row).unwrap_or_default();
+        Row { row: row.clone(), json, source: String::new() }
+    }
+}
+
 impl Row {
     /// # Errors
     /// Why the text is no row.

@@ -3,7 +3,7 @@
 //! ```text
 //!   settings of all rows
 //!     -> those with more than one value
-//!     -> less those that follow from the others (workers of `serial` are its islands)
+//!     -> less those that follow from more telling ones (workers of `serial` are its islands); never one that was swept
 //!     -> one on the axis: numbers, what is asked for rather than how it is deployed
 //!        the other requests: a chart each     the deployments: a line each, at most so many to a chart
 //! ```
@@ -46,6 +46,7 @@ const DEPLOYMENT: &[&str] = &[
     "peers",
     "waiting",
     "durability",
+    "tables",
     "sli",
     "escalation",
     "occ_conflict",
@@ -60,6 +61,9 @@ const DEPLOYMENT: &[&str] = &[
     "workers",
     "clients",
     "memory_mib",
+    "populated",
+    "retry_limit",
+    "backoff_us",
     "run",
     "repetition",
 ];
@@ -85,8 +89,11 @@ const AXES: &[&str] = &[
 const DESIGNS: &[&str] =
     &["conventional", "logical", "plp-regular", "plp-partition", "plp-leaf", "serial", "occ"];
 
-/// The last to be kept when one follows from another, last first.
+/// The first to go when one follows from another, first first.
 const MINOR: &[&str] = &["seed", "memory_mib", "sites", "workers", "load_model", "host", "scale", "dataset"];
+
+/// These may follow from settings of either role: a seed is no request, and how much page memory there is follows from the data.
+const FOLLOWERS: &[&str] = &["seed", "memory_mib", "sites"];
 
 /// Lines in one chart that can still be told apart.
 pub const LINES: usize = 8;
@@ -123,7 +130,7 @@ impl Panel {
 impl Sweep {
     pub fn of(rows: &[Row]) -> Sweep {
         let mut dimensions = differing(rows);
-        drop_followers(&mut dimensions, rows.len());
+        drop_followers(&mut dimensions, rows);
         number_what_is_equal(&mut dimensions, rows);
         dimensions.sort_by_key(|d| {
             let rank =
@@ -246,6 +253,13 @@ impl Sweep {
         self.words(&self.with_role(Role::Deployment), row)
     }
 
+    /// The same without these settings.
+    pub(crate) fn deployment_less(&self, row: usize, without: &[&str]) -> String {
+        let mut of = self.with_role(Role::Deployment);
+        of.retain(|d| !without.contains(&self.dimensions[*d].key.as_str()));
+        self.words(&of, row)
+    }
+
     fn with_role(&self, role: Role) -> Vec<usize> {
         (0..self.dimensions.len()).filter(|d| self.dimensions[*d].role == role).collect()
     }
@@ -303,7 +317,7 @@ fn choose_axis(dimensions: &[Dimension]) -> Option<usize> {
 }
 
 /// The settings of a row, those of its workload alone among the others.
-fn settings(row: &Row) -> BTreeMap<String, String> {
+pub(crate) fn settings(row: &Row) -> BTreeMap<String, String> {
     // A row that was read can be written.
     let Ok(Value::Object(mut all)) = serde_json::to_value(&row.row.settings) else { return BTreeMap::new() };
     let own = match all.remove("options") {
@@ -329,24 +343,69 @@ fn differing(rows: &[Row]) -> Vec<Dimension> {
     keys.iter().map(dimension).filter(|d| d.distinct() > 1).collect()
 }
 
-/// Removes what the remaining settings already tell. What rows are of is never removed.
-fn drop_followers(dimensions: &mut Vec<Dimension>, rows: usize) {
+/// Removes what more telling settings of the same role already tell: least telling first, so that of settings that follow from
+/// each other the most telling one stays. A request never follows from a deployment: rows of different requests are
+/// not to be compared, however they were deployed. What was swept on a command line stays in any case.
+fn drop_followers(dimensions: &mut Vec<Dimension>, rows: &[Row]) {
+    let swept = swept_options(rows);
+    let is_fixed = |key: &str| key == "workload" || swept.contains(&option_of(key));
     let mut order: Vec<String> =
-        dimensions.iter().map(|d| d.key.clone()).filter(|k| k != "workload").collect();
-    // Options of one workload follow from it when others are beside it; they go before what all have.
-    order.sort_by_key(|key| (rank(MINOR, key), DEPLOYMENT.contains(&key.as_str()), rank(AXES, key)));
+        dimensions.iter().map(|d| d.key.clone()).filter(|key| !is_fixed(key)).collect();
+    order.sort_by_key(|key| std::cmp::Reverse(telling(key)));
     for key in order {
         let Some(at) = dimensions.iter().position(|d| d.key == key) else { continue };
+        let role = dimensions[at].role;
+        let explains = |d: &&Dimension| d.key != key && (d.role == role || FOLLOWERS.contains(&key.as_str()));
         let mut seen: BTreeMap<Vec<Option<&String>>, Option<&String>> = BTreeMap::new();
-        let follows = (0..rows).all(|row| {
-            let others = dimensions.iter().filter(|d| d.key != key).map(|d| d.values[row].as_ref()).collect();
+        let follows = (0..rows.len()).all(|row| {
+            let others = dimensions.iter().filter(explains).map(|d| d.values[row].as_ref()).collect();
             let value = dimensions[at].values[row].as_ref();
             *seen.entry(others).or_insert(value) == value
         });
-        if follows && dimensions.len() > 1 {
+        if follows {
             dimensions.remove(at);
         }
     }
+}
+
+/// How little a setting says beside others: the greatest goes first.
+fn telling(key: &str) -> (usize, usize) {
+    // Options of one workload say less than what all have; the lists above have the most telling first.
+    match (MINOR.iter().position(|k| *k == key), DEPLOYMENT.iter().position(|k| *k == key)) {
+        (Some(at), _) => (2, MINOR.len() - at),
+        (None, Some(at)) => (0, at),
+        (None, None) if REQUEST.contains(&key) => (0, rank(REQUEST, key)),
+        (None, None) if AXES.contains(&key) => (0, REQUEST.len() + rank(AXES, key)),
+        (None, None) => (1, 0),
+    }
+}
+
+/// The option by which a setting is typed, without its dashes.
+fn option_of(key: &str) -> String {
+    match key {
+        "memory_mib" => "memory".into(),
+        "retry_limit" => "retries".into(),
+        "backoff_us" => "backoff".into(),
+        _ => key.replace('_', "-"),
+    }
+}
+
+/// Options that a person gave more than one value, in a list or in several commands.
+fn swept_options(rows: &[Row]) -> BTreeSet<String> {
+    let commands: BTreeSet<&str> = rows.iter().map(|r| r.row.command.as_str()).collect();
+    let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for words in commands.into_iter().filter_map(shlex::split) {
+        for (at, word) in words.iter().enumerate() {
+            let Some(option) = word.strip_prefix("--") else { continue };
+            let (option, text) = match option.split_once('=') {
+                Some((option, text)) => (option, text.to_string()),
+                None => (option, words.get(at + 1).cloned().unwrap_or_default()),
+            };
+            texts.entry(option.into()).or_default().insert(text);
+        }
+    }
+    let is_swept = |texts: &BTreeSet<String>| texts.len() > 1 || texts.iter().any(|text| text.contains(','));
+    texts.into_iter().filter(|(_, texts)| is_swept(texts)).map(|(option, _)| option).collect()
 }
 
 /// Rows with the same settings are told apart by where they come from, and failing that by their number.
@@ -449,8 +508,7 @@ mod tests {
     fn a_sweep_is_found_from_its_rows() {
         let rows = grid();
         let sweep = Sweep::of(&rows);
-        let keys: Vec<&str> = sweep.dimensions.iter().map(|d| d.key.as_str()).collect();
-        assert_eq!(keys, ["op", "multisite", "design", "islands"], "workers and memory follow");
+        assert_eq!(keys(&sweep), ["op", "multisite", "design", "islands"], "workers and memory follow");
         assert_eq!(sweep.axis().unwrap().key, "multisite");
         let panels = sweep.panels();
         assert_eq!(panels.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["read", "update"]);
@@ -461,6 +519,77 @@ mod tests {
         assert_eq!(sweep.name(line[2]).to_string(), "serial, 2 islands · 100 % multisite");
         assert_eq!(sweep.request(line[2]), "update, 100 % multisite");
         assert_eq!(sweep.deployment(line[2]), "serial, 2 islands");
+    }
+
+    /// A row as `bench` writes them: with every setting that a design brings along.
+    fn full_row(design: &str) -> Row {
+        let mut row = row(design, 1, "read", 0.0);
+        let paged = design != "occ";
+        let s = &mut row.row.settings;
+        (s.tree, s.heap) = (paged.then(|| "btree".into()), paged.then(|| "shared".into()));
+        s.latching = (paged && design != "serial").then(|| "optimistic".into());
+        s.balance = (design == "serial").then(|| "off".into());
+        s.occ_reads = (!paged).then(|| "validate".into());
+        s.memory_mib = Some(if paged { 10.0 } else { 4000.0 });
+        row
+    }
+
+    fn keys(sweep: &Sweep) -> Vec<&str> {
+        sweep.dimensions.iter().map(|d| d.key.as_str()).collect()
+    }
+
+    #[test]
+    fn the_design_is_named_where_everything_else_follows_from_it_and_it_from_everything_else() {
+        let rows: Vec<Row> = ["conventional", "serial", "occ"].map(full_row).into();
+        let sweep = Sweep::of(&rows);
+        assert_eq!(keys(&sweep), ["design"]);
+        for (row, design) in ["conventional", "serial", "occ"].into_iter().enumerate() {
+            assert_eq!((sweep.deployment(row).as_str(), sweep.name(row).group.as_str()), (design, design));
+        }
+    }
+
+    #[test]
+    fn whichever_settings_follow_from_each_other_one_is_named() {
+        type Set = fn(&mut Settings, usize);
+        let all: &[(&str, Set)] = &[
+            ("sli", |s, n| s.sli = Some(n.to_string())),
+            ("channel", |s, n| s.channel = Some(n.to_string())),
+            ("tables", |s, n| s.tables = Some(n.to_string())),
+            ("workers", |s, n| s.workers = Some(n)),
+            ("seed", |s, n| s.seed = Some(n as u64)),
+            ("memory_mib", |s, n| s.memory_mib = Some(n as f64)),
+            ("op", |s, n| s.labels.op = Some(n.to_string())),
+            ("accounts", |s, n| drop(s.labels.options.insert("accounts".into(), n.to_string()))),
+        ];
+        for (first, set) in all {
+            for (second, also) in all {
+                let mut rows = vec![row("serial", 1, "read", 0.0); 3];
+                for (n, row) in rows.iter_mut().enumerate() {
+                    set(&mut row.row.settings, n + 1);
+                    also(&mut row.row.settings, n + 1);
+                }
+                let sweep = Sweep::of(&rows);
+                let known = keys(&sweep);
+                assert!(known.contains(first) || known.contains(second), "{first} and {second}: {known:?}");
+                assert!(!known.contains(&"repetition"), "{first} and {second}: the rows differ in them");
+                let request = known.contains(&"op") == (*first == "op" || *second == "op");
+                assert!(request, "{first} and {second}: {known:?}: other requests stay other requests");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_person_swept_is_named_whatever_follows_from_it() {
+        let mut rows: Vec<Row> = ["conventional", "serial", "occ"].map(full_row).into();
+        assert!(!keys(&Sweep::of(&rows)).contains(&"workers"));
+        for row in &mut rows {
+            row.row.command = "atoll bench micro --design conventional,serial,occ --workers=1,2".into();
+        }
+        assert_eq!(keys(&Sweep::of(&rows)), ["design", "workers"]);
+        for (row, workers) in rows.iter_mut().zip(["2", "1", "2"]) {
+            row.row.command = format!("atoll bench micro --occ-reads validate --workers {workers}");
+        }
+        assert_eq!(keys(&Sweep::of(&rows)), ["design", "workers"], "by several commands");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Tables as values, and as HTML. They carry everything the charts show, for readers and for screens without scripts.
 
+use crate::glossary::explain;
 use crate::text::escape;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,24 +73,55 @@ impl Table {
 
     /// `caption` names it for readers that do not see the surroundings.
     pub fn html(&self, caption: &str) -> String {
+        self.in_form("scroll", caption)
+    }
+
+    /// For few rows of long texts: on a narrow screen each row is a list of its cells, so that no column is out of sight.
+    pub fn cards(&self, caption: &str) -> String {
+        self.in_form("scroll cards", caption)
+    }
+
+    fn in_form(&self, form: &str, caption: &str) -> String {
         let mut out = format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
+            "<div class=\"{form}\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
             escape(caption)
         );
         for (name, align) in &self.head {
-            out += &format!("<th scope=\"col\"{}>{}</th>", class(*align, Tone::Plain), escape(name));
+            let title = explain(name).map_or(String::new(), |text| format!(" title=\"{}\"", escape(text)));
+            out += &format!("<th scope=\"col\"{}{title}>{}</th>", class(*align, Tone::Plain), escape(name));
         }
         out += "</tr></thead><tbody>";
         for row in &self.rows {
             out += "<tr>";
-            for (cell, (_, align)) in row.iter().zip(&self.head) {
+            for (cell, (name, align)) in row.iter().zip(&self.head) {
                 let sort = cell.number.map_or(String::new(), |n| format!(" data-n=\"{n}\""));
-                out += &format!("<td{}{sort}>{}</td>", class(*align, cell.tone), escape(&cell.text));
+                let label = match form {
+                    "scroll" => String::new(),
+                    _ => format!(" data-l=\"{}\"", escape(name)),
+                };
+                out += &format!("<td{}{sort}{label}>{}</td>", class(*align, cell.tone), escape(&cell.text));
             }
             out += "</tr>";
         }
         out + "</tbody></table></div>"
     }
+}
+
+/// What the columns mean that do not say so themselves, folded up; nothing where all do.
+pub fn legend(tables: &[&Table]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in tables.iter().flat_map(|table| &table.head) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let item =
+        |name: &str| Some(format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(explain(name)?)));
+    let items: String = names.into_iter().filter_map(item).collect();
+    if items.is_empty() {
+        return items;
+    }
+    format!("<details><summary>What the columns mean</summary><dl class=\"glossary\">{items}</dl></details>")
 }
 
 fn class(align: Align, tone: Tone) -> &'static str {
@@ -116,6 +148,15 @@ mod tests {
         let html = table.html("\"quoted\"");
         assert!(!html.contains("<script>") && !html.contains("<b>"), "{html}");
         assert!(html.contains("<td class=\"r best\" data-n=\"1.5\">1.5</td>"), "{html}");
+    }
+
+    #[test]
+    fn columns_that_need_it_are_explained() {
+        let table = Table::new([("spread %", Align::Right), ("design", Align::Left)]);
+        let (html, legend) = (table.html("all"), legend(&[&table, &table]));
+        assert_eq!((html.matches(" title=").count(), legend.matches("<dt>").count()), (1, 1));
+        assert!(legend.contains("slowest to the fastest repetition"), "{legend}");
+        assert_eq!(super::legend(&[&Table::new([("design", Align::Left)])]), "");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! How long for whom: quantiles of each row, and where there is a histogram the whole tail.
 
-use super::{BARS, Section, portion_title, portions, titled};
+use super::{BARS, Curves, Section, curves, portion_title, portions, titled};
 use crate::chart::{Axis, Chart, Figure, Line, Marks, Name, Point, Quantiles};
 use crate::rows::Row;
-use crate::sweep::{LINES, Panel, Sweep};
+use crate::sweep::{Panel, Sweep};
 use crate::table::{Align, Cell, Table};
 use crate::text::short;
 use driver::LatencyUs;
@@ -84,22 +84,23 @@ fn quantiles(id: String, title: String, caption: &str, of: Vec<(Name, LatencyUs)
 
 /// The share of requests that took longer than so long: the tail, where a mean shows nothing.
 fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
-    let portions = portions(panel, |r| !tail(&rows[r].row.latency_histogram).is_empty(), LINES);
-    let count = portions.len();
-    let figure = |(at, portion): (usize, &Vec<usize>)| {
+    let all = curves(panel, sweep, |r| !tail(&rows[r].row.latency_histogram).is_empty());
+    let figure = |(at, shown): (usize, &Curves)| {
         let line = |(r, tone): (&usize, usize)| Line {
-            name: sweep.name(*r).to_string(),
+            name: shown.name(sweep, *r),
             tone,
             marks: Marks::Plain,
             points: tail(&rows[*r].row.latency_histogram),
             events: Vec::new(),
         };
-        let lines: Vec<Line> = portion.iter().zip(sweep.tones(portion)).map(line).collect();
+        let lines: Vec<Line> = shown.rows.iter().zip(sweep.tones(&shown.rows)).map(line).collect();
         Figure {
             id: format!("tail-{number}-{at}"),
-            title: portion_title(&titled("Distribution of latency", panel), at, count),
-            caption: "For each latency, the share of requests that took longer; both axes logarithmic."
-                .into(),
+            title: shown.title("Distribution of latency", panel),
+            caption: format!(
+                "For each latency, the share of requests that took longer; both axes logarithmic.{}",
+                shown.remark()
+            ),
             table: tail_table(&lines),
             chart: Chart::Lines {
                 x: Axis::logarithmic("latency (µs)"),
@@ -108,7 +109,7 @@ fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figur
             },
         }
     };
-    portions.iter().enumerate().map(figure).collect()
+    all.iter().enumerate().map(figure).collect()
 }
 
 /// Points (µs, per cent of requests that took longer); the last bucket's would be at 0, which no logarithm shows.

@@ -11,7 +11,7 @@ pub use overview::{NOISY, all_rows, winners};
 
 use crate::chart::{Chart, Figure, Name, Part, View};
 use crate::rows::Row;
-use crate::sweep::{Panel, Sweep};
+use crate::sweep::{LINES, Panel, Sweep};
 use crate::table::{Align, Cell, Table};
 use crate::text::short;
 use std::collections::BTreeMap;
@@ -46,10 +46,82 @@ fn titled(what: &str, panel: &Panel) -> String {
     if panel.name.is_empty() { what.into() } else { format!("{what}: {}", panel.name) }
 }
 
-/// The rows of a panel that have something, in portions that fit a chart.
+/// The rows of a panel that have something, in portions that fit a chart. A deployment is in one of them, unless it alone has
+/// too many rows.
 fn portions(panel: &Panel, has: impl Fn(usize) -> bool, at_most: usize) -> Vec<Vec<usize>> {
+    let mut portions: Vec<Vec<usize>> = Vec::new();
+    for (_, rows) in &panel.lines {
+        let rows: Vec<usize> = rows.iter().copied().filter(|r| has(*r)).collect();
+        match portions.last_mut() {
+            Some(last) if last.len() + rows.len() <= at_most => last.extend(rows),
+            _ => portions.extend(rows.chunks(at_most).map(<[usize]>::to_vec)),
+        }
+    }
+    portions
+}
+
+/// Rows that share a chart with a curve for each row.
+struct Curves {
+    /// The place on the axis that they have in common, in words; empty if there is none.
+    place: String,
+    rows: Vec<usize>,
+    /// More places, or rows, than were chosen.
+    left_out: bool,
+}
+
+/// Charts of this kind in one panel: more are a wall.
+const PLACES: usize = 6;
+
+/// The rows of a panel that have something, for charts of curves. Several deployments are compared at one place of the
+/// axis at a time, each in its own colour; a single one has all its places in one chart. Of many, some are chosen evenly,
+/// the first and the last among them.
+fn curves(panel: &Panel, sweep: &Sweep, has: impl Fn(usize) -> bool) -> Vec<Curves> {
     let rows: Vec<usize> = panel.rows().filter(|r| has(*r)).collect();
-    rows.chunks(at_most).map(<[usize]>::to_vec).collect()
+    let mut places: Vec<f64> = rows.iter().filter_map(|r| sweep.at(*r)).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let lines = panel.lines.iter().filter(|(_, of)| of.iter().any(|r| rows.contains(r))).count();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    if lines < 2 || places.len() < 2 {
+        let chosen = evenly(&rows, LINES);
+        return vec![Curves { place: String::new(), left_out: chosen.len() < rows.len(), rows: chosen }];
+    }
+    let chosen = evenly(&places, PLACES);
+    let left_out = chosen.len() < places.len();
+    let at = |place: f64| {
+        let rows: Vec<usize> = rows.iter().copied().filter(|r| sweep.at(*r) == Some(place)).collect();
+        Curves { place: sweep.name(rows[0]).place, rows: evenly(&rows, LINES), left_out }
+    };
+    chosen.into_iter().map(at).collect()
+}
+
+/// At most so many of `all`, in their order, with the first and the last.
+fn evenly<T: Copy>(all: &[T], at_most: usize) -> Vec<T> {
+    if all.len() <= at_most {
+        return all.to_vec();
+    }
+    (0..at_most).map(|i| all[i * (all.len() - 1) / (at_most - 1)]).collect()
+}
+
+impl Curves {
+    /// What a figure of them is called.
+    fn title(&self, what: &str, panel: &Panel) -> String {
+        let words: Vec<&str> =
+            [panel.name.as_str(), &self.place].into_iter().filter(|w| !w.is_empty()).collect();
+        if words.is_empty() { what.into() } else { format!("{what}: {}", words.join(", ")) }
+    }
+
+    /// What a curve is called: the place is in the title where all have the same.
+    fn name(&self, sweep: &Sweep, row: usize) -> String {
+        let name = sweep.name(row);
+        if self.place.is_empty() { name.to_string() } else { name.group }
+    }
+
+    fn remark(&self) -> &'static str {
+        if self.left_out { " Some of many are shown; all rows are in the table at the end." } else { "" }
+    }
 }
 
 /// `Title`, or `Title (2 of 3)`.
@@ -116,6 +188,24 @@ fn stacked(id: String, title: String, caption: &str, bars: Vec<Name>, views: Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deployment_is_not_torn_over_two_charts() {
+        let line = |name: &str, rows: std::ops::Range<usize>| (name.to_string(), rows.collect());
+        let lines = vec![line("a", 0..5), line("b", 5..10), line("c", 10..22)];
+        let panel = Panel { name: String::new(), lines };
+        let portions = portions(&panel, |_| true, 8);
+        assert_eq!(portions.iter().map(Vec::len).collect::<Vec<_>>(), [5, 5, 8, 4]);
+        assert_eq!(super::portions(&panel, |r| r < 7, 8), [(0..7).collect::<Vec<_>>()]);
+        assert!(super::portions(&panel, |_| false, 8).is_empty());
+    }
+
+    #[test]
+    fn of_many_the_ends_and_some_between_are_chosen() {
+        assert_eq!(evenly(&[1, 2, 3], 3), [1, 2, 3]);
+        let all: Vec<usize> = (0..20).collect();
+        assert_eq!(evenly(&all, 6), [0, 3, 7, 11, 15, 19]);
+    }
 
     #[test]
     fn parts_keep_their_order_and_shares_add_up() {

@@ -4,58 +4,71 @@ use crate::rows::Row;
 use crate::sweep::{Role, Sweep, axis_name};
 use crate::table::{Align, Cell, Table, Tone};
 use crate::text::{short, thousands};
+use crate::verdict::{Measure, Standing};
 
 /// Noise beyond which a row says more about the neighbours than about the engine.
 pub const NOISY: f64 = 0.10;
 
-/// The best row of each request mix, and how it compares with one instance over all cores. Empty when nothing was compared.
+/// Deployments that a cell names before it counts the rest.
+const NAMED: usize = 4;
+
+/// The fastest deployment of each request mix by the rule of [`crate::verdict`], or those between which it finds no difference.
+/// Empty when nothing was compared.
 pub fn winners(rows: &[Row], sweep: &Sweep) -> Table {
     let left = |name: &str| (name.to_string(), Align::Left);
     let right = |name: &str| (name.to_string(), Align::Right);
     let mut table = Table::new([
         left("request"),
-        left("best deployment"),
+        left("fastest deployment"),
         right("per second"),
-        right("against the runner-up"),
+        right("against the next"),
         right("against one shared instance"),
     ]);
-    let mut seen: Vec<String> = Vec::new();
-    for first in 0..rows.len() {
-        let request = sweep.request(first);
-        if seen.contains(&request) {
-            continue;
+    let mut requests: Vec<(String, Vec<usize>)> = Vec::new();
+    for row in 0..rows.len() {
+        let request = sweep.request(row);
+        match requests.iter_mut().find(|(known, _)| *known == request) {
+            Some((_, places)) => places.push(row),
+            None => requests.push((request, vec![row])),
         }
-        let mut same: Vec<usize> = (0..rows.len()).filter(|r| sweep.request(*r) == request).collect();
-        same.sort_by(|a, b| rows[*b].row.tps.total_cmp(&rows[*a].row.tps));
-        if same.len() > 1 {
-            table.rows.push(winner(rows, sweep, &request, &same));
+    }
+    for (request, places) in requests.iter().filter(|(_, places)| places.len() > 1) {
+        if let Some(standing) = Standing::of(|r| &rows[r].row, places) {
+            table.rows.push(winner(rows, sweep, request, &standing));
         }
-        seen.push(request);
     }
     table
 }
 
-/// `same`: the rows of one request, fastest first.
-fn winner(rows: &[Row], sweep: &Sweep, request: &str, same: &[usize]) -> Vec<Cell> {
-    let best = &rows[same[0]].row;
+fn winner(rows: &[Row], sweep: &Sweep, request: &str, standing: &Standing) -> Vec<Cell> {
+    let best = &rows[standing.first].row;
+    let ratio = |other: usize| match Measure::Tps.advantage(best, &rows[other].row) {
+        Some(ratio) => Cell::number(ratio, format!("{ratio:.2}×")),
+        None => Cell::text("–"),
+    };
     let is_shared = |r: &&usize| {
         let s = &rows[**r].row.settings;
         s.islands == Some(1) && s.design.as_deref().is_none_or(|d| d == "conventional")
     };
-    let ratio = |other: Option<&usize>| {
-        other.filter(|o| rows[**o].row.tps > 0.0).map_or(Cell::text("–"), |o| {
-            let ratio = best.tps / rows[*o].row.tps;
-            Cell::number(ratio, format!("{ratio:.2}×"))
-        })
+    let shared = match standing.beaten.iter().find(is_shared) {
+        Some(shared) => ratio(*shared),
+        None if standing.ties.iter().any(|r| is_shared(&r)) => Cell::text("no difference"),
+        None => Cell::text("–"),
+    };
+    let name = match standing.winner() {
+        Some(winner) => Cell::text(sweep.deployment(winner)).toned(Tone::Best),
+        None => Cell::text(format!("no difference: {}", named(sweep, standing))),
     };
     let request = if request.is_empty() { best.settings.workload.as_str() } else { request };
-    vec![
-        Cell::text(request),
-        Cell::text(sweep.deployment(same[0])).toned(Tone::Best),
-        rate(best.tps),
-        ratio(same.get(1)),
-        ratio(same.iter().find(is_shared)),
-    ]
+    let next = standing.beaten.first().map_or(Cell::text("–"), |next| ratio(*next));
+    vec![Cell::text(request), name, rate(best.tps), next, shared]
+}
+
+/// Those ahead that cannot be told from each other.
+fn named(sweep: &Sweep, standing: &Standing) -> String {
+    let all: Vec<usize> = [standing.first].into_iter().chain(standing.ties.iter().copied()).collect();
+    let names = all.iter().take(NAMED).map(|r| sweep.deployment(*r)).collect::<Vec<_>>().join("; ");
+    if all.len() > NAMED { format!("{names}; and {} more", all.len() - NAMED) } else { names }
 }
 
 fn rate(tps: f64) -> Cell {
@@ -96,16 +109,17 @@ type Column = (&'static str, fn(&Row) -> Cell);
 const RESULTS: &[Column] = &[
     ("per second", |r| rate(r.row.tps)),
     ("spread %", |r| {
-        let spread = (r.row.tps_max - r.row.tps_min) / r.row.tps.max(1e-9) * 100.0;
-        Cell::number(spread, format!("{spread:.0}"))
+        let spread = Measure::Tps.spread(&r.row).filter(|spread| spread.measured);
+        spread
+            .map_or(Cell::default(), |s| Cell::number(s.share() * 100.0, format!("{:.0}", s.share() * 100.0)))
     }),
     ("distributed %", |r| maybe(r.row.distributed.map(|d| d * 100.0))),
     ("p50 µs", |r| maybe(r.row.latency_us.map(|l| l.p50))),
     ("p99 µs", |r| maybe(r.row.latency_us.map(|l| l.p99))),
-    ("aborted", |r| {
-        let n = r.row.aborted.values().sum::<u64>() as f64;
-        if r.row.consistent.is_some() { Cell::number(n, thousands(n)) } else { Cell::default() }
-    }),
+    ("tpmC", |r| maybe(r.row.tpmc)),
+    ("of ceiling %", |r| maybe(r.row.tpmc.zip(r.row.tpmc_ceiling).map(|(n, most)| n / most * 100.0))),
+    ("user rollbacks", |r| count(r, r.row.user_rollbacks())),
+    ("conflicts", |r| count(r, r.row.conflicts())),
     ("messages", |r| maybe(r.row.messages_per_txn)),
     ("log bytes", |r| maybe(r.row.log_bytes_per_txn)),
     ("noise %", |r| {
@@ -119,6 +133,66 @@ const RESULTS: &[Column] = &[
     }),
 ];
 
+/// Of rows of transactions: those whose conditions were checked.
+fn count(row: &Row, n: u64) -> Cell {
+    if row.row.consistent.is_some() { Cell::number(n as f64, thousands(n as f64)) } else { Cell::default() }
+}
+
 fn maybe(value: Option<f64>) -> Cell {
     value.map_or(Cell::default(), |v| Cell::number(v, short(v)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driver::{RepetitionRow, ResultRow, Settings};
+
+    fn row(design: &str, islands: u16, tps: [f64; 3]) -> Row {
+        let settings = Settings {
+            workload: "tpcb".into(),
+            design: Some(design.into()),
+            islands: Some(islands),
+            ..Settings::default()
+        };
+        let repetitions = tps.map(|tps| RepetitionRow { tps, ..RepetitionRow::default() }).into();
+        Row::from(&ResultRow { settings, tps: tps[1], repetitions, ..ResultRow::default() })
+    }
+
+    fn line(rows: &[Row]) -> Vec<Cell> {
+        let table = winners(rows, &Sweep::of(rows));
+        assert_eq!(table.rows.len(), 1, "{table:?}");
+        table.rows[0].clone()
+    }
+
+    fn texts(cells: &[Cell]) -> Vec<&str> {
+        cells.iter().map(|c| c.text.as_str()).collect()
+    }
+
+    #[test]
+    fn a_winner_is_named_with_what_it_is_ahead_of() {
+        let slow = row("conventional", 1, [99.0, 100.0, 101.0]);
+        let cells =
+            line(&[slow, row("occ", 1, [118.0, 120.0, 125.0]), row("serial", 2, [149.0, 150.0, 151.0])]);
+        assert_eq!(texts(&cells), ["tpcb", "serial, 2 islands", "150", "1.25×", "1.50×"]);
+        assert_eq!(cells[1].tone, Tone::Best);
+    }
+
+    #[test]
+    fn noise_is_not_crowned() {
+        let slow = row("conventional", 1, [90.0, 100.0, 110.0]);
+        let noisy = row("serial", 2, [80.0, 194.0, 369.0]);
+        let cells = line(&[slow.clone(), noisy]);
+        let name = "no difference: serial, 2 islands; conventional, 1 island";
+        assert_eq!(texts(&cells), ["tpcb", name, "194", "–", "no difference"]);
+        assert_eq!(cells[1].tone, Tone::Plain);
+        let close = row("serial", 2, [98.0, 102.0, 105.0]);
+        let cells = line(&[slow, close, row("occ", 1, [10.0, 11.0, 12.0])]);
+        assert_eq!(texts(&cells)[3..], ["9.27×", "no difference"], "ahead of the third all the same");
+    }
+
+    #[test]
+    fn of_many_without_a_difference_some_are_named() {
+        let rows: Vec<Row> = (1..=6).map(|n| row("occ", n, [1.0, 50.0, 99.0])).collect();
+        assert!(texts(&line(&rows))[1].ends_with("; and 2 more"), "{:?}", line(&rows));
+    }
 }

@@ -1,9 +1,9 @@
 //! And when: throughput and tail latency second by second.
 
-use super::{Section, portion_title, portions, titled};
+use super::{Curves, Section, curves};
 use crate::chart::{Axis, Chart, Event, Figure, Line, Marks, Point};
 use crate::rows::Row;
-use crate::sweep::{LINES, Panel, Sweep};
+use crate::sweep::{Panel, Sweep};
 use crate::table::{Align, Cell, Table};
 use crate::text::{short, thousands};
 use driver::{RebalanceRow, SecondRow};
@@ -32,9 +32,8 @@ const KINDS: &[Kind] = &[
 pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
     let mut figures = Vec::new();
     for (number, panel) in sweep.panels().iter().enumerate() {
-        let portions = portions(panel, |r| rows[r].row.series.len() > 1, LINES);
-        for (at, portion) in portions.iter().enumerate() {
-            let of = |kind: &Kind| figure(rows, sweep, panel, portion, kind, (number, at, portions.len()));
+        for (at, shown) in curves(panel, sweep, |r| rows[r].row.series.len() > 1).iter().enumerate() {
+            let of = |kind: &Kind| figure(rows, sweep, panel, shown, kind, (number, at));
             figures.extend(KINDS.iter().filter_map(of));
         }
     }
@@ -51,17 +50,17 @@ fn figure(
     rows: &[Row],
     sweep: &Sweep,
     panel: &Panel,
-    portion: &[usize],
+    shown: &Curves,
     (what, id, unit, value, caption): &Kind,
-    (number, at, of): (usize, usize, usize),
+    (number, at): (usize, usize),
 ) -> Option<Figure> {
     let line = |(r, tone): (&usize, usize)| {
         let point = |s: &SecondRow| Some(Point(s.at, value(s).filter(|v| v.is_finite())?, None, None));
         let points = rows[*r].row.series.iter().filter(|s| s.at.is_finite()).filter_map(point).collect();
         let events = decisions(&rows[*r].row.rebalances);
-        Line { name: sweep.name(*r).to_string(), tone, marks: Marks::Plain, points, events }
+        Line { name: shown.name(sweep, *r), tone, marks: Marks::Plain, points, events }
     };
-    let lines: Vec<Line> = portion.iter().zip(sweep.tones(portion)).map(line).collect();
+    let lines: Vec<Line> = shown.rows.iter().zip(sweep.tones(&shown.rows)).map(line).collect();
     let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
     if values().all(|v| v == 0.0) {
         return None;
@@ -69,8 +68,8 @@ fn figure(
     let y = if *id == "p99-over-time" { Axis::fitting(*unit, values()) } else { Axis::linear(*unit) };
     Some(Figure {
         id: format!("{id}-{number}-{at}"),
-        title: portion_title(&titled(what, panel), at, of),
-        caption: format!("{caption}{}{}", changes(rows, portion), dashes(&lines)),
+        title: shown.title(what, panel),
+        caption: format!("{caption}{}{}{}", changes(rows, &shown.rows), dashes(&lines), shown.remark()),
         table: table(&lines, unit),
         chart: Chart::Lines { x: Axis::linear("time (s)"), y, lines },
     })
