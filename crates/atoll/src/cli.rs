@@ -1,6 +1,7 @@
 //! What can be typed. Parsing only: what it means is decided elsewhere.
 
 use crate::backup_command::{BackupArgs, RestoreArgs};
+use crate::compare_command::CompareArgs;
 use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
@@ -30,6 +31,7 @@ Examples:
   atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
   atoll stats tpcc                          records, locks and pages that one transaction touches
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
+  atoll compare before after                which rows of two runs differ beyond spread and noise
   atoll figures --list                      the figures of the papers behind this, to be measured here
   atoll claims --quick                      which of the papers' claims hold on this machine";
 
@@ -76,6 +78,7 @@ Examples:
   atoll bench micro --islands 1,2 --multisite 0,20,100 --profile --out first
   atoll report first second/rows.jsonl --out both.html
   atoll bench tpcb --json | atoll report - --out tpcb.html
+  atoll report first --csv first.csv
 
 Exit code: 0 all rows are in the report; 1 something was left out, or nothing could be read or written; 2 wrong usage.";
 
@@ -127,6 +130,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
     Report(ReportArgs),
+    /// Compares two runs row by row: better, worse or no difference beyond spread and noise
+    Compare(CompareArgs),
     /// Measures the papers' figures and tables on this machine
     Figures(FiguresArgs),
     /// Decides which of the papers' claims hold here
@@ -155,9 +160,12 @@ pub struct ReportArgs {
     /// Files of rows as `bench --out` or `--json` writes them, or directories that `bench --out` made; `-` is standard input
     #[arg(value_name = "ROWS", required = true)]
     pub rows: Vec<PathBuf>,
-    /// Where the page goes; it stands alone and needs no network
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    pub out: PathBuf,
+    /// Where the page goes; it stands alone and needs no network [default: report.html; with --csv none]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write the rows as CSV, a line each; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -457,7 +465,8 @@ pub struct MeasuringArgs {
     /// Load before the first window; auto: until throughput has settled, up to 60 s
     #[arg(long, value_name = "TIME|auto", default_value = "1s", value_parser = warmup)]
     pub warmup: Warmup,
-    /// Windows; the median is reported with its spread [default: 3; 1 of a load that changes]
+    /// Windows; the median is reported with its spread, of an even number the slower of the two in the middle [default: 3; 1
+    /// of a load that changes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Seed of every random draw
@@ -518,6 +527,9 @@ pub struct ResultArgs {
     /// Print the rows on standard output as JSON lines
     #[arg(long)]
     pub json: bool,
+    /// Print the rows on standard output as CSV at the end, with a head
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
     /// Show throughput, latency and each instance on the terminal while it runs; with --profile where the time goes too
     #[arg(long, conflicts_with = "kill")]
     pub watch: bool,
@@ -607,6 +619,11 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
 
 fn per_cent(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 100.0)
+}
+
+/// Of a comparison, per cent.
+pub(crate) fn threshold(text: &str) -> Result<f64, String> {
+    per_cent(text)
 }
 
 fn skew(text: &str) -> Result<f64, String> {

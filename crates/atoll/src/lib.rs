@@ -3,9 +3,11 @@
 //! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
 //! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at one (`loaded` does both for an experiment),
-//! `backup_command` copies one and makes it anew; `places` decides which directory a run may use; `stats` counts what one
-//! transaction touches. `report_command` makes a page of rows, and `results` keeps the directory that rows and page go into.
+//! below and words their answers for people. `load` builds a database that lasts, `check` looks at
+//! one (`loaded` does both for an experiment), `backup_command` copies one and makes it anew;
+//! `places` decides which directory a run may use; `stats` counts what one transaction touches.
+//! `report_command` makes a page of rows, `compare_command` holds two sets of them against each
+//! other, and `results` keeps the directory that rows and page go into.
 //! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
@@ -43,6 +45,7 @@ mod tour;
 mod typed;
 
 mod claims_command;
+mod compare_command;
 mod figures;
 mod lab;
 
@@ -50,6 +53,7 @@ mod claimed;
 mod failure;
 mod output;
 mod patience;
+mod plain;
 mod progress;
 mod results;
 mod signals;
@@ -115,6 +119,7 @@ fn run(cli: Cli, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),
+        Some(Command::Compare(args)) => compare_command::run(&args),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),

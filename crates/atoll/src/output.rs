@@ -2,10 +2,14 @@
 
 use crate::cli::ResultArgs;
 use crate::failure::Failure;
+use crate::plain;
 use crate::results::{Directory, line_of};
 use base::counted;
 use comfy_table::{CellAlignment, Table, presets};
 use driver::ResultRow;
+use report::Row;
+use report::flat::csv_of;
+use report::verdict::Measure;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use topology::Machine;
@@ -16,6 +20,7 @@ pub type Sink = Box<dyn FnMut(&ResultRow) -> Result<(), Failure>>;
 
 pub struct Output {
     json: bool,
+    csv: bool,
     directory: Option<Directory>,
     sink: Option<Sink>,
     rows: Vec<ResultRow>,
@@ -29,12 +34,12 @@ impl Output {
     pub fn new(args: &ResultArgs, machine: &Machine) -> Result<Output, Failure> {
         let directory = args.out.as_deref().map(|path| Directory::new(path, args.earlier(), machine));
         let directory = directory.transpose()?;
-        Ok(Output { json: args.json, directory, sink: None, rows: Vec::new() })
+        Ok(Output { json: args.json, csv: args.csv, directory, sink: None, rows: Vec::new() })
     }
 
     /// Prints nothing: rows go to `sink`.
     pub fn to(sink: Sink) -> Output {
-        Output { json: false, directory: None, sink: Some(sink), rows: Vec::new() }
+        Output { json: false, csv: false, directory: None, sink: Some(sink), rows: Vec::new() }
     }
 
     /// Writes the row wherever rows are wanted one by one.
@@ -67,13 +72,19 @@ impl Output {
         if let Some(path) = self.report()? {
             tell(format_args!("report: {}", path.display()));
         }
-        if !self.json && !self.rows.is_empty() {
+        if self.csv {
+            let rows: Vec<Row> = self.rows.iter().map(Row::from).collect();
+            print(csv_of(rows.iter().map(|row| &row.json)).trim_end())?;
+        }
+        if !self.json && !self.csv && !self.rows.is_empty() {
             same(&self.rows).map_or(Ok(()), |text| print(&text))?;
             print(&table(&self.rows).to_string())?;
+            beside(&self.rows).iter().try_for_each(|text| print(text))?;
             if let Some(profiles) = profile_table(&self.rows) {
                 print(&format!(
                     "Where a transaction's time goes, in % of µs from request to reply\n{profiles}"
                 ))?;
+                turn_in_words(&self.rows).map_or(Ok(()), |text| print(&text))?;
                 if let Some(reason) = no_hardware(&self.rows) {
                     print(&format!("No hardware counters: {reason}."))?;
                 }
@@ -173,7 +184,10 @@ const SETTINGS: &[Column] = &[
 const RESULTS: &[Column] = &[
     ("per second", |r| Some(thousands(r.tps))),
     // From the slowest to the fastest repetition, as a share of the median.
-    ("spread %", |r| Some(format!("{:.0}", (r.tps_max - r.tps_min) / r.tps.max(1e-9) * 100.0))),
+    ("spread %", |r| {
+        let spread = Measure::Tps.spread(r).filter(|spread| spread.measured)?;
+        Some(format!("{:.0}", spread.share() * 100.0))
+    }),
     ("distributed %", |r| r.distributed.map(|d| format!("{:.1}", d * 100.0))),
     ("offered", |r| r.offered_tps.map(thousands)),
     ("backlog", |r| r.backlog.filter(|n| *n > 0).map(|n| thousands(n as f64))),
@@ -181,9 +195,8 @@ const RESULTS: &[Column] = &[
     ("of ceiling %", |r| Some(format!("{:.1}", r.tpmc? / r.tpmc_ceiling? * 100.0))),
     ("p50 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p50))),
     ("p99 µs", |r| r.latency_us.map(|l| format!("{:.1}", l.p99))),
-    ("aborted", |r| {
-        Some(thousands(r.aborted.values().sum::<u64>() as f64)).filter(|_| r.consistent.is_some())
-    }),
+    ("user rollbacks", |r| Some(thousands(r.user_rollbacks() as f64)).filter(|_| r.user_rollbacks() > 0)),
+    ("conflicts", |r| Some(thousands(r.conflicts() as f64)).filter(|_| r.consistent.is_some())),
     ("messages/s", |r| r.messages_per_second.map(thousands)),
     ("rebalances", |r| Some(r.rebalances.len()).filter(|n| *n > 0).map(|n| n.to_string())),
     ("kills", |r| r.kills.map(|n| n.to_string())),
@@ -223,6 +236,9 @@ const PROFILE: &[Column] = &[
     ("LLC misses", |r| hardware(r, "llc_misses").map(|n| format!("{n:.1}"))),
 ];
 
+/// Of what a transaction waits for, among the columns of a profile.
+const MOSTLY: usize = 8;
+
 /// What the processor counted of an event per transaction.
 fn hardware(row: &ResultRow, event: &str) -> Option<f64> {
     row.profile.as_ref()?.hardware.as_ref()?.get(event).copied()
@@ -242,6 +258,29 @@ fn no_hardware(rows: &[ResultRow]) -> Option<&str> {
         return None;
     }
     profiles().find_map(|p| p.hardware_missing.as_deref())
+}
+
+/// What the table of rows does not say: of a single row its kinds of transactions, of several the winners.
+fn beside(rows: &[ResultRow]) -> Vec<String> {
+    if let [row] = rows {
+        let kinds = report::kinds(&[(String::new(), row)]);
+        return kinds.iter().map(|kinds| format!("By transaction\n{}", plain::table(kinds))).collect();
+    }
+    let winners = report::winners(rows);
+    if winners.rows.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("The fastest, beyond spread and noise\n{}", plain::table(&winners))]
+}
+
+/// Why transactions wait for their turn, where that is what they wait for most.
+fn turn_in_words(rows: &[ResultRow]) -> Option<String> {
+    let waits_for_turn = |r: &&ResultRow| (PROFILE[MOSTLY].1)(r).is_some_and(|wait| wait == "turn");
+    let clients = rows.iter().filter(waits_for_turn).find_map(|r| r.settings.clients).filter(|n| *n > 1)?;
+    Some(format!(
+        "Waiting for its turn: {clients} clients share a worker, and while it runs one transaction {} wait.",
+        clients - 1
+    ))
 }
 
 /// `None` when no row has a profile.
@@ -348,6 +387,35 @@ mod tests {
             Some([("cycles".to_string(), 2000.0), ("instructions".to_string(), 3000.0)].into());
         assert_eq!(no_hardware(std::slice::from_ref(&row)), None);
         assert!(profile_table(&[row]).unwrap().to_string().contains("1.50"));
+        assert_eq!(PROFILE[MOSTLY].0, "mostly for");
+    }
+
+    #[test]
+    fn waiting_for_a_turn_is_the_number_of_clients_in_words() {
+        let mut row = ResultRow::default();
+        row.settings.clients = Some(4);
+        let waits = [("turn".to_string(), 300.0), ("log".to_string(), 100.0)].into();
+        row.profile =
+            Some(driver::PerTransaction { waiting_ns_per_txn: waits, ..driver::PerTransaction::default() });
+        let text = turn_in_words(std::slice::from_ref(&row)).unwrap();
+        assert!(text.contains("4 clients share a worker") && text.contains("3 wait"), "{text}");
+        row.settings.clients = Some(1);
+        assert_eq!(turn_in_words(&[row]), None);
+    }
+
+    #[test]
+    fn a_single_row_is_divided_by_kind_and_several_are_ranked() {
+        let kinds = [("payment".to_string(), 5), ("delivery".to_string(), 3)];
+        let mut row =
+            ResultRow { tps: 8.0, committed: 8, committed_by_kind: kinds.into(), ..ResultRow::default() };
+        row.settings.design = Some("serial".into());
+        let text = beside(std::slice::from_ref(&row)).concat();
+        assert!(text.contains("payment") && text.contains("62.5") && !text.contains("fastest"), "{text}");
+        let other = ResultRow { tps: 80.0, ..row.clone() };
+        let mut rows = [row, other];
+        rows[1].settings.design = Some("occ".into());
+        let text = beside(&rows).concat();
+        assert!(text.contains("10.00×") && text.contains("occ") && !text.contains("payment"), "{text}");
     }
 
     #[test]

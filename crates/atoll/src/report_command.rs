@@ -6,9 +6,10 @@ use crate::cli::ReportArgs;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::patience::interruptibly;
-use crate::results::{MACHINE, ROWS, write};
+use crate::results::{MACHINE, REPORT, ROWS, write};
 use base::counted;
 use deploy::Interrupt;
+use report::flat::csv_of;
 use report::{Report, Rows};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,10 @@ use world::tell;
 
 pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let files: Vec<PathBuf> = args.rows.iter().map(|path| rows_file(path)).collect();
-    check_out(&args.out, &files)?;
+    let outs = [("--out", page(args)), ("--csv", args.csv.as_deref().filter(|path| *path != Path::new("-")))];
+    for (option, out) in outs {
+        out.map_or(Ok(()), |out| check_out(option, out, &files))?;
+    }
     let (mut rows, mut machines, mut troubles) = (Rows::default(), Vec::new(), Vec::new());
     for file in &files {
         if file == Path::new("-") && std::io::stdin().is_terminal() {
@@ -38,12 +42,25 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     troubles.iter().for_each(|trouble| tell(format_args!("atoll: {trouble}")));
     rows.remarks.iter().for_each(|remark| tell(format_args!("atoll: {remark}")));
     if rows.rows.is_empty() {
-        return Err(Failure::Run(format!("no rows to report; {} was not written", args.out.display())));
+        let unwritten: Vec<String> =
+            outs.iter().filter_map(|(_, out)| Some(out.as_ref()?.display().to_string())).collect();
+        return Err(Failure::Run(format!("no rows to report; {} was not written", unwritten.join(" and "))));
     }
-    let count = rows.rows.len();
-    let notes = troubles.iter().cloned().chain(rows.remarks).collect();
-    write(&args.out, Report { rows: rows.rows, machines, notes }.html())?;
-    print(&format!("{}: the report of {}", args.out.display(), counted(count, "row")))?;
+    let count = counted(rows.rows.len(), "row");
+    if let Some(csv) = &args.csv {
+        let text = csv_of(rows.rows.iter().map(|row| &row.json));
+        if csv == Path::new("-") {
+            print(text.trim_end())?;
+        } else {
+            write(csv, text)?;
+            print(&format!("{}: {count} as CSV", csv.display()))?;
+        }
+    }
+    if let Some(out) = page(args) {
+        let notes = troubles.iter().cloned().chain(rows.remarks).collect();
+        write(out, Report { rows: rows.rows, machines, notes }.html())?;
+        print(&format!("{}: the report of {count}", out.display()))?;
+    }
     match troubles.len() {
         0 => Ok(()),
         1 => Err(Failure::Run("the report lacks something, see above".into())),
@@ -51,17 +68,27 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
+/// Where the page goes, if it is wanted: always, unless CSV is and no page was named.
+fn page(args: &ReportArgs) -> Option<&Path> {
+    match (&args.out, &args.csv) {
+        (Some(out), _) => Some(out),
+        (None, None) => Some(Path::new(REPORT)),
+        (None, Some(_)) => None,
+    }
+}
+
 /// A directory that `bench --out` made stands for the rows in it.
-fn rows_file(path: &Path) -> PathBuf {
+pub fn rows_file(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(ROWS) } else { path.into() }
 }
 
-/// Before anything is read: the page must not land on what it is made from.
-fn check_out(out: &Path, files: &[PathBuf]) -> Result<(), Failure> {
+/// Before anything is read: what is written must not land on what it is made from.
+fn check_out(option: &str, out: &Path, files: &[PathBuf]) -> Result<(), Failure> {
     if out.is_dir() {
         return Err(Failure::Usage(format!(
-            "--out {}: a directory; expected a file such as report.html in it",
-            out.display()
+            "{option} {}: a directory; expected a file such as {} in it",
+            out.display(),
+            if option == "--csv" { "rows.csv" } else { REPORT }
         )));
     }
     let same = |file: &PathBuf| match (file.canonicalize(), out.canonicalize()) {
@@ -70,14 +97,17 @@ fn check_out(out: &Path, files: &[PathBuf]) -> Result<(), Failure> {
     };
     if files.iter().any(same) {
         return Err(Failure::Usage(format!(
-            "--out {}: one of the rows files; expected another file, such as report.html",
-            out.display()
+            "{option} {}: one of the rows files; expected another file, such as {}",
+            out.display(),
+            if option == "--csv" { "rows.csv" } else { REPORT }
         )));
     }
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, String> {
+/// # Errors
+/// Why the file cannot be read, and what was expected.
+pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().read_to_end(&mut bytes);

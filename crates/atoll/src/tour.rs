@@ -4,17 +4,16 @@
 use crate::bench::measure;
 use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
 use crate::failure::Failure;
-use crate::output::{Output, print, table, thousands};
+use crate::output::{Output, print, table};
+use crate::plain;
 use crate::progress::Progress;
 use crate::results::unused;
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use crate::topology_command::probe;
-use base::counted;
 use clap::Parser;
-use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
-use driver::{ResultRow, Watcher};
+use driver::Watcher;
 use std::path::Path;
 use std::time::Duration;
 use topology::{Machine, ProbeSpec, picture};
@@ -62,7 +61,8 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
 fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
-    let place = |out| ResultArgs { out, append: false, overwrite: false, json: false, watch: false };
+    let place =
+        |out| ResultArgs { out, append: false, overwrite: false, json: false, csv: false, watch: false };
     let out = unused(Path::new(DIRECTORY));
     Output::new(&place(Some(out)), machine).or_else(|failure| {
         progress.warn(&format!("no report: {failure}"));
@@ -94,53 +94,7 @@ fn tables(output: &Output) -> Result<(), Failure> {
             print(&format!("{}\n{}\n", first.settings.workload, table(&part)))?;
         }
     }
-    print(&format!("The winners\n{}", winners(rows)))
-}
-
-/// The best row of each workload, and how it compares with one instance over all cores.
-fn winners(rows: &[ResultRow]) -> Table {
-    let mut out = Table::new();
-    out.load_preset(presets::UTF8_BORDERS_ONLY);
-    out.set_header(["workload", "best deployment", "per second", "against one shared instance"]);
-    let mut seen = Vec::new();
-    for row in rows {
-        let what = workload_of(row);
-        if seen.contains(&what) {
-            continue;
-        }
-        let same: Vec<&ResultRow> = rows.iter().filter(|r| workload_of(r) == what).collect();
-        let shared = same
-            .iter()
-            .find(|r| r.settings.islands == Some(1) && r.settings.design.as_deref() == Some("conventional"));
-        let Some(best) = same.iter().max_by(|a, b| a.tps.total_cmp(&b.tps)) else { continue };
-        let ratio = shared.map_or(String::new(), |s| format!("{:.2}x", best.tps / s.tps.max(1e-9)));
-        out.add_row([what.clone(), deployment_of(best), thousands(best.tps), ratio]);
-        seen.push(what);
-    }
-    for i in [2, 3] {
-        if let Some(column) = out.column_mut(i) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    out
-}
-
-fn workload_of(row: &ResultRow) -> String {
-    let l = &row.settings.labels;
-    let mut words = vec![row.settings.workload.clone()];
-    words.extend(l.op.clone());
-    words.extend(
-        l.multisite.map(|m| {
-            format!("{m} % {}", if row.settings.workload == "micro" { "multisite" } else { "remote" })
-        }),
-    );
-    words.join(" ")
-}
-
-fn deployment_of(row: &ResultRow) -> String {
-    let s = &row.settings;
-    let islands = s.islands.unwrap_or(1);
-    format!("{} on {}", s.design.as_deref().unwrap_or("-"), counted(islands, "island"))
+    print(&format!("The winners: ahead beyond spread and noise\n{}", plain::table(&report::winners(rows))))
 }
 
 #[cfg(test)]
@@ -150,18 +104,5 @@ mod tests {
     #[test]
     fn its_own_command_lines_parse() {
         assert!(args(MICRO).is_ok() && args(PAYMENT).is_ok());
-    }
-
-    #[test]
-    fn the_winner_is_compared_with_the_shared_instance() {
-        let row = |design: &str, islands, tps| {
-            let mut row = ResultRow { tps, ..ResultRow::default() };
-            row.settings.workload = "micro".into();
-            row.settings.design = Some(design.into());
-            row.settings.islands = Some(islands);
-            row
-        };
-        let text = winners(&[row("conventional", 1, 100.0), row("serial", 2, 150.0)]).to_string();
-        assert!(text.contains("serial on 2 islands") && text.contains("1.50x"), "{text}");
     }
 }

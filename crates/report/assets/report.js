@@ -16,13 +16,14 @@
   // A part's colour is the same in every chart.
   const PARTS = {
     execution: '#009E73', locking: '#D55E00', latching: '#E69F00', logging: '#CC79A7', communication: '#0072B2',
-    management: '#56B4E9', waiting: 'grey', idle: 'pale',
-    lock: '#D55E00', log: '#CC79A7', reply: '#0072B2', decision: '#56B4E9', page: '#E69F00', turn: 'grey', retry: '#8C564B',
+    management: '#56B4E9', waiting: 'grey', idle: 'sand',
+    lock: '#D55E00', log: '#CC79A7', reply: '#0072B2', decision: '#56B4E9', page: '#E69F00', turn: 'violet', retry: '#8C564B',
     fixed: '#56B4E9', cooperative: '#009E73', unbounded: '#D55E00',
     index: '#0072B2', heap: '#E69F00', catalog: '#CC79A7', free_space: '#009E73',
     'index pages': '#0072B2', 'heap pages': '#E69F00', records: '#009E73', 'row locks': '#D55E00', 'higher locks': '#CC79A7',
   };
-  const GREYS = { light: { grey: '#b4bac1', pale: '#e1e4e8' }, dark: { grey: '#6b747e', pale: '#353c45' } };
+  // What is no work: told apart by hue, as two greys are not.
+  const PASSIVE = { light: { grey: '#8f98a3', sand: '#e0d3b8', violet: '#8f84c9' }, dark: { grey: '#79838e', sand: '#574c36', violet: '#8f84d6' } };
   const VIRIDIS = ['#fde725', '#7ad151', '#22a884', '#2a788e', '#414487', '#440154'];
 
   let patterns = false;
@@ -72,6 +73,15 @@
     name: axis.name,
     ...more,
   });
+  // The ends of a logarithmic axis: the nearest of 1, 2 and 5 times a power of ten, so that what is written there is round.
+  function roundDown(v) {
+    const power = 10 ** Math.floor(Math.log10(v));
+    return [5, 2, 1].map((n) => n * power).find((n) => n <= v * (1 + 1e-9)) || power;
+  }
+  function roundUp(v) {
+    const power = 10 ** Math.floor(Math.log10(v));
+    return [1, 2, 5, 10].map((n) => n * power).find((n) => n >= v * (1 - 1e-9)) || 10 * power;
+  }
   const across = { nameLocation: 'middle', nameGap: 28 };
   const upright = { nameLocation: 'end', nameGap: 12 };
   const leftName = (l) => ({ color: l.text, align: 'left', padding: [0, 0, 0, -36] });
@@ -97,7 +107,7 @@
 
   function colour(l, name, i) {
     const c = PARTS[name] || LINES[l.mode][i % LINES.light.length];
-    return GREYS[l.mode][c] || c;
+    return PASSIVE[l.mode][c] || c;
   }
   function ink(hex) {
     const n = parseInt(hex.slice(1), 16);
@@ -150,14 +160,14 @@
     });
     const xs = chart.lines.flatMap((line) => line.points.map((p) => p[0]));
     const logX = chart.x.scale === 'logarithmic';
-    // A little room, so that no mark sits on the frame; a log axis ends where the values do.
+    // A little room, so that no mark sits on the frame; a log axis ends at round numbers.
     const [lo, hi] = [Math.min(...xs), Math.max(...xs)];
-    const room = { min: logX ? lo / 1.15 : lo >= 0 && lo - (hi - lo) * 0.03 < 0 ? 0 : lo - (hi - lo) * 0.03, max: logX ? hi * 1.15 : hi + (hi - lo) * 0.02 };
+    const room = { min: logX ? roundDown(lo) : lo >= 0 && lo - (hi - lo) * 0.03 < 0 ? 0 : lo - (hi - lo) * 0.03, max: logX ? roundUp(hi) : hi + (hi - lo) * 0.02 };
     const places = [...new Set(xs)].sort((a, b) => a - b);
     const few = places.length <= 12 && chart.lines.every((line) => line.marks === 'points');
     const ticks = few && !logX ? { customValues: places } : {};
     const ys = chart.lines.flatMap((line) => line.points.map((p) => p[1]));
-    const yRoom = chart.y.scale === 'logarithmic' ? { min: Math.min(...ys) / 1.2, max: chart.y.name.includes('%') ? 100 : undefined } : { min: 0 };
+    const yRoom = chart.y.scale === 'logarithmic' ? { min: roundDown(Math.min(...ys)), max: chart.y.name.includes('%') ? 100 : roundUp(Math.max(...ys)) } : { min: 0 };
     return {
       height: 320 + lg.height,
       option: {
@@ -326,7 +336,7 @@
       height: 56 + rows.length * ROW + lg.height,
       option: {
         ...base(l), legend: lg.option, series, tooltip: { ...base(l).tooltip, formatter: tip }, grid: grid(8, lg.height + 8),
-        xAxis: valueAxis(l, chart.x, { ...across, min: 10 ** Math.floor(Math.log10(Math.min(...all))), max: 10 ** Math.ceil(Math.log10(Math.max(...all))) }),
+        xAxis: valueAxis(l, chart.x, { ...across, min: roundDown(Math.min(...all)), max: roundUp(Math.max(...all)) }),
         yAxis: groupAxis(l, rows, width),
       },
     };
@@ -335,7 +345,7 @@
   function drawMatrix(chart, l, width) {
     const values = chart.cells.map((c) => c[2]).sort((a, b) => a - b);
     const n = chart.names.length;
-    const side = Math.min(width, Math.max(260, Math.min(600, n * 46)));
+    const side = Math.min(width, Math.max(200, Math.min(600, n * 40 + 60)));
     // Outliers must not take all the colours.
     const top = values[Math.floor((values.length - 1) * 0.99)];
     const axis = {
@@ -454,7 +464,7 @@
       th.addEventListener('keydown', (e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); sort(); } });
     });
   }
-  document.querySelectorAll('#rows-table table').forEach(sorts);
+  document.querySelectorAll('#rows-table table, #kinds table').forEach(sorts);
 
   const theme = byId('theme');
   const label = () => { theme.textContent = dark() ? 'Light' : 'Dark'; };
