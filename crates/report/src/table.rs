@@ -121,7 +121,9 @@ pub fn legend(tables: &[&Table]) -> String {
     if items.is_empty() {
         return items;
     }
-    format!("<details><summary>What the columns mean</summary><dl class=\"glossary\">{items}</dl></details>")
+    format!(
+        "<details class=\"legend\"><summary>What the columns mean</summary><dl class=\"glossary\">{items}</dl></details>"
+    )
 }
 
 fn class(align: Align, tone: Tone) -> &'static str {

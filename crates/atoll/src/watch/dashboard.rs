@@ -1,14 +1,24 @@
-//! What the dashboard shows: how far the run is, throughput and latency of the last seconds, and each instance on a line of
-//! its own, with its breakdown when the run is profiled.
+//! What the dashboard shows: how far the run is and how long it still takes, throughput and latency of the last seconds, and each
+//! instance on a line of its own, with its breakdown when the run is profiled.
+//!
+//! ```text
+//!   3/7 micro, 2 islands                      0:42 gone, about 1:10 left
+//!   |###########  measuring 1/3: 50 %                                  |
+//!   +throughput  12,000 /s   most 14,000 /s ---------------------------+
+//!   |14,000|                                            ▃▅▇▇▆▇█▇       |
+//!   |     0|                                            ████████       |
+//!   |       -60 s                     -30 s                        now |
+//! ```
 
 use crate::output::thousands;
 use driver::Measured;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table};
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// Seconds that are remembered: more than any terminal is wide.
 const REMEMBERED: usize = 600;
@@ -17,16 +27,20 @@ const FINISHED: usize = 5;
 /// Cells of an instance's breakdown.
 const BREAKDOWN: usize = 40;
 
-/// The components in the colours that terminals have, in the report's order. Idle workers are left blank.
-const COMPONENTS: [(&str, Color); 7] = [
-    ("execution", Color::Green),
-    ("locking", Color::Red),
-    ("latching", Color::Yellow),
-    ("logging", Color::Magenta),
-    ("communication", Color::Blue),
-    ("management", Color::Cyan),
-    ("idle", Color::DarkGray),
+/// The components in the report's order, each with its letter in a bar and one of the colours that terminals have: the letters say
+/// the same to those who see no colours.
+const COMPONENTS: [(&str, &str, Color); 7] = [
+    ("execution", "x", Color::Green),
+    ("locking", "k", Color::Red),
+    ("latching", "t", Color::Yellow),
+    ("logging", "g", Color::Magenta),
+    ("communication", "c", Color::Blue),
+    ("management", "m", Color::Cyan),
+    ("idle", ".", Color::DarkGray),
 ];
+
+/// Cells for the numbers beside a curve.
+const SCALE: u16 = 11;
 
 /// One second of the whole deployment.
 #[derive(Clone, Copy, Default)]
@@ -46,6 +60,26 @@ pub struct Dashboard {
     seconds: VecDeque<Second>,
     instances: Vec<Measured>,
     finished: VecDeque<String>,
+    clock: Clock,
+}
+
+/// When the sweep and the row that runs began.
+#[derive(Default)]
+struct Clock {
+    sweep: Option<Instant>,
+    row: Option<Instant>,
+}
+
+impl Clock {
+    /// The sweep's time so far, and about how much is left: the rows to come take as long as those that are done did. `None`
+    /// before the first is done.
+    fn read(&self, now: Instant, row: usize, rows: usize) -> (Duration, Option<Duration>) {
+        let (Some(sweep), Some(began)) = (self.sweep, self.row) else { return (Duration::ZERO, None) };
+        let (done, left) = (row.saturating_sub(1), (rows + 1).saturating_sub(row));
+        let each = (began - sweep).checked_div(done as u32);
+        let whole = each.map(|each| each * left as u32);
+        (now - sweep, whole.map(|whole| whole.saturating_sub(now - began)))
+    }
 }
 
 impl Dashboard {
@@ -58,6 +92,9 @@ impl Dashboard {
         (self.row, self.what) = (row, what.into());
         self.phase = "launching".into();
         self.share = 0.0;
+        let now = Instant::now();
+        self.clock.sweep.get_or_insert(now);
+        self.clock.row = Some(now);
         self.seconds.clear();
         self.instances.clear();
     }
@@ -95,8 +132,14 @@ impl Dashboard {
             Constraint::Max(self.finished.len() as u16 + u16::from(!self.finished.is_empty())),
         ])
         .areas(frame.area());
-        frame.render_widget(Paragraph::new(self.title()).style(Modifier::BOLD), head);
-        let bar = Gauge::default().ratio(self.share).label(self.phase.as_str()).gauge_style(Color::Blue);
+        let time = self.time(Instant::now());
+        let [title, clock] =
+            Layout::horizontal([Constraint::Min(10), Constraint::Max(time.chars().count() as u16)])
+                .areas(head);
+        frame.render_widget(Paragraph::new(self.title()).style(Modifier::BOLD), title);
+        frame.render_widget(Paragraph::new(time), clock);
+        let label = format!("{}: {:.0} %", self.phase, self.share * 100.0);
+        let bar = Gauge::default().ratio(self.share).label(label).gauge_style(Color::Blue);
         frame.render_widget(bar, gauge);
         let now = self.seconds.back().copied().unwrap_or_default();
         let most = self.seconds.iter().fold(0.0, |most: f64, s| most.max(s.tps));
@@ -113,13 +156,40 @@ impl Dashboard {
         format!("{}/{} {}   (Ctrl-C ends the run)", self.row, self.rows, self.what)
     }
 
-    /// The last seconds that fit, the newest at the right edge.
+    fn time(&self, now: Instant) -> String {
+        let (gone, left) = self.clock.read(now, self.row, self.rows);
+        let left = match left {
+            Some(left) => format!("about {} left", minutes(left)),
+            None if self.rows > 1 => "time left: once a row is done".into(),
+            None => String::new(),
+        };
+        format!(" {} gone{}{left}", minutes(gone), if left.is_empty() { "" } else { ", " })
+    }
+
+    /// The last seconds that fit, the newest at the right edge, between a scale of values and one of time.
     fn curve(&self, frame: &mut Frame, area: Rect, title: String, colour: Color, value: fn(&Second) -> f64) {
-        let wide = usize::from(area.width.saturating_sub(2));
+        let block = Block::bordered().title(title);
+        let inside = block.inner(area);
+        frame.render_widget(block, area);
+        if self.seconds.is_empty() {
+            let text =
+                format!("{} ({:.0} %): nothing to show before clients run", self.phase, self.share * 100.0);
+            frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), inside);
+            return;
+        }
+        let [above, below] = Layout::vertical([Constraint::Min(1), Constraint::Max(1)]).areas(inside);
+        let columns = [Constraint::Max(SCALE), Constraint::Min(1)];
+        let [scale, bars] = Layout::horizontal(columns).areas(above);
+        let [_, times] = Layout::horizontal(columns).areas(below);
+        let wide = usize::from(bars.width);
         let shown = self.seconds.iter().skip(self.seconds.len().saturating_sub(wide));
         let values: Vec<u64> = shown.map(|s| value(s).max(0.0) as u64).collect();
-        let block = Block::bordered().title(title);
-        frame.render_widget(Sparkline::default().data(&values).style(colour).block(block), area);
+        let most = values.iter().copied().max().unwrap_or(0);
+        let missing = wide.saturating_sub(values.len());
+        let data: Vec<u64> = std::iter::repeat_n(0, missing).chain(values).collect();
+        frame.render_widget(Sparkline::default().data(&data).max(most.max(1)).style(colour), bars);
+        frame.render_widget(Paragraph::new(scale_of(most, scale.height)).alignment(Alignment::Right), scale);
+        frame.render_widget(Paragraph::new(time_scale(wide)), times);
     }
 
     fn table(&self, frame: &mut Frame, area: Rect) {
@@ -135,7 +205,7 @@ impl Dashboard {
             Constraint::Min(BREAKDOWN as u16),
         ];
         let last = if profiled { "where the workers' time goes" } else { "" };
-        let head = Row::new(["instance", "tps", "p50 µs", "p99 µs", "aborted/s", "messages/s", last]);
+        let head = Row::new(["instance", "tps", "p50 µs", "p99 µs", "conflicts/s", "messages/s", last]);
         let block = Block::bordered().title("instances").title_bottom(if profiled {
             legend()
         } else {
@@ -143,6 +213,41 @@ impl Dashboard {
         });
         frame.render_widget(Table::new(rows, widths).header(head.style(Modifier::BOLD)).block(block), area);
     }
+}
+
+/// Letters that can be read on a colour.
+fn on(colour: Color) -> Style {
+    Style::new().bg(colour).fg(if colour == Color::DarkGray { Color::White } else { Color::Black })
+}
+
+/// `1:05`, `1:02:05`.
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
+        (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// The greatest value beside the top of a curve, half of it in the middle where there is room, 0 at the bottom.
+fn scale_of(most: u64, height: u16) -> Vec<Line<'static>> {
+    let at = |line: u16| match line {
+        0 => format!("{} ", thousands(most as f64)),
+        line if line + 1 == height => "0 ".into(),
+        line if height >= 5 && line == height / 2 => format!("{} ", thousands(most as f64 / 2.0)),
+        _ => String::new(),
+    };
+    (0..height).map(|line| Line::raw(at(line))).collect()
+}
+
+/// Seconds before now under a curve with a second a cell.
+fn time_scale(wide: usize) -> String {
+    let (left, middle) = (format!("-{wide} s"), format!("-{} s", wide / 2));
+    if wide < 30 {
+        return format!("{:>wide$}", "now");
+    }
+    let half = wide / 2;
+    format!("{left:<half$}{middle:<rest$}now", rest = wide - half - "now".len())
 }
 
 fn seconds(m: &Measured) -> f64 {
@@ -153,6 +258,11 @@ fn rate(m: &Measured) -> f64 {
     m.committed_total() as f64 / seconds(m)
 }
 
+/// Tries that ended without effect, rollbacks that the workload asks for left out.
+fn conflicts(m: &Measured) -> u64 {
+    m.aborted.values().sum::<u64>() - m.user_aborted.values().sum::<u64>().min(m.aborted.values().sum())
+}
+
 fn instance(number: usize, m: &Measured) -> Row<'static> {
     let a_second = |n: u64| thousands(n as f64 / seconds(m));
     let us = |q| format!("{:.1}", m.latency.quantile(q) as f64 / 1000.0);
@@ -161,7 +271,7 @@ fn instance(number: usize, m: &Measured) -> Row<'static> {
         Line::raw(thousands(rate(m))),
         Line::raw(us(0.5)),
         Line::raw(us(0.99)),
-        Line::raw(a_second(m.aborted.values().sum())),
+        Line::raw(a_second(conflicts(m))),
         Line::raw(a_second(m.messages)),
         breakdown(m),
     ])
@@ -173,19 +283,19 @@ fn breakdown(m: &Measured) -> Line<'static> {
     let of = profile.per_transaction(m.committed_total()).worker_ns_per_txn;
     let whole: f64 = of.values().sum();
     let (mut spans, mut sum, mut drawn) = (Vec::new(), 0.0, 0);
-    for (name, colour) in COMPONENTS {
+    for (name, letter, colour) in COMPONENTS {
         sum += of.get(name).copied().unwrap_or_default();
         // Rounding the sums and not the parts: the bar is always as long.
         let until = (sum / whole.max(1e-9) * BREAKDOWN as f64).round() as usize;
-        spans.push(Span::styled(" ".repeat(until.saturating_sub(drawn)), Style::new().bg(colour)));
+        spans.push(Span::styled(letter.repeat(until.saturating_sub(drawn)), on(colour)));
         drawn = drawn.max(until);
     }
     Line::from(spans)
 }
 
 fn legend() -> Line<'static> {
-    let of = |(name, colour): (&'static str, Color)| {
-        [Span::styled("  ", Style::new().bg(colour)), Span::raw(format!(" {name} "))]
+    let of = |(name, letter, colour): (&'static str, &'static str, Color)| {
+        [Span::styled(letter, on(colour)), Span::raw(format!(" {name} "))]
     };
     Line::from(COMPONENTS.into_iter().flat_map(of).collect::<Vec<_>>())
 }
@@ -237,6 +347,58 @@ mod tests {
         assert!(!text.contains("execution"), "no breakdown without a profile");
         dashboard.next(4, "other");
         assert!(dashboard.seconds.is_empty() && dashboard.instances.is_empty());
+    }
+
+    #[test]
+    fn curves_have_a_scale_of_values_and_one_of_time() {
+        let mut dashboard = Dashboard::new(1);
+        dashboard.next(1, "micro");
+        dashboard.sample(&[measured(20_000)]);
+        dashboard.sample(&[measured(4_000)]);
+        let text = text(&dashboard, 100, 40);
+        for words in ["10,000", "5,000", "-87 s", "-43 s", "now"] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        let bottom = text.lines().find(|line| line.contains(" 0 ")).unwrap();
+        assert!(bottom.contains("██│"), "the newest second is at the right edge: {bottom}");
+    }
+
+    #[test]
+    fn there_is_something_to_see_while_data_is_loaded() {
+        let mut dashboard = Dashboard::new(2);
+        dashboard.next(1, "tpcc");
+        dashboard.progress("loading", 0.43);
+        let text = text(&dashboard, 100, 30);
+        assert!(text.contains("loading (43 %): nothing to show before clients run"), "{text}");
+        assert!(text.contains("loading: 43 %") && text.contains("time left: once a row is done"), "{text}");
+    }
+
+    #[test]
+    fn the_time_left_is_that_of_the_rows_to_come() {
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let clock = Clock { sweep: Some(start), row: Some(at(60)) };
+        // Two of five rows took a minute, and the third has run for ten seconds.
+        assert_eq!(clock.read(at(70), 3, 5), (Duration::from_secs(70), Some(Duration::from_secs(80))));
+        assert_eq!(
+            clock.read(at(600), 5, 5).1,
+            Some(Duration::ZERO),
+            "a row that takes longer is nearly done"
+        );
+        let first = Clock { sweep: Some(start), row: Some(start) };
+        assert_eq!(first.read(at(5), 1, 5), (Duration::from_secs(5), None));
+        assert_eq!((minutes(at(65) - start), minutes(at(3725) - start)), ("1:05".into(), "1:02:05".into()));
+    }
+
+    #[test]
+    fn a_breakdown_says_without_colours_what_it_is_made_of() {
+        let m = Measured { profile: Some(Box::new(driver_profile())), ..measured(10) };
+        let bar: String = breakdown(&m).spans.iter().map(|span| span.content.clone()).collect();
+        assert_eq!(bar, "x".repeat(12) + &".".repeat(28));
+        let legend: String = legend().spans.iter().map(|span| span.content.clone()).collect();
+        assert!(legend.contains("x execution") && legend.contains(". idle"), "{legend}");
+        let letters: std::collections::BTreeSet<&str> = COMPONENTS.iter().map(|c| c.1).collect();
+        assert_eq!(letters.len(), COMPONENTS.len());
     }
 
     #[test]

@@ -204,6 +204,123 @@ fn browser_shows_rows_that_have_next_to_nothing() {
     });
 }
 
+/// Widths at which people look: a small and a large phone, a tablet, a notebook, a desk.
+const WIDTHS: [u32; 5] = [360, 500, 800, 1300, 1900];
+
+#[test]
+fn browser_shows_everything_at_every_width_by_day_and_by_night() {
+    with_browser(|browser, home| {
+        let path = file(home, &sample::report());
+        let mut page = browser.page();
+        for (width, scheme) in WIDTHS.iter().flat_map(|w| ["light", "dark"].map(|scheme| (*w, scheme))) {
+            page.open(&path, Screen { width, height: 900, mobile: width < 600, scheme });
+            assert_sound(&mut page);
+            let whole = page.value("document.documentElement.scrollWidth").as_u64().unwrap();
+            assert!(whole <= u64::from(width), "at {width}: the page is {whole} wide");
+            for (what, selector) in [("a way to a section", "nav a"), ("a cell of the winners", ".cards td")]
+            {
+                let outside = page.value(&format!(
+                    "[...document.querySelectorAll('{selector}')].filter(e => {{ const r = e.getBoundingClientRect(); \
+                     return r.width === 0 || r.left < 0 || r.right > innerWidth }}).map(e => e.textContent)"
+                ));
+                assert_eq!(outside, serde_json::json!([]), "at {width}: {what} is out of sight");
+            }
+            if std::env::var_os("REPORT_TEST_PICTURES").is_some() {
+                keep(&format!("width-{width}-{scheme}"), &page.picture("body"));
+            }
+        }
+    });
+}
+
+/// Labels of a chart's axes.
+fn labels(page: &mut Page<'_>, figure: &str) -> Vec<String> {
+    let script =
+        format!("[...document.querySelectorAll('#{figure} .chart svg text')].map(t => t.textContent)");
+    page.value(&script).as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn browser_ends_logarithmic_axes_at_round_numbers() {
+    with_browser(|browser, home| {
+        let path = file(home, &sample::report());
+        let mut page = browser.page();
+        page.open(&path, DESK);
+        for figure in ["tail-0-0", "latency-0-0"] {
+            for label in labels(&mut page, figure) {
+                let digits: String = label.chars().filter(char::is_ascii_digit).collect();
+                let number = label.trim_end_matches(['k', 'M', 'G']).replace(',', "").parse::<f64>().is_ok();
+                let round = digits.trim_start_matches('0').trim_end_matches('0');
+                assert!(!number || ["1", "2", "5"].contains(&round), "{figure}: {label:?} is not round");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_design_is_in_every_chart_and_table_when_it_is_what_was_swept() {
+    let html = sample::three_designs().html();
+    let (page, data) = html.split_once("<script type=\"application/json\" id=\"figures\">").unwrap();
+    let figures: serde_json::Value = serde_json::from_str(data.split("</script>").next().unwrap()).unwrap();
+    for figure in figures.as_array().unwrap() {
+        for design in sample::THREE {
+            assert!(figure.to_string().contains(design), "{design} in {}", figure["title"]);
+        }
+    }
+    let tables: Vec<&str> =
+        page.split("<table>").skip(1).map(|t| t.split("</table>").next().unwrap()).collect();
+    assert!(tables.len() > 8, "{} tables", tables.len());
+    for table in tables.iter().filter(|table| !table.contains("fastest deployment")) {
+        for design in sample::THREE {
+            assert!(table.contains(design), "{design} in {table}");
+        }
+    }
+}
+
+#[test]
+fn a_deployment_has_one_colour_and_one_chart_at_each_place() {
+    let html = sample::report().html();
+    let data = html.split("id=\"figures\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let figures: serde_json::Value = serde_json::from_str(data).unwrap();
+    let tails =
+        figures.as_array().unwrap().iter().filter(|f| f["id"].as_str().unwrap().starts_with("tail-0-"));
+    let mut titles = Vec::new();
+    for figure in tails {
+        titles.push(figure["title"].as_str().unwrap().to_string());
+        let lines = figure["chart"]["lines"].as_array().unwrap();
+        let told: Vec<(&str, u64)> =
+            lines.iter().map(|l| (l["name"].as_str().unwrap(), l["tone"].as_u64().unwrap())).collect();
+        let all =
+            ["conventional, 1 island", "conventional, 2 islands", "serial, 1 island", "serial, 2 islands"];
+        assert_eq!(told, all.into_iter().zip(0..).collect::<Vec<_>>(), "{}", figure["title"]);
+    }
+    assert_eq!(titles.len(), 5, "{titles:?}");
+    assert!(titles[1].ends_with("read, 20 % multisite") && !titles.concat().contains(" of "), "{titles:?}");
+}
+
+#[test]
+fn the_page_says_once_when_where_and_how_it_was_measured() {
+    let html = sample::report().html();
+    let page = html.split("<script type=\"application/json\"").next().unwrap();
+    let command = "atoll bench micro --design conventional,serial --multisite 0,20,50,80,100";
+    for words in ["2026-11-24T11:53:43Z", "host somewhere", "Linux 6.1.0-13-amd64", command] {
+        assert_eq!(page.matches(words).count(), 1, "{words}");
+    }
+    let header = page.split("</header>").next().unwrap();
+    assert!(header.contains(command) && header.contains("40 rows"));
+}
+
+#[test]
+fn each_kind_of_transaction_has_a_line_for_each_row() {
+    let html = sample::report().html();
+    let section = html.split("<section id=\"kinds\">").nth(1).unwrap().split("</section>").next().unwrap();
+    assert_eq!(section.matches("<tr>").count(), 1 + 40 * 3, "two kinds and all together");
+    for words in
+        ["read, 20 % multisite · serial, 2 islands", "multisite</td>", "deadlock</th>", "user rollbacks</th>"]
+    {
+        assert!(section.contains(words), "{words}");
+    }
+}
+
 /// Without a browser: what the page promises in its text.
 #[test]
 fn the_page_stands_alone_and_says_everything_in_tables() {

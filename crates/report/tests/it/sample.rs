@@ -104,6 +104,12 @@ fn with_details(mut row: Value, us: f64, tps: f64) -> Value {
     row["rebalances"] = json!([decision(-1.0, "done"), decision(7.5, "done"), decision(9.0, "advised")]);
     let bucket = |i: i32| json!([us * 0.5 * 1.25f64.powi(i), (1e6 * 0.7f64.powi(i)) as u64 + 1]);
     row["latency_histogram"] = (0..40).map(bucket).collect();
+    row["repetitions"] = [0.93, 1.0, 1.05].map(|f| json!({"tps": tps * f, "noise": 0.0})).to_vec().into();
+    row["committed_by_kind"] = json!({"local": (tps * 3.0) as u64, "multisite": (tps * 2.0) as u64});
+    row["aborted_by_kind"] = json!({"multisite": {"deadlock": 3}});
+    row["date"] = "2026-11-24T11:53:43Z".into();
+    row["command"] = "atoll bench micro --design conventional,serial --multisite 0,20,50,80,100".into();
+    (row["hostname"], row["kernel"]) = ("somewhere".into(), "6.1.0-13-amd64".into());
     let kind = |factor: f64| json!({"p50": us * factor, "p95": us * factor * 3.0, "p99": us * factor * 5.0, "max": us * 80.0});
     row["latency_us_by_kind"] = json!({"local": kind(0.7), "multisite": kind(2.5)});
     row
@@ -161,13 +167,15 @@ pub fn hostile() -> Report {
     for multisite in [0.0, 50.0, 100.0] {
         for design in [HOSTILE, "{g|serial}"] {
             let mut row = row(design, 2, "read", multisite);
-            for field in ["workload", "channel", "commit"] {
+            for field in ["workload", "channel", "commit", "date", "command", "hostname", "kernel"] {
                 row[field] = HOSTILE.into();
             }
             row["machine"]["model"] = HOSTILE.into();
             row["time_ns_per_txn"][HOSTILE] = 5000.0.into();
             row["critical_sections_per_txn"][HOSTILE] = json!({HOSTILE: 2.0});
             row["latency_us_by_kind"][HOSTILE] = json!({"p50": 1.0, "p99": 2.0});
+            row["committed_by_kind"][HOSTILE] = 3.into();
+            row["aborted_by_kind"][HOSTILE] = json!({HOSTILE: 2});
             row["violations"] = json!([HOSTILE]);
             row["options"] = json!({HOSTILE: HOSTILE});
             lines += &format!("{row}\n");
@@ -179,3 +187,24 @@ pub fn hostile() -> Report {
     machine.model = HOSTILE.into();
     Report { rows: rows.rows, machines: vec![machine], notes: vec![HOSTILE.into()] }
 }
+
+/// `--design conventional,serial,occ` and nothing else: every other setting in which the rows differ follows from the design.
+pub fn three_designs() -> Report {
+    let settings = [
+        json!({"tree": "btree", "heap": "shared", "latching": "optimistic", "workers": 2, "memory_mib": 64.0}),
+        json!({"tree": "btree", "heap": "shared", "balance": "off", "workers": 1, "memory_mib": 64.0}),
+        json!({"occ_reads": "validate", "occ_conflict": "wait", "workers": 2, "memory_mib": 4000.0}),
+    ];
+    let mut lines = String::new();
+    for (design, settings) in THREE.into_iter().zip(settings) {
+        let mut row = row(design, 1, "read", 0.0);
+        let fields = settings.as_object().expect("an object").clone();
+        row.as_object_mut().expect("an object").extend(fields);
+        lines += &format!("{row}\n");
+    }
+    let mut rows = Rows::default();
+    rows.add("three", lines.as_bytes());
+    Report { rows: rows.rows, machines: Vec::new(), notes: Vec::new() }
+}
+
+pub const THREE: [&str; 3] = ["conventional", "serial", "occ"];
