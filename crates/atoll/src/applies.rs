@@ -130,9 +130,21 @@ const TRANSACTIONS: &[Rule] = &[
 ];
 
 /// The options of what has no transactions.
-const OF_COUNTER: &[&str] =
-    &["machine", "workers", "placement", "duration", "repeat", "out", "append", "overwrite", "json"];
-const OF_IPC: &[&str] = &["machine", "channel", "repeat", "out", "append", "overwrite", "json"];
+pub const OF_COUNTER: &[&str] = &[
+    "machine",
+    "workers",
+    "placement",
+    "duration",
+    "repeat",
+    "out",
+    "append",
+    "overwrite",
+    "json",
+    "csv",
+    "dry-run",
+];
+pub const OF_IPC: &[&str] =
+    &["machine", "channel", "repeat", "out", "append", "overwrite", "json", "csv", "dry-run"];
 
 /// What is to be said before a run that goes on all the same.
 ///

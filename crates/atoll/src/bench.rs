@@ -2,25 +2,40 @@
 
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
-use crate::output::{Output, thousands, title};
+use crate::forecast::Forecast;
+use crate::output::{Output, title};
 use crate::places;
 use crate::progress::Progress;
+use crate::sheet::error_width;
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
+use crate::units::scaled;
 use deploy::Interrupt;
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
 use topology::{Machine, ping_pong_ns};
+use world::tell;
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
     let args = &places::adopt(args)?;
     let sweep = Sweep::plan(args, &machine, interrupt)?;
+    let forecast = Forecast::of(&sweep, args.measuring.kill)?;
+    if args.results.dry_run {
+        sweep.remarks.iter().for_each(|remark| tell(format_args!("atoll: warning: {remark}")));
+        return forecast.print(args.results.json);
+    }
+    tell(forecast.words(error_width()));
+    let (rows, clock) = (sweep.rows(), forecast.clock());
     let mut progress = match args.results.watch {
-        true => Progress::watching(sweep.rows(), interrupt)?,
-        false => Progress::new(sweep.rows()),
+        true => Progress::watching(rows, clock, interrupt)?,
+        false => Progress::planned(rows, clock, args.results.progress),
     };
     let mut output = Output::new(&args.results, &machine)?;
-    sweep.remarks.iter().for_each(|r| progress.warn(r));
+    // The dashboard shows finished rows itself: they are printed when it is gone.
+    if !args.results.watch {
+        output.expect(&forecast.rows());
+    }
+    sweep.remarks.iter().chain(&forecast.too_long()).for_each(|r| progress.warn(r));
     let outcome = run_all(sweep, args, &machine, &mut progress, &mut output);
     progress.finish();
     // Rows measured before a failure are shown all the same; the failure decides how it ends.
@@ -52,7 +67,8 @@ pub fn stamp(machine: &Machine) -> MachineStamp {
     }
 }
 
-/// One-way latency between two cores that are as far apart as this machine has them, in nanoseconds.
+/// One-way latency between two cores that are as far apart as this machine has them, in
+/// nanoseconds.
 pub fn ping(machine: &Machine) -> Option<f64> {
     let (a, b) = machine.stamp_pair()?;
     ping_pong_ns(a, b).ok()
@@ -84,7 +100,8 @@ fn run_all(
     Ok(())
 }
 
-/// All request mixes of a stop on one deployment, loaded once.
+/// All request mixes of a stop on one deployment, loaded once. An interruption leaves what was
+/// measured until then.
 pub fn measure(
     stop: Stop,
     machine: &Machine,
@@ -93,14 +110,32 @@ pub fn measure(
 ) -> Result<(), Failure> {
     let names: Vec<String> = stop.mixes.iter().map(|(subject, _)| name(&stop, subject)).collect();
     progress.next(&names[0]);
+    let outcome = measure_mixes(stop, &names, machine, progress, output);
+    if let Err(Failure::Interrupted) = outcome {
+        progress.tell_interrupted();
+    }
+    outcome
+}
+
+fn measure_mixes(
+    stop: Stop,
+    names: &[String],
+    machine: &Machine,
+    progress: &mut Progress,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let mut session = Session::open(stop.deployment, stamp(machine), stop.placement.name(), progress)?;
     for (i, (subject, schedule)) in stop.mixes.iter().enumerate() {
         if i > 0 {
             progress.next(&names[i]);
         }
         let row = session.run(subject, schedule, &|| ping(machine), progress)?;
-        progress.done(&format!("{} /s", thousands(row.tps)));
+        let interrupted = row.interrupted == Some(true);
+        progress.done(&format!("{} /s", scaled(row.tps)));
         progress.suspend(|| output.add(row))?;
+        if interrupted {
+            return Err(Failure::Interrupted);
+        }
     }
     Ok(session.close()?)
 }

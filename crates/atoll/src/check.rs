@@ -9,6 +9,7 @@ use crate::memory::{self, Fit};
 use crate::output::print;
 use crate::places::name_one;
 use crate::progress::Progress;
+use crate::sheet::fitted;
 use base::counted;
 use comfy_table::{Table, presets};
 use deploy::{Examined, Inspected, Interrupt, RESTORE};
@@ -122,7 +123,7 @@ fn print_table(inspected: &Inspected, violations: &[String]) -> Result<(), Failu
         table.add_row(["damage", "", "", what, RESTORE]);
     }
     if table.row_count() > 0 {
-        print(&table.to_string())?;
+        print(&fitted(table))?;
     }
     match inspected.instances.iter().all(|i| i.audit.is_some()) {
         true if violations.is_empty() => print("the consistency conditions hold"),

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::ClaimsArgs;
+use crate::sheet::fitted;
 use base::counted;
 use claims::page::{self, Origin};
 use claims::{Claim, Decision, Library, Row, Verdict};
@@ -35,7 +36,7 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         () if args.markdown => print(page().trim_end())?,
         () if args.json => decisions.iter().try_for_each(|d| print(&json(d)))?,
         () => {
-            print(&table(&library, &decisions).to_string())?;
+            print(&fitted(table(&library, &decisions)))?;
             print(&page::summary(&decisions))?;
         }
     }

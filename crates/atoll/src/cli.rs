@@ -2,6 +2,7 @@
 
 use crate::backup_command::{BackupArgs, RestoreArgs};
 use crate::compare_command::CompareArgs;
+use crate::examples;
 use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
@@ -10,6 +11,7 @@ pub use crate::values::{
     BalanceArg, ChannelArg, DesignArg, DurabilityArg, HeapArg, HostArg, LatchingArg, LoadModelArg,
     OccAheadArg, OccConflictArg, OccReadsArg, OpArg, SliArg, TablesArg, TreeArg,
 };
+use crate::version;
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use deploy::engine::Escalation;
@@ -20,93 +22,14 @@ use std::time::Duration;
 use topology::{IslandCount, Placement};
 use workload::Hot;
 
-const EXAMPLES: &str = "\
-Examples:
-  atoll                                     this machine's islands, and the deployment that suits it best
-  atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
-  atoll bench micro --islands 1,per-core    one instance over all cores against one per core
-  atoll bench tpcb --durability sync --json
-  atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
-  atoll check --data DIR                    is every page, index and row of it as it should be?
-  atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
-  atoll stats tpcc                          records, locks and pages that one transaction touches
-  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
-  atoll compare before after                which rows of two runs differ beyond spread and noise
-  atoll figures --list                      the figures of the papers behind this, to be measured here
-  atoll claims --quick                      which of the papers' claims hold on this machine";
-
-const LOAD_EXAMPLES: &str = "\
-The database is durable when the command has succeeded. A load that was interrupted is started anew by the same command;
-a directory that holds this very database already is left as it is.
-
-Examples:
-  atoll load tpcb --scale 4 --islands 2 --data bank
-  atoll bench tpcb --data bank --durability async,sync
-  atoll load micro --dataset 1000000 --data rows
-  atoll load tpcc --scale 2 --design occ --data warehouses
-
-Exit code: 0 the database is there; 1 it could not be loaded; 2 wrong usage; 130 interrupted.";
-
-const CHECK_EXAMPLES: &str = "\
-Nothing may run on the directory meanwhile, and nothing in it is changed: what restart would repair or undo is worked out
-in memory. Looked at are every page's checksum, every index against its rows both ways, which pages belong to what, the
-whole log, and the consistency conditions of the workload; of a database of design occ the blocks of checkpoint and log,
-every index against its rows, and the same conditions.
-
-Examples:
-  atoll check --data bank
-  atoll check --data bank --json | jq 'select(.weight == \"damage\")'
-
-Exit code: 0 nothing is damaged; 1 damage was found, a consistency condition does not hold, or the database is in use or half
-loaded; 2 wrong usage: there is no database in DIR, or one of another format.";
-
-const STATS_EXAMPLES: &str = "\
-One client on one worker runs the workload, and every record, lock and page is counted. Means are per transaction of a kind
-that was carried out (rollbacks that the workload asks for included), and over the mix per committed one.
-
-Examples:
-  atoll stats tpcb --accounts 10000
-  atoll stats tpcc --scale 2
-  atoll stats tatp --json | jq '.workload_stats'
-
-Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
-const REPORT_EXAMPLES: &str = "\
-Rows of several files are joined: rows with the same settings are told apart by their file. A machine.json beside a file of
-rows is drawn. Lines that are no rows are named and left out, and so is a file that cannot be read.
-
-Examples:
-  atoll bench micro --islands 1,2 --multisite 0,20,100 --profile --out first
-  atoll report first second/rows.jsonl --out both.html
-  atoll bench tpcb --json | atoll report - --out tpcb.html
-  atoll report first --csv first.csv
-
-Exit code: 0 all rows are in the report; 1 something was left out, or nothing could be read or written; 2 wrong usage.";
-
-const BENCH_EXAMPLES: &str = "\
-A comma list sweeps: every combination is measured. One row each: a table, or JSON lines with --json.
-
-Examples:
-  atoll bench micro --islands 1,2 --design conventional,serial --op read,update --multisite 0,20,100
-  atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
-  atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
-  atoll bench tpcb --design conventional,serial --islands 2 --profile
-  atoll bench tpcb --accounts 10000 --remote account,teller --padding none,page
-  atoll bench tpcb --load-model open --rate 1000,10000,50000
-  atoll bench tpcc --think standard --terminals 1000 --scale 100 --warmup auto
-  atoll bench tatp-get-subscriber-data --phases shift.txt --repeat 1 --duration 20s
-  atoll bench tpcc --islands 1,2 --profile --watch --out results
-  atoll bench tatp --ids uniform --predicate standard,reversed --json
-  atoll bench counter --placement island,spread
-  atoll bench ipc --channel shm,uds,pipe
-
-Exit code: 0 success; 1 the run failed or a consistency check did not hold; 2 wrong usage; 130 interrupted.";
-
-/// OLTP that fits itself to the islands of the hardware: runs any number of instances over this machine's cores and
-/// measures which deployment suits which workload.
+/// An OLTP database engine that can be deployed as any number of instances over the cores of a
+/// machine. It measures which deployment suits which workload.
 ///
-/// Without a command: shows the machine's islands, measures the deployments that fit it, and names the winners.
+/// Without a command: shows the cores of this machine and how far apart they are, measures the
+/// deployments that fit it, and names the best one for each workload.
 #[derive(Parser, Debug)]
-#[command(name = "atoll", version, after_help = EXAMPLES)]
+#[command(name = "atoll", version = version::short(), long_version = version::long())]
+#[command(after_help = examples::SEE_HELP, after_long_help = examples::ALL)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -114,39 +37,63 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Shows sockets, NUMA nodes, L3 groups, cores and SMT; with --probe measures core-to-core latency
+    /// Shows the sockets, caches and cores of the machine, and measures how long a message between
+    /// two cores takes
     Topology(TopologyArgs),
-    /// Deploys, loads, runs, measures, checks and tears down; sweeps over every list-valued option
+    /// Measures a workload: throughput and latency of each deployment that is asked for
     Bench(Box<BenchArgs>),
-    /// Builds a database that lasts, for `bench --data` to run on
+    /// Builds a database on disk, for `bench --data` to run on
     Load(Box<LoadArgs>),
-    /// What one transaction touches (records, locks, pages), by kind, beside what the papers say
+    /// Counts what one transaction touches (records, locks, pages), by kind of transaction
     Stats(Box<StatsArgs>),
-    /// Checks a database that nothing runs on: pages, indexes, log, and the workload's consistency conditions
+    /// Checks a database on disk: pages, indexes, log, and the consistency conditions of its
+    /// workload
     Check(CheckArgs),
-    /// Copies a database that nothing runs on, with a checksum of every file
+    /// Copies a database on disk, with a checksum of each file
     Backup(BackupArgs),
-    /// Makes a database of a backup, and holds every file against its checksum
+    /// Makes a database from a backup, and compares each file with its checksum
     Restore(RestoreArgs),
-    /// Makes one HTML page of the rows of earlier runs: charts, tables, the machine
+    /// Makes one HTML page with charts and tables from the results of earlier runs
     Report(ReportArgs),
-    /// Compares two runs row by row: better, worse or no difference beyond spread and noise
+    /// Compares the results of two runs: better, worse, or no difference beyond spread and noise
     Compare(CompareArgs),
-    /// Measures the papers' figures and tables on this machine
+    /// Measures the figures of the research papers that Atoll builds on
     Figures(FiguresArgs),
-    /// Decides which of the papers' claims hold here
+    /// Tests the claims of these papers on this machine
     Claims(ClaimsArgs),
+    /// Prints the completions of options and commands for a shell
+    Completions(CompletionsArgs),
+    /// Prints the manual page, or writes the page of each command into a directory
+    Man(ManArgs),
     /// Hosts one instance for the deployment that started it
     #[command(hide = true)]
     Instance(InstanceArgs),
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = examples::COMPLETIONS)]
+pub struct CompletionsArgs {
+    /// The shell that they are for
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// Write atoll.1, atoll-bench.1 and so on into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = examples::TOPOLOGY)]
 pub struct TopologyArgs {
-    /// `live`; or described: an hwloc XML file, a latency CSV, a synthetic string such as "package:4 core:6"
+    /// The machine: `live`, an hwloc XML file, a CSV file of latencies, or a description such as
+    /// "package:4 core:6"
     #[arg(long, value_name = "M", default_value = "live")]
     pub machine: String,
-    /// Measure core-to-core latency and find the islands from it
+    /// Measure the latency between all pairs of cores, and find from it which cores are close
+    /// together
     #[arg(long)]
     pub probe: bool,
     /// Print the machine as JSON
@@ -155,12 +102,14 @@ pub struct TopologyArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = REPORT_EXAMPLES)]
+#[command(after_help = examples::SEE_HELP, after_long_help = examples::REPORT)]
 pub struct ReportArgs {
-    /// Files of rows as `bench --out` or `--json` writes them, or directories that `bench --out` made; `-` is standard input
+    /// Files of result rows (from `bench --json`), or directories that `bench --out` wrote; `-` is
+    /// standard input
     #[arg(value_name = "ROWS", required = true)]
     pub rows: Vec<PathBuf>,
-    /// Where the page goes; it stands alone and needs no network [default: report.html; with --csv none]
+    /// Write the page to this file; it needs no other file and no network
+    /// [default: report.html; with --csv none]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write the rows as CSV, a line each; `-` is standard output
@@ -176,45 +125,49 @@ pub struct InstanceArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = LOAD_EXAMPLES)]
+#[command(after_help = examples::SEE_HELP, after_long_help = examples::LOAD)]
 pub struct LoadArgs {
+    /// The workload whose tables are built
     #[arg(value_parser = bench_name())]
     pub workload: String,
-    /// Where database and log shall live: an empty or missing directory, or one of an earlier load
+    /// Directory of the database: empty or missing, or that of an earlier load
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1)
+    /// Number of instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1)
     #[arg(long, value_name = "N", default_value = "1")]
     pub islands: IslandCount,
-    /// For which design: those on pages share their files, occ has files of its own
+    /// The engine design that will run on it: occ has files of its own, all others share theirs
     #[arg(long, value_name = "D", value_enum, default_value = "conventional")]
     pub design: DesignArg,
-    /// Worker threads in total that load [default: one per core of this process' CPU set]
+    /// Threads that load, over all instances [default: one per core of this process' CPU set]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub workers: Option<u32>,
     /// Rows of the table (micro) [default: 10000 per core]
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub dataset: Option<u64>,
-    /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp) [default: one per core]
+    /// Size: warehouses (tpcc), branches (tpcb), ten thousand subscribers (tatp), sites (micro)
+    /// [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Option<u32>,
-    /// Where the rows of tables with a primary key lie
-    #[arg(long, value_name = "T", value_enum, default_value = "heap")]
+    /// How the rows of tables with a primary key are stored
+    #[arg(long, value_name = "T", value_enum, default_value = "heap", hide_short_help = true)]
     pub tables: TablesArg,
-    /// How trees are made
-    #[arg(long, value_name = "T", value_enum, default_value = "btree")]
+    /// The form of the B+trees
+    #[arg(long, value_name = "T", value_enum, default_value = "btree", hide_short_help = true)]
     pub tree: TreeArg,
-    /// Which rows of tables with a primary key share a heap page: partition for plp-partition, leaf for plp-leaf
-    #[arg(long, value_name = "H", value_enum, default_value = "shared")]
+    /// Which rows may share a page of a heap: partition is for the design plp-partition, leaf for
+    /// plp-leaf
+    #[arg(long, value_name = "H", value_enum, default_value = "shared", hide_short_help = true)]
     pub heap: HeapArg,
-    /// Parts of each multi-rooted tree of an instance [default: one per worker]
-    #[arg(long, value_name = "N", value_parser = partitions())]
+    /// Sub-trees of each multi-rooted tree of an instance [default: one per worker]
+    #[arg(long, value_name = "N", value_parser = partitions(), hide_short_help = true)]
     pub partitions: Option<u64>,
-    /// Page memory of all instances together, e.g. 512M, 2G [default: what the data needs]
+    /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: what the data
+    /// needs]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,
     /// Load even if the memory that it takes is not there
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub memory_unchecked: bool,
     #[command(flatten)]
     pub own: OwnOptions,
@@ -224,19 +177,21 @@ pub struct LoadArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = STATS_EXAMPLES)]
+#[command(after_help = examples::SEE_HELP, after_long_help = examples::STATS)]
 pub struct StatsArgs {
+    /// The workload whose transactions are counted
     #[arg(value_parser = bench_name())]
     pub workload: String,
-    /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp)
+    /// Size: warehouses (tpcc), branches (tpcb), ten thousand subscribers (tatp), sites (micro)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: u32,
-    /// Who may touch a record, and what protects it
+    /// The engine design
     #[arg(long, value_name = "D", value_enum, default_value = "conventional")]
     pub design: DesignArg,
     /// How long transactions are counted, e.g. 5s, 500ms
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub duration: Duration,
+    /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     #[command(flatten)]
@@ -247,12 +202,12 @@ pub struct StatsArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = CHECK_EXAMPLES)]
+#[command(after_help = examples::SEE_HELP, after_long_help = examples::CHECK)]
 pub struct CheckArgs {
-    /// The directory that `load` or `bench --data` built
+    /// Directory of the database, as `load` or `bench --data` built it
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Page memory for looking, e.g. 512M, 2G
+    /// Size of the buffer pool of the check, e.g. 512M, 2G
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size)]
     pub memory: u64,
     /// Check even if that memory is not there
@@ -268,7 +223,8 @@ pub const COUNTER: &str = "counter";
 /// `bench ipc`: round trips of messages.
 pub const IPC: &str = "ipc";
 
-/// Everything that runs transactions. The transaction of a name may be written as one word too, as the papers and the ledger do.
+/// Everything that runs transactions. The transaction of a name may be written as one word too, as
+/// the papers and the ledger do.
 fn workload_values() -> Vec<PossibleValue> {
     let value = |form: &workload::benchmark::Form| {
         PossibleValue::new(form.name).help(form.about).alias(as_one_word(form.name))
@@ -324,9 +280,25 @@ fn partitions() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=4096)
 }
 
+/// Headings of the help of `bench`, in its order.
+mod heading {
+    pub const DEPLOYMENT: &str = "Deployment (a comma list measures each value)";
+    pub const DATA: &str = "Database and memory (a comma list measures each value)";
+    pub const STORAGE: &str = "Storage of designs on pages: all but occ (a comma list measures each value)";
+    pub const LOCKS: &str = "Locks and latches (a comma list measures each value)";
+    pub const OCC: &str = "Design occ (a comma list measures each value)";
+    pub const BALANCE: &str = "Designs whose workers own keys: logical, plp-*";
+    pub const REQUESTS: &str = "Requests (a comma list measures each value)";
+    pub const MEASURING: &str = "Measuring";
+    pub const LOAD: &str = "Load";
+    pub const FAULTS: &str = "Faults";
+    pub const RESULTS: &str = "Results";
+}
+
 #[derive(Args, Clone, Debug)]
-#[command(after_help = BENCH_EXAMPLES)]
+#[command(after_help = examples::BENCH_SHORT, after_long_help = examples::BENCH)]
 pub struct BenchArgs {
+    /// What is measured; `atoll bench WORKLOAD --help` shows the options of one
     #[arg(value_parser = bench_name())]
     pub workload: String,
 
@@ -341,115 +313,154 @@ pub struct BenchArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Deployment (lists sweep)")]
+#[command(next_help_heading = heading::DEPLOYMENT)]
 pub struct DeploymentArgs {
-    /// Only `live` can run; a described machine plans or simulates
-    #[arg(long, value_name = "M", default_value = "live")]
+    /// The machine: only `live` can be measured, a described one can be looked at with `atoll
+    /// topology`
+    #[arg(long, value_name = "M", default_value = "live", hide_short_help = true)]
     pub machine: String,
-    /// Instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1) [default: the sizes that fit the machine]
+    /// Instances: 1, 2, per-core, per-l3, per-socket [default: the numbers that fit]
+    ///
+    /// Also shared (= 1), and any other number. Each instance is an engine of its own with its part
+    /// of the data, of the memory and of the workers.
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub islands: Vec<IslandCount>,
-    /// Worker threads in total [default: one per core of this process' CPU set]
+    /// Worker threads in all [default: one per core]
+    ///
+    /// The cores are those of this process' CPU set. Instances share the workers evenly.
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub workers: Vec<u32>,
-    /// How an instance's workers lie on the islands: island, spread, mix, os
-    #[arg(long, value_name = "P,...", value_delimiter = ',', default_value = "island")]
+    /// Where the workers of an instance run: island (close together), spread (far apart), mix, os
+    /// (not pinned)
+    #[arg(
+        long,
+        value_name = "P,...",
+        value_delimiter = ',',
+        default_value = "island",
+        hide_short_help = true
+    )]
     pub placement: Vec<Placement>,
-    /// Who may touch a record, and what protects it
+    /// The engine design: how transactions are kept apart
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "conventional")]
     pub design: Vec<DesignArg>,
-    /// Where instances live [default: process; thread for --channel ring]
-    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum)]
+    /// Where instances run [default: process; thread with --channel ring]
+    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum, hide_short_help = true)]
     pub host: Vec<HostArg>,
-    /// What carries messages between instances [default: shm; every one for ipc]
-    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum)]
+    /// How instances send messages to each other [default: shm; all of them for ipc]
+    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, hide_short_help = true)]
     pub channel: Vec<ChannelArg>,
     /// When a commit is acknowledged
-    #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async")]
+    #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async", help_heading = heading::DATA)]
     pub durability: Vec<DurabilityArg>,
-    /// Where the rows of tables with a primary key lie [default: as --data has them; else heap]
-    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
+    /// How the rows of tables with a primary key are stored [default: as in --data; else heap]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
     pub tables: Vec<TablesArg>,
-    /// How trees are made [default: as --data has them; else btree, and mrbtree for plp-*]
-    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum)]
+    /// The form of the B+trees [default: as in --data; else btree, and mrbtree for the designs
+    /// plp-*]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
     pub tree: Vec<TreeArg>,
-    /// Which rows share a heap page [default: as --data has them; else shared, and what it needs for plp-*]
-    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum)]
+    /// Which rows may share a page of a heap [default: as in --data; else shared, and what the
+    /// design needs for plp-*]
+    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
     pub heap: Vec<HeapArg>,
-    /// How readers of pages keep out of the way of writers, but for serial and occ
-    #[arg(long, value_name = "L,...", value_delimiter = ',', value_enum, default_value = "optimistic")]
+    /// How a reader of a page is kept from seeing half of a change; not for serial and occ
+    #[arg(long, value_name = "L,...", value_delimiter = ',', value_enum, default_value = "optimistic", help_heading = heading::LOCKS, hide_short_help = true)]
     pub latching: Vec<LatchingArg>,
-    /// Parts of each multi-rooted tree of an instance, with --tree mrbtree [default: as --data has them; else one per worker; where workers own keys, their partitions, no fewer than workers]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions())]
+    /// Sub-trees of each multi-rooted tree of an instance [default: as in --data; else one per
+    /// worker]
+    ///
+    /// For --tree mrbtree. Where workers own keys, each of these is a partition that one worker
+    /// owns, and there are at least as many as workers.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions(), help_heading = heading::STORAGE, hide_short_help = true)]
     pub partitions: Vec<u64>,
-    /// Run on what is loaded in DIR (loaded there first if it is empty), which stays as loaded: every run gets a copy that
-    /// lies in it until the run ends; several shapes of data get a directory each below an empty DIR [default: a temporary directory, removed afterwards]
-    #[arg(long, value_name = "DIR")]
+    /// Directory of the database [default: a temporary one]
+    ///
+    /// A temporary directory is removed afterwards. An empty directory is loaded first; several shapes of data get a directory each below it. The loaded
+    /// database stays as it is: each run works on a copy inside the directory, which is removed
+    /// when the run ends.
+    #[arg(long, value_name = "DIR", help_heading = heading::DATA)]
     pub data: Option<PathBuf>,
-    /// Run in the directory of --data itself, so that it keeps what the run changes
-    #[arg(long, requires = "data")]
+    /// Run on the database in --data itself and not on a copy: it keeps what the run changes
+    #[arg(long, requires = "data", help_heading = heading::DATA, hide_short_help = true)]
     pub keep: bool,
-    /// Page memory of all instances together, shared out as their data is, e.g. 512M, 2G [default: what the data needs]; with
-    /// design occ all that rows may take [default: half of what is free]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: what the data
+    /// needs]
+    ///
+    /// Instances share it in proportion to their data. With design occ it is the most that rows may
+    /// take [default: half of what is free].
+    #[arg(long, value_name = "BYTES", value_parser = size, help_heading = heading::DATA, hide_short_help = true)]
     pub memory: Option<u64>,
     /// Run even if the memory that it takes is not there
-    #[arg(long)]
+    #[arg(long, help_heading = heading::DATA, hide_short_help = true)]
     pub memory_unchecked: bool,
-    /// Take all of --memory from the system before an instance is ready, not as data comes
-    #[arg(long)]
+    /// Take all of --memory from the system before the run, and not as it is needed
+    #[arg(long, help_heading = heading::DATA, hide_short_help = true)]
     pub populate: bool,
-    /// Where TCP listens; with a port of its own instance i takes the i-th after it
-    #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = listen_address)]
+    /// Address on which instances listen with --channel tcp; with a port, instance i takes the i-th
+    /// port after it
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = listen_address, hide_short_help = true)]
     pub listen: SocketAddr,
-    /// Whether a worker's next transaction takes over its table locks (speculative lock inheritance)
-    #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on")]
+    /// Whether a worker passes its table locks on to its next transaction (speculative lock
+    /// inheritance)
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on", help_heading = heading::LOCKS, hide_short_help = true)]
     pub sli: Vec<SliArg>,
-    /// Keys of a table that a transaction reads under locks of their own before it locks the table: 25, 25:1000 (read:written), off
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25")]
+    /// Row locks of a table after which a transaction locks the whole table: 25, 25:1000
+    /// (reads:writes), off
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25", help_heading = heading::LOCKS, hide_short_help = true)]
     pub escalation: Vec<Escalation>,
-    /// How long a lock wait may take, e.g. 100ms, 1s; a number alone is ms: how distributed deadlocks end
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = lock_timeout)]
+    /// How long a transaction waits for a lock, e.g. 100ms, 1s: deadlocks between instances end
+    /// this way
+    ///
+    /// A number alone is in ms.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = lock_timeout, help_heading = heading::LOCKS, hide_short_help = true)]
     pub lock_timeout: u64,
-    /// With design occ: what to do about rows that a distributed transaction has prepared, and about other conflicts
-    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait")]
+    /// What a transaction does at a row that an unfinished distributed transaction has written
+    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait", help_heading = heading::OCC, hide_short_help = true)]
     pub occ_conflict: Vec<OccConflictArg>,
-    /// With design occ: how a transaction reads that writes nothing
-    #[arg(long, value_name = "R,...", value_delimiter = ',', value_enum, default_value = "validate")]
+    /// How a read-only transaction reads
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_enum, default_value = "validate", help_heading = heading::OCC, hide_short_help = true)]
     pub occ_reads: Vec<OccReadsArg>,
-    /// With design occ: how far ahead rows are asked for, so that workers wait for memory as seldom as can be
-    #[arg(long, value_name = "A,...", value_delimiter = ',', value_enum, default_value = "requests")]
+    /// How early rows are fetched into the cache before they are used
+    #[arg(long, value_name = "A,...", value_delimiter = ',', value_enum, default_value = "requests", help_heading = heading::OCC, hide_short_help = true)]
     pub occ_ahead: Vec<OccAheadArg>,
-    /// With designs whose workers own keys: whether keys follow the load
-    #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off")]
+    /// Whether keys move from workers with much to do to workers with little (a comma list measures
+    /// each value)
+    #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off", help_heading = heading::BALANCE, hide_short_help = true)]
     pub balance: Vec<BalanceArg>,
-    /// How often it is looked whether a worker has too much to do, e.g. 250ms, 1s
-    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period)]
+    /// How often the load of the workers is compared, e.g. 250ms, 1s
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period, help_heading = heading::BALANCE, hide_short_help = true)]
     pub balance_every: Duration,
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Requests (lists sweep)")]
+#[command(next_help_heading = heading::REQUESTS)]
 pub struct RequestArgs {
-    /// Per cent of multisite (micro) or remote (tpcb, tpcc) transactions [default: micro 0, tpcb 15, tpcc as specified]
+    /// Per cent of multisite (micro) or remote (tpcb, tpcc) transactions
+    ///
+    /// A multisite transaction touches rows of several sites, a remote one those of another branch
+    /// or warehouse. Where these lie in different instances it is a distributed one [default: micro
+    /// 0, tpcb 15, tpcc as its standard says].
     #[arg(long, value_name = "PCT,...", value_delimiter = ',', value_parser = per_cent)]
     pub multisite: Vec<f64>,
-    /// Rows of a transaction (micro, tatp-scan) [default: 10]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Rows that a transaction touches (micro, tatp-scan) [default: 10]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000), hide_short_help = true)]
     pub rows: Vec<u32>,
-    /// What is done with them (micro) [default: read]
-    #[arg(long, value_name = "OP,...", value_delimiter = ',', value_enum)]
+    /// What a transaction does with its rows (micro) [default: read]
+    #[arg(long, value_name = "OP,...", value_delimiter = ',', value_enum, hide_short_help = true)]
     pub op: Vec<OpArg>,
-    /// Zipf exponent of the popularity of rows, 0 is uniform (micro) [default: 0]
-    #[arg(long, value_name = "S,...", value_delimiter = ',', value_parser = skew)]
+    /// Zipf exponent of how popular rows are; 0: all alike (micro) [default: 0]
+    #[arg(long, value_name = "S,...", value_delimiter = ',', value_parser = skew, hide_short_help = true)]
     pub skew: Vec<f64>,
-    /// A hot range: 50/30 sends 50 % of the requests to 30 % of the keys, 50/30@40 to those from 40 % on (micro, tatp)
-    #[arg(long, value_name = "R/K[@F],...", value_delimiter = ',')]
+    /// A hot range of keys (micro, tatp): 50/30 sends 50 % of the requests to the first 30 % of the
+    /// keys, 50/30@40 to those from 40 % on
+    #[arg(long, value_name = "R/K[@F],...", value_delimiter = ',', hide_short_help = true)]
     pub hot: Vec<Hot>,
     /// Rows of the table (micro) [default: 10000 per core]
-    #[arg(long, value_name = "ROWS,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, value_name = "ROWS,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40), hide_short_help = true)]
     pub dataset: Vec<u64>,
-    /// Sites (micro), branches (tpcb), warehouses (tpcc), ten thousand subscribers (tatp) [default: one per core]
+    /// Size: warehouses (tpcc), branches (tpcb), sites (micro) [default: one per core]
+    ///
+    /// For tatp it is ten thousand subscribers.
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Vec<u32>,
     #[command(flatten)]
@@ -457,82 +468,109 @@ pub struct RequestArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Measuring")]
+#[command(next_help_heading = heading::MEASURING)]
 pub struct MeasuringArgs {
     /// Length of a measured window, e.g. 5s, 500ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub duration: Duration,
-    /// Load before the first window; auto: until throughput has settled, up to 60 s
+    /// Load before the first window; auto: until throughput is steady
+    ///
+    /// With auto 60 s at most.
     #[arg(long, value_name = "TIME|auto", default_value = "1s", value_parser = warmup)]
     pub warmup: Warmup,
-    /// Windows; the median is reported with its spread, of an even number the slower of the two in the middle [default: 3; 1
-    /// of a load that changes]
+    /// Windows; the median is reported with its spread [default: 3]
+    ///
+    /// Of an even number the slower of the two in the middle. One if the load changes (--phases, a rate that rises).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
-    /// Seed of every random draw
-    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true, hide_short_help = true)]
     pub seed: u64,
-    /// Closed-loop clients of each worker; with --load-model open or --think the most requests under way at once [default: 4; 64]
+    /// Clients of each worker, each with one request at a time [default: 4]
+    ///
+    /// A comma list measures each value. With --load-model open or --think: the most requests of a
+    /// worker that run at once [default: 64].
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub clients: Vec<u32>,
-    /// Add time per component and event counts to each row
+    /// Add to each row where the time goes, and counts of locks, messages and more
     #[arg(long)]
     pub profile: bool,
-    /// What the clients wait for
-    #[arg(long, value_name = "MODEL", value_enum, default_value = "closed")]
+    /// How clients send requests
+    #[arg(long, value_name = "MODEL", value_enum, default_value = "closed", help_heading = heading::LOAD, hide_short_help = true)]
     pub load_model: LoadModelArg,
-    /// Requests a second of the whole deployment (--load-model open); or a ramp from the first window on: 1000..50000/30s
-    #[arg(long, value_name = "TPS,...", value_delimiter = ',', allow_hyphen_values = true)]
+    /// Requests a second of all clients together, with --load-model open (a comma list measures
+    /// each value)
+    ///
+    /// 1000..50000/30s rises from the first to the second within 30 s, from the first window on.
+    #[arg(long, value_name = "TPS,...", value_delimiter = ',', allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub rate: Vec<Rate>,
-    /// How requests of an open loop are spaced: poisson, uniform [default: poisson]
-    #[arg(long, value_name = "A")]
+    /// Pauses between the requests of --load-model open: poisson (random), uniform (all alike)
+    /// [default: poisson]
+    #[arg(long, value_name = "A", help_heading = heading::LOAD, hide_short_help = true)]
     pub arrivals: Option<Arrivals>,
-    /// People who key in and think (tpcc): standard, none, or a multiple of standard such as x0.1 [default: none]
-    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    /// Keying and think times of people at terminals (tpcc): standard, none, or a multiple such as
+    /// x0.1 [default: none]
+    #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub think: Option<Think>,
-    /// People at terminals in all (tpcc) [default with --think: 10 per warehouse]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    /// People at terminals, in all (tpcc) [default with --think: 10 per warehouse]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = heading::LOAD, hide_short_help = true)]
     pub terminals: Option<u32>,
-    /// How often a request is tried again after a deadlock, a time-out or the loss of an instance: N, unlimited
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true)]
+    /// How often a request is tried again after a deadlock, a time-out or the loss of an instance:
+    /// N, unlimited
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub retries: RetryLimit,
-    /// The first pause before a retry is drawn up to this, and the range doubles with each, up to 64 times it: 1ms, 10us, none
-    /// [default: none; with --occ-conflict abort 10us]
-    #[arg(long, value_name = "TIME", value_parser = backoff)]
+    /// Longest pause before the first retry: 1ms, 10us, none [default: none; 10us with
+    /// --occ-conflict abort]
+    ///
+    /// The pause is drawn at random. Its upper limit doubles with each retry, up to 64 times the
+    /// first.
+    #[arg(long, value_name = "TIME", value_parser = backoff, help_heading = heading::LOAD, hide_short_help = true)]
     pub backoff: Option<Backoff>,
-    /// A script of how the load changes while it is measured, a line each: 10s hot 50/30, 20s rate 5000, 30s multisite 50, ...;
-    /// or the lines themselves: 10s:hot:50/30;20s:hot:off
-    #[arg(long, value_name = "FILE|LINES")]
+    /// How the load changes while it is measured: a file with a line for each phase, or the lines
+    /// themselves
+    ///
+    /// A line says how long a phase lasts and what changes: 10s hot 50/30, 20s rate 5000, 30s
+    /// multisite 50. On the command line: 10s:hot:50/30;20s:hot:off.
+    #[arg(long, value_name = "FILE|LINES", help_heading = heading::LOAD, hide_short_help = true)]
     pub phases: Option<PathBuf>,
-    /// Kill random instances N times under load and check that nothing acknowledged is lost (tpcb)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Kill random instances N times under load, and check that no acknowledged transaction is lost
+    /// (tpcb)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = heading::FAULTS, hide_short_help = true)]
     pub kill: Option<u32>,
-    /// Kills between two checks of the whole data
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Kills between two checks of all data
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = heading::FAULTS, hide_short_help = true)]
     pub check_every: u32,
 }
 
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Results")]
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = heading::RESULTS)]
 pub struct ResultArgs {
     /// Write rows.jsonl, machine.json and report.html into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Add to the rows that an earlier run has left in the directory of --out
-    #[arg(long, requires = "out")]
+    /// Add to the rows of an earlier run in the directory of --out
+    #[arg(long, requires = "out", hide_short_help = true)]
     pub append: bool,
-    /// Replace the rows that an earlier run has left in the directory of --out
-    #[arg(long, requires = "out", conflicts_with = "append")]
+    /// Replace the rows of an earlier run in the directory of --out
+    #[arg(long, requires = "out", conflicts_with = "append", hide_short_help = true)]
     pub overwrite: bool,
-    /// Print the rows on standard output as JSON lines
+    /// Print each row as a JSON line, in place of the table
     #[arg(long)]
     pub json: bool,
-    /// Print the rows on standard output as CSV at the end, with a head
-    #[arg(long, conflicts_with = "json")]
+    /// Print the rows as CSV at the end, with a head
+    #[arg(long, conflicts_with = "json", hide_short_help = true)]
     pub csv: bool,
-    /// Show throughput, latency and each instance on the terminal while it runs; with --profile where the time goes too
+    /// Show throughput, latency and instances on the terminal while it runs
+    ///
+    /// With --profile it shows where the time goes too.
     #[arg(long, conflicts_with = "kill")]
     pub watch: bool,
+    /// Print throughput, latency and aborts this often while it runs, e.g. 1s
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["kill", "watch"], value_parser = interval)]
+    pub progress: Option<Duration>,
+    /// Print each deployment and how long it takes at least; run nothing
+    #[arg(long, conflicts_with = "watch")]
+    pub dry_run: bool,
 }
 
 impl ResultArgs {
@@ -544,6 +582,13 @@ impl ResultArgs {
             (false, false) => Earlier::Refuse,
         }
     }
+}
+
+/// An interval of `--progress`.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    let sensible = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if sensible.contains(&interval) { Ok(interval) } else { Err("expected 100ms to 60m".into()) }
 }
 
 /// `None`: no limit.

@@ -3,20 +3,29 @@
 use crate::bench::{live_machine, ping, stamp};
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
+use crate::forecast::{Forecast, Leg, Windows};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::sheet::error_width;
 use deploy::Interrupt;
 use driver::noise::Moment;
 use driver::{Labels, MachineStamp, ResultRow, Settings, Watcher};
 use std::time::Duration;
 use topology::{CounterResult, CounterSpec, IslandCount, Machine, Protection, Sharing, run_counter};
+use world::tell;
 
 /// No shorter window than this tells anything.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
+    let forecast = forecast(args, &machine)?;
+    if args.results.dry_run {
+        return forecast.print(args.results.json);
+    }
+    tell(forecast.words(error_width()));
     let mut output = Output::new(&args.results, &machine)?;
+    output.expect(&forecast.rows());
     let outcome = measure_all(args, &machine, interrupt, &mut output);
     let shown = output.finish();
     outcome.and(shown)
@@ -27,6 +36,20 @@ pub fn rows(args: &BenchArgs, machine: &Machine) -> Result<usize, Failure> {
     Ok(variants(args, machine)?.len())
 }
 
+fn forecast(args: &BenchArgs, machine: &Machine) -> Result<Forecast, Failure> {
+    let leg = |spec: CounterSpec| Leg {
+        rows: vec![ResultRow { consistent: Some(true), ..planned(spec) }],
+        windows: vec![Windows {
+            warmup: Duration::ZERO,
+            duration: spec.duration,
+            repeat: spec.repeats as u32,
+        }],
+        before: Duration::ZERO,
+        size: None,
+    };
+    Ok(Forecast::new(variants(args, machine)?.into_iter().map(leg).collect()))
+}
+
 /// Every variant, one after the other.
 pub fn measure_all(
     args: &BenchArgs,
@@ -35,7 +58,7 @@ pub fn measure_all(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let variants = variants(args, machine)?;
-    let mut progress = Progress::new(variants.len());
+    let mut progress = Progress::planned(variants.len(), forecast(args, machine)?.clock(), None);
     let mut outcome = Ok(());
     for spec in variants {
         if interrupt.is_set() {
@@ -107,19 +130,24 @@ fn measure(machine: &Machine, spec: CounterSpec) -> Result<ResultRow, Failure> {
     Ok(row)
 }
 
-fn row_of(result: &CounterResult, spec: CounterSpec) -> ResultRow {
+/// What is certain of a row beforehand.
+fn planned(spec: CounterSpec) -> ResultRow {
     let labels = Labels {
-        counters: Some(result.sharing.name().into()),
-        protection: Some(result.protection.name().into()),
+        counters: Some(spec.sharing.name().into()),
+        protection: Some(spec.protection.name().into()),
         ..Labels::default()
     };
-    let mut row = ResultRow::new(Settings {
+    ResultRow::new(Settings {
         workload: "counter".into(),
-        workers: Some(result.workers),
-        placement: Some(result.placement.name().into()),
+        workers: Some(spec.workers),
+        placement: Some(spec.placement.name().into()),
         labels,
         ..Settings::default()
-    });
+    })
+}
+
+fn row_of(result: &CounterResult, spec: CounterSpec) -> ResultRow {
+    let mut row = planned(spec);
     (row.tps, row.tps_min, row.tps_max) = (result.per_second, result.per_second_min, result.per_second_max);
     row.seconds = spec.duration.as_secs_f64();
     row.committed = (result.per_second * row.seconds) as u64;

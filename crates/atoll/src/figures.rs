@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::FiguresArgs;
+use crate::sheet::fitted;
 use base::counted;
 use claims::{Experiment, Library, Row};
 use comfy_table::{CellAlignment, Table, presets};
@@ -73,8 +74,7 @@ fn list(library: &Library) -> Result<(), Failure> {
         let figure = e.figure.as_deref().unwrap_or_default();
         table.add_row([e.id.as_str(), figure, e.caption.as_str(), e.waits.as_deref().unwrap_or_default()]);
     }
-    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-    print(&table.to_string())
+    print(&fitted(table))
 }
 
 fn heading(figure: &Experiment) -> String {
@@ -103,7 +103,7 @@ fn show(figure: &Experiment, rows: &[Row]) -> Result<(), Failure> {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        print(&format!("{}\n{table}", data.title))?;
+        print(&format!("{}\n{}", data.title, fitted(table)))?;
     }
     print("")
 }

@@ -5,15 +5,17 @@
 use crate::bench::{live_machine, ping, stamp};
 use crate::cli::{BenchArgs, ChannelArg};
 use crate::failure::Failure;
+use crate::forecast::{Forecast, Leg, Windows};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::sheet::error_width;
 use channel::ipc::{Figures, IpcError, Mechanism, Plan, Waiting, launch_self, measure};
 use deploy::Interrupt;
 use driver::noise::Moment;
 use driver::{Labels, LatencyUs, MachineStamp, ResultRow, Settings, Watcher};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use topology::{CpuId, Machine, pin_thread};
 use world::tell;
 
@@ -39,6 +41,7 @@ fn pin(cpu: usize) {
 }
 
 /// Two CPUs and how they lie to each other.
+#[derive(Clone, Copy)]
 struct Pair {
     name: &'static str,
     cpus: [usize; 2],
@@ -46,7 +49,13 @@ struct Pair {
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = live_machine(&args.deployment.machine)?;
+    let forecast = forecast(args, &machine)?;
+    if args.results.dry_run {
+        return forecast.print(args.results.json);
+    }
+    tell(forecast.words(error_width()));
     let mut output = Output::new(&args.results, &machine)?;
+    output.expect(&forecast.rows());
     let outcome = measure_all(args, &machine, interrupt, &mut output);
     let shown = output.finish();
     outcome.and(shown)
@@ -59,9 +68,42 @@ fn mechanisms(args: &BenchArgs) -> Vec<Mechanism> {
     }
 }
 
+/// One mechanism between one pair, and how a side waits.
+type Variant = (Pair, Mechanism, Waiting);
+
+fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<Variant>, Failure> {
+    let mechanisms = mechanisms(args);
+    let of_pair = |pair: Pair| {
+        let of = move |&mechanism: &Mechanism| Waiting::ALL.into_iter().map(move |w| (pair, mechanism, w));
+        mechanisms.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    Ok(pairs(machine)?.into_iter().flat_map(of_pair).collect())
+}
+
 /// How many rows there will be at most: a mechanism that the system does not have is left out.
 pub fn rows(args: &BenchArgs, machine: &Machine) -> Result<usize, Failure> {
-    Ok(pairs(machine)?.len() * mechanisms(args).len() * Waiting::ALL.len())
+    Ok(variants(args, machine)?.len())
+}
+
+/// The least that a measurement takes: some tenths of a second on an idle machine.
+const LEAST: Duration = Duration::from_millis(200);
+
+fn forecast(args: &BenchArgs, machine: &Machine) -> Result<Forecast, Failure> {
+    let repeat = repeat(args);
+    let leg = |variant: Variant| {
+        let row = ResultRow {
+            latency_us: Some(LatencyUs::default()),
+            messages_per_second: Some(0.0),
+            ..planned(variant)
+        };
+        let windows = Windows { warmup: Duration::ZERO, duration: LEAST, repeat };
+        Leg { rows: vec![row], windows: vec![windows], before: Duration::ZERO, size: None }
+    };
+    Ok(Forecast::new(variants(args, machine)?.into_iter().map(leg).collect()))
+}
+
+fn repeat(args: &BenchArgs) -> u32 {
+    args.measuring.repeat.unwrap_or(crate::demand::REPEAT)
 }
 
 /// Every mechanism between every pair, one after the other.
@@ -71,7 +113,7 @@ pub fn measure_all(
     interrupt: &Interrupt,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let (pairs, mechanisms) = (pairs(machine)?, mechanisms(args));
+    let variants = variants(args, machine)?;
     let directory = tempfile::Builder::new()
         .prefix("atoll-ipc-")
         .permissions(std::fs::Permissions::from_mode(0o700))
@@ -79,26 +121,23 @@ pub fn measure_all(
         .map_err(|e| {
             Failure::Run(format!("cannot create a temporary directory: {e}; set TMPDIR to another place"))
         })?;
-    let mut progress = Progress::new(pairs.len() * mechanisms.len() * Waiting::ALL.len());
-    for pair in &pairs {
-        for &mechanism in &mechanisms {
-            for waiting in Waiting::ALL {
-                if interrupt.is_set() {
-                    return Err(Failure::Interrupted);
-                }
-                progress.next(&format!("ipc, {mechanism}, {waiting}, {}", pair.name));
-                progress.progress("measuring", 0.0);
-                let plan = Plan {
-                    message_bytes: MESSAGE_BYTES,
-                    cpus: pair.cpus,
-                    ..Plan::new(mechanism, waiting, directory.path().join("links"))
-                };
-                match row(machine, pair, &plan, args.measuring.repeat.unwrap_or(crate::demand::REPEAT)) {
-                    Ok(row) => progress.suspend(|| output.add(row))?,
-                    Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
-                    Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),
-                }
-            }
+    let mut progress = Progress::planned(variants.len(), forecast(args, machine)?.clock(), None);
+    for variant in variants {
+        if interrupt.is_set() {
+            return Err(Failure::Interrupted);
+        }
+        let (pair, mechanism, waiting) = variant;
+        progress.next(&format!("ipc, {mechanism}, {waiting}, {}", pair.name));
+        progress.progress("measuring", 0.0);
+        let plan = Plan {
+            message_bytes: MESSAGE_BYTES,
+            cpus: pair.cpus,
+            ..Plan::new(mechanism, waiting, directory.path().join("links"))
+        };
+        match row(machine, variant, &plan, repeat(args)) {
+            Ok(row) => progress.suspend(|| output.add(row))?,
+            Err(e @ IpcError::Unavailable { .. }) => progress.warn(&format!("left out: {e}")),
+            Err(e) => return Err(Failure::Run(format!("{mechanism}, {waiting}: {e}"))),
         }
     }
     progress.finish();
@@ -141,8 +180,24 @@ fn pairs(machine: &Machine) -> Result<Vec<Pair>, Failure> {
     Ok(pairs)
 }
 
+/// What is certain of a row beforehand.
+fn planned((pair, mechanism, waiting): Variant) -> ResultRow {
+    let labels = Labels {
+        peers: Some(pair.name.into()),
+        waiting: Some(waiting.name().into()),
+        message_bytes: Some(MESSAGE_BYTES as u64),
+        ..Labels::default()
+    };
+    ResultRow::new(Settings {
+        workload: "ipc".into(),
+        channel: Some(mechanism.name().into()),
+        labels,
+        ..Settings::default()
+    })
+}
+
 /// The median of `repeat` measurements.
-fn row(machine: &Machine, pair: &Pair, plan: &Plan, repeat: u32) -> Result<ResultRow, IpcError> {
+fn row(machine: &Machine, variant: Variant, plan: &Plan, repeat: u32) -> Result<ResultRow, IpcError> {
     let before = ping(machine);
     let mut runs = Vec::new();
     for _ in 0..repeat {
@@ -156,18 +211,7 @@ fn row(machine: &Machine, pair: &Pair, plan: &Plan, repeat: u32) -> Result<Resul
     let rate = |f: &Figures| 1e9 / f.mean_ns.max(1) as f64;
     let (fastest, slowest) = (rate(&runs[0].2), rate(&runs[runs.len() - 1].2));
     let (noise, seconds, figures) = &runs[(runs.len() - 1) / 2];
-    let labels = Labels {
-        peers: Some(pair.name.into()),
-        waiting: Some(plan.waiting.name().into()),
-        message_bytes: Some(plan.message_bytes as u64),
-        ..Labels::default()
-    };
-    let mut row = ResultRow::new(Settings {
-        workload: "ipc".into(),
-        channel: Some(plan.mechanism.name().into()),
-        labels,
-        ..Settings::default()
-    });
+    let mut row = planned(variant);
     (row.tps, row.tps_min, row.tps_max) = (rate(figures), slowest, fastest);
     row.committed = figures.round_trips as u64;
     row.latency_us = Some(LatencyUs {

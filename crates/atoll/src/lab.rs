@@ -15,6 +15,7 @@ use crate::cli::{BenchArgs, COUNTER, Cli, Command, IPC};
 use crate::counter;
 use crate::demand::REPEAT;
 use crate::failure::Failure;
+use crate::forecast::Forecast;
 use crate::ipc;
 use crate::loaded;
 use crate::output::Output;
@@ -324,7 +325,8 @@ impl Lab {
             IPC => ipc::measure_all(args, &self.machine, &self.interrupt, &mut output)?,
             _ => {
                 let sweep = Sweep::plan(args, &self.machine, &self.interrupt)?;
-                let mut progress = Progress::new(sweep.rows());
+                let clock = Forecast::of(&sweep, None)?.clock();
+                let mut progress = Progress::planned(sweep.rows(), clock, None);
                 for stop in sweep.stops {
                     bench::measure(stop, &self.machine, &mut progress, &mut output)?;
                 }

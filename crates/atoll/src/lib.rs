@@ -1,7 +1,8 @@
 //! The `atoll` command: from what was typed to rows on standard output.
 //!
-//! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), each
-//! run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a table. Without
+//! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), which is told
+//! beforehand (`forecast`), each run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a
+//! table whose columns (`columns`) fit the terminal (`sheet`). Help that is more than a list of options is in `screens`. Without
 //! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
 //! below and words their answers for people. `load` builds a database that lasts, `check` looks at
 //! one (`loaded` does both for an experiment), `backup_command` copies one and makes it anew;
@@ -18,11 +19,15 @@
 
 mod applies;
 mod cli;
+mod examples;
 mod listen;
+mod manual;
 mod own;
 mod papers;
+mod screens;
 mod usage;
 mod values;
+mod version;
 
 mod backup_command;
 mod bench;
@@ -50,13 +55,21 @@ mod figures;
 mod lab;
 
 mod claimed;
+mod clock;
+mod columns;
 mod failure;
+mod forecast;
+mod interval;
 mod output;
 mod patience;
 mod plain;
 mod progress;
 mod results;
+mod row_table;
+mod sheet;
 mod signals;
+mod ticker;
+mod units;
 mod watch;
 
 use applies::Given;
@@ -122,6 +135,8 @@ fn run(cli: Cli, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Compare(args)) => compare_command::run(&args),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
+        Some(Command::Completions(args)) => manual::completions(&args),
+        Some(Command::Man(args)) => manual::man(&args),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),
     }
 }

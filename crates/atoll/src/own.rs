@@ -1,23 +1,26 @@
-//! Options that only some workloads know, as the command line takes them: the workloads themselves say which there are
-//! ([`workload::spec::own_options`]), what they take and how they are explained.
+//! Options that only some workloads know, as the command line takes them: the workloads themselves
+//! say which there are ([`workload::spec::own_options`]), what they take and how they are
+//! explained.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
 use workload::benchmark::{OwnOption, Takes};
-use workload::spec::own_options;
+use workload::spec::{ENTRIES, own_options};
 
 /// The values given for each option, in the order given; an option that was not given has no entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OwnOptions(pub BTreeMap<&'static str, Vec<String>>);
 
-fn argument(option: &'static OwnOption) -> Arg {
+/// `workload` is the one that knows it.
+fn argument(workload: &str, option: &'static OwnOption) -> Arg {
     let arg = Arg::new(option.name)
         .long(option.name)
         .help(option.about)
         .value_delimiter(',')
         .action(ArgAction::Append)
-        .help_heading("Options of one workload (lists sweep)");
+        .hide_short_help(true)
+        .help_heading(format!("Options of {workload} (a comma list measures each value)"));
     match option.takes {
         Takes::Word(words) => arg.value_name("WORD,...").value_parser(PossibleValuesParser::new(words)),
         Takes::Number(low, high) => arg
@@ -28,7 +31,8 @@ fn argument(option: &'static OwnOption) -> Arg {
 
 impl Args for OwnOptions {
     fn augment_args(command: Command) -> Command {
-        command.args(own_options().map(argument))
+        let named = ENTRIES.iter().filter_map(|entry| Some((entry.forms.first()?.name, entry.options)));
+        command.args(named.flat_map(|(name, options)| options.iter().map(move |o| argument(name, o))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

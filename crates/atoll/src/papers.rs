@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const FIGURES_EXAMPLES: &str = "\
-Each figure is measured at a size that fits this machine; the papers' machines are others, so shapes can be compared and
-figures cannot. Ctrl-C keeps what was measured.
+Each figure is measured at a size that fits this machine. The machines of the papers were others: compare the shapes of
+curves, not the numbers. Ctrl-C keeps what was measured.
 
 Examples:
   atoll figures --list
@@ -18,8 +18,8 @@ Examples:
 Exit code: 0 success; 1 a run failed, a consistency check did not hold, or rows are damaged; 2 wrong usage; 130 interrupted.";
 
 const CLAIMS_EXAMPLES: &str = "\
-Each claim is decided by expressions over result rows; what was measured for one claim is used for all. With --out a second
-call measures only what is missing.
+A claim is a sentence of a paper, written as a condition on result rows. What was measured for one claim is used for all.
+With --out a second call measures only what is missing.
 
 Examples:
   atoll claims --quick
@@ -33,10 +33,10 @@ rows are damaged; 2 wrong usage; 130 interrupted. A claim that is not reproduced
 #[derive(Args, Clone, Debug)]
 #[command(after_help = FIGURES_EXAMPLES)]
 pub struct FiguresArgs {
-    /// Figures by their ids [default: all that can be measured today]
+    /// The figures to measure, by their ids (--list shows them) [default: all that can be measured]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// List the papers' figures and tables, and what those that cannot be measured wait for
+    /// List the figures and tables of the papers, and what is missing for those that cannot be measured yet
     #[arg(long)]
     pub list: bool,
     #[command(flatten)]
@@ -46,16 +46,16 @@ pub struct FiguresArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = CLAIMS_EXAMPLES)]
 pub struct ClaimsArgs {
-    /// Claims by their ids [default: all]
+    /// The claims to test, by their ids [default: all]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// Only claims that are decided so: measured-here, counts, simulated, trace-sim, hardware
+    /// Only claims that are tested in this way: measured-here, counts, simulated, trace-sim, hardware
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = how)]
     pub how: Vec<How>,
-    /// Print the page docs/claims.md
+    /// Print the page docs/claims.md instead of the table
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Print the verdicts as JSON lines
+    /// Print the results as JSON lines
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -66,16 +66,16 @@ pub struct ClaimsArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rows")]
 pub struct RowArgs {
-    /// Shorter windows: a third of the time, and more noise
+    /// Shorter measured windows: a third of the time, and more noise
     #[arg(long)]
     pub quick: bool,
-    /// Windows of such a length that everything asked for takes about so long, e.g. 20m; nothing is begun after that
+    /// Choose the length of the windows so that everything takes about this long, e.g. 20m; nothing begins after that time
     #[arg(long, value_name = "TIME", conflicts_with = "quick", value_parser = traffic::parse_time)]
     pub within: Option<Duration>,
-    /// Keep the rows in this directory, and use those that an earlier call of the same program left there
+    /// Keep the rows in this directory, and use those that an earlier call of this very program left there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Use the rows of this file, as --out writes them (rows.jsonl), in place of measuring their experiments
+    /// Use the rows of this file (a rows.jsonl that --out wrote), and do not measure what they are of
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
 }

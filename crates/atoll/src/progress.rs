@@ -1,7 +1,11 @@
-//! How far things are, on standard error: a dashboard where one was asked for, else a bar when it is a terminal, plain lines
-//! when it is not.
+//! How far things are, on standard error: a dashboard where one was asked for, else a bar when it
+//! is a terminal, plain lines when it is not.
 
+use crate::clock::Clock;
 use crate::failure::Failure;
+use crate::interval;
+use crate::ticker::{RowIs, Scene, Ticker};
+use crate::units::in_words;
 use crate::watch::{Dashboard, Screen};
 use deploy::Interrupt;
 use driver::{Measured, Sampling, Watcher};
@@ -12,21 +16,77 @@ use world::tell;
 
 /// A bar's length; its position is a share of it.
 const STEPS: u64 = 1000;
-/// Plain lines are for logs: one at each change of row, and one this often within it.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The dashboard is drawn anew at most this often, unless there is news of a second.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
+/// A dashboard shows a point for each of these.
+const WATCHED: Duration = Duration::from_secs(1);
+/// Time left is said where it is more than this.
+const WORTH_SAYING: Duration = Duration::from_secs(5);
 
 pub struct Progress {
     face: Face,
+    now: Now,
+    /// Of `--progress`.
+    interval: Option<Duration>,
+    /// Load that the lines of `--progress` have told of the current row.
+    told: Duration,
+    drawn: Instant,
+}
+
+/// Where the run is.
+#[derive(Clone)]
+struct Now {
     rows: usize,
     row: usize,
     what: String,
-    said: Instant,
+    phase: String,
+    share: f64,
+    clock: Clock,
+    /// When the current row began, and whether it is measured.
+    begun: Instant,
+    done: bool,
+}
+
+impl Now {
+    /// `2/8 micro, conventional, 2 islands`.
+    fn title(&self) -> String {
+        match self.row {
+            0 => self.what.clone(),
+            row => format!("{row}/{} {}", self.rows, self.what),
+        }
+    }
+
+    /// `3 min 20 s left`; `None` where it is not worth saying, or nobody knows.
+    fn left(&self) -> Option<String> {
+        let left = self.clock.left(self.begun.elapsed())?;
+        (left >= WORTH_SAYING).then(|| format!("{} left", in_words(left)))
+    }
+
+    fn begin(&mut self, what: &str) {
+        if self.row > 0 {
+            self.clock.row_took(self.begun.elapsed());
+        }
+        self.row += 1;
+        (self.what, self.begun) = (what.into(), Instant::now());
+        (self.phase, self.share, self.done) = ("starting".into(), 0.0, false);
+    }
+}
+
+impl Scene for Now {
+    fn line(&self) -> String {
+        let (title, phase) = (self.title(), &self.phase);
+        let colon = if title.is_empty() { "" } else { ": " };
+        let share = match self.share {
+            share if share > 0.0 => format!(", {:.0} %", share * 100.0),
+            _ => format!(", {}", in_words(self.begun.elapsed())),
+        };
+        let left = self.left().map_or(String::new(), |left| format!("; at least {left}"));
+        format!("{title}{colon}{phase}{share}{left}")
+    }
 }
 
 enum Face {
-    Lines,
+    Lines(Ticker<Now>),
     Bar(ProgressBar),
     Watch(Box<Watch>),
 }
@@ -41,8 +101,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Nothing depends on the picture: a terminal that is gone is left alone. An interrupted run gives it back at once, since a
-    /// second Ctrl-C ends the process on the spot.
+    /// Nothing depends on the picture: a terminal that is gone is left alone. An interrupted run
+    /// gives it back at once, since a second Ctrl-C ends the process on the spot.
     fn draw(&mut self) {
         if self.interrupt.is_set() || self.screen.draw(|frame| self.dashboard.draw(frame)).is_err() {
             self.screen.leave();
@@ -52,58 +112,81 @@ impl Watch {
 
 impl Progress {
     pub fn new(rows: usize) -> Progress {
+        Progress::planned(rows, Clock::default(), None)
+    }
+
+    /// Of rows whose time `clock` knows beforehand, with a line each `interval`.
+    pub fn planned(rows: usize, clock: Clock, interval: Option<Duration>) -> Progress {
+        let now = Now::new(rows, clock);
         let face = if std::io::stderr().is_terminal() {
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}");
             let bar = ProgressBar::new(STEPS);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             Face::Bar(bar)
         } else {
-            Face::Lines
+            Face::Lines(Ticker::new(now.clone(), |line| tell(line)))
         };
-        Progress { face, rows, row: 0, what: String::new(), said: Instant::now() }
+        Progress { face, now, interval, told: Duration::ZERO, drawn: Instant::now() }
     }
 
     /// With a dashboard.
     ///
     /// # Errors
     /// If standard error is no terminal.
-    pub fn watching(rows: usize, interrupt: &Interrupt) -> Result<Progress, Failure> {
+    pub fn watching(rows: usize, clock: Clock, interrupt: &Interrupt) -> Result<Progress, Failure> {
         let watch = Watch {
             screen: Screen::new()?,
             dashboard: Dashboard::new(rows),
             interrupt: interrupt.clone(),
             warnings: Vec::new(),
         };
-        let (face, said) = (Face::Watch(Box::new(watch)), Instant::now());
-        Ok(Progress { face, rows, row: 0, what: String::new(), said })
+        let (now, face) = (Now::new(rows, clock), Face::Watch(Box::new(watch)));
+        Ok(Progress { face, now, interval: None, told: Duration::ZERO, drawn: Instant::now() })
     }
 
     /// The next row begins.
     pub fn next(&mut self, what: &str) {
-        self.row += 1;
-        self.what = what.into();
-        self.said = Instant::now();
+        self.now.begin(what);
+        self.told = Duration::ZERO;
+        let title = self.now.title();
         match &mut self.face {
-            Face::Bar(bar) => bar.set_prefix(format!("{}/{} {what}", self.row, self.rows)),
-            Face::Lines => tell(format_args!("{}/{} {what}", self.row, self.rows)),
+            Face::Bar(bar) => bar.set_prefix(title),
+            Face::Lines(ticker) => {
+                tell(self.now.left().map_or(title.clone(), |left| format!("{title}; at least {left}")));
+                let now = self.now.clone();
+                ticker.change(|scene| *scene = now);
+                ticker.was_said(RowIs::New);
+            }
             Face::Watch(watch) => {
-                watch.dashboard.next(self.row, what);
+                watch.dashboard.next(self.now.row, what);
+                watch.dashboard.expect(self.now.clock.left(self.now.begun.elapsed()));
                 watch.draw();
             }
         }
     }
 
+    /// The run was interrupted: says of a row that is not done why nothing of it is kept.
+    pub fn tell_interrupted(&mut self) {
+        if !self.now.done {
+            let (title, phase) = (self.now.title(), self.now.phase.clone());
+            self.suspend(|| {
+                tell(format_args!("{title}: interrupted while {phase}; nothing of this row is kept"))
+            });
+        }
+    }
+
     /// A row is done, with so much a second.
     pub fn done(&mut self, result: &str) {
+        self.now.done = true;
         if let Face::Watch(watch) = &mut self.face {
-            watch.dashboard.finished(format!("{}: {result}", self.what));
+            watch.dashboard.finished(format!("{}: {result}", self.now.what));
         }
     }
 
     pub fn finish(&mut self) {
         match &mut self.face {
             Face::Bar(bar) => bar.finish_and_clear(),
-            Face::Lines => {}
+            Face::Lines(ticker) => ticker.end(),
             Face::Watch(watch) => {
                 watch.screen.leave();
                 watch.warnings.drain(..).for_each(|text| tell(format_args!("atoll: warning: {text}")));
@@ -115,9 +198,10 @@ impl Progress {
     pub fn suspend<T>(&mut self, f: impl FnOnce() -> T) -> T {
         match &mut self.face {
             Face::Bar(bar) => bar.suspend(f),
-            Face::Lines => f(),
+            Face::Lines(_) => f(),
             Face::Watch(watch) => {
-                // Rows for a terminal belong on its ordinary screen; for a file they do not disturb the picture.
+                // Rows for a terminal belong on its ordinary screen; for a file they do not disturb
+                // the picture.
                 if std::io::stdout().is_terminal() {
                     watch.screen.leave();
                 }
@@ -127,24 +211,35 @@ impl Progress {
     }
 }
 
+impl Now {
+    fn new(rows: usize, clock: Clock) -> Now {
+        let (what, phase) = (String::new(), "starting".into());
+        Now { rows, row: 0, what, phase, share: 0.0, clock, begun: Instant::now(), done: false }
+    }
+}
+
 impl Watcher for Progress {
     fn progress(&mut self, phase: &str, share: f64) {
+        self.now.share = share.clamp(0.0, 1.0);
+        if self.now.phase != phase {
+            self.now.phase = phase.into();
+        }
         match &mut self.face {
             Face::Bar(bar) => {
-                let row = self.row.saturating_sub(1) as f64 + share.clamp(0.0, 1.0);
-                bar.set_position((row / self.rows.max(1) as f64 * STEPS as f64) as u64);
-                bar.set_message(phase.to_string());
+                let row = self.now.row.saturating_sub(1) as f64 + self.now.share;
+                bar.set_position((row / self.now.rows.max(1) as f64 * STEPS as f64) as u64);
+                let left = self.now.left().map_or(String::new(), |left| format!(", {left}"));
+                bar.set_message(format!("{phase}{left}"));
             }
-            Face::Lines if self.said.elapsed() >= LINE_EVERY => {
-                self.said = Instant::now();
-                let (row, rows, what) = (self.row, self.rows, &self.what);
-                tell(format_args!("{row}/{rows} {what}: {phase}, {:.0} %", share * 100.0));
-            }
-            Face::Lines => {}
+            Face::Lines(ticker) => ticker.change(|scene| {
+                scene.share = self.now.share;
+                scene.phase.clone_from(&self.now.phase);
+            }),
             Face::Watch(watch) => {
                 watch.dashboard.progress(phase, share);
-                if watch.interrupt.is_set() || self.said.elapsed() >= DRAW_EVERY {
-                    self.said = Instant::now();
+                watch.dashboard.expect(self.now.clock.left(self.now.begun.elapsed()));
+                if watch.interrupt.is_set() || self.drawn.elapsed() >= DRAW_EVERY {
+                    self.drawn = Instant::now();
                     watch.draw();
                 }
             }
@@ -159,13 +254,32 @@ impl Watcher for Progress {
     }
 
     fn sampling(&self) -> Sampling {
-        if matches!(self.face, Face::Watch(_)) { Sampling::EverySecond } else { Sampling::Off }
+        match (&self.face, self.interval) {
+            (Face::Watch(_), _) => Sampling::Every(WATCHED),
+            (_, Some(interval)) => Sampling::Every(interval),
+            _ => Sampling::Off,
+        }
     }
 
     fn sample(&mut self, instances: &[Measured]) {
-        if let Face::Watch(watch) = &mut self.face {
-            watch.dashboard.sample(instances);
-            watch.draw();
+        self.told += interval::length(instances);
+        match &mut self.face {
+            Face::Watch(watch) => {
+                watch.dashboard.sample(instances);
+                watch.draw();
+            }
+            face => {
+                let line = interval::line(self.told, &self.now.phase, instances);
+                let line = format!("{}: {line}", self.now.title());
+                match face {
+                    Face::Bar(bar) => bar.suspend(|| tell(&line)),
+                    Face::Lines(ticker) => {
+                        tell(&line);
+                        ticker.was_said(RowIs::UnderWay);
+                    }
+                    Face::Watch(_) => {}
+                }
+            }
         }
     }
 }
@@ -173,5 +287,27 @@ impl Watcher for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_goes_on_how_far_and_how_long_yet() {
+        let clock = Clock::of(vec![Duration::from_secs(60), Duration::from_secs(600)]);
+        let mut now = Now::new(2, clock);
+        now.begin("micro, 2 islands");
+        (now.phase, now.share) = ("loading".into(), 0.42);
+        let line = now.line();
+        assert!(line.starts_with("1/2 micro, 2 islands: loading, 42 %; at least 1"), "{line}");
+        assert!(line.ends_with(" left") && line.contains("min"), "{line}");
+        now.begin("micro, 4 islands");
+        now.begin("a row that nobody planned");
+        assert!(now.line().contains(": starting, "), "{}", now.line());
+        let nameless =
+            Now { phase: "measuring core-to-core latency".into(), ..Now::new(1, Clock::default()) };
+        assert!(nameless.line().starts_with("measuring core-to-core latency, "));
     }
 }

@@ -8,6 +8,7 @@ use crate::cli::{BenchArgs, COUNTER, Cli, Command, IPC, StatsArgs, workload_name
 use crate::failure::Failure;
 use crate::output::print;
 use crate::progress::Progress;
+use crate::sheet::fitted;
 use crate::sweep::{Stop, Sweep};
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
@@ -84,7 +85,7 @@ pub fn run(args: &StatsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let row = session.run(&subject, &schedule, &|| None, &mut progress)?;
     session.close()?;
     progress.finish();
-    if args.json { print(&json(&row)?.to_string()) } else { print(&table(&row)?.to_string()) }
+    if args.json { print(&json(&row)?.to_string()) } else { print(&fitted(table(&row)?)) }
 }
 
 /// A bench of one client that counts everything.

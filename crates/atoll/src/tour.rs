@@ -3,11 +3,14 @@
 
 use crate::bench::measure;
 use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
+use crate::examples::WELCOME;
 use crate::failure::Failure;
-use crate::output::{Output, print, table};
+use crate::forecast::Forecast;
+use crate::output::{Output, print};
 use crate::plain;
 use crate::progress::Progress;
 use crate::results::unused;
+use crate::sheet::{error_width, fitted};
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use crate::topology_command::probe;
@@ -17,6 +20,7 @@ use driver::Watcher;
 use std::path::Path;
 use std::time::Duration;
 use topology::{Machine, ProbeSpec, picture};
+use world::tell;
 
 /// All measured windows and warm-ups together; loading, checking and the probe come on top and stay below the rest
 /// of the minute.
@@ -32,6 +36,7 @@ const MICRO: &[&str] =
 const PAYMENT: &[&str] = &["tpcc-payment", "--design", "conventional,serial"];
 
 pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
+    tell(WELCOME);
     let machine = probe(Machine::live().map_err(Failure::run)?, ProbeSpec::QUICK)?;
     print(picture(&machine).trim_end())?;
     print("")?;
@@ -39,11 +44,18 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     let mut sweeps = [Sweep::plan(&micro, &machine, interrupt)?, Sweep::plan(&payment, &machine, interrupt)?];
     let rows = sweeps.iter().map(Sweep::rows).sum();
     set_windows(&mut sweeps, rows);
-    let mut progress = Progress::new(rows);
-    let mut output = output(&machine, &mut progress)?;
+    let tables = [Forecast::of(&sweeps[0], None)?.rows(), Forecast::of(&sweeps[1], None)?.rows()];
+    let second = sweeps[0].stops.len();
     let stops: Vec<_> = sweeps.into_iter().flat_map(|s| s.stops).collect();
+    let forecast = Forecast::of_stops(&stops, None)?;
+    tell(forecast.words(error_width()));
+    let mut progress = Progress::planned(rows, forecast.clock(), None);
+    let mut output = output(&machine, &mut progress)?;
     let mut shelf = Shelf::of(&stops, Reload::Never)?;
     let mut run = |(i, mut stop): (usize, Stop)| -> Result<(), Failure> {
+        if i == 0 || i == second {
+            progress.suspend(|| output.expect(&tables[usize::from(i > 0)]));
+        }
         shelf.lend(i, &mut stop)?;
         measure(stop, &machine, &mut progress, &mut output)
     };
@@ -51,7 +63,9 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     progress.finish();
     let page = output.report();
     outcome?;
-    tables(&output)?;
+    output.legend()?;
+    let winners = fitted(plain::table(&report::winners(output.rows())));
+    print(&format!("\nThe winners: ahead beyond spread and noise\n{winners}"))?;
     if let Some(page) = page? {
         print(&format!("\nReport: {}", page.display()))?;
     }
@@ -61,8 +75,7 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
 fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
-    let place =
-        |out| ResultArgs { out, append: false, overwrite: false, json: false, csv: false, watch: false };
+    let place = |out| ResultArgs { out, ..ResultArgs::default() };
     let out = unused(Path::new(DIRECTORY));
     Output::new(&place(Some(out)), machine).or_else(|failure| {
         progress.warn(&format!("no report: {failure}"));
@@ -85,24 +98,29 @@ fn set_windows(sweeps: &mut [Sweep], rows: usize) {
     }
 }
 
-fn tables(output: &Output) -> Result<(), Failure> {
-    let rows = output.rows();
-    let (micro, payment): (Vec<_>, Vec<_>) =
-        rows.iter().cloned().partition(|r| r.settings.workload == "micro");
-    for part in [micro, payment] {
-        if let Some(first) = part.first() {
-            print(&format!("{}\n{}\n", first.settings.workload, table(&part)))?;
-        }
-    }
-    print(&format!("The winners: ahead beyond spread and noise\n{}", plain::table(&report::winners(rows))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row_table::RowTable;
 
     #[test]
     fn its_own_command_lines_parse() {
         assert!(args(MICRO).is_ok() && args(PAYMENT).is_ok());
+    }
+
+    #[test]
+    fn its_tables_fit_the_terminal() {
+        let machine = Machine::parse("package:2 l3:2 core:4").unwrap();
+        for words in [MICRO, PAYMENT] {
+            let sweep = Sweep::plan(&args(words).unwrap(), &machine, &Interrupt::default()).unwrap();
+            let rows = Forecast::of(&sweep, None).unwrap().rows();
+            for width in [80, 100, 120, 200] {
+                let mut table = RowTable::of_results(&rows, Some(width));
+                let mut text: String = rows.iter().map(|row| table.lines(row) + "\n").collect();
+                text += &table.legend();
+                let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(longest <= width && text.contains("per s") && text.contains("spread"), "{text}");
+            }
+        }
     }
 }

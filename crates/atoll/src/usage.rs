@@ -1,6 +1,8 @@
 //! Wrong usage in one line: which value of which option, what was expected, where to look.
 
 use crate::cli::Cli;
+use crate::output::print;
+use crate::screens::screen;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::process::ExitCode;
@@ -9,6 +11,12 @@ use world::tell;
 /// Prints help and version as they are, every other complaint of the parser as one line on standard error. `typed`: the whole
 /// command line.
 pub fn report(error: &clap::Error, typed: &[String]) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayHelp
+        && let Some(text) = screen(typed.get(1..).unwrap_or_default())
+    {
+        let _ = print(&text); // a closed standard output is no failure of `--help`
+        return ExitCode::SUCCESS;
+    }
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let _ = error.print(); // a closed standard output is no failure of `--help`
         return ExitCode::SUCCESS;
@@ -25,7 +33,8 @@ fn one_line(error: &clap::Error, typed: &[String]) -> String {
     let rendered = error.render().to_string();
     let first =
         rendered.lines().next().unwrap_or_default().trim_start_matches("error: ").trim_end_matches(':');
-    let mut line = in_words(first.split(" [possible values").next().unwrap_or(first));
+    let first = first.split(" [possible values").next().unwrap_or(first);
+    let mut line = reason(error).unwrap_or_else(|| first.to_owned());
     if error.kind() == ErrorKind::MissingRequiredArgument {
         line += &format!(": {}", text(error, ContextKind::InvalidArg).unwrap_or_default());
     }
@@ -95,13 +104,6 @@ fn empty(error: &clap::Error) -> Option<String> {
     ))
 }
 
-/// What the standard library says about numbers, for people.
-fn in_words(line: &str) -> String {
-    line.replace("invalid digit found in string", "expected a whole number")
-        .replace("cannot parse integer from empty string", "expected a whole number")
-        .replace("number too large to fit in target type", "expected a smaller number")
-}
-
 /// What may be meant by `given`, and what there is: the nearest first.
 fn among(given: &str, valid: &[String]) -> String {
     let mut near: Vec<(usize, &String)> = valid.iter().map(|name| (distance(given, name), name)).collect();
@@ -123,6 +125,53 @@ fn distance(given: &str, name: &str) -> usize {
     strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase())
 }
 
+/// A value that its own parser refused: the option, the value and the reason, each once.
+fn reason(error: &clap::Error) -> Option<String> {
+    let (
+        ErrorKind::ValueValidation,
+        Some(ContextValue::String(option)),
+        Some(ContextValue::String(value)),
+        Some(reason),
+    ) = (
+        error.kind(),
+        error.get(ContextKind::InvalidArg),
+        error.get(ContextKind::InvalidValue),
+        std::error::Error::source(error),
+    )
+    else {
+        return None;
+    };
+    let (option, reason) = (option.split(' ').next()?, reason.to_string());
+    let name = option.trim_start_matches('-');
+    // Some parsers name the option themselves, since they are asked elsewhere too.
+    let reason = reason.trim_end_matches(&format!("; correct {option}"));
+    let quoted = format!("{value:?}");
+    let heads = [format!("{name} {value}: "), format!("{name} {quoted}: "), format!("{quoted}: ")];
+    let bare = heads.iter().find_map(|head| reason.strip_prefix(head.as_str())).unwrap_or(reason);
+    let bare = &in_words(bare, value);
+    Some(match () {
+        () if bare.contains(option) => bare.to_owned(),
+        () if bare.starts_with(&quoted) => format!("{option} {bare}"),
+        () => format!("{option} {value}: {bare}"),
+    })
+}
+
+/// What the parsers of numbers say, in words that name what was expected.
+fn in_words(reason: &str, value: &str) -> String {
+    let range = reason.strip_prefix(&format!("{value} is not in ")).and_then(|range| range.split_once(".."));
+    match range {
+        Some((low, "")) => return format!("expected {low} or more"),
+        Some((low, high)) => return format!("expected {low} to {}", high.trim_start_matches('=')),
+        None => {}
+    }
+    let numbers = ["invalid digit found in string", "cannot parse integer from empty string"];
+    match reason {
+        _ if numbers.contains(&reason) => "expected a whole number".into(),
+        "number too large to fit in target type" => "expected a smaller number".into(),
+        other => other.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::cli::Cli;
@@ -142,6 +191,8 @@ mod tests {
             (&["bench", "micro", "--duration", "5 parsecs"], &["5 parsecs", "--duration", "500ms"]),
             (&["bench", "micro", "--multisite", "120"], &["120", "--multisite", "0 to 100"]),
             (&["bench", "micro", "--island", "1"], &["--island"]),
+            (&["bench", "micro", "--workers", "0"], &["--workers 0: expected 1 to 4096;"]),
+            (&["bench", "micro", "--seed", "x"], &["--seed x: expected a whole number;"]),
             (&["bench"], &["WORKLOAD"]),
             (&["bench", "tpcz"], &["tpcz", "micro"]),
             (&["benhc"], &["benhc", "did you mean bench?"]),

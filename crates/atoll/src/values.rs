@@ -6,30 +6,30 @@ use deploy::{ChannelKind, Host};
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DesignArg {
-    /// Latched pages and a central lock manager
+    /// Pages with latches, and one lock table for all workers of an instance
     Conventional,
-    /// Each worker owns a run of the sites, runs their steps and locks them for itself; pages are latched (DORA)
+    /// Each worker owns a range of the keys and has a lock table of its own; pages have latches (DORA)
     Logical,
-    /// As logical, and each worker owns the index pages that lead to its keys and latches none of them (PLP)
+    /// As logical; each worker also owns the index pages of its keys, which need no latches then (PLP)
     PlpRegular,
-    /// As plp-regular, and each worker owns the heap pages with its keys' rows, each of one partition
+    /// As plp-regular; each worker also owns the heap pages with the rows of its keys
     PlpPartition,
-    /// As plp-partition, with heap pages each of one leaf, so that dividing a partition moves next to no rows
+    /// As plp-partition; each heap page belongs to one leaf of the index, so dividing a partition moves few rows
     PlpLeaf,
-    /// One worker per instance: no latches, and locks only while distributed transactions exist
+    /// One worker per instance, one transaction at a time: no latches, and locks only for distributed transactions
     Serial,
-    /// Rows in main memory, optimistic concurrency control
+    /// Rows in main memory with optimistic concurrency control: a transaction is checked for conflicts when it commits
     Occ,
 }
 
 /// Whether keys change owners while transactions run, so that every worker has about as much to do.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BalanceArg {
-    /// Everybody keeps what he has
+    /// Keys stay where they are
     Off,
-    /// It is said when they should, and why
+    /// Rows say when keys should move and why; they do not move
     Advise,
-    /// They do
+    /// Keys move
     On,
 }
 
@@ -46,45 +46,45 @@ impl From<BalanceArg> for Mode {
 /// What a transaction of `occ` does on meeting a row that another one has prepared.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccConflictArg {
-    /// Waits for the other's decision, and for its turn where transactions keep failing; looks again at leaves that have changed
+    /// Waits for the decision of the other one; transactions that keep failing run one after the other
     Wait,
-    /// Aborts at once in all these cases, as Silo does
+    /// Aborts at once and is tried again, as in Silo
     Abort,
 }
 
 /// How far ahead `occ` asks memory for rows.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccAheadArg {
-    /// For those that a request names, while others are run before it
+    /// When a request arrives: the rows that it names
     Requests,
-    /// For those that a step is about to ask for
+    /// When a step begins: the rows that it is about to use
     Steps,
 }
 
 /// How a transaction of `occ` reads that writes nothing.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccReadsArg {
-    /// The present, and what it has seen is checked at its end
+    /// The newest rows; at the end it is checked that they have not changed
     Validate,
-    /// Everything as it was when the transaction began: nothing is checked, and nothing aborts
+    /// The rows as they were when the transaction began: nothing is checked, and nothing aborts
     Snapshot,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DurabilityArg {
-    /// Acknowledged after the device has the log
+    /// After the log is on the device: survives a power cut
     Sync,
-    /// The log is written and not waited for
+    /// After the system has the log, which it writes soon: survives kill -9; a power cut takes the last moments
     Async,
-    /// The log is kept in memory only
+    /// At once; the log stays in memory: survives nothing
     Memory,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TablesArg {
-    /// In a heap, and every index leads to the row's address
+    /// In a heap; every index holds the addresses of rows
     Heap,
-    /// In the leaves of the primary key's index
+    /// In the leaves of the index of the primary key
     Clustered,
 }
 
@@ -108,9 +108,9 @@ impl From<TablesArg> for TableKind {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeArg {
-    /// Of one root
+    /// One tree with one root
     Btree,
-    /// Multi-rooted: a sub-tree for each partition of the keys
+    /// Multi-rooted: a tree of its own for each range of the keys
     Mrbtree,
 }
 
@@ -135,11 +135,11 @@ impl From<TreeArg> for TreeKind {
 /// Which rows of a table with a key share a heap page.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapArg {
-    /// Any
+    /// Any rows
     Shared,
-    /// Those of one partition of the primary key's index
+    /// Rows of one partition
     Partition,
-    /// Those that one leaf of the primary key's index leads to
+    /// Rows that one leaf of the index of the primary key points to
     Leaf,
 }
 
@@ -166,59 +166,61 @@ impl From<HeapArg> for HeapForm {
 /// How readers of pages keep out of the way of writers.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LatchingArg {
-    /// They look without a latch, and at the page's version before and after
+    /// A reader takes no latch; it compares the version of the page before and after
     Optimistic,
-    /// They latch each page before they let go of the one that led there
+    /// A reader latches each page before it releases the parent (latch coupling)
     Coupled,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliArg {
-    /// Table locks stay with the worker until somebody else wants what they exclude
+    /// A worker keeps its table locks until another worker needs one of them
     On,
-    /// Every transaction asks anew
+    /// Every transaction takes its table locks anew
     Off,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostArg {
-    /// Each instance is a child process
+    /// Each instance is a process
     Process,
-    /// Instances are threads of this process
+    /// All instances are threads of one process
     Thread,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelArg {
-    /// Ring in shared memory
+    /// Ring buffers in shared memory
     Shm,
     /// Unix socket
     Uds,
     /// TCP
     Tcp,
-    /// Ring inside one process (--host thread)
+    /// Ring buffers within one process: only with --host thread
     Ring,
-    /// Only `bench ipc`
+    /// Pipe: only with `bench ipc`
     Pipe,
-    /// Only `bench ipc`
+    /// Named pipe: only with `bench ipc`
     Fifo,
-    /// POSIX message queue; only `bench ipc`
+    /// POSIX message queue: only with `bench ipc`
     Mqueue,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpArg {
+    /// All rows are read
     Read,
+    /// All rows are updated
     Update,
-    /// One row, which fixes the home site, is updated, the others are read: in a multisite transaction in other sites
+    /// One row is updated, the others are read; in a multisite transaction they are in other sites
     Mixed,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadModelArg {
-    /// Each client sends its next request when the answer to the last one is there
+    /// A client sends its next request when it has the answer to the last one
     Closed,
-    /// Requests come at --rate; latency counts from when they were due
+    /// Requests come at --rate, whatever the answers; latency counts from the time when a request was due
     Open,
 }
 

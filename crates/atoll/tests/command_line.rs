@@ -15,8 +15,12 @@ mod endings;
 mod guards;
 #[path = "command_line/papers.rs"]
 mod papers;
+#[path = "command_line/plans.rs"]
+mod plans;
 #[path = "command_line/reports.rs"]
 mod reports;
+#[path = "command_line/screens.rs"]
+mod screens;
 #[path = "command_line/wholeness.rs"]
 mod wholeness;
 

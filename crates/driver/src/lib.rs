@@ -19,6 +19,7 @@ pub mod noise;
 pub mod phases;
 pub mod row;
 pub mod session;
+mod settings;
 mod shift;
 mod stamp;
 pub mod steady;
@@ -27,7 +28,7 @@ pub mod window;
 
 pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
-pub use probe::{Measured, PerTransaction, Profile, Profiling};
+pub use probe::{Measured, PerTransaction, Profile, Profiling, Wait};
 pub use row::{
     Labels, LatencyUs, MachineStamp, RebalanceRow, RebalancedRow, RepetitionRow, ResultRow, SecondRow,
     Settings, ShiftRow,
@@ -36,6 +37,9 @@ pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};
 
+/// Its folder of build results: `debug`, `release`, `quick`.
+pub const PROFILE: &str = env!("ATOLL_PROFILE");
+pub const TARGET: &str = env!("ATOLL_TARGET");
 /// The commit this was built from, with `-dirty` if the tree had changes; "unknown" outside a repository.
 pub const COMMIT: &str = env!("ATOLL_COMMIT");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,6 @@
-//! A window watched while it lasts: once a second the instances are asked what they have measured, the watcher is shown it,
-//! and the pieces are put together again, so that the row says what it would have said.
+//! A window watched while it lasts: once a period the instances are asked what they have measured,
+//! the watcher is shown it, and the pieces are put together again, so that the row says what it
+//! would have said.
 //!
 //! ```text
 //!   |<------------- window ------------->|
@@ -10,7 +11,6 @@
 use probe::Measured;
 use std::time::{Duration, Instant};
 
-pub(crate) const EVERY: Duration = Duration::from_secs(1);
 /// A rest of a window that is shorter than this is shown with nothing: its rates would be guesses.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -22,10 +22,10 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Whether it is time to ask; `ending`: whether the window ends now.
-    pub fn is_due(&mut self, now: Instant, ending: Ending) -> bool {
+    /// Whether it is time to ask, each `period`; `ending`: whether the window ends now.
+    pub fn is_due(&mut self, now: Instant, period: Duration, ending: Ending) -> bool {
         let since = now - *self.last.get_or_insert(now);
-        since >= if ending == Ending::Now { SHORTEST } else { EVERY }
+        since >= if ending == Ending::Now { SHORTEST.min(period) } else { period }
     }
 
     /// Adds what the instances measured since the last time.
@@ -53,7 +53,8 @@ fn joined(mut before: Vec<Measured>, piece: &[Measured]) -> Vec<Measured> {
     before
 }
 
-/// `later` follows `before` in the same instance: lengths and counts add up, states are the later ones.
+/// `later` follows `before` in the same instance: lengths and counts add up, states are the later
+/// ones.
 fn append(before: &mut Measured, later: &Measured) {
     let window_ns = before.window_ns + later.window_ns;
     let mut series = std::mem::take(&mut before.series);
@@ -107,12 +108,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_time_each_second_and_at_the_end() {
+    fn it_is_time_each_period_and_at_the_end() {
         let (mut pieces, start) = (Pieces::default(), Instant::now());
-        let at = |ms| start + Duration::from_millis(ms);
-        assert!(!pieces.is_due(at(0), Ending::Later));
-        assert!(!pieces.is_due(at(999), Ending::Later) && pieces.is_due(at(1000), Ending::Later));
-        pieces.add(at(1000), &[]);
-        assert!(!pieces.is_due(at(1050), Ending::Now) && pieces.is_due(at(1100), Ending::Now));
+        let mut due = |pieces: &mut Pieces, ms, ending| {
+            pieces.is_due(start + Duration::from_millis(ms), Duration::from_secs(1), ending)
+        };
+        assert!(!due(&mut pieces, 0, Ending::Later));
+        assert!(!due(&mut pieces, 999, Ending::Later) && due(&mut pieces, 1000, Ending::Later));
+        pieces.add(start + Duration::from_millis(1000), &[]);
+        assert!(!due(&mut pieces, 1050, Ending::Now) && due(&mut pieces, 1100, Ending::Now));
+        let soon = start + Duration::from_millis(1020);
+        assert!(pieces.is_due(soon, Duration::from_millis(20), Ending::Now), "a period shorter than that");
     }
 }

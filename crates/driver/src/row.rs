@@ -97,6 +97,10 @@ pub struct ResultRow {
     pub tpmc_ceiling: Option<f64>,
     /// Length of the measured window.
     pub seconds: f64,
+    /// The run was interrupted within the windows of this row: it has what they measured until then, and the data was not
+    /// checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<bool>,
     /// Whether every check of the workload held at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consistent: Option<bool>,

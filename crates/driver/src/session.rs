@@ -16,9 +16,10 @@ use crate::steady;
 use crate::subject::Subject;
 use crate::window::Window;
 use base::counted;
-use deploy::engine::{Backing, DesignKind, Mode, TreeKind};
+use deploy::engine::Mode;
 use deploy::{Change, DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use traffic::{LoadModel, Traffic};
 use workload::benchmark::Counted;
@@ -50,7 +51,18 @@ pub enum Warmup {
 
 pub const LONGEST_WARMUP: Duration = Duration::from_secs(60);
 
-/// More requests waiting at a window's end than this share of those that came: the rate cannot be met.
+/// An interrupted window that is shorter than this is not kept: its rate would be a guess.
+const SHORTEST_KEPT: Duration = Duration::from_millis(100);
+
+/// How the windows of a row came to their end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    InTime,
+    Interrupted,
+}
+
+/// More requests waiting at a window's end than this share of those that came: the rate cannot be
+/// met.
 const BEHIND: f64 = 0.01;
 
 /// Told how far things are; all of it is for people.
@@ -58,18 +70,19 @@ pub trait Watcher {
     /// `share` of the current phase, 0..=1.
     fn progress(&mut self, phase: &str, share: f64);
     fn warn(&mut self, text: &str);
-    /// Whether [`Watcher::sample`] is wanted; it costs the instances a message and a little bookkeeping a second.
+    /// Whether [`Watcher::sample`] is wanted; each time it costs the instances a message and a
+    /// little bookkeeping.
     fn sampling(&self) -> Sampling {
         Sampling::Off
     }
-    /// What each instance has measured in the last second or so, in order of their numbers.
+    /// What each instance has measured since the last time, in order of their numbers.
     fn sample(&mut self, _instances: &[Measured]) {}
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sampling {
     Off,
-    EverySecond,
+    Every(Duration),
 }
 
 /// How far apart the cores are now, in nanoseconds; `None` on a single core.
@@ -77,8 +90,8 @@ pub type Ping<'a> = &'a dyn Fn() -> Option<f64>;
 
 pub struct Session {
     pub(crate) running: Running,
-    /// Effects committed since loading, modulo 2^64; `None` once an instance has died and taken its counts along, or a mix has
-    /// run whose effects nobody can count.
+    /// Effects committed since loading, modulo 2^64; `None` once an instance has died and taken its
+    /// counts along, or a mix has run whose effects nobody can count.
     pub(crate) effects: Option<u64>,
     stamp: MachineStamp,
     placement: String,
@@ -95,6 +108,7 @@ impl Session {
         watcher: &mut dyn Watcher,
     ) -> Result<Session, DeployError> {
         let share = |done: u64, total: u64| done as f64 / total.max(1) as f64;
+        watcher.progress("starting", 0.0);
         let mut running =
             deployment.launch_watched(&mut |done, total| watcher.progress("copying", share(done, total)))?;
         let effects = running.effects_at_start();
@@ -102,7 +116,12 @@ impl Session {
         Ok(Session { running, effects, stamp, placement: placement.into(), pieces: Pieces::default() })
     }
 
-    /// Measures one request mix over the data. `subject` must name the data that was loaded.
+    /// Measures one request mix over the data. `subject` must name the data that was loaded. An
+    /// interruption after the warm-up leaves a row of what was measured until then, marked as
+    /// interrupted: the session is of no further use then.
+    ///
+    /// # Errors
+    /// An interruption before that; instances that are lost and cannot be started again.
     pub fn run(
         &mut self,
         subject: &Subject,
@@ -117,28 +136,18 @@ impl Session {
         self.running.change(changes(schedule))?;
         let began_ns = self.running.began_ns();
         let mut rebalances = self.measure(subject)?.all.rebalances;
-        let mut windows = Vec::new();
-        let mut start = Moment::now();
-        for i in 0..schedule.repeat {
-            self.wait(schedule.duration, &format!("measuring {}/{}", i + 1, schedule.repeat), watcher)?;
-            let window = self.measure(subject)?;
-            let end = Moment::now();
-            rebalances.extend(window.all.rebalances.iter().cloned());
-            windows.push((start.noise_until(&end, self.children_ns(&window)), window));
-            start = end;
-        }
-        watcher.progress("checking", 0.0);
-        self.running.halt()?;
-        self.measure(subject)?;
+        let (windows, ended) = self.windows(subject, schedule, watcher)?;
+        rebalances.extend(windows.iter().flat_map(|(_, window)| window.all.rebalances.iter().cloned()));
         row.restarts = self.running.restarts() - restarts;
         if row.restarts > 0 {
             self.effects = None;
             let times = counted(row.restarts, "time");
             watcher.warn(&format!("instances died during this row and were started again, {times}"));
         }
-        let audits = self.running.audit()?;
-        let verdict = subject.judge(&audits, self.effects)?;
-        (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
+        match ended {
+            Ended::InTime => self.check(subject, &mut row, watcher)?,
+            Ended::Interrupted => row.interrupted = Some(true),
+        }
         fill(&mut row, windows, subject, &schedule.traffic);
         if schedule.changes.iter().any(|change| change.spec.is_some()) {
             row.tpmc = None; // The mix was another one for a part of the time.
@@ -158,6 +167,84 @@ impl Session {
         Ok(row)
     }
 
+    /// The windows of a row, each with its noise. An interruption ends them early: the last one is
+    /// as long as it got.
+    ///
+    /// # Errors
+    /// An interruption before there is anything to keep.
+    fn windows(
+        &mut self,
+        subject: &Subject,
+        schedule: &Schedule,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(Vec<(f64, Window)>, Ended), DeployError> {
+        let mut windows = Vec::new();
+        let mut start = Moment::now();
+        for i in 0..schedule.repeat {
+            let phase = format!("measuring {}/{}", i + 1, schedule.repeat);
+            let waited = self.wait(schedule.duration, &phase, watcher);
+            let (measured, ended) = match waited {
+                Err(DeployError::Interrupted) => (self.measure_in_spite(subject), Ended::Interrupted),
+                waited => (waited.and_then(|()| self.measure(subject)), Ended::InTime),
+            };
+            let window = match measured {
+                Err(DeployError::Interrupted) if !windows.is_empty() => {
+                    return Ok((windows, Ended::Interrupted));
+                }
+                measured => measured?,
+            };
+            let end = Moment::now();
+            if ended == Ended::InTime || Duration::from_secs_f64(window.seconds) >= SHORTEST_KEPT {
+                windows.push((start.noise_until(&end, self.children_ns(&window)), window));
+            }
+            if ended == Ended::Interrupted {
+                let any = !windows.is_empty();
+                return if any { Ok((windows, ended)) } else { Err(DeployError::Interrupted) };
+            }
+            start = end;
+        }
+        Ok((windows, Ended::InTime))
+    }
+
+    /// The window as far as it got when the run was interrupted. The flag is down while the
+    /// instances answer: every wait for them ends when it is up, and another Ctrl-C raises it
+    /// again.
+    fn measure_in_spite(&mut self, subject: &Subject) -> Result<Window, DeployError> {
+        let flag = self.running.deployment().interrupt.flag();
+        flag.store(false, Ordering::Relaxed);
+        let window = self.measure(subject);
+        flag.store(true, Ordering::Relaxed);
+        window.map_err(|_| DeployError::Interrupted)
+    }
+
+    /// Ends the load and has the data checked. A check that is interrupted leaves a row without a
+    /// verdict.
+    fn check(
+        &mut self,
+        subject: &Subject,
+        row: &mut ResultRow,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), DeployError> {
+        watcher.progress("checking", 0.0);
+        let mut judge = || {
+            self.running.halt()?;
+            self.measure(subject)?;
+            let audits = self.running.audit()?;
+            subject.judge(&audits, self.effects)
+        };
+        match judge() {
+            Ok(verdict) => {
+                (row.consistent, row.violations) = (Some(verdict.holds()), verdict.violations);
+                Ok(())
+            }
+            Err(DeployError::Interrupted) => {
+                row.interrupted = Some(true);
+                Ok(())
+            }
+            Err(other) => Err(other),
+        }
+    }
+
     pub(crate) fn begin(
         &mut self,
         subject: &Subject,
@@ -165,46 +252,11 @@ impl Session {
         ping: Ping<'_>,
     ) -> Result<ResultRow, DeployError> {
         self.running.reconfigure(subject.spec().clone())?;
-        let mut row = ResultRow::new(self.settings(subject, schedule));
+        let d = self.running.deployment();
+        let mut row = ResultRow::new(Settings::of(d, &self.placement, subject, schedule));
         row.machine = MachineStamp { latency_before_ns: ping(), ..self.stamp.clone() };
         row.oversubscribed = self.running.deployment().oversubscribed;
         Ok(row)
-    }
-
-    fn settings(&self, subject: &Subject, schedule: &Schedule) -> Settings {
-        let d = self.running.deployment();
-        Settings {
-            workload: subject.spec().name.clone(),
-            design: Some(d.design.to_string()),
-            islands: Some(d.islands),
-            workers: Some(d.workers),
-            placement: Some(self.placement.clone()),
-            host: Some(d.host.name().into()),
-            channel: Some(d.channel.name().into()),
-            durability: Some(deploy::durability_name(d.durability).into()),
-            tables: Some(d.tables.name().into()),
-            tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
-            heap: (d.design != DesignKind::Occ).then(|| d.heaps.name().into()),
-            latching: (!matches!(d.design, DesignKind::Occ | DesignKind::Serial))
-                .then(|| d.latching.to_string()),
-            partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
-                true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
-                false => d.partitions,
-            }),
-            balance: d.design.owns_keys().then(|| d.balance.mode.to_string()),
-            sli: Some(d.locks.inheritance.to_string()),
-            escalation: Some(d.locks.escalation.to_string()),
-            occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
-            occ_reads: (d.design == DesignKind::Occ).then(|| d.occ_reads.to_string()),
-            occ_ahead: (d.design == DesignKind::Occ).then(|| d.occ_ahead.to_string()),
-            clients: Some(schedule.traffic.clients),
-            memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
-            populated: (d.backing == Backing::AtStart).then_some(true),
-            labels: subject.labels(),
-            phases: schedule.phases.clone(),
-            seed: Some(schedule.seed),
-            ..load_settings(&schedule.traffic)
-        }
     }
 
     /// Takes a window and adds it to what the consistency check will count.
@@ -258,7 +310,9 @@ impl Session {
         loop {
             let left = time.saturating_sub(start.elapsed());
             let ending = if left.is_zero() { Ending::Now } else { Ending::Later };
-            if watcher.sampling() == Sampling::EverySecond && self.pieces.is_due(Instant::now(), ending) {
+            if let Sampling::Every(period) = watcher.sampling()
+                && self.pieces.is_due(Instant::now(), period, ending)
+            {
                 let piece = self.running.measure()?;
                 watcher.sample(&piece);
                 self.pieces.add(Instant::now(), &piece);
@@ -295,29 +349,6 @@ fn changes(schedule: &Schedule) -> Vec<Change> {
         changes.insert(0, Change { at: Duration::ZERO, rate: Some(rate), spec: None });
     }
     changes
-}
-
-fn load_settings(traffic: &Traffic) -> Settings {
-    let backoff_ns = traffic.retries.backoff_ns;
-    let mut settings = Settings {
-        load_model: Some("closed".into()),
-        retry_limit: traffic.retries.limit,
-        backoff_us: (backoff_ns > 0).then_some(backoff_ns as f64 / 1000.0),
-        ..Settings::default()
-    };
-    match traffic.model {
-        LoadModel::Closed => {}
-        LoadModel::Open { rate, arrivals } => {
-            settings.load_model = Some("open".into());
-            settings.rate = Some(rate.to_string());
-            settings.arrivals = Some(arrivals.name().into());
-        }
-        LoadModel::Terminals { terminals, think } => {
-            settings.terminals = Some(terminals);
-            settings.think = Some(think.to_string());
-        }
-    }
-    settings
 }
 
 /// Says so if requests came faster than they were answered.

@@ -61,6 +61,8 @@ pub struct Dashboard {
     instances: Vec<Measured>,
     finished: VecDeque<String>,
     clock: Clock,
+    /// What is left by the plan of the sweep.
+    planned: Option<Duration>,
 }
 
 /// When the sweep and the row that runs began.
@@ -97,6 +99,11 @@ impl Dashboard {
         self.clock.row = Some(now);
         self.seconds.clear();
         self.instances.clear();
+    }
+
+    /// What is left of the sweep, where its plan knows; else the rows that are done tell.
+    pub fn expect(&mut self, left: Option<Duration>) {
+        self.planned = left;
     }
 
     pub fn progress(&mut self, phase: &str, share: f64) {
@@ -158,7 +165,7 @@ impl Dashboard {
 
     fn time(&self, now: Instant) -> String {
         let (gone, left) = self.clock.read(now, self.row, self.rows);
-        let left = match left {
+        let left = match self.planned.or(left) {
             Some(left) => format!("about {} left", minutes(left)),
             None if self.rows > 1 => "time left: once a row is done".into(),
             None => String::new(),

@@ -254,11 +254,11 @@ fn watching_needs_a_terminal_and_transactions() {
     assert_refused(&["bench", "tpcb", "--kill", "1", "--watch"], 2, &["--kill", "--watch"]);
 }
 
-const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
-const COLUMNS: NonZero<u16> = NonZero::new(120).unwrap();
+pub const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
+pub const COLUMNS: NonZero<u16> = NonZero::new(120).unwrap();
 
 /// `atoll` on a terminal that `script` makes; everything it writes there. `None` where there is no `script`.
-fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<String> {
+pub fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<String> {
     let sandbox = Sandbox::new();
     let program = env!("CARGO_BIN_EXE_atoll");
     let line = format!("stty rows {ROWS} cols {COLUMNS}; exec '{program}' {}", args.join(" "));
@@ -318,7 +318,7 @@ fn watching_draws_and_gives_the_terminal_back() {
         assert!(pictures.iter().any(|p| p.contains(words)), "{words:?} in one of {pictures:#?}");
     }
     let after = &text[text.rfind("\x1b[?1049l").unwrap()..];
-    assert!(after.contains("consistent"), "the table is on the ordinary screen: {after:?}");
+    assert!(after.contains("per s"), "the table is on the ordinary screen: {after:?}");
 }
 
 #[test]

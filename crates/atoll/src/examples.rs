@@ -1,0 +1,143 @@
+//! The texts below the lists of options: what a command does besides, examples, exit codes.
+
+pub const SEE_HELP: &str = "Examples, and all that an option says: --help in place of -h.";
+
+/// The first screen: `atoll -h`.
+pub const FIRST: &str = "\
+Atoll: an OLTP database engine that runs as any number of instances over the cores of a machine,
+and measures which deployment suits which workload.
+
+Three commands to begin with:
+  atoll                              look at this machine, measure the deployments that fit it, name the
+                                     best for each workload; takes about a minute
+  atoll bench tpcc --islands 1,2     TPC-C on one instance over all cores, and on two
+  atoll bench tpcc --help            the options of one workload
+
+Commands:
+  bench WORKLOAD     measure: micro, tpcb, tpcc, tatp and their parts; counter, ipc
+  load, check        build a database on disk; check one
+  backup, restore    copy one, and make it anew
+  report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
+  stats WORKLOAD     what one transaction touches
+  topology           the cores of this machine and how far apart they are
+  figures, claims    the papers that Atoll builds on, measured here
+  completions, man   for your shell and your manual
+
+All commands with examples: atoll --help. The options of one: atoll COMMAND -h, or --help for all of them.";
+
+/// What `atoll` alone says before it begins.
+pub const WELCOME: &str = "\
+Atoll looks at this machine, measures the deployments that fit it, and names the best for each
+workload. It begins now and takes about a minute; Ctrl-C ends it. To try besides:
+  atoll bench tpcc --islands 1,2     TPC-C on one instance over all cores, and on two
+  atoll bench tpcc --help            the options of one workload
+  atoll -h                           all commands
+";
+
+pub const ALL: &str = "\
+Examples:
+  atoll                                     this machine's islands, and the deployment that suits it best
+  atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
+  atoll bench micro --islands 1,per-core    one instance over all cores against one per core
+  atoll bench tpcb --durability sync --json
+  atoll bench tpcc --help                   the options of one workload
+  atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
+  atoll check --data DIR                    is every page, index and row of it as it should be?
+  atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
+  atoll stats tpcc                          records, locks and pages that one transaction touches
+  atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
+  atoll compare before after                which rows of two runs differ beyond spread and noise
+  atoll figures --list                      the figures of the papers behind this, to be measured here
+  atoll claims --quick                      which of the papers' claims hold on this machine
+
+An island is a group of cores that exchange data fast: a shared L3 cache, a socket. An instance is one database engine with
+its own memory, log and worker threads. A deployment is a number of instances over the cores, and the data divided among
+them; a transaction that touches several instances commits with two-phase commit.";
+
+pub const TOPOLOGY: &str = "\
+Examples:
+  atoll topology
+  atoll topology --probe --json
+  atoll topology --machine \"package:2 l3:2 core:4\"
+
+Exit code: 0 success; 1 the probe failed; 2 wrong usage.";
+
+pub const LOAD: &str = "\
+When the command has succeeded, the database is on the device. A load that was interrupted is started anew by the same
+command; a directory that holds this very database already is left as it is.
+
+Examples:
+  atoll load tpcb --scale 4 --islands 2 --data bank
+  atoll bench tpcb --data bank --durability async,sync
+  atoll load micro --dataset 1000000 --data rows
+  atoll load tpcc --scale 2 --design occ --data warehouses
+
+Exit code: 0 the database is there; 1 it could not be loaded; 2 wrong usage; 130 interrupted.";
+
+pub const CHECK: &str = "\
+Nothing may run on the database meanwhile, and the check changes nothing: what a restart would repair or undo is worked out
+in memory. It looks at the checksum of every page, at every index against its rows in both directions, at which pages belong
+to which table, at the whole log, and at the consistency conditions of the workload. In a database of design occ it looks at
+the blocks of checkpoint and log, at every index against its rows, and at the same conditions.
+
+Examples:
+  atoll check --data bank
+  atoll check --data bank --json | jq 'select(.weight == \"damage\")'
+
+Exit code: 0 nothing is damaged; 1 damage was found, a consistency condition does not hold, or the database is in use or half
+loaded; 2 wrong usage: there is no database in DIR, or one of another format.";
+
+pub const STATS: &str = "\
+One client on one worker runs the workload, and every record, lock and page is counted. Means are per transaction of a kind
+that was carried out (rollbacks that the workload asks for included), and over the mix per committed one.
+
+Examples:
+  atoll stats tpcb --accounts 10000
+  atoll stats tpcc --scale 2
+  atoll stats tatp --json | jq '.workload_stats'
+
+Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
+
+pub const REPORT: &str = "\
+The rows of several files are joined: rows with the same settings are told apart by their file. A machine.json beside a file
+of rows is drawn. Lines that are no rows are named and left out, and so is a file that cannot be read.
+
+Examples:
+  atoll bench micro --islands 1,2 --multisite 0,20,100 --profile --out first
+  atoll report first second/rows.jsonl --out both.html
+  atoll bench tpcb --json | atoll report - --out tpcb.html
+  atoll report first --csv first.csv
+
+Exit code: 0 all rows are in the report; 1 something was left out, or nothing could be read or written; 2 wrong usage.";
+
+pub const BENCH_SHORT: &str = "\
+This is the short list: --help has all options, what each value means, and examples; atoll bench WORKLOAD --help has the options of one workload.";
+
+pub const BENCH: &str = "\
+Every combination of the values in comma lists is measured: a row each, printed when it is measured, as a line of a table or
+with --json as a JSON line. A plan is printed first; --dry-run prints the plan alone.
+
+Examples:
+  atoll bench tpcc --islands 1,2 --dry-run
+  atoll bench micro --islands 1,2 --design conventional,serial --op read,update --multisite 0,20,100
+  atoll bench micro --channel shm,uds --multisite 100 --durability memory --json
+  atoll bench tpcb --multisite 50 --durability sync --islands 2 --channel shm,uds --kill 200
+  atoll bench tpcb --design conventional,serial --islands 2 --profile
+  atoll bench tpcb --accounts 10000 --remote account,teller --padding none,page
+  atoll bench tpcb --load-model open --rate 1000,10000,50000 --progress 1s
+  atoll bench tpcc --think standard --terminals 1000 --scale 100 --warmup auto
+  atoll bench tatp-get-subscriber-data --phases shift.txt --repeat 1 --duration 20s
+  atoll bench tpcc --islands 1,2 --profile --watch --out results
+  atoll bench tatp --ids uniform --predicate standard,reversed --json
+  atoll bench counter --placement island,spread
+  atoll bench ipc --channel shm,uds,pipe
+
+Ctrl-C ends a run in order: the rows measured so far are printed and kept, and the one under way too if its warm-up was over.
+
+Exit code: 0 success; 1 the run failed or a consistency check did not hold; 2 wrong usage; 130 interrupted.";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  atoll completions bash > ~/.local/share/bash-completion/completions/atoll
+  atoll completions zsh > \"${fpath[1]}/_atoll\"
+  atoll completions fish > ~/.config/fish/completions/atoll.fish";

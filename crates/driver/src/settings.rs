@@ -1,0 +1,70 @@
+//! The settings of a row: what is asked for, before and after it is measured.
+
+use crate::row::Settings;
+use crate::session::Schedule;
+use crate::subject::Subject;
+use deploy::Deployment;
+use deploy::engine::{Backing, DesignKind, TreeKind};
+use traffic::{LoadModel, Traffic};
+
+impl Settings {
+    /// Those of the row that `subject` gives on `deployment`; `placement` as the row names it.
+    pub fn of(deployment: &Deployment, placement: &str, subject: &Subject, schedule: &Schedule) -> Settings {
+        let d = deployment;
+        Settings {
+            workload: subject.spec().name.clone(),
+            design: Some(d.design.to_string()),
+            islands: Some(d.islands),
+            workers: Some(d.workers),
+            placement: Some(placement.into()),
+            host: Some(d.host.name().into()),
+            channel: Some(d.channel.name().into()),
+            durability: Some(deploy::durability_name(d.durability).into()),
+            tables: Some(d.tables.name().into()),
+            tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
+            heap: (d.design != DesignKind::Occ).then(|| d.heaps.name().into()),
+            latching: (!matches!(d.design, DesignKind::Occ | DesignKind::Serial))
+                .then(|| d.latching.to_string()),
+            partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
+                true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
+                false => d.partitions,
+            }),
+            balance: d.design.owns_keys().then(|| d.balance.mode.to_string()),
+            sli: Some(d.locks.inheritance.to_string()),
+            escalation: Some(d.locks.escalation.to_string()),
+            occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
+            occ_reads: (d.design == DesignKind::Occ).then(|| d.occ_reads.to_string()),
+            occ_ahead: (d.design == DesignKind::Occ).then(|| d.occ_ahead.to_string()),
+            clients: Some(schedule.traffic.clients),
+            memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
+            populated: (d.backing == Backing::AtStart).then_some(true),
+            labels: subject.labels(),
+            phases: schedule.phases.clone(),
+            seed: Some(schedule.seed),
+            ..of_load(&schedule.traffic)
+        }
+    }
+}
+
+fn of_load(traffic: &Traffic) -> Settings {
+    let backoff_ns = traffic.retries.backoff_ns;
+    let mut settings = Settings {
+        load_model: Some("closed".into()),
+        retry_limit: traffic.retries.limit,
+        backoff_us: (backoff_ns > 0).then_some(backoff_ns as f64 / 1000.0),
+        ..Settings::default()
+    };
+    match traffic.model {
+        LoadModel::Closed => {}
+        LoadModel::Open { rate, arrivals } => {
+            settings.load_model = Some("open".into());
+            settings.rate = Some(rate.to_string());
+            settings.arrivals = Some(arrivals.name().into());
+        }
+        LoadModel::Terminals { terminals, think } => {
+            settings.terminals = Some(terminals);
+            settings.think = Some(think.to_string());
+        }
+    }
+    settings
+}
