@@ -10,7 +10,7 @@ use crate::sheet::error_width;
 use crate::shelf::{Reload, Shelf};
 use crate::sweep::{Stop, Sweep};
 use crate::units::scaled;
-use deploy::Interrupt;
+use deploy::{DeployError, Interrupt};
 use driver::{KillSchedule, MachineStamp, ResultRow, Session, Subject, Watcher};
 use topology::{Machine, ping_pong_ns};
 use world::tell;
@@ -152,7 +152,11 @@ fn torment(
         progress.next(&name(&stop, subject));
         let mut session =
             Session::open(stop.deployment.clone(), stamp(machine), stop.placement.name(), progress)?;
-        let row = driver::torment(&mut session, subject, schedule, kills, &|| ping(machine), progress)?;
+        let row = driver::torment(&mut session, subject, schedule, kills, &|| ping(machine), progress);
+        if let Err(DeployError::Interrupted) = row {
+            progress.tell_interrupted();
+        }
+        let row = row?;
         progress.suspend(|| output.add(row))?;
         session.close()?;
     }

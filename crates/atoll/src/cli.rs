@@ -127,7 +127,7 @@ pub struct InstanceArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::SEE_HELP, after_long_help = examples::LOAD)]
 pub struct LoadArgs {
-    /// The workload whose tables are built
+    /// The workload that the tables are of
     #[arg(value_parser = bench_name())]
     pub workload: String,
     /// Directory of the database: empty or missing, or that of an earlier load
@@ -179,7 +179,7 @@ pub struct LoadArgs {
 #[derive(Args, Debug)]
 #[command(after_help = examples::SEE_HELP, after_long_help = examples::STATS)]
 pub struct StatsArgs {
-    /// The workload whose transactions are counted
+    /// The workload that the transactions are of
     #[arg(value_parser = bench_name())]
     pub workload: String,
     /// Size: warehouses (tpcc), branches (tpcb), ten thousand subscribers (tatp), sites (micro)
@@ -287,7 +287,7 @@ mod heading {
     pub const STORAGE: &str = "Storage of designs on pages: all but occ (a comma list measures each value)";
     pub const LOCKS: &str = "Locks and latches (a comma list measures each value)";
     pub const OCC: &str = "Design occ (a comma list measures each value)";
-    pub const BALANCE: &str = "Designs whose workers own keys: logical, plp-*";
+    pub const BALANCE: &str = "Balance of designs with owners of keys: logical, plp-*";
     pub const REQUESTS: &str = "Requests (a comma list measures each value)";
     pub const MEASURING: &str = "Measuring";
     pub const LOAD: &str = "Load";

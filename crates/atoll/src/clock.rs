@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_rows_that_nobody_planned() {
+    fn nothing_is_said_of_rows_that_are_not_planned() {
         let mut clock = Clock::default();
         assert_eq!(clock.left(s(1)), None);
         clock.row_took(s(1));

@@ -69,7 +69,12 @@ impl Output {
             sink(&row)?;
         }
         match &mut self.table {
-            Some(table) if !self.json && !self.csv => print(&table.lines(&row))?,
+            Some(table) if !self.json && !self.csv => {
+                if table.begins() && !self.rows.is_empty() {
+                    print("")?;
+                }
+                print(&table.lines(&row))?;
+            }
             _ => self.unshown += 1,
         }
         self.rows.push(row);

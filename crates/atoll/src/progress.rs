@@ -56,7 +56,7 @@ impl Now {
         }
     }
 
-    /// `3 min 20 s left`; `None` where it is not worth saying, or nobody knows.
+    /// `3 min 20 s left`; `None` where it is not worth saying or not known.
     fn left(&self) -> Option<String> {
         let left = self.clock.left(self.begun.elapsed())?;
         (left >= WORTH_SAYING).then(|| format!("{} left", in_words(left)))
@@ -115,7 +115,7 @@ impl Progress {
         Progress::planned(rows, Clock::default(), None)
     }
 
-    /// Of rows whose time `clock` knows beforehand, with a line each `interval`.
+    /// For rows with times that `clock` knows beforehand, with a line each `interval`.
     pub fn planned(rows: usize, clock: Clock, interval: Option<Duration>) -> Progress {
         let now = Now::new(rows, clock);
         let face = if std::io::stderr().is_terminal() {
@@ -304,7 +304,7 @@ mod tests {
         assert!(line.starts_with("1/2 micro, 2 islands: loading, 42 %; at least 1"), "{line}");
         assert!(line.ends_with(" left") && line.contains("min"), "{line}");
         now.begin("micro, 4 islands");
-        now.begin("a row that nobody planned");
+        now.begin("a row beyond the plan");
         assert!(now.line().contains(": starting, "), "{}", now.line());
         let nameless =
             Now { phase: "measuring core-to-core latency".into(), ..Now::new(1, Clock::default()) };

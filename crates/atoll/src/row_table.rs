@@ -26,6 +26,11 @@ impl RowTable {
         RowTable { sheet: Sheet::new(&settings(rows), &measures, width), columns, width, begun: false }
     }
 
+    /// Whether the next row is the first.
+    pub fn begins(&self) -> bool {
+        !self.begun
+    }
+
     /// The lines of a row, those above the first row before it.
     pub fn lines(&mut self, row: &ResultRow) -> String {
         let mut text = if self.begun { String::new() } else { self.sheet.head() + "\n" };

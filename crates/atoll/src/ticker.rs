@@ -28,7 +28,7 @@ struct Shared<S> {
     changed: Condvar,
 }
 
-/// Who may do what: the run changes the scene, the thread reads it, both under the mutex. The
+/// Roles: the run changes the scene, the thread reads it, both under the mutex. The
 /// thread ends when it is told so.
 pub struct Ticker<S: Scene> {
     shared: Arc<Shared<S>>,

@@ -220,7 +220,7 @@ pub enum OpArg {
 pub enum LoadModelArg {
     /// A client sends its next request when it has the answer to the last one
     Closed,
-    /// Requests come at --rate, whatever the answers; latency counts from the time when a request was due
+    /// Requests come at --rate and wait for no answer; latency counts from the time when a request was due
     Open,
 }
 

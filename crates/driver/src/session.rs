@@ -91,7 +91,7 @@ pub type Ping<'a> = &'a dyn Fn() -> Option<f64>;
 pub struct Session {
     pub(crate) running: Running,
     /// Effects committed since loading, modulo 2^64; `None` once an instance has died and taken its
-    /// counts along, or a mix has run whose effects nobody can count.
+    /// counts along, or a mix has run with effects that cannot be counted.
     pub(crate) effects: Option<u64>,
     stamp: MachineStamp,
     placement: String,

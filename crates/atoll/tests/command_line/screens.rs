@@ -171,7 +171,7 @@ fn options_are_known_to_shells_and_to_the_manual() {
     shown(&["man", "--out", dir.to_str().unwrap()], "80");
     let bench = std::fs::read_to_string(dir.join("atoll-bench.1")).unwrap();
     assert!(bench.contains("\\-\\-durability") && dir.join("atoll.1").exists(), "{bench}");
-    assert!(!dir.join("atoll-instance.1").exists(), "a command that nobody types");
+    assert!(!dir.join("atoll-instance.1").exists(), "a command for deployments only");
     assert_refused(&["man", "--out", "/proc/nowhere"], 1, &["/proc/nowhere", "--out"]);
 }
 
