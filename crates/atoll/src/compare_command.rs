@@ -5,12 +5,14 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::plain;
 use crate::report_command::{read, rows_file};
+use crate::sheet::fitted;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use report::compare::{Outcome, Pair, Question, pairs, table};
 use report::verdict::Measure;
 use report::{Row, Rows};
 use std::path::{Path, PathBuf};
+use world::tell;
 
 const EXAMPLES: &str = "\
 Rows belong together when their settings agree; the seed and the page memory that follows from what is free may differ, and
@@ -68,7 +70,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         }
     } else {
         print(&format!("A: {}\nB: {}", args.a.display(), args.b.display()))?;
-        print(&plain::table(&table(&pairs, args.by)).to_string())?;
+        print(&fitted(plain::table(&table(&pairs, args.by))))?;
         print(&summary(&pairs))?;
     }
     judge(&pairs, args)
@@ -81,8 +83,8 @@ fn rows_of(path: &Path) -> Result<Vec<Row>, Failure> {
     let bytes = read(&file).map_err(Failure::Run)?;
     let mut rows = Rows::default();
     rows.add(&file.display().to_string(), &bytes);
-    rows.complaints.iter().for_each(|complaint| eprintln!("atoll: {complaint}"));
-    rows.remarks.iter().for_each(|remark| eprintln!("atoll: {remark}"));
+    rows.complaints.iter().for_each(|complaint| tell(format_args!("atoll: {complaint}")));
+    rows.remarks.iter().for_each(|remark| tell(format_args!("atoll: {remark}")));
     if rows.rows.is_empty() {
         return Err(Failure::Run(format!("{}: no rows to compare", file.display())));
     }
