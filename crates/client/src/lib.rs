@@ -16,7 +16,7 @@ use wire::{Caller, Frame};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClientError {
     /// It had no effect.
-    #[error("aborted: {}", .0.name())]
+    #[error("aborted ({}): {0}", .0.name())]
     Aborted(Abort),
     /// It was never sent: its home cannot be reached. No effect.
     #[error("instance {instance} cannot be reached: {why}")]

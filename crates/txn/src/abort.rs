@@ -1,6 +1,7 @@
 //! Why a transaction ended without effect.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The reason of an abort: expected, small, counted by reason. (A *fault* is something else: I/O or corruption
 /// carries its context in the engine and poisons the instance; transactions that meet it abort with
@@ -36,6 +37,12 @@ pub enum Abort {
     Stopping,
     /// As many transactions hold locks as the lock table has numbers for.
     Crowded,
+    /// The procedure has issued steps after those that it said were its last: nothing would protect them. A bug of the procedure.
+    AfterLast,
+    /// A request, its steps, their results or its reply is longer than a message may be.
+    TooLong,
+    /// A link to an instance that this transaction needs has no room for now.
+    Overloaded,
 }
 
 impl Abort {
@@ -55,12 +62,46 @@ impl Abort {
             Abort::Fault => "fault",
             Abort::Stopping => "stopping",
             Abort::Crowded => "crowded",
+            Abort::AfterLast => "after_last",
+            Abort::TooLong => "too_long",
+            Abort::Overloaded => "overloaded",
         }
     }
 
     /// Whether running the same request again may succeed.
     pub fn is_transient(self) -> bool {
-        use Abort::{Conflict, Crowded, Deadlock, InstanceDown, LockTimeout, Participant};
-        matches!(self, Conflict | Crowded | Deadlock | LockTimeout | Participant | InstanceDown)
+        use Abort::{Conflict, Crowded, Deadlock, InstanceDown, LockTimeout, Overloaded, Participant};
+        matches!(
+            self,
+            Conflict | Crowded | Deadlock | LockTimeout | Participant | InstanceDown | Overloaded
+        )
+    }
+}
+
+/// In a sentence, for messages.
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Abort::User(reason) => return write!(f, "the procedure decided so, for its reason {reason}"),
+            Abort::Deadlock => "it would have waited in a circle of locks; try it again",
+            Abort::LockTimeout => "a lock was not granted in time; try it again",
+            Abort::Participant => "another instance could not do its part; try it again",
+            Abort::InstanceDown => "an instance that it needs is down; try it again later",
+            Abort::Conflict => "another transaction changed what it had seen; try it again",
+            Abort::NeedsLocks | Abort::NotHere(_) => "it was run in a way that does not fit it",
+            Abort::BadRequest => "its arguments do not fit the procedure or the table",
+            Abort::NoSpace => "the data file or the memory is full",
+            Abort::Fault => "the instance has met an error and accepts nothing more; see its message",
+            Abort::Stopping => "the instance is shutting down",
+            Abort::Crowded => "as many transactions hold locks as there may be; try it again",
+            Abort::AfterLast => {
+                "its procedure issued steps after those that it said were its last; mend the procedure"
+            }
+            Abort::TooLong => {
+                "its request, a result or its reply is longer than the 16 MiB of a message; ask for less at once"
+            }
+            Abort::Overloaded => "a link between instances has no room for now; try it again later",
+        };
+        f.write_str(text)
     }
 }
