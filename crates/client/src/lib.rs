@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use base::InstanceId;
-use channel::{Address, Hello, Link, Parker};
+use channel::{Address, Hello, Link, Parker, SendError};
 use std::time::{Duration, Instant};
 use txn::{Abort, Placement, Schema, Workload};
 use wire::{Caller, Frame};
@@ -16,7 +16,7 @@ use wire::{Caller, Frame};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClientError {
     /// It had no effect.
-    #[error("aborted ({}): {0}", .0.name())]
+    #[error("aborted ({name}): {0}", name = .0.name())]
     Aborted(Abort),
     /// It was never sent: its home cannot be reached. No effect.
     #[error("instance {instance} cannot be reached: {why}")]
@@ -86,8 +86,12 @@ impl<W: Workload> Client<W> {
         let mut frame = std::mem::take(&mut self.frame);
         Frame::Submit { call, request: &bytes }.encode(&mut frame);
         let link = self.links[home.0 as usize].as_mut().expect("just opened");
-        let sent = link.send(&[&frame]).is_ok() && link.flush().is_ok();
+        let taken = link.send(&[&frame]);
+        let sent = taken.is_ok() && link.flush().is_ok();
         self.frame = frame;
+        if let Err(SendError::TooLong { .. }) = taken {
+            return Err(ClientError::Aborted(Abort::TooLong));
+        }
         if !sent {
             self.links[home.0 as usize] = None;
             return Err(ClientError::Unknown(home));

@@ -146,6 +146,10 @@ pub struct Deployment {
     pub locks: LockTuning,
     /// How long a lock wait may take, in milliseconds: how distributed deadlocks end.
     pub lock_timeout_ms: u64,
+    /// After how long an undecided transaction over several instances is given up, in ms; `None`: as `lock_timeout_ms` says.
+    pub distributed_timeout_ms: Option<u64>,
+    /// Requests of clients outside that a worker takes before it has answered others.
+    pub most_requests: usize,
     /// What transactions of `occ` do on meeting a row that another one has prepared.
     pub occ_conflict: OccConflict,
     /// How transactions of `occ` read that write nothing.
@@ -319,6 +323,8 @@ impl Deployment {
                     listen: Some(self.address(i, sockets)),
                     locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
+                    distributed_timeout_ms: self.distributed_timeout_ms,
+                    most_requests: self.most_requests,
                     occ_conflict: self.occ_conflict,
                     occ_reads: self.occ_reads,
                     occ_ahead: self.occ_ahead,

@@ -26,7 +26,7 @@ enum Patience {
     /// Until somebody ends it.
     Endless,
     /// It has been there when the worker looked, so many times.
-    Looks(u16),
+    Looks(u32),
 }
 
 /// The calls of one worker. A call's number is a slot of this table; a reply must also name the transaction that waits
@@ -118,7 +118,7 @@ impl Calls {
     }
 
     /// The worker looks. Gives up calls that stand alone and were there so many times before; tells of each.
-    pub fn grow_old(&self, most: u16, mut given_up: impl FnMut(Gtid, LinkId)) {
+    pub fn grow_old(&self, most: u32, mut given_up: impl FnMut(Gtid, LinkId)) {
         self.fail(Abort::Participant, |gtid, link, patience| {
             let Patience::Looks(looks) = patience else { return false };
             *looks += 1;

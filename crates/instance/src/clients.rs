@@ -255,7 +255,8 @@ async fn one_try<W: Workload, E: Engine>(
                 (outcome, Stay::Left, local.handover.answered_ns.get())
             }
             keys => {
-                let outcome = pin!(home::run(local, (request, keys), part)).await.map(|(_, reach)| reach);
+                let outcome =
+                    pin!(home::run(local, (request, keys), part, None)).await.map(|(_, reach)| reach);
                 let now = world::now_ns();
                 local.count(request, outcome, now);
                 (outcome.map(drop), Stay::Kept, now)
@@ -278,7 +279,8 @@ pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
             // It may have to wait in this one: then others are another runner's.
             handover.called.set(false);
             let keys = local.keys_of(&request);
-            let outcome = pin!(home::run(&local, (&request, keys), &mut part)).await.map(|(_, reach)| reach);
+            let outcome =
+                pin!(home::run(&local, (&request, keys), &mut part, None)).await.map(|(_, reach)| reach);
             handover.answer(from, seat, outcome.map(drop));
             // Its client looks at the clock for how long it took; here it only is to be counted in the right second.
             if run % CLOCK == 0 {
@@ -414,9 +416,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let slot = self.calls.open(guard, link);
         let bytes = postcard::to_stdvec(request).expect("requests are plain values");
         let call = guard.number << 32 | u64::from(slot);
-        if !self.send(link, &Frame::Submit { call, request: &bytes }) {
+        if let Err(unsent) = self.send(link, &Frame::Submit { call, request: &bytes }) {
             self.calls.abandon(slot);
-            return Err(Abort::InstanceDown);
+            return Err(unsent.into());
         }
         let reply = std::future::poll_fn(|cx| probe::parks_untimed(self.calls.poll(slot, cx))).await;
         let outcome = reply.outcome.map(|_| ());

@@ -46,6 +46,11 @@ pub struct InstanceConfig {
     pub listen: Option<Address>,
     pub locks: LockTuning,
     pub lock_timeout_ms: u64,
+    /// A transaction over several instances that is not decided after this time is given up, in ms. `None`: twice
+    /// `lock_timeout_ms`, at least [`InstanceConfig::LEAST_DISTRIBUTED_TIMEOUT_MS`].
+    pub distributed_timeout_ms: Option<u64>,
+    /// Requests of clients outside that a worker takes before it has answered others; more wait at their clients.
+    pub most_requests: usize,
     /// What transactions of `occ` do on meeting a prepared row.
     #[serde(with = "by_name")]
     pub occ_conflict: OccConflict,
@@ -88,6 +93,13 @@ impl Default for Balance {
 }
 
 impl InstanceConfig {
+    /// Some round trips and some lock waits, with a busy machine between them.
+    pub const LEAST_DISTRIBUTED_TIMEOUT_MS: u64 = 2_000;
+
+    /// Enough to keep a worker busy, and a fourth of the tasks that it can have: what other instances need of it while these
+    /// wait finds a task.
+    pub const MOST_REQUESTS: usize = 1024;
+
     /// The first instance of `placement`, with one worker that is not pinned, nobody to connect to, and a log in memory: a
     /// start for those who set what they care about.
     pub fn new(dir: PathBuf, placement: Placement, design: DesignKind) -> InstanceConfig {
@@ -110,6 +122,8 @@ impl InstanceConfig {
             listen: None,
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
+            distributed_timeout_ms: None,
+            most_requests: InstanceConfig::MOST_REQUESTS,
             occ_conflict: OccConflict::default(),
             occ_reads: OccReads::default(),
             occ_ahead: OccAhead::default(),
@@ -117,6 +131,12 @@ impl InstanceConfig {
             balance: Balance::default(),
             spin_us: 50,
         }
+    }
+
+    /// After how long an undecided transaction over several instances is given up, in ns.
+    pub fn distributed_timeout_ns(&self) -> u64 {
+        let by_locks = self.lock_timeout_ms.saturating_mul(2).max(Self::LEAST_DISTRIBUTED_TIMEOUT_MS);
+        self.distributed_timeout_ms.unwrap_or(by_locks).saturating_mul(1_000_000)
     }
 
     pub fn workers(&self) -> usize {
@@ -157,4 +177,21 @@ pub enum InstanceFault {
     Worker(String),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_distributed_transactions_follows_that_of_locks_unless_it_is_set() {
+        let base = InstanceConfig::new(PathBuf::new(), Placement::even(1, 1), DesignKind::Serial);
+        for (locks, own, ms) in
+            [(100, None, 2_000), (1_000, None, 2_000), (30_000, None, 60_000), (30_000, Some(50), 50)]
+        {
+            let config =
+                InstanceConfig { lock_timeout_ms: locks, distributed_timeout_ms: own, ..base.clone() };
+            assert_eq!(config.distributed_timeout_ns(), ms * 1_000_000);
+        }
+    }
 }

@@ -36,7 +36,15 @@ pub(crate) fn accept<W: Workload, E: Engine>(
             continue;
         }
         let workers = shared.config.workers();
+        let (me, instances) = (shared.config.id, shared.config.placement.instances());
         let (worker, peer) = match hello.from {
+            Caller::Instance(other, _) if other == me || other.0 >= instances => {
+                eprintln!(
+                    "atoll: instance {me}: refused a link of a peer that calls itself instance {other}: expected \
+                     another one of the {instances} of this deployment"
+                );
+                continue;
+            }
             Caller::Instance(instance, worker) => (worker.0 as usize % workers, Peer::Caller(instance)),
             Caller::Client => (clients.fetch_add(1, Ordering::Relaxed) % workers, Peer::Client),
         };

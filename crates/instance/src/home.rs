@@ -11,24 +11,28 @@
 use crate::counts::{self, Reach};
 use crate::gate;
 use crate::groups::{self, Groups};
+use crate::links::MOST_PAYLOAD;
 use crate::local::{Keys, Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
 use exec::{Engine, Holds, Order, Protection, Scope};
 use probe::{Component, Wait};
+use serde::Serialize;
 use smallvec::SmallVec;
 use std::pin::pin;
 use std::task::Poll;
-use twophase::coordinator::{Coordinator, Effect, Effects, Event, Request};
+use twophase::coordinator::{Coordinator, Effect, Effects, Event, Phase, Request};
 use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
 use wire::{Frame, Ride};
 
-/// Runs one request to its durable end; `keys` are its own, as found just now.
+/// Runs one request to its durable end; `keys` are its own, as found just now. A reply that is to travel is put into `parcel`, and
+/// one that is too long for it ends the transaction before anything is committed.
 pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
     (request, keys): (&W::Request, Keys),
     part: &mut E::Part,
+    mut parcel: Option<&mut Vec<u8>>,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
@@ -45,7 +49,8 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(desk, part, protection);
-        let mut run = Run { local, part, gtid: None, alone: false, asked: SmallVec::new(), failed: None };
+        let mut run =
+            Run { local, part, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None };
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
@@ -57,6 +62,9 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             && (outcome.is_ok() || !is_its_own(abort))
         {
             outcome = Err(abort);
+        }
+        if let (Ok(reply), Some(parcel)) = (&outcome, &mut parcel) {
+            outcome = packed(reply, parcel).and(outcome);
         }
         let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {
@@ -92,6 +100,9 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                     local.homes.borrow_mut().remove(&gtid);
                 }
                 undone?;
+                if abort == Abort::AfterLast {
+                    local.tell_of_bug(request, abort);
+                }
                 if let Abort::User(_) = abort {
                     // Others' locks go before their commits are durable, and this answer tells of what they wrote.
                     local.durable(seen).await?;
@@ -101,6 +112,13 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             }
         }
     }
+}
+
+/// Encodes a reply.
+fn packed<R: Serialize>(reply: &R, parcel: &mut Vec<u8>) -> Result<(), Abort> {
+    parcel.clear();
+    txn::step::encode(reply, parcel);
+    if parcel.len() <= MOST_PAYLOAD { Ok(()) } else { Err(Abort::TooLong) }
 }
 
 /// Whether a procedure or a step has decided to abort, by what it saw.
@@ -177,6 +195,8 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     gtid: Option<Gtid>,
     /// Whether the only steps elsewhere were the last, of one instance, and only read ([`Run::ask_alone`]).
     alone: bool,
+    /// The procedure has had the steps that it said were its last ([`Transaction::last`]).
+    ended: bool,
     /// The instances that steps were sent to.
     asked: SmallVec<[Asked; 8]>,
     /// The first abort that a step has ended with, wherever: the transaction ends with one, whatever the procedure makes of it.
@@ -211,6 +231,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     pub(crate) async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
+        if self.ended && count > 0 {
+            // The home may be certified and others prepared, or have let go of what they read: nothing would protect them.
+            return Err(Abort::AfterLast);
+        }
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
         if E::OWNERS && !local.tallies.is_empty() {
             (0..count).for_each(|i| local.tally(steps.route(i)));
@@ -244,8 +268,6 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
         let outcome = match (&mut groups[..], steps.effect()) {
             ([], _) => pin!(self.run_home(steps, &mut partial)).await,
-            // The last steps were said to be the last.
-            (_, _) if self.alone => Err(Abort::BadRequest),
             ([group], _)
                 if last == Last::Yes && E::HOLDS == Holds::FromCertify && group.only_reads(steps) =>
             {
@@ -294,9 +316,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let call = local.calls.open_alone(gtid, link);
         self.alone = true;
         let ride = Ride::Prepare(LockPoint::Reached);
-        if !local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+        if let Err(unsent) = local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() })
+        {
             local.calls.abandon(call);
-            return Err(Abort::InstanceDown);
+            return Err(unsent.into());
         }
         let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
         let _span = probe::span(Component::Communication);
@@ -320,7 +343,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     fn request(&self, gtid: Gtid, to: InstanceId, request: Request) -> Result<(), Abort> {
         let mut homes = self.local.homes.borrow_mut();
         let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
-        home.machine.request(to, request).map_err(|_| Abort::Participant)
+        let phase = home.machine.phase();
+        // While the procedure runs, only its own bug sends steps where the last ones went; else others have ended it.
+        let abort = if phase == Phase::Running { Abort::AfterLast } else { Abort::Participant };
+        home.machine.request(to, request).map_err(|_| abort)
     }
 
     /// A phase that writes visits the instances one after the other, in the order of their numbers: transactions of one
@@ -387,9 +413,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome
     }
 
-    /// Whether an abort is an answer only if all that was seen was there at one moment.
+    /// Whether an abort is an answer only once the others have said so: that all that was seen there was there at one moment, where
+    /// that is not certain before certification; and that it is durable, since others' locks go before their commits are.
     fn is_to_be_checked(&self, abort: Abort) -> bool {
-        E::HOLDS == Holds::FromCertify && is_its_own(abort)
+        match E::HOLDS {
+            Holds::FromCertify => is_its_own(abort),
+            Holds::FromSteps => matches!(abort, Abort::User(_)),
+        }
     }
 
     /// The abort that the transaction is to end with, if that has to be checked elsewhere.
@@ -400,7 +430,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     /// An abort that was decided on is told only if serial execution could have had it: if what was seen anywhere was there at one
     /// moment. That is the one before the first is asked, if all say that it is there still; whoever has voted has kept it since.
-    /// Those asked roll back. Gives what the transaction is to end with; the home's own part is looked at after this.
+    /// Those asked roll back, and answer once what was seen there is durable. Gives what the transaction is to end with; the home's
+    /// own part is looked at after this.
     async fn vouch(&mut self, gtid: Gtid, abort: Abort) -> Abort {
         let local = self.local;
         let mut calls: SmallVec<[u32; 8]> = SmallVec::new();
@@ -410,7 +441,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let sent = link.is_some_and(|link| {
                 let call = local.calls.open(gtid, link);
                 calls.push(call);
-                local.send(link, &Frame::Steps { call, gtid, ride: Ride::Check, steps: &[] })
+                local.send(link, &Frame::Steps { call, gtid, ride: Ride::Check, steps: &[] }).is_ok()
             });
             if !sent {
                 outcome = Err(Abort::InstanceDown);
@@ -477,12 +508,16 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         self.request(gtid, group.owner, request)?;
         let call = local.calls.open(gtid, link);
-        if local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
-            group.call = Some(call);
-            return Ok(());
+        match local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+            Ok(()) => {
+                group.call = Some(call);
+                Ok(())
+            }
+            Err(unsent) => {
+                local.calls.abandon(call);
+                Err(unsent.into())
+            }
         }
-        local.calls.abandon(call);
-        Err(Abort::InstanceDown)
     }
 
     async fn rendezvous<S: Steps>(
@@ -553,6 +588,7 @@ impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         let outcome = pin!(self.phase(steps, Last::Yes)).await;
+        self.ended = true;
         self.noted(outcome)
     }
 

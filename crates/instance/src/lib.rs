@@ -16,7 +16,7 @@
 //!   transactions.
 //! - `handover`: requests whose keys are all another worker's, handed to it whole. `owned`: steps of other workers of the instance,
 //!   where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps over many sites.
-//! - `links`, `calls`, `connector`: messages, requests under way, and how links come about.
+//! - `links`, `calls`, `connector`, `roles`: messages, requests under way, how links come about, and who may say what.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
 //! - `load`: loading and auditing.
 //! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which island.
@@ -43,6 +43,7 @@ mod owned;
 mod participant;
 mod placing;
 mod plan;
+mod roles;
 mod running;
 mod shared;
 mod source;

@@ -4,9 +4,21 @@
 //! keeps its id from being reused by chance: an id carries a generation.
 
 use base::InstanceId;
-use channel::Link;
+use channel::{Link, SendError};
 use probe::Section;
 use std::cell::{Cell, RefCell};
+use txn::Abort;
+
+/// The longest payload of a frame (steps, their results, a request, its reply), in bytes: a frame has some 40 around it.
+pub(crate) const MOST_PAYLOAD: usize = channel::MOST_MESSAGE_BYTES - 64;
+
+/// A link that keeps so many bytes for a peer that does not read takes no more steps, results, requests or replies. What
+/// is left of [`channel::MOST_HELD_BYTES`] is for the commit protocol, whose messages are small and are not sent again
+/// before some time has passed.
+const MOST_HELD: usize = channel::MOST_HELD_BYTES / 4 * 3;
+
+/// One client's link may have this part of the requests that a worker takes from clients.
+const PART_OF_LINK: usize = 4;
 
 /// Names a link of this worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +50,46 @@ struct Slot {
     generation: u32,
     /// Whether looking for a message costs a system call.
     socket: bool,
+    /// A client's: requests that came on it and were not answered.
+    asked: usize,
+    /// It is not read for now.
+    held_back: bool,
+}
+
+/// Why a frame was not sent; the link has nothing of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unsent {
+    /// The link has ended.
+    Gone,
+    /// The peer has not read for so long that nothing more is kept for it.
+    Full,
+    TooLong,
+}
+
+impl From<Unsent> for Abort {
+    fn from(unsent: Unsent) -> Abort {
+        match unsent {
+            Unsent::Gone => Abort::InstanceDown,
+            Unsent::Full => Abort::Overloaded,
+            Unsent::TooLong => Abort::TooLong,
+        }
+    }
+}
+
+/// How a frame is treated by a link whose peer does not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Of the commit protocol.
+    Protocol,
+    Other,
+}
+
+/// What a message has turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A request, to be answered ([`Links::answered`]).
+    Request,
+    Other,
 }
 
 /// Which links to look at.
@@ -53,17 +105,35 @@ pub(crate) struct Broken {
     pub peer: Peer,
 }
 
+impl Slot {
+    /// Whether so many bytes more are too many to be kept for the peer.
+    fn is_full(&self, bytes: usize) -> bool {
+        self.link.held() + bytes > MOST_HELD
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Links {
     slots: RefCell<Vec<Option<Slot>>>,
     /// Link to each instance, as opened by this worker.
     callees: RefCell<Vec<Option<LinkId>>>,
     generation: Cell<u32>,
+    /// Requests that a worker takes from clients before it has answered others. Those beyond it wait in the channels, and then
+    /// at the clients; nothing else is held back, so that what runs already gets through.
+    most_asked: usize,
+    /// Requests of clients that were not answered.
+    asked: Cell<usize>,
+    /// Which link has the first turn: clients take what is left of those requests in turn.
+    first: Cell<usize>,
     pub messages: Cell<u64>,
     pub bytes: Cell<u64>,
 }
 
 impl Links {
+    pub fn new(most_asked: usize) -> Links {
+        Links { most_asked, ..Links::default() }
+    }
+
     pub fn add(&self, link: Link, peer: Peer) -> LinkId {
         let generation = self.generation.get() + 1;
         self.generation.set(generation);
@@ -73,7 +143,7 @@ impl Links {
             slots.len() - 1
         });
         let socket = link.is_socket();
-        slots[slot] = Some(Slot { link, peer, generation, socket });
+        slots[slot] = Some(Slot { link, peer, generation, socket, asked: 0, held_back: false });
         let id = LinkId { slot: slot as u32, generation };
         if let Peer::Callee(instance) = peer {
             let mut callees = self.callees.borrow_mut();
@@ -102,33 +172,68 @@ impl Links {
         slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation).map(|s| s.peer)
     }
 
-    /// Sends one frame; `false` when the link is gone.
-    pub fn send(&self, id: LinkId, frame: &[u8]) -> bool {
+    /// Sends one frame.
+    pub fn send(&self, id: LinkId, frame: &[u8], class: Class) -> Result<(), Unsent> {
         let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots[id.slot as usize].as_mut().filter(|s| s.generation == id.generation) else {
-            return false;
-        };
-        probe::enter(Section::Link);
-        if slot.link.send(&[frame]).is_err() {
-            return false;
+        let slot = slots[id.slot as usize].as_mut().filter(|s| s.generation == id.generation);
+        let slot = slot.ok_or(Unsent::Gone)?;
+        if class == Class::Other && slot.is_full(frame.len()) {
+            return Err(Unsent::Full);
         }
+        probe::enter(Section::Link);
+        slot.link.send(&[frame]).map_err(|error| match error {
+            SendError::Full { .. } => Unsent::Full,
+            SendError::TooLong { .. } => Unsent::TooLong,
+            SendError::Closed(_) => Unsent::Gone,
+        })?;
         self.messages.set(self.messages.get() + 1);
         self.bytes.set(self.bytes.get() + frame.len() as u64);
-        true
+        Ok(())
     }
 
-    /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links found broken.
-    /// `take` must not send on a link.
+    /// Whether so many bytes would find no room on a link whose peer is there. Costs a system call then.
+    pub fn must_wait(&self, id: LinkId, bytes: usize) -> bool {
+        let slots = self.slots.borrow();
+        let slot = slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation);
+        slot.is_some_and(|slot| slot.is_full(bytes) && !slot.link.peer_left())
+    }
+
+    /// A request of a client was answered, or cannot be.
+    pub fn answered(&self, id: LinkId) {
+        self.asked.set(self.asked.get() - 1);
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots[id.slot as usize].as_mut().filter(|s| s.generation == id.generation) {
+            slot.asked -= 1;
+        }
+    }
+
+    /// Whether a link is to be read now.
+    fn reads(&self, slot: &mut Slot) -> bool {
+        let of_link = (self.most_asked / PART_OF_LINK).max(1);
+        let waits =
+            slot.peer == Peer::Client && (self.asked.get() >= self.most_asked || slot.asked >= of_link);
+        if waits != slot.held_back {
+            slot.held_back = waits;
+            slot.link.hold_back(waits);
+        }
+        !waits
+    }
+
+    /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links found broken. Clients' links
+    /// wait while too many of their requests do. `take` must not send on a link.
     pub fn poll(
         &self,
         ask: Ask,
         budget: usize,
-        mut take: impl FnMut(LinkId, Peer, &[u8]),
+        mut take: impl FnMut(LinkId, Peer, &[u8]) -> Taken,
         broken: &mut Vec<Broken>,
     ) -> bool {
         let mut any = false;
         let mut slots = self.slots.borrow_mut();
-        for (index, entry) in slots.iter_mut().enumerate() {
+        let first = self.first.get() % slots.len().max(1);
+        self.first.set(first + 1);
+        for index in (first..slots.len()).chain(0..first) {
+            let entry = &mut slots[index];
             let Some(slot) = entry else { continue };
             let id = LinkId { slot: index as u32, generation: slot.generation };
             let peer = slot.peer;
@@ -138,11 +243,17 @@ impl Links {
             }
             let mut gone = false;
             for _ in 0..budget {
+                if !self.reads(slot) {
+                    break;
+                }
                 match slot.link.receive() {
                     Ok(Some(message)) => {
                         any = true;
                         probe::enter(Section::Link);
-                        take(id, peer, message);
+                        if take(id, peer, message) == Taken::Request && peer == Peer::Client {
+                            slot.asked += 1;
+                            self.asked.set(self.asked.get() + 1);
+                        }
                     }
                     Ok(None) => break,
                     Err(_) => {
@@ -182,7 +293,7 @@ impl Links {
 
     /// Whether a ring has a message.
     pub fn ring_ready(&self) -> bool {
-        self.slots.borrow().iter().flatten().any(|s| !s.socket && s.link.poll())
+        self.slots.borrow().iter().flatten().any(|s| !s.socket && !s.held_back && s.link.poll())
     }
 
     pub fn flush(&self) {

@@ -7,7 +7,7 @@ use crate::clients::Mix;
 use crate::counts::Counts;
 use crate::gate::Gate;
 use crate::handover::Handover;
-use crate::links::{LinkId, Links};
+use crate::links::{Class, LinkId, Links, Unsent};
 use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{ByGtid, Home, Job, PendingAck, Session};
@@ -35,6 +35,9 @@ pub(crate) type Meetings = HashMap<(u32, u32), u32>;
 
 /// Workers an instance may have.
 pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
+
+/// How long an answer waits before it looks again whether its link has room, ns.
+const FULL_NS: u64 = 1_000_000;
 
 /// Where a step is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +106,8 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     drawn: Cell<u32>,
     next_number: Cell<u64>,
     frame: RefCell<Vec<u8>>,
+    /// It was said that a procedure issues steps after its last ones.
+    told_of_bug: Cell<bool>,
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
@@ -122,6 +127,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
         let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
         let wants = E::FETCHES && config.occ_ahead == OccAhead::Requests;
+        let most_requests = config.most_requests;
         let is_gated = E::HOLDS == Holds::FromCertify && waits;
         let local = Rc::new(Local {
             shared,
@@ -130,7 +136,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             executor,
             workload: RefCell::new(Rc::new(workload)),
             domains: RefCell::default(),
-            links: Links::default(),
+            links: Links::new(most_requests),
             calls: Calls::default(),
             in_log: Cell::new(0),
             unflushed: Cell::new(false),
@@ -159,6 +165,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             drawn: Cell::default(),
             next_number: Cell::new(1),
             frame: RefCell::default(),
+            told_of_bug: Cell::new(false),
         });
         local.learn_domains();
         local
@@ -315,6 +322,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
         worker_of(gtid, self.shared.config.workers())
     }
 
+    /// Says, once, that a request's procedure does what none may.
+    #[cold]
+    pub fn tell_of_bug(&self, request: &W::Request, abort: Abort) {
+        if !self.told_of_bug.replace(true) {
+            let (me, workload) = (self.me(), self.workload());
+            eprintln!("atoll: instance {me}: {} of {}: {abort}", workload.kind(request), workload.name());
+        }
+    }
+
     pub fn take_part(&self) -> E::Part {
         self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part(&self.desk))
     }
@@ -350,19 +366,32 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.engine.here(&self.desk, &self.executor, part)
     }
 
-    pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> bool {
+    /// # Errors
+    /// [`Unsent`]; for a message of the commit protocol only when the link has ended, or its peer has not read for very long.
+    pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> Result<(), Unsent> {
         probe::within(probe::Component::Communication, || {
             let mut buffer = self.frame.borrow_mut();
             frame.encode(&mut buffer);
-            self.links.send(link, &buffer)
+            let class = if let Frame::TwoPhase(_) = frame { Class::Protocol } else { Class::Other };
+            self.links.send(link, &buffer, class)
         })
+    }
+
+    /// Sends an answer with so many bytes of payload. While the link has no room for it the task waits; only one whose
+    /// link has ended is lost.
+    pub async fn answer(&self, link: LinkId, payload: usize, frame: &Frame<'_>) {
+        while self.links.must_wait(link, payload) {
+            Box::pin(self.sleep(FULL_NS)).await;
+        }
+        let sent = self.send(link, frame);
+        debug_assert_ne!(sent, Err(Unsent::TooLong), "the payload is measured before the commit");
     }
 
     /// Sends a message of the commit protocol on this worker's own link. A lost message is sent again by whoever
     /// needs it (the machines' ticks), so a missing link is no error.
     pub fn tell(&self, to: InstanceId, message: Message) {
         if let Some(link) = self.links.to(to) {
-            self.send(link, &Frame::TwoPhase(message));
+            let _ = self.send(link, &Frame::TwoPhase(message));
         }
     }
 

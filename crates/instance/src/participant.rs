@@ -6,7 +6,7 @@
 //! task comes back with it.
 
 use crate::home;
-use crate::links::{LinkId, Peer};
+use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::{Gtid, InstanceId};
@@ -62,7 +62,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let Some(session) = sessions.get_mut(&gtid) else {
             drop(sessions);
             if let Some(answer) = reply_unknown(message)
-                && !link.is_some_and(|link| self.send(link, &Frame::TwoPhase(answer)))
+                && !link.is_some_and(|link| self.send(link, &Frame::TwoPhase(answer)).is_ok())
             {
                 self.tell(from, answer);
             }
@@ -148,7 +148,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             any = true;
             self.sessions.borrow_mut().remove(&ack.gtid);
             let frame = Frame::TwoPhase(Message::Ack { gtid: ack.gtid });
-            if !ack.link.is_some_and(|link| self.send(link, &frame)) {
+            if !ack.link.is_some_and(|link| self.send(link, &frame).is_ok()) {
                 self.tell(ack.gtid.home, Message::Ack { gtid: ack.gtid });
             }
         }
@@ -199,6 +199,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn open_session(&self, gtid: Gtid, link: LinkId, ride: Ride) -> Result<E::Part, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
+            if session.machine.state() != State::Working {
+                // Prepared, or a reader that waits for its release: no step may follow.
+                return Err(Abort::AfterLast);
+            }
             session.link = Some(link);
             return session.part.take().ok_or(Abort::BadRequest);
         }
@@ -275,6 +279,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let passing = Passing { local: self, gtid, link, opened: Cell::new(!may_pass) };
         let mut part = if may_pass { self.begin(gtid, ride) } else { self.open_session(gtid, link, ride)? };
         let mut outcome = passing.run(pin!(self.run_batch(&mut part, steps, outputs))).await;
+        if outcome.is_ok() && outputs.bytes().len() > MOST_PAYLOAD {
+            outcome = Err(Abort::TooLong);
+        }
         if outcome.is_ok() && may_pass && !E::wrote(&part) {
             outcome = passing.run(pin!(self.validate(&mut part))).await;
             if outcome.is_ok() {
@@ -322,8 +329,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Ends a session whose home is to abort by its own decision, and says whether that was made from what was there.
     async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
-        // What is not here any more, or not yet at rest, cannot be vouched for.
-        let part = self.sessions.borrow_mut().get_mut(&gtid).and_then(|session| session.part.take());
+        // What is not here any more, or not yet at rest, cannot be vouched for; what is prepared waits for its decision.
+        let at_rest = |session: &&mut Session<_>| session.machine.state() == State::Working;
+        let mut sessions = self.sessions.borrow_mut();
+        let part = sessions.get_mut(&gtid).filter(at_rest).and_then(|session| session.part.take());
+        drop(sessions);
         let mut part = part.ok_or(Abort::Conflict)?;
         let holds = engine.holds(desk, &mut part);
         let seen = engine.horizon(&part, desk);
@@ -413,12 +423,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 let mut outputs = self.take_batch();
                 let outcome = pin!(self.serve_steps(gtid, link, ride, &steps, &mut outputs)).await;
                 let bytes = if outcome.is_ok() { outputs.bytes() } else { &[] };
-                self.send(link, &Frame::StepsDone { call, gtid, outcome, outputs: bytes });
+                let done = Frame::StepsDone { call, gtid, outcome, outputs: bytes };
+                pin!(self.answer(link, bytes.len(), &done)).await;
                 self.give_batch(outputs);
                 self.give_buffer(steps);
             }
             Job::Prepare { link, gtid, lock_point } => {
-                let taken = self.sessions.borrow_mut().get_mut(&gtid).map(|s| s.part.take());
+                let mut sessions = self.sessions.borrow_mut();
+                let asked = sessions.get_mut(&gtid).filter(|s| s.machine.state() == State::Working);
+                let taken = asked.map(|s| s.part.take());
+                drop(sessions);
                 let vote = match taken {
                     Some(Some(mut part)) => {
                         // The home is certified.
@@ -430,37 +444,41 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
                     Some(None) | None => Vote::No,
                 };
-                self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));
+                // A home that hears nothing gives up, and the part asks it.
+                let _ = self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));
             }
-            Job::Submit { link, call, request } => {
+            Job::Submit { link, from, call, request } => {
+                let mut reply = self.take_buffer(&[]);
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {
                     Ok(request) => {
-                        pin!(probe::charged(Role::Home, self.submit(&request, self.links.peer(link)))).await
+                        pin!(probe::charged(Role::Home, self.submit(&request, from, &mut reply))).await
                     }
                     Err(_) => Err(Abort::BadRequest),
                 };
-                let (outcome, reply) = match outcome {
-                    Ok(reply) => (Ok(()), postcard::to_stdvec(&reply).expect("replies are plain values")),
-                    Err(abort) => (Err(abort), Vec::new()),
-                };
-                self.send(link, &Frame::Done { call, outcome, reply: &reply });
                 self.give_buffer(request);
+                let bytes = if outcome.is_ok() { &reply[..] } else { &[] };
+                pin!(self.answer(link, bytes.len(), &Frame::Done { call, outcome, reply: bytes })).await;
+                self.give_buffer(reply);
+                if from == Peer::Client {
+                    self.links.answered(link);
+                }
             }
         }
     }
 
     /// Another instance's client times its request itself.
-    async fn submit(&self, request: &W::Request, from: Option<Peer>) -> Result<W::Reply, Abort> {
+    async fn submit(&self, request: &W::Request, from: Peer, reply: &mut Vec<u8>) -> Result<(), Abort> {
         let mut part = self.take_part();
         let started = world::now_ns();
-        let outcome = pin!(home::run(self, (request, self.keys_of(request)), &mut part)).await;
+        let keys = self.keys_of(request);
+        let outcome = pin!(home::run(self, (request, keys), &mut part, Some(reply))).await;
         self.give_part(part);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);
-        if outcome.is_ok() && !matches!(from, Some(Peer::Caller(_))) {
+        if outcome.is_ok() && from == Peer::Client {
             self.answered(request, now - started);
         }
-        outcome.map(|(reply, _)| reply)
+        outcome.map(drop)
     }
 }
 

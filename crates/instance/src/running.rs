@@ -294,9 +294,14 @@ impl<W: Workload, E: Engine> Running<W, E> {
 
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
         let settled = self.ask(Order::Settle);
+        let given_up = Duration::from_nanos(self.shared.config.distributed_timeout_ns());
+        let patience = SETTLE.max(2 * given_up);
         for _ in 0..self.workers.len() {
-            settled.recv_timeout(SETTLE).map_err(|_| {
-                InstanceFault::Audit(format!("transactions are still in doubt after {} s", SETTLE.as_secs()))
+            settled.recv_timeout(patience).map_err(|_| {
+                InstanceFault::Audit(format!(
+                    "transactions are still in doubt after {} s",
+                    patience.as_secs()
+                ))
             })?;
         }
         let (reply, replies) = mpsc::channel();

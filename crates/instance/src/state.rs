@@ -1,6 +1,6 @@
 //! What a worker remembers of distributed transactions: those at home here, and its parts of others'.
 
-use crate::links::LinkId;
+use crate::links::{LinkId, Peer};
 use base::{Gtid, Lsn};
 use exec::NoteId;
 use exec::Visit;
@@ -103,6 +103,7 @@ pub(crate) enum Job<P> {
     },
     Submit {
         link: LinkId,
+        from: Peer,
         call: u64,
         request: Vec<u8>,
     },

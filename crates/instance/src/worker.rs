@@ -5,9 +5,10 @@
 //! page finds no frame that can be had without writing first.
 
 use crate::clients::{Mix, clerk, client, pump};
-use crate::links::{Ask, Broken, Links, Peer};
+use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
+use crate::roles;
 use crate::shared::{Order, Scene, Shared, Wanted};
 use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
@@ -30,8 +31,6 @@ use wire::Frame;
 /// How often machines that wait for news are reminded, and how old their last news must be.
 const TICK_NS: u64 = 20_000_000;
 const QUIET_NS: u64 = 100_000_000;
-/// A distributed transaction that has no decision after this long is given up.
-const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Messages taken from one link before the others have their turn.
 const BUDGET: usize = 32;
 /// Turns of the tasks before the worker looks around.
@@ -227,35 +226,44 @@ impl<W: Workload, E: Engine> Worker<W, E> {
 
     fn receive(&mut self, ask: Ask) -> bool {
         let local = &self.local;
-        let mut nonsense = Vec::new();
+        let mut offences = Vec::new();
         let mut messages = Vec::new();
         let mut broken = std::mem::take(&mut self.broken);
-        let take = |link, peer, bytes: &[u8]| match Frame::decode(bytes) {
-            Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
-                local.calls.reply(call, gtid, outcome, outputs)
+        let take = |link, peer, bytes: &[u8]| {
+            let frame = Frame::decode(bytes).map_err(|_| "bytes that are no message of this version");
+            match frame.and_then(|frame| roles::check(&frame, peer, local.me()).map(|()| frame)) {
+                Ok(Frame::Steps { gtid, .. }) if local.worker_of(gtid) != local.worker => {
+                    // Its part would be where no message for it comes.
+                    offences.push((link, "steps to a worker that does not look after their transaction"));
+                }
+                Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
+                    local.calls.reply(call, gtid, outcome, outputs)
+                }
+                Ok(Frame::Steps { call, gtid, ride, steps }) => {
+                    let steps = local.take_buffer(steps);
+                    local.push_job(Job::Steps { link, call, gtid, ride, steps });
+                }
+                Ok(Frame::Submit { call, request }) => {
+                    let request = local.take_buffer(request);
+                    local.push_job(Job::Submit { link, from: peer, call, request });
+                    return Taken::Request;
+                }
+                // These may be answered on a link, so they wait until no link is borrowed.
+                Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
+                Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
+                Err(offence) => offences.push((link, offence)),
             }
-            // Its part would be where no message for it comes.
-            Ok(Frame::Steps { gtid, .. }) if local.worker_of(gtid) != local.worker => nonsense.push(link),
-            Ok(Frame::Steps { call, gtid, ride, steps }) => {
-                let steps = local.take_buffer(steps);
-                local.push_job(Job::Steps { link, call, gtid, ride, steps });
-            }
-            Ok(Frame::Submit { call, request }) => {
-                let request = local.take_buffer(request);
-                local.push_job(Job::Submit { link, call, request });
-            }
-            // These may be answered on a link, so they wait until no link is borrowed.
-            Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
-            Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
-            Err(_) => nonsense.push(link),
+            Taken::Other
         };
         let any = probe::communicating(|| local.links.poll(ask, BUDGET, take, &mut broken));
         for (link, peer, message) in messages {
             let (Peer::Callee(from) | Peer::Caller(from)) = peer else { continue };
             self.two_phase(link, from, message);
         }
-        for link in nonsense {
+        for (link, offence) in offences {
+            // What came behind it on the same link is not told of again.
             if let Some(peer) = self.local.links.drop_link(link) {
+                roles::tell(self.local.me(), peer, offence);
                 broken.push(Broken { id: link, peer });
             }
         }
@@ -269,7 +277,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// A message of the commit protocol. Whoever looks after a transaction is told by its number and by how many workers this
     /// instance has *now*; the link it came on follows from how many either side had when it was opened. So a message is handed
     /// to the worker that has the machine, or would have it: no other may say that there is none.
-    fn two_phase(&self, link: crate::links::LinkId, from: InstanceId, message: Message) {
+    fn two_phase(&self, link: LinkId, from: InstanceId, message: Message) {
         let local = &self.local;
         if let Message::Prepare { gtid, lock_point } = message {
             // Goes where its steps went, on the same link; where those were never seen it is refused.
@@ -283,7 +291,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     }
 
     /// A message for a machine of this worker; on `link` if it came on one of its own.
-    fn message(&self, from: InstanceId, link: Option<crate::links::LinkId>, message: Message) {
+    fn message(&self, from: InstanceId, link: Option<LinkId>, message: Message) {
         if message.is_for_coordinator() {
             self.coordinator_message(from, message);
         } else {
@@ -307,7 +315,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
-    fn link_broke(&self, id: crate::links::LinkId, peer: Peer) {
+    fn link_broke(&self, id: LinkId, peer: Peer) {
         match peer {
             Peer::Client => {}
             Peer::Caller(_) => self.local.caller_lost(id),
@@ -328,18 +336,21 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         self.next_tick_ns = now + TICK_NS;
         self.local.shared.engine.checkpoint_if_due(&self.local.desk);
         self.local.ask_homes(QUIET_NS);
+        let give_up_ns = self.local.shared.config.distributed_timeout_ns();
         self.local.feed_homes(|home| match home.machine.phase() {
             Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
-            Phase::Running | Phase::Voting if now.saturating_sub(home.since_ns) >= GIVE_UP_NS => {
+            Phase::Running | Phase::Voting if now.saturating_sub(home.since_ns) >= give_up_ns => {
                 Some(Event::Timeout)
             }
             _ => None,
         });
         let mut given_up = Vec::new();
-        self.local.calls.grow_old((GIVE_UP_NS / TICK_NS) as u16, |gtid, link| given_up.push((gtid, link)));
+        let most = u32::try_from(give_up_ns / TICK_NS).unwrap_or(u32::MAX);
+        self.local.calls.grow_old(most, |gtid, link| given_up.push((gtid, link)));
         for (gtid, link) in given_up {
             let decision = Message::Decide { gtid, decision: Decision::Abort };
-            self.local.send(link, &Frame::TwoPhase(decision));
+            // The other side asks if it does not hear of it.
+            let _ = self.local.send(link, &Frame::TwoPhase(decision));
         }
     }
 

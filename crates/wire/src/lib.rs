@@ -16,7 +16,7 @@ use twophase::{LockPoint, Message, Vote};
 use txn::Abort;
 
 /// Bumped whenever a frame changes its meaning; peers of another version are refused at the handshake.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The first message of a connection: who is calling. `deployment` keeps instances of different deployments apart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub enum Ride {
     More,
     Prepare(LockPoint),
     /// No steps: the procedure has decided to abort. Was all that the transaction has seen here there until now? The
-    /// participant rolls back and says so, or that it was not ([`Abort::Conflict`]).
+    /// participant rolls back and says so, or that it was not ([`Abort::Conflict`]), once that is durable here.
     Check,
 }
 

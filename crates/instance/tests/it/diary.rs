@@ -1,7 +1,7 @@
 //! A workload of single notes, to be watched closely: when an answer is given, what a request that was given up leaves, and
 //! what becomes of an instance with a worker that cannot go on.
 
-use crate::support::{Via, config, private_dir};
+use crate::support::{Deployment, Via, config, private_dir};
 use base::{Gtid, InstanceId, Key, SiteId, TableId, WorkerId};
 use channel::{Address, Hello, Link};
 use exec::DesignKind;
@@ -37,6 +37,8 @@ struct Diary {
     unsafe_: Arc<AtomicU64>,
     /// Workers stumble over it from now on.
     broken: Arc<AtomicBool>,
+    /// Notes are looked for from another instance, by a phase that is not the last.
+    from_afar: bool,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -130,6 +132,10 @@ impl Workload for Diary {
         match request {
             Entry::Write => {
                 let note = self.written.load(Ordering::Relaxed) + 1;
+                if self.from_afar && note > self.looked_at.load(Ordering::Relaxed) + 4 {
+                    // So that the log stays short.
+                    return Ok(());
+                }
                 txn.last(PutNote(note)).await?;
                 self.written.store(note, Ordering::Relaxed);
                 Ok(())
@@ -137,7 +143,11 @@ impl Workload for Diary {
             Entry::Look => {
                 let note = self.written.load(Ordering::Relaxed);
                 self.looked_at.store(note, Ordering::Relaxed);
-                if txn.last(FindNote(note)).await? { Err(Abort::User(1)) } else { Ok(()) }
+                let found = match self.from_afar {
+                    true => txn.all(FindNote(note)).await?,
+                    false => txn.last(FindNote(note)).await?,
+                };
+                if found { Err(Abort::User(1)) } else { Ok(()) }
             }
         }
     }
@@ -166,8 +176,12 @@ impl Workload for Diary {
             Entry::Look => "look",
         }
     }
-    fn generator(&self, stream: u64, _: Range<u32>) -> Entries {
-        Entries(if stream.is_multiple_of(2) { Entry::Write } else { Entry::Look })
+    fn clients(&self) -> txn::Clients {
+        txn::Clients::Bound
+    }
+    fn generator(&self, stream: u64, sites: Range<u32>) -> Entries {
+        let writes = if self.from_afar { sites.start == 0 } else { stream.is_multiple_of(2) };
+        Entries(if writes { Entry::Write } else { Entry::Look })
     }
     fn load_parts(&self, _: SiteId) -> u32 {
         0
@@ -219,6 +233,27 @@ fn an_abort_that_tells_of_a_commit_waits_until_that_is_durable() {
     instance.halt().unwrap();
     assert_eq!(diary.unsafe_.load(Ordering::Relaxed), 0, "answers about notes that are not in the log");
     instance.stop().unwrap();
+}
+
+/// The same where the one who finds the note is at another instance, and has not said that it is the last it looks for.
+#[test]
+fn an_abort_that_tells_of_a_commit_elsewhere_waits_until_that_is_durable_there() {
+    for design in [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial] {
+        let dir = private_dir();
+        let diary = Diary { log: Arc::new(dir.path().join("0/log")), from_afar: true, ..Diary::default() };
+        let of = |id| config(&diary, dir.path(), design, Durability::Sync, (id, 2), 1, Via::Ring);
+        let deployment = Deployment::start(diary.clone(), (0..2).map(of).collect());
+        deployment.load();
+        deployment.instances[0].drive(1, 0);
+        deployment.instances[1].drive(1, 1 << 16);
+        wait_until("nobody finds a note", || {
+            diary.safe.load(Ordering::Relaxed) + diary.unsafe_.load(Ordering::Relaxed) >= 100
+        });
+        deployment.instances.iter().for_each(|instance| instance.halt().unwrap());
+        let told_early = diary.unsafe_.load(Ordering::Relaxed);
+        assert_eq!(told_early, 0, "{design}: answers about notes that are not in the other's log");
+        deployment.stop();
+    }
 }
 
 fn send(link: &mut Link, frame: &Frame<'_>) {

@@ -3,6 +3,7 @@
 mod answers;
 mod deployments;
 mod diary;
+mod edges;
 mod larger;
 mod loads;
 mod moving;

@@ -1,0 +1,116 @@
+//! Who may say what on a link, by who is at its other end.
+//!
+//! | frame | on a link from a client | from an instance | to an instance |
+//! |---|---|---|---|
+//! | `Submit` | yes | yes | |
+//! | `Done` | | | yes |
+//! | `Steps` | | of a transaction whose home is the caller | |
+//! | `StepsDone` | | | of a transaction whose home is here |
+//! | `Prepare`, `Decide`, `Release` | | from the transaction's home | likewise |
+//! | `Vote`, `Ack`, `Inquire` | | to the transaction's home | likewise |
+//!
+//! A message that is not in the table ends its link: its sender has a bug, or is none of ours.
+
+use crate::links::Peer;
+use base::InstanceId;
+use wire::Frame;
+
+/// What is wrong with a message.
+pub(crate) type Offence = &'static str;
+
+/// # Errors
+/// Why `peer` may not say this to instance `me`.
+#[inline]
+pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(), Offence> {
+    let allowed = |condition: bool, offence| if condition { Ok(()) } else { Err(offence) };
+    match (frame, peer) {
+        (Frame::Submit { .. }, _) => {
+            allowed(!matches!(peer, Peer::Callee(_)), "a request on a link that was opened for answers")
+        }
+        (_, Peer::Client) => Err("a message that only instances send; a client submits requests"),
+        (Frame::Done { .. }, _) => allowed(matches!(peer, Peer::Callee(_)), "an answer to no request"),
+        (Frame::Steps { gtid, .. }, _) => {
+            allowed(peer == Peer::Caller(gtid.home), "steps of a transaction whose home it is not")
+        }
+        (Frame::StepsDone { gtid, .. }, _) => allowed(
+            matches!(peer, Peer::Callee(_)) && gtid.home == me,
+            "results for a transaction that did not ask for them",
+        ),
+        (Frame::TwoPhase(message), Peer::Caller(from) | Peer::Callee(from)) => {
+            let home = message.gtid().home;
+            if message.is_for_coordinator() {
+                allowed(home == me, "a vote, or the like, for a transaction whose home is elsewhere")
+            } else {
+                allowed(home == from, "a decision, or the like, on a transaction whose home it is not")
+            }
+        }
+    }
+}
+
+/// Says on standard error that a link is closed, and why.
+#[cold]
+pub(crate) fn tell(me: InstanceId, peer: Peer, offence: &str) {
+    let other = match peer {
+        Peer::Client => "a client".to_string(),
+        Peer::Caller(instance) | Peer::Callee(instance) => format!("instance {instance}"),
+    };
+    eprintln!("atoll: instance {me}: closed a link with {other}, which sent {offence}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Gtid;
+    use twophase::{Decision, LockPoint, Message, Vote};
+    use wire::Ride;
+
+    const ME: InstanceId = InstanceId(0);
+    const OTHER: InstanceId = InstanceId(1);
+    const THIRD: InstanceId = InstanceId(2);
+
+    /// Every peer that may send a frame, by the table above.
+    fn senders(frame: &Frame<'_>) -> Vec<Peer> {
+        let peers = [
+            Peer::Client,
+            Peer::Caller(OTHER),
+            Peer::Callee(OTHER),
+            Peer::Caller(THIRD),
+            Peer::Callee(THIRD),
+        ];
+        peers.into_iter().filter(|peer| check(frame, *peer, ME).is_ok()).collect()
+    }
+
+    #[test]
+    fn each_frame_has_its_senders() {
+        let of = |home| Gtid { home, life: 1, number: 7 << 10 };
+        let (callers, callees) = (|i| Peer::Caller(i), |i| Peer::Callee(i));
+        let instances = vec![callers(OTHER), callees(OTHER), callers(THIRD), callees(THIRD)];
+        let steps = |gtid| Frame::Steps { call: 0, gtid, ride: Ride::More, steps: b"" };
+        let done = |gtid| Frame::StepsDone { call: 0, gtid, outcome: Ok(None), outputs: b"" };
+        let submit = Frame::Submit { call: 0, request: b"" };
+        assert_eq!(senders(&submit), [Peer::Client, callers(OTHER), callers(THIRD)]);
+        let reply = Frame::Done { call: 0, outcome: Ok(()), reply: b"" };
+        assert_eq!(senders(&reply), [callees(OTHER), callees(THIRD)]);
+        assert_eq!(senders(&steps(of(OTHER))), [callers(OTHER)]);
+        assert_eq!(senders(&steps(of(ME))), []);
+        assert_eq!(senders(&done(of(ME))), [callees(OTHER), callees(THIRD)]);
+        assert_eq!(senders(&done(of(OTHER))), []);
+        for gtid in [of(ME), of(OTHER)] {
+            let for_home =
+                [Message::Vote { gtid, vote: Vote::Yes }, Message::Ack { gtid }, Message::Inquire { gtid }];
+            let expected = if gtid.home == ME { instances.clone() } else { Vec::new() };
+            for message in for_home {
+                assert_eq!(senders(&Frame::TwoPhase(message)), expected, "{message:?}");
+            }
+            let from_home = [
+                Message::Prepare { gtid, lock_point: LockPoint::Reached },
+                Message::Release { gtid },
+                Message::Decide { gtid, decision: Decision::Commit },
+            ];
+            let expected = if gtid.home == ME { Vec::new() } else { vec![callers(OTHER), callees(OTHER)] };
+            for message in from_home {
+                assert_eq!(senders(&Frame::TwoPhase(message)), expected, "{message:?}");
+            }
+        }
+    }
+}
