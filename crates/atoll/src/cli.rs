@@ -275,6 +275,11 @@ fn period(text: &str) -> Result<Duration, String> {
     if sensible.contains(&period) { Ok(period) } else { Err("expected 10ms to 10m".into()) }
 }
 
+/// A worker has room for 4096 tasks, of which others' steps need some.
+fn max_requests() -> impl TypedValueParser<Value = usize> {
+    clap::value_parser!(u64).range(1..=2048).map(|n| n as usize)
+}
+
 /// Each is a page at least, and an entry of the partition table.
 fn partitions() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=4096)
@@ -414,6 +419,16 @@ pub struct DeploymentArgs {
     /// A number alone is in ms.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = lock_timeout, help_heading = heading::LOCKS, hide_short_help = true)]
     pub lock_timeout: u64,
+    /// How long a transaction over several instances may stay undecided, e.g. 2s [default: twice
+    /// --lock-timeout, at least 2s]
+    ///
+    /// It is aborted then. A number alone is in ms.
+    #[arg(long, value_name = "TIME", value_parser = lock_timeout, help_heading = heading::LOCKS, hide_short_help = true)]
+    pub distributed_timeout: Option<u64>,
+    /// Requests that a worker takes from clients outside before it has answered others; more wait at
+    /// their clients
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_requests(), help_heading = heading::LOAD, hide_short_help = true)]
+    pub max_requests: usize,
     /// What a transaction does at a row that an unfinished distributed transaction has written
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait", help_heading = heading::OCC, hide_short_help = true)]
     pub occ_conflict: Vec<OccConflictArg>,

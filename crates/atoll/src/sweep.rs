@@ -145,6 +145,14 @@ impl Planner<'_> {
         if self.seen.again(&c, islands, workers) {
             return Ok(None);
         }
+        let listen = self.args.deployment.listen;
+        if c.channel == ChannelKind::Tcp && !listen.ip().is_loopback() {
+            self.remark(format!(
+                "--listen {}: links are told from strangers' by a secret number that is sent in clear, and nothing is encrypted; \
+                 expected a network in which everybody is trusted",
+                listen.ip()
+            ));
+        }
         if c.channel == ChannelKind::Ring && c.host == Host::Process {
             self.remark(
                 "--channel ring connects instances of one process: left out with --host process, add thread"
@@ -206,6 +214,8 @@ impl Planner<'_> {
             listen: d.listen,
             locks: c.locks,
             lock_timeout_ms: d.lock_timeout,
+            distributed_timeout_ms: d.distributed_timeout,
+            most_requests: d.max_requests,
             occ_conflict: c.occ_conflict,
             occ_reads: c.occ_reads,
             occ_ahead: c.occ_ahead,
@@ -463,6 +473,30 @@ mod tests {
         let small = plan(&["tatp", "--scale", "1"]).unwrap();
         assert_eq!(small.stops.iter().map(|s| s.deployment.islands).collect::<Vec<_>>(), [1]);
         assert!(small.remarks.iter().any(|r| r.contains("--islands 2")), "{:?}", small.remarks);
+    }
+
+    #[test]
+    fn a_listener_that_strangers_reach_is_warned_of() {
+        let warns = |args: &[&str]| {
+            let sweep = plan(args).unwrap();
+            sweep.remarks.iter().filter(|r| r.contains("--listen 0.0.0.0") && r.contains("in clear")).count()
+        };
+        let far = ["micro", "--channel", "shm,tcp", "--islands", "1,2", "--listen", "0.0.0.0"];
+        assert_eq!(warns(&far), 1);
+        assert_eq!(warns(&["micro", "--channel", "shm", "--listen", "0.0.0.0"]), 0);
+        assert_eq!(warns(&["micro", "--channel", "tcp"]), 0);
+    }
+
+    #[test]
+    fn time_outs_and_bounds_travel_with_the_deployment() {
+        let of = |args: &[&str]| {
+            let sweep = plan(&[&["micro"], args].concat()).unwrap();
+            let deployment = &sweep.stops[0].deployment;
+            (deployment.lock_timeout_ms, deployment.distributed_timeout_ms, deployment.most_requests)
+        };
+        assert_eq!(of(&[]), (100, None, 1024));
+        let all = ["--lock-timeout", "7", "--distributed-timeout", "9000", "--max-requests", "16"];
+        assert_eq!(of(&all), (7, Some(9000), 16));
     }
 
     #[test]
