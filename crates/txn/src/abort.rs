@@ -71,10 +71,7 @@ impl Abort {
     /// Whether running the same request again may succeed.
     pub fn is_transient(self) -> bool {
         use Abort::{Conflict, Crowded, Deadlock, InstanceDown, LockTimeout, Overloaded, Participant};
-        matches!(
-            self,
-            Conflict | Crowded | Deadlock | LockTimeout | Participant | InstanceDown | Overloaded
-        )
+        matches!(self, Conflict | Crowded | Deadlock | LockTimeout | Participant | InstanceDown | Overloaded)
     }
 }
 

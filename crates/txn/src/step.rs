@@ -73,12 +73,12 @@ pub trait Transaction {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
 
     /// The same for the last phase: the prepare request of a distributed commit may ride on it, so no further steps
-    /// may follow.
+    /// may follow; those that do end the transaction with [`Abort::AfterLast`].
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
 
     /// For a phase after which only the home goes on: as [`Transaction::all`], but the prepare request may ride on the steps
     /// that are elsewhere. Those that follow must be routed as the procedure's own home is; one that reaches an instance
-    /// which was asked to prepare fails the transaction.
+    /// which was asked to prepare ends the transaction with [`Abort::AfterLast`].
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         self.all(steps).await
     }

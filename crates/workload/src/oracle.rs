@@ -242,7 +242,7 @@ impl<W: Workload> Oracle<W> {
         let home = home.map_or(InstanceId(0), |route| self.owner(route));
         self.instances.iter_mut().for_each(|m| m.asked.clear());
         let workload = self.workload.clone();
-        let mut run = Run { oracle: self, home, others: 0 };
+        let mut run = Run { oracle: self, home, others: 0, ended: false };
         let result = at_once(workload.run(request, &mut run));
         let others = run.others;
         self.distributed += u64::from(others > 0 && result.is_ok());
@@ -285,10 +285,15 @@ struct Run<'a, W> {
     home: InstanceId,
     /// Steps that ran elsewhere.
     others: u32,
+    /// The last steps have been: as in an engine, none may follow.
+    ended: bool,
 }
 
 impl<W: Workload> Transaction for Run<'_, W> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        if self.ended && steps.count() > 0 {
+            return Err(Abort::AfterLast);
+        }
         let owners: Vec<_> = (0..steps.count()).map(|i| self.oracle.owner(steps.route(i))).collect();
         if owners.iter().all(|&o| o == self.home) {
             return steps.run_all(self.oracle.model(self.home)).await;
@@ -311,7 +316,9 @@ impl<W: Workload> Transaction for Run<'_, W> {
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        self.all(steps).await
+        let outcome = self.all(steps).await;
+        self.ended = true;
+        outcome
     }
 
     /// # Panics
