@@ -11,6 +11,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use deploy::engine::DesignKind;
 use std::collections::BTreeSet;
+use topology::IslandCount;
 
 /// The options that were typed, by their long names.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +108,22 @@ const TRANSACTIONS: &[Rule] = &[
         options: &["listen"],
         when: |a| a.args.deployment.channel.contains(&ChannelArg::Tcp),
         otherwise: "only TCP listens at an address; expected --channel tcp with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["distributed-timeout"],
+        when: |a| {
+            let islands = &a.args.deployment.islands;
+            islands.is_empty() || islands.iter().any(|islands| *islands != IslandCount::Count(1))
+        },
+        otherwise: "with one island no transaction is over several instances; expected more --islands with it, or leave it out",
+        weight: Refused,
+    },
+    Rule {
+        options: &["max-requests"],
+        when: |a| a.args.measuring.kill.is_some(),
+        otherwise: "clients inside an instance are not held back; expected --kill N with it, whose clients are outside, or leave \
+                    it out",
         weight: Refused,
     },
     Rule {
@@ -220,6 +237,12 @@ mod tests {
             (&["micro", "--balance", "on"], "--balance", "--design logical"),
             (&["micro", "--design", "logical", "--balance-every", "1s"], "--balance-every", "--balance on"),
             (&["micro", "--listen", "7000"], "--listen", "--channel tcp"),
+            (
+                &["micro", "--islands", "1", "--distributed-timeout", "5s"],
+                "--distributed-timeout",
+                "more --islands",
+            ),
+            (&["tpcb", "--max-requests", "20"], "--max-requests", "--kill"),
             (&["tpcb", "--check-every", "2"], "--check-every", "--kill"),
             (&["micro", "--retries", "0", "--backoff", "1ms"], "--backoff", "--retries 0"),
             (&["ipc", "--kill", "3"], "--kill", "--channel"),
@@ -241,6 +264,9 @@ mod tests {
             &["micro", "--design", "serial,logical", "--balance", "off,on", "--balance-every", "1s"],
             &["micro", "--balance", "off"],
             &["micro", "--channel", "shm,tcp", "--listen", "7000"],
+            &["micro", "--distributed-timeout", "5s"],
+            &["micro", "--islands", "1,2", "--distributed-timeout", "5s"],
+            &["tpcb", "--kill", "3", "--max-requests", "20"],
             &["counter", "--placement", "island,os", "--json"],
             &["ipc", "--channel", "shm", "--out", "d", "--append"],
         ] {

@@ -495,7 +495,7 @@ mod tests {
             (deployment.lock_timeout_ms, deployment.distributed_timeout_ms, deployment.most_requests)
         };
         assert_eq!(of(&[]), (100, None, 1024));
-        let all = ["--lock-timeout", "7", "--distributed-timeout", "9000", "--max-requests", "16"];
+        let all = ["--lock-timeout", "7", "--distributed-timeout", "9s", "--max-requests", "16"];
         assert_eq!(of(&all), (7, Some(9000), 16));
     }
 

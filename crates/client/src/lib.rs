@@ -145,6 +145,8 @@ impl<W: Workload> Client<W> {
                     if Instant::now() >= end {
                         return Err(unknown);
                     }
+                    // A long request finds room bit by bit. The end of the link is told by the next look.
+                    let _ = link.flush();
                     self.parker.park(Some(Duration::from_millis(20)), || true);
                 }
             }
