@@ -149,7 +149,7 @@ impl Planner<'_> {
         if c.channel == ChannelKind::Tcp && !listen.ip().is_loopback() {
             self.remark(format!(
                 "--listen {}: links are told from strangers' by a secret number that is sent in clear, and nothing is encrypted; \
-                 expected a network in which everybody is trusted",
+                 expected a network that you trust",
                 listen.ip()
             ));
         }

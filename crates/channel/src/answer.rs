@@ -1,4 +1,5 @@
-//! The listener's part of a handshake, as a machine that never waits: it goes on whenever its socket has news.
+//! The listener's part of a handshake, as a machine that never waits: it goes on whenever its
+//! socket has news.
 //!
 //! ```text
 //!   Head --16 bytes--> Hello --as many as promised--> Welcome --sent--> a link
@@ -169,7 +170,7 @@ fn check_connector(head: &Head, kind: Kind) -> Result<usize, (Status, ChannelErr
     Ok(length)
 }
 
-/// Tells the connector why, once and without waiting: it may be anybody.
+/// Tells the connector why, once and without waiting: it may be no program of ours.
 fn refuse(socket: &OwnedFd, status: Status) {
     let head = Head { version: VERSION, what: status as u8, bytes: 0 }.encode();
     let _ = send(socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);

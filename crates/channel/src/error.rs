@@ -39,7 +39,7 @@ pub enum ChannelError {
     #[error("the peer does not speak this protocol: {what}")]
     Protocol { what: &'static str },
     #[error(
-        "no connection can be accepted for now: {why}; those who call wait; raise the limit of open files \
+        "no connection can be accepted for now: {why}; callers wait; raise the limit of open files \
          (ulimit -n) or close some connections"
     )]
     Starved { why: String },
@@ -50,8 +50,8 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the listener may go on accepting: only this one connection failed, or there are no descriptors for the
-    /// time being, for which the listener waits itself.
+    /// Whether the listener may go on accepting: only this one connection failed, or there are no
+    /// descriptors for the time being, for which the listener waits itself.
     pub fn goes_on(&self) -> bool {
         use ChannelError::*;
         matches!(

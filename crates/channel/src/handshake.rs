@@ -10,7 +10,8 @@
 //! connector nothing of the offered memory before its seals and size are. Both ends of a unix socket compare the
 //! other's user with their own. The whole exchange has one deadline, so a silent peer cannot hold an end for ever.
 //!
-//! Here are what both ends share and the connector's part, which waits; `answer` has the listener's, which does not.
+//! Here are what both ends share and the connector's part, which waits; `answer` has the
+//! listener's, which does not.
 
 use crate::Hello;
 use crate::error::{ChannelError, Doing};

@@ -148,14 +148,16 @@ impl Link {
         carried!(ref self, link => link.held())
     }
 
-    /// Whether messages that come are no reason for the owner to stay awake or to be woken: it does not read them for
-    /// now, and calls this again before it does. The peer then finds the channel full.
+    /// Whether messages that come are no reason for the owner to stay awake or to be woken: it does
+    /// not read them for now, and calls this again before it does. The peer then finds the channel
+    /// full.
     pub fn hold_back(&self, held_back: bool) {
         carried!(ref self, link => link.hold_back(held_back));
     }
 
-    /// Whether the peer has closed the link or died, whatever it has left to read. Costs a system call between processes;
-    /// for one who does not read for now ([`Link::receive`] says it to all others).
+    /// Whether the peer has closed the link or died, whatever it has left to read. Costs a system
+    /// call between processes; for one who does not read for now ([`Link::receive`] says it to all
+    /// others).
     pub fn peer_left(&self) -> bool {
         self.end.is_some() || carried!(ref self, link => link.peer_left())
     }

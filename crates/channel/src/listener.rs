@@ -143,17 +143,19 @@ impl Listener {
         })
     }
 
-    /// Waits for the next connector whose handshake is over. Those that are silent or slow hold up no other one.
+    /// Waits for the next connector whose handshake is over. Those that are silent or slow hold up
+    /// no other one.
     ///
     /// # Errors
-    /// [`ChannelError::Stopped`] after [`Stopper::stop`]. When
-    /// [`goes_on`](ChannelError::goes_on) holds, one connector was refused, or there are no descriptors for the time
-    /// being, and the next call goes on.
+    /// [`ChannelError::Stopped`] after [`Stopper::stop`]. When [`goes_on`](ChannelError::goes_on)
+    /// holds, one connector was refused, or there are no descriptors for the time being, and the
+    /// next call goes on.
     pub fn accept(&self) -> Result<(Link, Hello), ChannelError> {
         match &self.door {
             Entrance::Ring(door) => door.accept(),
             Entrance::Socket { socket, kind, stop, lobby, .. } => {
-                // A panic within would leave a lobby that has forgotten some connectors, which may try again.
+                // A panic within would leave a lobby that has forgotten some connectors, which may
+                // try again.
                 let mut lobby = lobby.lock().unwrap_or_else(PoisonError::into_inner);
                 lobby.next(socket, *kind, stop)
             }

@@ -1,10 +1,13 @@
-//! Where connectors wait until their handshakes are over: many at once, none of which holds up another.
+//! Where connectors wait until their handshakes are over: many at once, none of which holds up
+//! another.
 //!
-//! A silent connector costs a descriptor until its time is over. There are [`MOST`] of them at most: the one that has
-//! been there for longest leaves for a newcomer, since a connector of ours says all it has to say at once.
+//! A silent connector costs a descriptor until its time is over. There are [`MOST`] of them at
+//! most: the one that has been there for longest leaves for a newcomer, since a connector of ours
+//! says all it has to say at once.
 //!
-//! Where the system has no descriptor left nobody is let in for [`PAUSE`], again and again until there is one;
-//! connectors wait in the listener's queue meanwhile. It is said once each time this begins.
+//! Where the system has no descriptor left no connector is let in for [`PAUSE`], again and again
+//! until there is one; connectors wait in the listener's queue meanwhile. It is said once each time
+//! this begins.
 
 use crate::Hello;
 use crate::answer::{Answered, Answering};
@@ -22,7 +25,7 @@ use std::time::{Duration, Instant};
 const MOST: usize = 64;
 /// How long a connector may take over its handshake.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
-/// How long nobody is let in after the system had no descriptor.
+/// How long no connector is let in after the system had no descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Outcome = Result<(Link, Hello), ChannelError>;
@@ -33,7 +36,7 @@ pub(crate) struct Lobby {
     answering: VecDeque<Answering>,
     /// Handshakes that are over, to be told one by one.
     ended: VecDeque<Outcome>,
-    /// Nobody is let in before this.
+    /// No connector is let in before this.
     shut_until: Option<Instant>,
     /// It has been said that there are no descriptors.
     starved: bool,
@@ -94,7 +97,7 @@ impl Lobby {
         })
     }
 
-    /// Takes every handshake with news a step further, and gives up those whose time is over.
+    /// Takes every handshake with news a step further, and gives up those that are late.
     fn go_on(&mut self, ready: &[bool]) {
         for (answering, &ready) in std::mem::take(&mut self.answering).into_iter().zip(ready) {
             if answering.deadline.left().is_none() {
@@ -151,7 +154,7 @@ impl Lobby {
         }
     }
 
-    /// Lets nobody in for a while, and says why if that is new.
+    /// Lets no connector in for a while, and says why if that is new.
     fn shut(&mut self, error: ChannelError) {
         self.shut_until = Some(Instant::now() + PAUSE);
         if !std::mem::replace(&mut self.starved, true) {

@@ -46,10 +46,11 @@ pub struct InstanceConfig {
     pub listen: Option<Address>,
     pub locks: LockTuning,
     pub lock_timeout_ms: u64,
-    /// A transaction over several instances that is not decided after this time is given up, in ms. `None`: twice
-    /// `lock_timeout_ms`, at least [`InstanceConfig::LEAST_DISTRIBUTED_TIMEOUT_MS`].
+    /// A transaction over several instances that is not decided after this time is given up, in ms.
+    /// `None`: twice `lock_timeout_ms`, at least [`InstanceConfig::LEAST_DISTRIBUTED_TIMEOUT_MS`].
     pub distributed_timeout_ms: Option<u64>,
-    /// Requests of clients outside that a worker takes before it has answered others; more wait at their clients.
+    /// Requests of clients outside that a worker takes before it has answered others; more wait at
+    /// their clients.
     pub most_requests: usize,
     /// What transactions of `occ` do on meeting a prepared row.
     #[serde(with = "by_name")]
@@ -96,8 +97,8 @@ impl InstanceConfig {
     /// Some round trips and some lock waits, with a busy machine between them.
     pub const LEAST_DISTRIBUTED_TIMEOUT_MS: u64 = 2_000;
 
-    /// Enough to keep a worker busy, and a fourth of the tasks that it can have: what other instances need of it while these
-    /// wait finds a task.
+    /// Enough to keep a worker busy, and a fourth of the tasks that it can have: what other
+    /// instances need of it while these wait finds a task.
     pub const MOST_REQUESTS: usize = 1024;
 
     /// The first instance of `placement`, with one worker that is not pinned, nobody to connect to, and a log in memory: a

@@ -26,8 +26,9 @@ use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
 use wire::{Frame, Ride};
 
-/// Runs one request to its durable end; `keys` are its own, as found just now. A reply that is to travel is put into `parcel`, and
-/// one that is too long for it ends the transaction before anything is committed.
+/// Runs one request to its durable end; `keys` are its own, as found just now. A reply that is to
+/// travel is put into `parcel`, and one that is too long for it ends the transaction before
+/// anything is committed.
 pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
     (request, keys): (&W::Request, Keys),
@@ -232,7 +233,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         let count = steps.count();
         if self.ended && count > 0 {
-            // The home may be certified and others prepared, or have let go of what they read: nothing would protect them.
+            // The home may be certified and others prepared, or have let go of what they read:
+            // nothing would protect them.
             return Err(Abort::AfterLast);
         }
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
@@ -344,7 +346,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let mut homes = self.local.homes.borrow_mut();
         let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
         let phase = home.machine.phase();
-        // While the procedure runs, only its own bug sends steps where the last ones went; else others have ended it.
+        // While the procedure runs, only its own bug sends steps where the last ones went; else
+        // others have ended it.
         let abort = if phase == Phase::Running { Abort::AfterLast } else { Abort::Participant };
         home.machine.request(to, request).map_err(|_| abort)
     }
@@ -413,8 +416,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome
     }
 
-    /// Whether an abort is an answer only once the others have said so: that all that was seen there was there at one moment, where
-    /// that is not certain before certification; and that it is durable, since others' locks go before their commits are.
+    /// Whether an abort is an answer only once the others have said so: that all that was seen
+    /// there was there at one moment, where that is not certain before certification; and that it
+    /// is durable, since others' locks go before their commits are.
     fn is_to_be_checked(&self, abort: Abort) -> bool {
         match E::HOLDS {
             Holds::FromCertify => is_its_own(abort),
@@ -428,10 +432,11 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         abort.filter(|abort| self.is_to_be_checked(*abort))
     }
 
-    /// An abort that was decided on is told only if serial execution could have had it: if what was seen anywhere was there at one
-    /// moment. That is the one before the first is asked, if all say that it is there still; whoever has voted has kept it since.
-    /// Those asked roll back, and answer once what was seen there is durable. Gives what the transaction is to end with; the home's
-    /// own part is looked at after this.
+    /// An abort that was decided on is told only if serial execution could have had it: if what was
+    /// seen anywhere was there at one moment. That is the one before the first is asked, if all say
+    /// that it is there still; whoever has voted has kept it since. Those asked roll back, and
+    /// answer once what was seen there is durable. Gives what the transaction is to end with; the
+    /// home's own part is looked at after this.
     async fn vouch(&mut self, gtid: Gtid, abort: Abort) -> Abort {
         let local = self.local;
         let mut calls: SmallVec<[u32; 8]> = SmallVec::new();

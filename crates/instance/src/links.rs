@@ -9,12 +9,13 @@ use probe::Section;
 use std::cell::{Cell, RefCell};
 use txn::Abort;
 
-/// The longest payload of a frame (steps, their results, a request, its reply), in bytes: a frame has some 40 around it.
+/// The longest payload of a frame (steps, their results, a request, its reply), in bytes: a frame
+/// has some 40 around it.
 pub(crate) const MOST_PAYLOAD: usize = channel::MOST_MESSAGE_BYTES - 64;
 
-/// A link that keeps so many bytes for a peer that does not read takes no more steps, results, requests or replies. What
-/// is left of [`channel::MOST_HELD_BYTES`] is for the commit protocol, whose messages are small and are not sent again
-/// before some time has passed.
+/// A link that keeps so many bytes for a peer that does not read takes no more steps, results,
+/// requests or replies. What is left of [`channel::MOST_HELD_BYTES`] is for the commit protocol,
+/// whose messages are small and are not sent again before some time has passed.
 const MOST_HELD: usize = channel::MOST_HELD_BYTES / 4 * 3;
 
 /// One client's link may have this part of the requests that a worker takes from clients.
@@ -118,8 +119,9 @@ pub(crate) struct Links {
     /// Link to each instance, as opened by this worker.
     callees: RefCell<Vec<Option<LinkId>>>,
     generation: Cell<u32>,
-    /// Requests that a worker takes from clients before it has answered others. Those beyond it wait in the channels, and then
-    /// at the clients; nothing else is held back, so that what runs already gets through.
+    /// Requests that a worker takes from clients before it has answered others. Those beyond it
+    /// wait in the channels, and then at the clients; nothing else is held back, so that what runs
+    /// already gets through.
     most_asked: usize,
     /// Requests of clients that were not answered.
     asked: Cell<usize>,
@@ -191,7 +193,8 @@ impl Links {
         Ok(())
     }
 
-    /// Whether so many bytes would find no room on a link whose peer is there. Costs a system call then.
+    /// Whether so many bytes would find no room on a link whose peer is there. Costs a system call
+    /// then.
     pub fn must_wait(&self, id: LinkId, bytes: usize) -> bool {
         let slots = self.slots.borrow();
         let slot = slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation);
@@ -219,8 +222,9 @@ impl Links {
         !waits
     }
 
-    /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links found broken. Clients' links
-    /// wait while too many of their requests do. `take` must not send on a link.
+    /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links
+    /// found broken. Clients' links wait while too many of their requests do. `take` must not send
+    /// on a link.
     pub fn poll(
         &self,
         ask: Ask,

@@ -367,7 +367,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// # Errors
-    /// [`Unsent`]; for a message of the commit protocol only when the link has ended, or its peer has not read for very long.
+    /// [`Unsent`]; for a message of the commit protocol only when the link has ended, or its peer
+    /// has not read for very long.
     pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> Result<(), Unsent> {
         probe::within(probe::Component::Communication, || {
             let mut buffer = self.frame.borrow_mut();
@@ -377,8 +378,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         })
     }
 
-    /// Sends an answer with so many bytes of payload. While the link has no room for it the task waits; only one whose
-    /// link has ended is lost.
+    /// Sends an answer with so many bytes of payload. While the link has no room for it the task
+    /// waits; only one whose link has ended is lost.
     pub async fn answer(&self, link: LinkId, payload: usize, frame: &Frame<'_>) {
         while self.links.must_wait(link, payload) {
             Box::pin(self.sleep(FULL_NS)).await;

@@ -1,11 +1,11 @@
-//! Who may say what on a link, by who is at its other end.
+//! Which messages a link may carry, by what is at its other end.
 //!
 //! | frame | on a link from a client | from an instance | to an instance |
 //! |---|---|---|---|
 //! | `Submit` | yes | yes | |
 //! | `Done` | | | yes |
-//! | `Steps` | | of a transaction whose home is the caller | |
-//! | `StepsDone` | | | of a transaction whose home is here |
+//! | `Steps` | | of a transaction that has its home there | |
+//! | `StepsDone` | | | of a transaction that has its home here |
 //! | `Prepare`, `Decide`, `Release` | | from the transaction's home | likewise |
 //! | `Vote`, `Ack`, `Inquire` | | to the transaction's home | likewise |
 //!
@@ -30,7 +30,7 @@ pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(),
         (_, Peer::Client) => Err("a message that only instances send; a client submits requests"),
         (Frame::Done { .. }, _) => allowed(matches!(peer, Peer::Callee(_)), "an answer to no request"),
         (Frame::Steps { gtid, .. }, _) => {
-            allowed(peer == Peer::Caller(gtid.home), "steps of a transaction whose home it is not")
+            allowed(peer == Peer::Caller(gtid.home), "steps of a transaction that has another home")
         }
         (Frame::StepsDone { gtid, .. }, _) => allowed(
             matches!(peer, Peer::Callee(_)) && gtid.home == me,
@@ -39,9 +39,9 @@ pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(),
         (Frame::TwoPhase(message), Peer::Caller(from) | Peer::Callee(from)) => {
             let home = message.gtid().home;
             if message.is_for_coordinator() {
-                allowed(home == me, "a vote, or the like, for a transaction whose home is elsewhere")
+                allowed(home == me, "a vote, or the like, on a transaction that has its home elsewhere")
             } else {
-                allowed(home == from, "a decision, or the like, on a transaction whose home it is not")
+                allowed(home == from, "a decision, or the like, on a transaction that has another home")
             }
         }
     }

@@ -37,7 +37,8 @@ pub enum Abort {
     Stopping,
     /// As many transactions hold locks as the lock table has numbers for.
     Crowded,
-    /// The procedure has issued steps after those that it said were its last: nothing would protect them. A bug of the procedure.
+    /// The procedure has issued steps after those that it said were its last: nothing would protect
+    /// them. A bug of the procedure.
     AfterLast,
     /// A request, its steps, their results or its reply is longer than a message may be.
     TooLong,

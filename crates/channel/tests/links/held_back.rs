@@ -1,11 +1,11 @@
-//! A link whose owner does not read for now.
+//! A link that its owner does not read for now.
 
 use crate::common::{TOO_LONG, on_every_channel, sleep};
 use channel::{Parked, Parker, SendError};
 use std::time::Duration;
 
 #[test]
-fn an_owner_who_reads_nothing_sleeps_over_messages_and_finds_them_all_later() {
+fn an_owner_that_reads_nothing_sleeps_over_messages_and_finds_them_all_later() {
     on_every_channel(|channel, mut near, mut far| {
         let parker = Parker::new().unwrap();
         near.register(&parker).unwrap();
@@ -31,7 +31,7 @@ fn an_owner_who_reads_nothing_sleeps_over_messages_and_finds_them_all_later() {
 }
 
 #[test]
-fn a_message_wakes_an_owner_who_reads_again() {
+fn a_message_wakes_an_owner_that_reads_again() {
     on_every_channel(|channel, mut near, mut far| {
         let parker = Parker::new().unwrap();
         near.register(&parker).unwrap();
@@ -49,7 +49,7 @@ fn a_message_wakes_an_owner_who_reads_again() {
 }
 
 #[test]
-fn the_end_of_a_peer_shows_behind_messages_that_nobody_has_read() {
+fn the_end_of_a_peer_shows_behind_messages_that_are_unread() {
     on_every_channel(|channel, near, mut far| {
         near.hold_back(true);
         far.send(&[b"a last word"]).unwrap();
@@ -64,7 +64,7 @@ fn the_end_of_a_peer_shows_behind_messages_that_nobody_has_read() {
 }
 
 #[test]
-fn a_peer_who_is_not_read_finds_the_channel_full() {
+fn a_peer_that_is_not_read_finds_the_channel_full() {
     on_every_channel(|channel, near, mut far| {
         near.hold_back(true);
         let message = vec![7; 1 << 20];

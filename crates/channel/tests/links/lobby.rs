@@ -92,7 +92,7 @@ fn a_handshake_that_comes_byte_by_byte_is_completed() {
 
 /// The bound on handshakes under way: beyond it the one that has been there for longest leaves.
 #[test]
-fn a_crowd_of_silent_connectors_makes_room_for_those_who_speak() {
+fn a_crowd_of_silent_connectors_makes_room_for_one_that_speaks() {
     let (_directory, addresses) = addresses();
     let listener = Listener::bind(&addresses[1]).unwrap();
     let place = listener.address().clone();

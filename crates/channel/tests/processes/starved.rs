@@ -1,4 +1,4 @@
-//! A listener whose process has no descriptor left for those who call.
+//! A listener in a process that has no descriptor left for its callers.
 
 use crate::common::{TOO_LONG, addresses};
 use channel::{Address, ChannelError, Hello, Link, Listener, connect};
@@ -27,7 +27,8 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Not a test by itself: what this binary does when the test below starts it as the listening process.
+/// Not a test by itself: what this binary does when the test below starts it as the listening
+/// process.
 #[test]
 fn starved_process() {
     let Ok(place) = std::env::var(PLACE) else { return };
@@ -39,7 +40,7 @@ fn starved_process() {
     let (starved, begun) = mpsc::channel();
     let freeing = thread::spawn(move || {
         begun.recv().unwrap();
-        // How much of the processor the listener takes while it can let in nobody.
+        // How much of the processor the listener takes while it can let in no caller.
         let (before, window) = (cpu(), Duration::from_millis(400));
         thread::sleep(window);
         let taken = cpu() - before;
@@ -60,7 +61,7 @@ fn starved_process() {
     let (taken, window) = freeing.join().unwrap();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("ulimit -n"), "{said:?}");
-    assert!(taken < window / 4, "the listener took {taken:?} of {window:?} while it could let in nobody");
+    assert!(taken < window / 4, "the listener took {taken:?} of {window:?} while it could let in no caller");
 }
 
 fn call(place: &Address) -> Result<Link, ChannelError> {

@@ -235,7 +235,7 @@ fn an_abort_that_tells_of_a_commit_waits_until_that_is_durable() {
     instance.stop().unwrap();
 }
 
-/// The same where the one who finds the note is at another instance, and has not said that it is the last it looks for.
+/// The same where the note is found from another instance, by a phase that is not the last.
 #[test]
 fn an_abort_that_tells_of_a_commit_elsewhere_waits_until_that_is_durable_there() {
     for design in [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial] {

@@ -1,5 +1,6 @@
-//! What comes in from clients and peers and what goes out, where either does not behave: steps after the last ones, messages that
-//! their sender may not send, replies that are too long, clients that do not read, peers that do not answer.
+//! What comes in from clients and peers and what goes out, where either does not behave: steps
+//! after the last ones, messages that their sender may not send, replies that are too long, clients
+//! that do not read, peers that do not answer.
 
 use crate::peer::{On, Peer, steps};
 use crate::support::{Deployment, Via, config, private_dir};
@@ -114,7 +115,8 @@ enum Ask {
     Fetch(i64, i64, usize),
     /// Says the same twice to the second row.
     Speak(i64, i64, String),
-    /// Raises the second row, with its last steps, then the third. What becomes of that is the transaction's end, or is nothing to it.
+    /// Raises the second row, with its last steps, then the third. What becomes of that is the
+    /// transaction's end, or is nothing to it.
     GoOn(i64, i64, i64, Then),
     /// The same after a last step that reads.
     ReadOn(i64, i64, i64, Then),
@@ -382,7 +384,7 @@ fn done(peer: &mut Peer, of: u32) -> Result<Option<Vote>, Abort> {
     })
 }
 
-/// A procedure with this bug wrote rows under `occ` that nobody had validated or locked.
+/// A procedure with this bug wrote rows under `occ` that were neither validated nor locked.
 #[test]
 fn steps_after_the_last_ones_end_the_transaction_in_every_design() {
     for design in DESIGNS {
@@ -577,7 +579,8 @@ fn replies_wait_for_a_client_that_does_not_read() {
     deployment.stop();
 }
 
-/// Requests that wait for a lock. What has not been taken is kept by its client, and a worker that holds a client back serves others.
+/// Requests that wait for a lock. What has not been taken is kept by its client, and a worker that
+/// holds a client back serves others.
 #[test]
 fn a_worker_takes_no_more_requests_than_it_may_and_forgets_none() {
     const ALL: u64 = 100_000;
@@ -690,7 +693,8 @@ fn a_transaction_over_instances_is_given_up_when_its_own_time_is_over() {
                 _ => None,
             });
             if answers {
-                // Longer than any transaction could take before the time followed the one for locks, which is 30 s here.
+                // Longer than any transaction could take before the time followed the one for
+                // locks, which is 30 s here.
                 std::thread::sleep(Duration::from_millis(2_500));
                 assert_eq!(answer(&mut client), None, "{design}");
                 let mut outputs = wire::Batch::default();
@@ -710,8 +714,9 @@ fn a_transaction_over_instances_is_given_up_when_its_own_time_is_over() {
     }
 }
 
-/// What a phase that was not the last has read elsewhere may rest on a commit that is not durable there. An answer that tells of
-/// it, be it the abort that the procedure decides on or a commit that wrote nothing, waits until the other side says that it is.
+/// What a phase that was not the last has read elsewhere may rest on a commit that is not durable
+/// there. An answer that tells of it, be it the abort that the procedure decides on or a commit
+/// that wrote nothing, waits until the other side says that it is.
 #[test]
 fn an_answer_about_what_was_read_elsewhere_waits_for_the_word_of_the_other_side() {
     for design in [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial, DesignKind::Occ] {
@@ -740,7 +745,8 @@ fn an_answer_about_what_was_read_elsewhere_waits_for_the_word_of_the_other_side(
             outputs.close(body);
             let outcome = Ok(None);
             peers[0].send(on, &Frame::StepsDone { call, gtid, outcome, outputs: outputs.bytes() });
-            // The question, as it comes: with an abort on steps that are none, with a commit to a reader.
+            // The question, as it comes: with an abort on steps that are none, with a commit to a
+            // reader.
             let question = peers[0].next("no question", |_, frame| match frame {
                 Frame::Steps { call, gtid: of, ride: Ride::Check, .. } if of == gtid => Some(Some(call)),
                 Frame::TwoPhase(Message::Prepare { gtid: of, .. }) if of == gtid => Some(None),
