@@ -303,6 +303,10 @@ impl<D: Design> PageEngine<D> {
 
     /// Undoes everything the part did here. Blocks for a page that has left meanwhile: what a part is about to undo it has
     /// touched a moment ago, and while it undoes, nobody may see it half undone where nothing else protects it.
+    ///
+    /// # Errors
+    /// [`Abort::Fault`] when the store has met a fault: restart does it. So it is for a part that wrote nothing, since it may
+    /// have seen what another one could not take back.
     pub fn rollback(&self, part: &mut Part) -> Result<(), Abort> {
         #[cfg(feature = "planted")]
         if crate::planted::is(crate::planted::Bug::LostUndo) {
@@ -319,7 +323,8 @@ impl<D: Design> PageEngine<D> {
         let mut patience = PATIENCE;
         let fault = loop {
             let fault = match self.store.rollback::<D::Latch>(txn) {
-                Ok(()) => return Ok(()),
+                // On a store that has met a fault this only ended the transaction.
+                Ok(()) => return self.store.fault().map_or(Ok(()), |_| Err(Abort::Fault)),
                 Err(Stop::Again) => {
                     std::hint::spin_loop();
                     continue;

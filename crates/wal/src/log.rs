@@ -123,7 +123,8 @@ impl Shared {
     pub fn durable(&self) -> u64 {
         match self.options.durability {
             Durability::Sync => self.stable.load(Ordering::Acquire),
-            // Once the flusher has stopped, the ring is overwritten without being written.
+            // Once the flusher has stopped, a record for which the ring has no room goes nowhere, and nobody knows which these
+            // are: what is written counts, though what lies in the ring outlives the process as well.
             Durability::Async if self.fault.get().is_some() => self.written.load(Ordering::Acquire),
             Durability::Async | Durability::Memory => self.inserter.reserved(),
         }

@@ -8,5 +8,6 @@ mod isolation;
 mod moving;
 mod owned_rows;
 mod owners;
+mod poisoned;
 mod schema;
 mod secondary;

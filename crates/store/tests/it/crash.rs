@@ -1,4 +1,5 @@
-//! Random transactions, and splits and merges of partitions beside them, killed at random moments, against a model; many seeds, few frames, deaths during restart too.
+//! Random transactions, and splits and merges of partitions beside them, killed at random moments, against a model; many
+//! seeds, few frames, deaths during restart too. A life ends at the latest when its store knows of the death.
 //!
 //! Each transaction appends its number to the history before it ends, so that what survived says itself which
 //! transactions it is made of: those must include every acknowledged one, be a prefix of the log's commits, and
@@ -489,9 +490,21 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
     life.go_on();
     let (running, parted) = (Vec::new(), Vec::new());
     let mut process = Process { store: &store, truth, random, running, in_doubt, parted };
-    for _ in 0..process.random.below(400) {
+    let death = process.random.below(800);
+    for step in 0..process.random.below(400) {
+        if step == death {
+            life.kill();
+        }
         if process.step().is_err() {
             assert!(life.is_dead() || store.fault().is_some());
+            break;
+        }
+        if life.is_dead() {
+            // The flusher meets the death now, rather than when it happens to run.
+            let _ = store.log().wait_stable(store.log().end());
+        }
+        if store.fault().is_some() {
+            // A rollback undoes nothing from now on: what this life shows is not what was committed.
             break;
         }
     }
@@ -534,6 +547,40 @@ fn campaign(disk: &Disk, seed: u64) {
 
 fn seeds(few: u64) -> u64 {
     std::env::var("ATOLL_CRASH_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(few)
+}
+
+/// From the moment that the store knows of its fault a rollback ends a transaction and undoes nothing: what is there is not what
+/// was committed, and only the next life can tell. So nobody may be told what such a store has shown.
+#[test]
+fn what_a_store_with_a_fault_shows_after_a_rollback_is_not_what_was_committed() {
+    let files = world::memory();
+    let life = Life::new();
+    let open = |files| Store::open(files, std::path::Path::new("/db"), options(Durability::Async, 64)).unwrap();
+    let (store, _) = open(Mortal::over(&files, &life));
+    store.create(&schema()).expect("a schema");
+    let table = store.table(ACCOUNTS).expect("created");
+    let insert = |txn: &mut Txn, id| {
+        let bytes = row(id, 1, "n");
+        retry(&store, || store.insert::<L>(txn, table, &key(id), &bytes, Expect::Any)).ok()
+    };
+    let mut txn = Txn::default();
+    store.begin(&mut txn, 0);
+    assert_eq!(insert(&mut txn, 5), Some(InsertOutcome::Done));
+    store.log().wait_stable(store.log().end()).expect("it lives");
+    assert_eq!(insert(&mut txn, 6), Some(InsertOutcome::Done));
+    life.kill();
+    assert!(store.log().wait_stable(store.log().end()).is_err(), "the flusher meets the death");
+    assert!(store.fault().is_some());
+
+    store.rollback::<L>(&mut txn).expect("it ends");
+    store.begin(&mut txn, 0);
+    assert_eq!(insert(&mut txn, 5), Some(InsertOutcome::Exists), "nothing was undone");
+    assert!(store.commit(&mut txn, None).is_err(), "and nothing that has seen it commits");
+    store.rollback::<L>(&mut txn).expect("it ends");
+    drop((txn, store));
+
+    let (store, _) = open(files);
+    assert_eq!(contents(&store), Model::new());
 }
 
 #[test]
