@@ -424,6 +424,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// What a worker does for the engine between transactions. `true` when there was something.
     fn turn(self: &Arc<Self>, desk: &Self::Desk) -> bool;
 
+    /// A bounded piece of what makes room for transactions to come, for a worker that has nothing else to do. `true` when there
+    /// was some, and may be more.
+    fn tidy(&self, _: &Self::Desk) -> bool {
+        false
+    }
+
     /// Whether [`Engine::turn`] has something to do: the look before a sleep on the [`Engine::bell`].
     fn ready(&self) -> bool;
 

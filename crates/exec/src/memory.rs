@@ -154,6 +154,9 @@ impl MemoryPart {
     }
 }
 
+/// With fewer epochs left a store says so: half a year of a million snapshots a second.
+const FEW_EPOCHS: u64 = 1 << 44;
+
 /// Rows after which a part that nobody else is in the way of ends its transaction and goes on with another: what it has read
 /// need not be remembered.
 pub(crate) const CUT: u32 = 512;
@@ -198,6 +201,17 @@ impl MemoryEngine {
             Some(Place::Index { table, at }) => Ok((self.table(*table)?, Some(*at))),
             _ => Err(Abort::BadRequest),
         }
+    }
+
+    /// Said long before the store has used up its epochs.
+    fn short_of_epochs(&self) -> Option<String> {
+        let left = self.store.epochs_left();
+        (left < FEW_EPOCHS).then(|| {
+            format!(
+                "the main-memory store has {left} of its 2^48 epochs left, after which it commits nothing: load its rows into a new \
+                 store before that"
+            )
+        })
     }
 
     /// Begins the next epoch, as the ticker does while transactions commit: what was deleted in the last one can go.
@@ -273,7 +287,7 @@ pub(crate) fn abort_of(refused: Refused) -> Abort {
     match refused {
         Refused::Conflict(_) | Refused::Busy(_) | Refused::NotReady => Abort::Conflict,
         Refused::Full => Abort::NoSpace,
-        Refused::LogFailed => Abort::Fault,
+        Refused::LogFailed | Refused::EpochsUsedUp => Abort::Fault,
         Refused::KeyTooLong(_) | Refused::RowTooLong(_) | Refused::NoTable(_) => Abort::BadRequest,
     }
 }

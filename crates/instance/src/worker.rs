@@ -146,6 +146,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             probe::communicating(|| self.local.links.flush());
             self.report();
             self.local.flush_log();
+            busy = busy || self.local.shared.engine.tidy(&self.local.desk);
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {

@@ -223,6 +223,13 @@ impl Local {
         self.retired.push_back((epochs.tag(), row, class_of_row(words) as u8));
     }
 
+    /// Gives all free blocks to others: of one that takes none for long.
+    pub(crate) fn give_away(&mut self, arena: &Arena) {
+        for (class, free) in self.free.iter_mut().enumerate().filter(|(_, free)| !free.is_empty()) {
+            arena.pool[class].lock().push(std::mem::take(free));
+        }
+    }
+
     /// How many blocks wait for readers.
     pub(crate) fn waiting(&self) -> usize {
         self.retired.len()

@@ -174,6 +174,8 @@ impl Run<'_> {
                 out.close()?;
             }
         }
+        // What a restart has left with a helper.
+        worker.collect(usize::MAX);
         out.close()
     }
 

@@ -237,20 +237,26 @@ impl Worker {
                 return Err(self.met_readers(write.row, Held::Readers));
             }
         }
-        Ok(self.next_id(txn))
+        self.next_id(txn, tid::LAST_OF_ALL)
     }
 
     /// An id of the running epoch, later than what this worker has committed and than all that the transaction has read and
     /// replaces.
-    pub(crate) fn next_id(&self, txn: &Txn) -> u64 {
+    ///
+    /// # Errors
+    /// [`Refused::EpochsUsedUp`], if the epoch is later than `last`.
+    pub(crate) fn next_id(&self, txn: &Txn, last: u64) -> Result<u64, Refused> {
         let above = txn
             .words_read()
             .chain(txn.writes.iter().map(|write| write.before))
             .fold(self.own.last_tid, u64::max);
         loop {
             let now = self.store.epochs.now();
+            if now > last {
+                return Err(Refused::EpochsUsedUp);
+            }
             if let Some(tid) = tid::next(now, above) {
-                return tid;
+                return Ok(tid);
             }
             // Nobody ticked for as many commits as an epoch has numbers.
             self.store.epochs.end(now);

@@ -161,7 +161,7 @@ fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Bug>) -> [(
         next[who] += 1;
         if step == order % 10 {
             // Absent rows and empty leaves go, if they may.
-            stores.iter_mut().for_each(|w| w.collect(8));
+            stores.iter_mut().for_each(|w| _ = w.collect(8));
         }
     }
     for (n, w) in stores.iter_mut().enumerate() {

@@ -209,7 +209,7 @@ fn interleaved(seed: u64, bug: Option<Bug>) -> (Valid, Vec<String>, usize) {
         client.step(&mut workers[client.worker], &record, &mut random);
         if step % 50 == 0 {
             store.tick();
-            workers.iter_mut().for_each(|w| w.collect(1000));
+            workers.iter_mut().for_each(|w| _ = w.collect(1000));
         }
     }
     record.judge()

@@ -78,11 +78,17 @@ mod durable_tests;
 #[cfg(test)]
 mod ending_tests;
 #[cfg(test)]
+mod garbage_tests;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod index_tests;
 #[cfg(test)]
+mod limit_tests;
+#[cfg(test)]
 mod models;
+#[cfg(test)]
+mod reopen_tests;
 #[cfg(test)]
 mod scripts;
 #[cfg(test)]

@@ -442,9 +442,13 @@ impl Log {
         inherited + self.shared.streams.iter().map(|s| s.counts.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
+    /// Bytes of log that the next opening has to read, about.
+    pub(crate) fn since_checkpoint(&self) -> u64 {
+        self.appended().saturating_sub(self.shared.checkpointed.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn checkpoint_due(&self) -> bool {
-        let since = self.appended().saturating_sub(self.shared.checkpointed.load(Ordering::Relaxed));
-        since >= self.shared.options.checkpoint_bytes
+        self.since_checkpoint() >= self.shared.options.checkpoint_bytes
     }
 
     pub(crate) fn checkpoint_begins(&self) {

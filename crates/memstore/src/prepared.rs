@@ -20,7 +20,7 @@ use crate::log::{put_change, put_decision, put_forget, put_named_note, put_place
 use crate::planted::Bug;
 use crate::row;
 use crate::store::Refused;
-use crate::tid::{ABSENT, of};
+use crate::tid::{ABSENT, LAST_EPOCH, of};
 use crate::transaction::{Certified, Pin, Txn, Value, Write};
 use crate::worker::Worker;
 use probe::Component;
@@ -219,18 +219,18 @@ impl Worker {
     ///
     /// # Errors
     /// [`Refused::Full`], if a snapshot was opened before: it stays in doubt, its rows locked; try again when there is memory.
+    /// [`Refused::EpochsUsedUp`].
     pub fn adopt(&mut self, mut doubt: InDoubt) -> Result<Box<Txn>, (Refused, InDoubt)> {
         let (pin, _) = self.enter_epoch();
         // Its rows have been locked since before anybody could read them, so nobody who reads is to be given way to.
-        let tid = self.next_id(&doubt.txn);
-        let equipped = match self.store.snapshot.load(Ordering::Acquire) {
-            0 => Ok(tid),
-            // One that has been opened meanwhile may want what is overwritten.
-            _ => {
+        let equipped = self.next_id(&doubt.txn, LAST_EPOCH).and_then(|tid| {
+            if self.store.snapshot.load(Ordering::Acquire) != 0 {
+                // One that has been opened meanwhile may want what is overwritten.
                 self.unequip(&mut doubt.txn.writes);
-                self.equip(&mut doubt.txn, tid).map(|()| tid)
+                self.equip(&mut doubt.txn, tid)?;
             }
-        };
+            Ok(tid)
+        });
         match equipped {
             Ok(tid) => {
                 self.own.last_tid = tid;

@@ -5,22 +5,31 @@
 //!   first, each thread those of its share of the rows -> what is in doubt -> a new life: log files of its own, control file
 //! ```
 //! Of each row the latest id wins, and a change waits for the version that it was made from; so parts of the checkpoint and records
-//! can be come by in any order, and oldest first hardly anything waits. What is deleted stays as an absent row until the end. A life's records count up to the epoch that all its streams were complete to; what it wrote
-//! beyond that is passed over, in this life and in all later ones: the control file says where each life ended. It is
-//! replaced when all is done, so an opening that fails or crashes has changed nothing.
+//! can be come by in any order, and oldest first hardly anything waits.
+//!
+//! A deleted row stays as an absent one while a record may come that is older than its deletion, and no longer: a store has to be
+//! opened with the memory that its rows have needed. Each thread reads all streams of a life side by side, a block of the one
+//! that is least far at a time, and a block says up to which epoch its stream is complete by its end. The records of one
+//! row are logged in epochs that do not fall from version to version (each was locked when the one before was unlocked, and
+//! that was logged by then), also where a decision came long after its prepare. So once a thread has read all streams up to the
+//! epoch of a deletion, it has come by everything of that row that is older, and takes the row away.
+//!
+//! A life's records count up to the epoch that all its streams were complete to; what it wrote beyond that is passed over, in
+//! this life and in all later ones: the control file says where each life ended. It is replaced when all is done, so an opening
+//! that fails or crashes has changed nothing.
 
 mod apply;
 mod tail;
 
 use crate::log::{
     Beginning, Blocks, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named,
-    Place, Segment, Undecided, Verdict, make_segment, segment_head, short_read,
+    Place, Segment, Undecided, make_segment, segment_head, short_read,
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
 use apply::{Loader, Share, Told};
 use base::TableId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -103,6 +112,7 @@ impl Memstore {
         let (told, replayed) = source.load(&store, log.threads, options.budget)?;
         let ends = told.ends();
         let found = Found::settle(&source, &store, told).map_err(|e| e.within(options.budget))?;
+        store.sweep_up(log.threads);
         let named = Named {
             notes: found.notes.clone(),
             undecided: found.undecided,
@@ -134,6 +144,20 @@ impl Memstore {
         let mut store = Arc::into_inner(store).expect("those who loaded it have gone");
         store.log = Some(Log::begin(beginning, epochs, workers)?);
         Ok((Arc::new(store), recovered))
+    }
+}
+
+impl Memstore {
+    /// Lets workers have the memory that those who loaded the rows have left.
+    fn sweep_up(self: &Arc<Memstore>, helpers: usize) {
+        for mut worker in (0..helpers).filter_map(|helper| self.helper(helper)) {
+            // Out of the index, then out of reach; what a transaction in doubt keeps from going is left to the next checkpoint.
+            for _ in 0..3 {
+                self.tick();
+                worker.collect(usize::MAX);
+            }
+            worker.own.local.give_away(&self.arena);
+        }
     }
 }
 
@@ -257,45 +281,17 @@ struct Found {
 }
 
 impl Found {
-    /// Carries out the decisions, takes away what is absent, locks what is in doubt.
+    /// Makes the changes that were met too early, locks what is in doubt.
     fn settle(source: &Source<'_>, store: &Arc<Memstore>, told: Told) -> Result<Found, Stop> {
         let checkpoint = source.control.checkpoint.clone().unwrap_or_default();
         let mut notes: BTreeMap<u64, Vec<u8>> = checkpoint.notes.into_iter().collect();
-        let mut undecided: BTreeMap<u64, Undecided> = checkpoint.undecided.into_iter().collect();
         notes.extend(told.notes);
         told.forgotten.iter().for_each(|name| drop(notes.remove(name)));
-        let decided: HashMap<u64, Verdict> = told.decisions.into_iter().collect();
-        for (name, one) in told.prepared {
-            // A checkpoint has it whole, the log in one or more records.
-            if source.control.checkpoint.as_ref().is_none_or(|c| c.undecided.iter().all(|(n, _)| *n != name))
-            {
-                undecided
-                    .entry(name)
-                    .or_insert_with(|| Undecided { writes: Vec::new(), ..one.clone() })
-                    .writes
-                    .extend(one.writes);
-            }
-        }
-        for (name, reads) in told.guards {
-            let known =
-                source.control.checkpoint.as_ref().is_some_and(|c| c.undecided.iter().any(|u| u.0 == name));
-            if let (Some(one), false) = (undecided.get_mut(&name), known) {
-                one.reads.extend(reads);
-            }
-        }
+        let undecided = told.undecided;
         let worker = store.helper(0).expect("those who loaded it have gone");
         let mut loader = Loader::new(source, worker);
-        // A decision about something unknown: it was written before the checkpoint's first row was.
         loader.early = told.early;
-        for (name, verdict) in &decided {
-            if let (Some(one), Verdict::Commit(tid)) = (undecided.remove(name), verdict) {
-                loader.apply_undecided(&one, *tid)?;
-            }
-        }
         loader.catch_all_up()?;
-        let mut absent = told.absent;
-        absent.append(&mut loader.absent);
-        loader.clear_away(absent);
         let mut in_doubt = Vec::new();
         for (name, one) in &undecided {
             in_doubt.push(InDoubt { note: one.note.clone(), name: *name, txn: loader.lock_undecided(one)? });
@@ -378,7 +374,7 @@ fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
     const PIECE: u64 = 1 << 20;
     let file = files.open(path, Open::ReadWrite)?;
     file.set_len(end)?;
-    let mut blocks = Blocks::new(&*file, path)?;
+    let mut blocks = Blocks::new(&file, path)?;
     let (mut places, mut stable) = (Vec::new(), 0);
     loop {
         let at = blocks.at;

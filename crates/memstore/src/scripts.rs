@@ -721,7 +721,7 @@ fn a_full_store_under_load_lives_on_and_gets_its_memory_back() {
     // What is taken away in one epoch is there for use in the next.
     for _ in 0..2 {
         store.tick();
-        (0..WORKERS).for_each(|n| store.worker(n as usize).unwrap().collect(100_000));
+        (0..WORKERS).for_each(|n| _ = store.worker(n as usize).unwrap().collect(100_000));
     }
     let mut w = store.worker(0).unwrap();
     let mut t = w.begin();

@@ -26,6 +26,9 @@ pub enum Conflict {
     Wait,
 }
 
+/// A log of this many bytes is read in a moment: an end need not spare the next opening that.
+const SHORT_LOG: u64 = 1 << 20;
+
 /// What to do about rows at which one transaction after the other fails, and about leaves that change beside what was looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contention {
@@ -118,6 +121,11 @@ pub enum Refused {
     LogFailed,
     #[error("the snapshot cannot be read before the transactions it comes after have ended")]
     NotReady,
+    #[error(
+        "the store has used up its epochs, all 2^48 of them: nothing can be committed any more; read its rows and load them into a \
+         new store"
+    )]
+    EpochsUsedUp,
 }
 
 impl From<Full> for Refused {
@@ -309,6 +317,11 @@ impl Memstore {
         self.epochs.tick()
     }
 
+    /// How many epochs are left until nothing can be committed any more ([`Refused::EpochsUsedUp`]).
+    pub fn epochs_left(&self) -> u64 {
+        tid::LAST_OF_ALL.saturating_sub(self.epochs.now())
+    }
+
     /// Makes all the memory of the budget ready. A matter of seconds for each of many gigabytes.
     pub fn back_all(&self) {
         self.arena.back_all();
@@ -363,6 +376,20 @@ impl Memstore {
     /// Why that is impossible.
     pub fn write_out(&self) -> Result<(), LogFault> {
         self.log.as_ref().map_or(Ok(()), Log::write_out)
+    }
+
+    /// A clean end: as [`Memstore::write_out`], and with a checkpoint if that is less to write than the log is that the next
+    /// opening would have to read. Blocks; nobody commits meanwhile.
+    ///
+    /// # Errors
+    /// As [`Memstore::write_out`]. A checkpoint that cannot be written is none: the log has everything.
+    pub fn wind_up(self: &Arc<Memstore>) -> Result<(), LogFault> {
+        let Some(log) = &self.log else { return Ok(()) };
+        log.write_out()?;
+        if log.since_checkpoint() > self.arena.used_bytes().max(SHORT_LOG) {
+            let _ = self.checkpoint();
+        }
+        log.fault().map_or(Ok(()), Err)
     }
 
     /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.

@@ -38,6 +38,8 @@ pub(crate) struct Left {
     pub(crate) prepared: Pins,
     pub(crate) snapshots: Pins,
     pub(crate) garbage: VecDeque<(u64, Garbage)>,
+    /// How much of it there was when the last transaction had ended.
+    kept: usize,
     pub(crate) last_tid: u64,
     appended: u64,
     /// The epoch in which nothing could be taken away any more, when it was last looked for.
@@ -55,6 +57,7 @@ impl Default for Left {
             prepared: Pins::new(What::Prepared),
             snapshots: Pins::new(What::Snapshot),
             garbage: VecDeque::new(),
+            kept: 0,
             last_tid: 0,
             appended: 0,
             looked: 0,
@@ -77,8 +80,9 @@ pub struct Worker {
     pub(crate) chunk: Chunk,
 }
 
-/// Garbage is looked at when there is this much of it, and after each commit from then on some of it, until what is left waits
-/// for another epoch.
+/// Garbage is looked at when there is this much of it, and at the end of each transaction from then on this much and twice what
+/// that one has left, until what is left waits for another epoch: so a store in which as much goes as comes stays as large as
+/// it is, and what a long reader has kept from going goes after it in steps.
 const GARBAGE_STEP: usize = 64;
 
 /// What was there is not any more, or the other way round.
@@ -117,10 +121,11 @@ impl Worker {
         self.unpin(&mut txn);
         txn.clear();
         self.pool.push(txn);
-        let waiting = self.own.garbage.len() + self.own.local.waiting();
-        if waiting >= GARBAGE_STEP && self.own.looked != self.store.epochs.now() {
-            self.collect(GARBAGE_STEP);
+        let garbage = self.own.garbage.len();
+        if garbage + self.own.local.waiting() >= GARBAGE_STEP && self.own.looked != self.store.epochs.now() {
+            self.collect(GARBAGE_STEP + 2 * garbage.saturating_sub(self.own.kept));
         }
+        self.own.kept = self.own.garbage.len();
     }
 
     /// What to do about a locked word: `Ok` to look again.
@@ -496,16 +501,29 @@ impl Worker {
         Ok(word & ABSENT == 0)
     }
 
-    /// Takes away what nobody can reach any more: at most `limit` old versions and absent rows. Workers do this by
-    /// themselves as they commit; one that has nothing to do may be asked to.
-    pub fn collect(&mut self, limit: usize) {
+    /// Whether there is something that will be taken away, now or when an epoch or two have passed.
+    #[inline]
+    pub fn has_garbage(&self) -> bool {
+        !self.own.garbage.is_empty() || self.own.local.waiting() > 0
+    }
+
+    /// Whether something of it may go now: not in an epoch in which nothing more of it could.
+    #[inline]
+    pub fn may_collect(&self) -> bool {
+        self.has_garbage() && self.own.looked != self.store.epochs.now()
+    }
+
+    /// Takes away what nobody can reach any more: at most `limit` old versions and absent rows; gives how many it looked at.
+    /// Workers do this by themselves as they commit; one that has nothing to do may be asked to.
+    pub fn collect(&mut self, limit: usize) -> usize {
         let store = Rc::clone(&self.store);
         let now = store.epochs.now();
         // Who finds no row under a key has to wait until its deletion is durable, and learns that from the row.
         // And who has found none may look again, for one that has come and gone.
         let oldest = store.epochs.horizon().saturating_sub(1);
         let horizon = store.oldest_snapshot().min(store.durable_epoch()).min(oldest);
-        let mut done = 0;
+        // Those that come back to the queue have to wait for another call.
+        let (mut done, limit) = (0, limit.min(self.own.garbage.len()));
         while done < limit {
             let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };
             if epoch > horizon {
@@ -525,6 +543,7 @@ impl Worker {
         if done == 0 && self.own.local.waiting() == waiting {
             self.own.looked = now;
         }
+        done
     }
 
     /// Takes an absent row out of its index, if it is still absent under the same word.

@@ -22,6 +22,8 @@ const EPOCH_MS: u64 = 10;
 /// With fewer transactions than this to run meanwhile a worker that is done with them flushes the log itself, sooner than
 /// its thread would be awake.
 const FEW: usize = 8;
+/// Rows and versions that an idle worker takes away at once: some tens of microseconds.
+const TIDIED: usize = 128;
 /// The longest look-away of the ticker from a store where nothing happens, in ms.
 const IDLE_MS: u64 = 160;
 
@@ -42,11 +44,11 @@ impl Engine for MemoryEngine {
     }
 
     fn close(self) -> Result<(), EngineFault> {
-        Ok(self.store.write_out()?)
+        Ok(self.store.wind_up()?)
     }
 
     fn shortage(&self) -> Option<String> {
-        self.unwritten().clone()
+        self.unwritten().clone().or_else(|| self.short_of_epochs())
     }
 
     fn fault(&self) -> Option<String> {
@@ -285,6 +287,16 @@ impl Engine for MemoryEngine {
     #[inline]
     fn turn(self: &Arc<Self>, desk: &MemoryDesk) -> bool {
         desk.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
+    }
+
+    fn tidy(&self, desk: &MemoryDesk) -> bool {
+        let mut worker = desk.worker.borrow_mut();
+        if !worker.has_garbage() {
+            return false;
+        }
+        // What cannot go yet waits for epochs to end, and nothing else may end them.
+        self.stir();
+        worker.may_collect() && worker.collect(TIDIED) > 0
     }
 
     fn ready(&self) -> bool {

@@ -609,3 +609,33 @@ fn bad_requests_and_a_full_budget_are_aborts_that_change_nothing() {
     assert_eq!(full, Some(Fails(Abort::NoSpace)), "64 MiB hold fewer than 2,000 rows of 200 KiB");
     assert_eq!(b.rows(), (Some(10), Some(20)));
 }
+
+/// After the last transaction nothing follows that would take away what that one has left: the worker does it when it is idle.
+#[test]
+fn an_idle_worker_takes_away_what_is_deleted() {
+    let b = bench();
+    const ROWS: i64 = 4_000;
+    for turn in 0..3 {
+        let mut scene = b.begin(0);
+        for id in 100..100 + ROWS {
+            assert_eq!(once(scene.here().insert(T, &key(id), &row(id, turn))), Done(Inserted::Done));
+        }
+        assert_eq!(scene.commit(), Done(()));
+        let mut scene = b.begin(0);
+        (100..100 + ROWS).for_each(|id| assert_eq!(once(scene.here().delete(T, &key(id))), Done(true)));
+        assert_eq!(scene.commit(), Done(()));
+    }
+    b.engine.stirred.store(false, Ordering::Relaxed);
+    let mut steps = 0;
+    while b.desks[0].worker.borrow().has_garbage() {
+        while b.engine.tidy(&b.desks[0]) {
+            steps += 1;
+        }
+        assert!(b.engine.stirred.swap(false, Ordering::Relaxed), "an epoch has to follow");
+        b.engine.begin_epoch();
+        assert!(steps < 1_000, "it goes on and on");
+    }
+    assert!(steps > 10, "in steps, not in one go that transactions would have to wait for");
+    assert!(!b.engine.tidy(&b.desks[0]) && !b.engine.stirred.load(Ordering::Relaxed), "then all is quiet");
+    assert_eq!(b.rows(), (Some(10), Some(20)));
+}

@@ -14,7 +14,8 @@
 
 use super::LogFault;
 use base::crc32c;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use world::File;
 
 pub(crate) const ALIGN: usize = 4096;
@@ -22,7 +23,7 @@ pub(crate) const BLOCK_HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ATOLLMEM";
 const BLOCK_MAGIC: &[u8; 4] = b"BLCK";
 /// Of log files, checkpoints and the control file together.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// Bytes at an address that is a multiple of [`ALIGN`], as writing past the system's cache wants it.
 #[derive(Default)]
@@ -188,9 +189,9 @@ impl BlockHead {
 }
 
 /// Reads a file's blocks from the front.
-pub(crate) struct Blocks<'f> {
-    file: &'f dyn File,
-    path: &'f Path,
+pub(crate) struct Blocks {
+    file: Arc<dyn File>,
+    path: PathBuf,
     len: u64,
     /// Where the next block begins.
     pub(crate) at: u64,
@@ -208,10 +209,14 @@ pub(crate) fn short_read(path: &Path, at: u64, read: usize, wanted: usize) -> Lo
     std::io::Error::new(std::io::ErrorKind::UnexpectedEof, what).into()
 }
 
-impl<'f> Blocks<'f> {
-    pub(crate) fn new(file: &'f dyn File, path: &'f Path) -> Result<Blocks<'f>, LogFault> {
-        let len = file.len()?;
+impl Blocks {
+    pub(crate) fn new(file: &Arc<dyn File>, path: &Path) -> Result<Blocks, LogFault> {
+        let (file, path, len) = (Arc::clone(file), path.to_owned(), file.len()?);
         Ok(Blocks { file, path, len, at: ALIGN as u64, window: Vec::new(), from: 0 })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Makes `want` bytes at `at` available; fewer where the file ends.
@@ -228,7 +233,7 @@ impl<'f> Blocks<'f> {
             let read = self.file.read_at(&mut self.window[old..], at + old as u64)?;
             if old + read < self.window.len() {
                 // Taken for the end of the file, it would be taken for the end of the log.
-                return Err(short_read(self.path, at + old as u64, read, self.window.len() - old));
+                return Err(short_read(&self.path, at + old as u64, read, self.window.len() - old));
             }
         }
         let skip = (at - self.from) as usize;

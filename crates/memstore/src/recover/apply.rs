@@ -1,6 +1,8 @@
-//! Rows from the parts of a checkpoint, and writes from the records of the log.
+//! Rows from the parts of a checkpoint, and writes from the records of the log, which `replay` reads.
 
-use super::tail::{open, open_segment};
+mod replay;
+
+use super::tail::open;
 use super::{Replayed, Source, Stop, part_path};
 use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
@@ -9,16 +11,16 @@ use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
     ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
-    Read, Reads, Record, Runs, Segment, Undecided, Verdict, next_record,
+    Read, Reads, Runs, Segment, Undecided, Verdict,
 };
 use crate::node::Node;
 use crate::row::{self, Keep, MAX_KEY, MAX_ROW, Touched};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
-use crate::worker::{Garbage, Worker};
+use crate::worker::Worker;
 use base::TableId;
 use latch::Backoff;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -26,14 +28,10 @@ use std::sync::atomic::Ordering;
 /// What one thread has found besides rows.
 #[derive(Default)]
 pub(super) struct Told {
-    pub(super) prepared: Vec<(u64, Undecided)>,
-    /// What prepared transactions have read.
-    pub(super) guards: Vec<(u64, Vec<u8>)>,
-    pub(super) decisions: Vec<(u64, Verdict)>,
+    /// What was prepared and not decided on, by name.
+    pub(super) undecided: BTreeMap<u64, Undecided>,
     pub(super) notes: Vec<(u64, Vec<u8>)>,
     pub(super) forgotten: Vec<u64>,
-    /// Rows left absent: table, row, word.
-    pub(super) absent: Vec<(TableId, Ref, u64)>,
     /// Of each log file with blocks, the first one's number and how many there are; where the last ends.
     blocks: Vec<(Segment, u64, u64, u64)>,
     /// Changes of versions that were not come by.
@@ -43,12 +41,9 @@ pub(super) struct Told {
 
 impl Told {
     pub(super) fn add(&mut self, mut other: Told) {
-        self.prepared.append(&mut other.prepared);
-        self.guards.append(&mut other.guards);
-        self.decisions.append(&mut other.decisions);
+        self.undecided.append(&mut other.undecided);
         self.notes.append(&mut other.notes);
         self.forgotten.append(&mut other.forgotten);
-        self.absent.append(&mut other.absent);
         self.blocks.append(&mut other.blocks);
         // No row is in two of them.
         self.early.0.extend(other.early.0.drain());
@@ -130,6 +125,8 @@ type Batch<'b> = Vec<Due<'b>>;
 /// A change that is about to be made.
 struct Due<'b> {
     tid: u64,
+    /// The epoch of the record that says it.
+    logged: u64,
     change: Change<'b>,
     hash: Hash,
     /// Where its row is, if it is there.
@@ -156,9 +153,14 @@ pub(super) struct Loader<'s> {
     told: Told,
     share: Share,
     pub(super) early: Early,
-    /// What was prepared and not decided by here.
-    open: HashMap<u64, Vec<u8>>,
-    pub(super) absent: Vec<(TableId, Ref, u64)>,
+    /// What was prepared and not decided on by here. What it has read and its note are with the first share only.
+    open: BTreeMap<u64, Undecided>,
+    /// Decisions that something may still come to that was prepared, and the epochs of the records that say them.
+    decided: HashMap<u64, (u64, Verdict)>,
+    /// Rows that are absent, each with the epoch of the record that says so, and its word.
+    absent: VecDeque<(u64, TableId, Ref, u64)>,
+    /// All streams were read up to this epoch.
+    complete: u64,
 }
 
 /// A file that says what it cannot.
@@ -169,11 +171,21 @@ fn malformed(path: &Path, at: u64) -> LogFault {
 impl<'s> Loader<'s> {
     pub(super) fn new(source: &'s Source<'s>, worker: Worker) -> Loader<'s> {
         let (told, early) = (Told::default(), Early::default());
-        Loader { source, worker, told, share: Share::ALL, early, open: HashMap::new(), absent: Vec::new() }
+        Loader {
+            source,
+            worker,
+            told,
+            share: Share::ALL,
+            early,
+            open: BTreeMap::new(),
+            decided: HashMap::new(),
+            absent: VecDeque::new(),
+            complete: 0,
+        }
     }
 
     pub(super) fn into_told(self) -> Told {
-        Told { absent: self.absent, early: self.early, ..self.told }
+        Told { early: self.early, ..self.told }
     }
 
     /// Loads one part of the checkpoint: rows that are in no other.
@@ -185,7 +197,7 @@ impl<'s> Loader<'s> {
         // Whatever life wrote it.
         self.expect_part(&path, &*file, part as u32, checkpoint.number)?;
         let expected = &checkpoint.parts[part];
-        let mut blocks = Blocks::new(&*file, &path)?;
+        let mut blocks = Blocks::new(&file, &path)?;
         let (mut rows, mut count) = (0, 0);
         while blocks.at < expected.bytes {
             let at = blocks.at;
@@ -259,94 +271,6 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Repeats what all log files say of a share of the rows; what they say besides is noted with the first share.
-    pub(super) fn replay(&mut self, share: Share) -> Result<(), Stop> {
-        self.share = share;
-        self.open.clear();
-        self.source.control.segments.iter().try_for_each(|segment| self.segment(segment))
-    }
-
-    /// Repeats what one log file says.
-    fn segment(&mut self, segment: &Segment) -> Result<(), Stop> {
-        let source = self.source;
-        let (path, file) = open_segment(source.files, source.dir, source.control, segment)?;
-        let (durable, end) = source.end_of(segment);
-        let mut blocks = Blocks::new(&*file, &path)?;
-        let (mut first, mut count) = (0, 0);
-        loop {
-            let at = blocks.at;
-            let is_next = |head: &BlockHead| {
-                let is_own = (head.store, head.number) == (source.control.store, segment.number);
-                is_own && head.sequence < end && (count == 0 || head.sequence == first + count)
-            };
-            let Some((head, body)) = blocks.next(is_next)? else { break };
-            if count == 0 {
-                first = head.sequence;
-            }
-            count += 1;
-            if self.share.number == 0 {
-                self.told.replayed.log_bytes += body.len() as u64;
-            }
-            self.records(body, source.from()..=durable).map_err(|stop| match stop {
-                Trouble::Malformed => malformed(&path, at).into(),
-                Trouble::Stop(stop) => stop,
-            })?;
-        }
-        if count > 0 && self.share.number == 0 {
-            self.told.blocks.push((*segment, first, count, blocks.at));
-        }
-        Ok(())
-    }
-
-    fn records(&mut self, body: &[u8], counting: std::ops::RangeInclusive<u64>) -> Result<(), Trouble> {
-        let (mut bytes, mut batch) = (Bytes(body), Batch::new());
-        while let Some((epoch, record)) = next_record(&mut bytes)? {
-            if !counting.contains(&epoch) {
-                continue;
-            }
-            if let Record::Commit { tid, writes } = record {
-                self.gather(&mut batch, tid, writes)?;
-                continue;
-            }
-            self.apply_all(&mut batch)?;
-            match record {
-                Record::Prepare { name, writes, .. } => {
-                    self.open.entry(name).or_default().extend_from_slice(writes.bytes());
-                }
-                Record::Decision { name, verdict } => {
-                    if let (Some(writes), Verdict::Commit(tid)) = (self.open.remove(&name), verdict) {
-                        self.apply(tid, Changes::of(&writes))?;
-                    }
-                }
-                _ => {}
-            }
-            if self.share.number == 0 {
-                self.note(record);
-            }
-        }
-        self.apply_all(&mut batch)
-    }
-
-    fn note(&mut self, record: Record<'_>) {
-        let told = &mut self.told;
-        match record {
-            Record::Commit { .. } => {}
-            Record::Prepare { name, tid, note, writes } => {
-                let writes = writes.bytes().to_vec();
-                told.prepared.push((name, Undecided { tid, note: note.to_vec(), writes, reads: Vec::new() }));
-            }
-            Record::Guards { name, reads } => told.guards.push((name, reads.bytes().to_vec())),
-            Record::Decision { name, verdict } => told.decisions.push((name, verdict)),
-            Record::Note { name, note } => told.notes.push((name, note.to_vec())),
-            Record::Forget { name } => told.forgotten.push(name),
-        }
-    }
-
-    /// Under the id that its decision gave it.
-    pub(super) fn apply_undecided(&mut self, undecided: &Undecided, tid: u64) -> Result<(), Stop> {
-        self.apply(tid, Changes::of(&undecided.writes)).map_err(|trouble| self.in_control(trouble))
-    }
-
     fn in_control(&self, trouble: Trouble) -> Stop {
         match trouble {
             Trouble::Malformed => malformed(&self.source.dir.join("control"), 0).into(),
@@ -355,9 +279,9 @@ impl<'s> Loader<'s> {
     }
 
     /// Carries out those writes of a transaction that are of the loader's share.
-    fn apply(&mut self, tid: u64, writes: Changes<'_>) -> Result<(), Trouble> {
+    fn apply(&mut self, ids: (u64, u64), writes: Changes<'_>) -> Result<(), Trouble> {
         let mut batch = Batch::new();
-        self.gather(&mut batch, tid, writes)?;
+        self.gather(&mut batch, ids, writes)?;
         self.apply_all(&mut batch)
     }
 
@@ -367,7 +291,7 @@ impl<'s> Loader<'s> {
     fn gather<'b>(
         &mut self,
         batch: &mut Batch<'b>,
-        tid: u64,
+        (tid, logged): (u64, u64),
         mut writes: Changes<'b>,
     ) -> Result<(), Trouble> {
         while let Some(change) = writes.next()? {
@@ -376,7 +300,7 @@ impl<'s> Loader<'s> {
                 continue;
             }
             self.worker.store.hints.ask_for(hash);
-            batch.push(Due { tid, change, hash, row: None });
+            batch.push(Due { tid, logged, change, hash, row: None });
             if batch.len() == BATCH {
                 self.apply_all(batch)?;
             }
@@ -409,26 +333,26 @@ impl<'s> Loader<'s> {
                 });
             }
         }
-        for Due { tid, change, row, .. } in batch.drain(..) {
-            self.carry_out(tid, change, row)?;
+        for Due { tid, logged, change, row, .. } in batch.drain(..) {
+            self.carry_out((tid, logged), change, row)?;
         }
         Ok(())
     }
 
     /// Makes one change. The row was there, if one was found; if none was, it may have come since.
     #[inline]
-    fn carry_out(&mut self, tid: u64, change: Change<'_>, found: Option<Ref>) -> Result<(), Trouble> {
+    fn carry_out(&mut self, ids: (u64, u64), change: Change<'_>, found: Option<Ref>) -> Result<(), Trouble> {
         let store = Rc::clone(&self.worker.store);
-        let (arena, table) = (&store.arena, TableId(change.table));
+        let (arena, table, tid) = (&store.arena, TableId(change.table), ids.0);
         let index = store.index(table).map_err(|_| Trouble::Malformed)?;
         let is_done = match change.value {
             Left::Part { from, runs } => {
                 let row = found.or_else(|| index.find(arena, change.key).row);
                 self.change(arena, row, (from, tid), runs)?
             }
-            Left::Absent => self.replace(arena, (table, index), (change.key, found), None, tid)?,
+            Left::Absent => self.replace(arena, (table, index), (change.key, found), None, ids)?,
             Left::Whole(value) => {
-                self.replace(arena, (table, index), (change.key, found), Some(value), tid)?
+                self.replace(arena, (table, index), (change.key, found), Some(value), ids)?
             }
         };
         if let (Left::Part { from, runs }, Done::TooEarly) = (change.value, is_done) {
@@ -448,7 +372,7 @@ impl<'s> Loader<'s> {
         (table, index): (TableId, &Index),
         (key, found): (&[u8], Option<Ref>),
         value: Option<&[u8]>,
-        tid: u64,
+        ids: (u64, u64),
     ) -> Result<Done, Trouble> {
         let len = value.map_or(0, <[u8]>::len);
         if key.len() > MAX_KEY || len > MAX_ROW {
@@ -458,7 +382,7 @@ impl<'s> Loader<'s> {
             Some(row) => row,
             None => self.row(arena, (table, index), key, len)?.0,
         };
-        self.write(arena, (table, row), value, tid)?;
+        self.write(arena, (table, row), value, ids)?;
         Ok(Done::Now)
     }
 
@@ -562,7 +486,7 @@ impl<'s> Loader<'s> {
         arena: &Arena,
         (table, row): (TableId, Ref),
         value: Option<&[u8]>,
-        tid: u64,
+        (tid, logged): (u64, u64),
     ) -> Result<(), Stop> {
         let word = row::tid(arena, row);
         if tid::of(word.load(Ordering::Acquire)) >= tid {
@@ -579,7 +503,7 @@ impl<'s> Loader<'s> {
             return Err(stop);
         }
         if value.is_none() {
-            self.absent.push((table, row, tid | ABSENT));
+            self.absent.push_back((logged, table, row, tid | ABSENT));
         }
         Ok(())
     }
@@ -594,14 +518,6 @@ impl<'s> Loader<'s> {
         let local = &mut self.worker.own.local;
         row::overwrite(arena, local, &store.epochs, row, value, Touched::ALL, prepared, word);
         Ok(())
-    }
-
-    /// Takes rows that were left absent out of their indexes.
-    pub(super) fn clear_away(&mut self, absent: Vec<(TableId, Ref, u64)>) {
-        let count = absent.len();
-        let garbage = absent.into_iter().map(|(table, row, word)| (0, Garbage::Row(table, row, word)));
-        self.worker.own.garbage.extend(garbage);
-        self.worker.collect(count);
     }
 
     /// Locks the rows of a transaction that may go either way, entering those it would insert.

@@ -85,7 +85,7 @@ fn end_of_stream(
         |head: &BlockHead, segment: &Segment| head.store == control.store && head.number == segment.number;
     for (i, segment) in segments.iter().enumerate().rev() {
         let (path, file) = open_segment(files, dir, control, segment)?;
-        let mut blocks = Blocks::new(&*file, &path)?;
+        let mut blocks = Blocks::new(&file, &path)?;
         let mut last: Option<BlockHead> = None;
         while let Some((head, _)) = blocks.next(|head| {
             is_own(head, segment) && last.is_none_or(|last| last.sequence + 1 == head.sequence)
@@ -107,7 +107,7 @@ fn end_of_stream(
             let (later, file) = open_segment(files, dir, control, segment)?;
             // A file is left when all its blocks are on the device, and it has one at least.
             let of_later = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(0));
-            if let Some(head) = goes_on(&mut Blocks::new(&*file, &later)?, ALIGN as u64, of_later)? {
+            if let Some(head) = goes_on(&mut Blocks::new(&file, &later)?, ALIGN as u64, of_later)? {
                 let is_first = end == Some(head.first_of_file());
                 let (path, at) = if is_first { (&later, ALIGN as u64) } else { (&path, at) };
                 return Err(LogFault::corrupt(path, at, what));
@@ -122,7 +122,7 @@ fn end_of_stream(
 /// A block at `at` or behind that says that the device had had the stream further than to where it ends now: `end`, `None`
 /// for a head that is no block of the stream.
 fn goes_on(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut Blocks,
     mut at: u64,
     end: impl Fn(&BlockHead) -> Option<u64>,
 ) -> Result<Option<BlockHead>, LogFault> {
