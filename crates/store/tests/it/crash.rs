@@ -555,7 +555,8 @@ fn seeds(few: u64) -> u64 {
 fn what_a_store_with_a_fault_shows_after_a_rollback_is_not_what_was_committed() {
     let files = world::memory();
     let life = Life::new();
-    let open = |files| Store::open(files, std::path::Path::new("/db"), options(Durability::Async, 64)).unwrap();
+    let open =
+        |files| Store::open(files, std::path::Path::new("/db"), options(Durability::Async, 64)).unwrap();
     let (store, _) = open(Mortal::over(&files, &life));
     store.create(&schema()).expect("a schema");
     let table = store.table(ACCOUNTS).expect("created");
