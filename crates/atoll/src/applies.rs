@@ -1,8 +1,9 @@
 //! Which option has anything to say to which run.
 //!
-//! An option that changes nothing in what was asked for is refused: its user believes something about the result that is not so. In
-//! a sweep it is enough that one of the deployments knows it. One table has them all; what depends on the values of several
-//! options is decided where these are read (`demand`, `sweep`).
+//! An option that changes nothing in what was asked for is refused: its user believes something
+//! about the result that is not so. In a sweep it is enough that one of the deployments knows it.
+//! One table has them all; what depends on the values of several options is decided where these are
+//! read (`demand`, `sweep`).
 
 use crate::choices::design_of;
 use crate::cli::{BalanceArg, BenchArgs, COUNTER, ChannelArg, IPC, workload_names};

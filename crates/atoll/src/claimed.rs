@@ -1,10 +1,12 @@
 //! A directory that one process at a time writes into.
 //!
 //! ```text
-//! DIR/.lock   held (flock) while a run writes here, with the number of its process; removed at its end
+//! DIR/.lock   held (flock) while a run writes here, with the number of its process; removed at its
+//! end
 //! ```
 //!
-//! The kernel lets go of the lock when its process ends, however that happens; a file that no process holds locks nothing.
+//! The kernel lets go of the lock when its process ends, however that happens; a file that no
+//! process holds locks nothing.
 
 use crate::failure::Failure;
 use crate::results::cannot_write;
@@ -43,7 +45,8 @@ impl Claim {
                 }
                 Err(TryLockError::Error(e)) => return Err(cannot(e)),
             }
-            // The run before may have removed the file between the opening and the locking: then this is not the lock.
+            // The run before may have removed the file between the opening and the locking: then
+            // this is not the lock.
             let same = |there: std::fs::Metadata| file.metadata().is_ok_and(|own| own.ino() == there.ino());
             if std::fs::metadata(&path).is_ok_and(same) {
                 let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -55,7 +58,8 @@ impl Claim {
 }
 
 impl Claim {
-    /// Removes the file; the lock itself lasts until the value goes. A process that comes meanwhile makes another file.
+    /// Removes the file; the lock itself lasts until the value goes. A process that comes meanwhile
+    /// makes another file.
     pub fn let_go(&mut self) {
         if let Some(path) = self.path.take() {
             let _ = std::fs::remove_file(path);

@@ -3,8 +3,8 @@
 use base::counted;
 use deploy::DeployError;
 
-/// How shells report a process that SIGPIPE (13) has ended. Every command that does not come to the end of its output ends so,
-/// like other tools; a bench that was cut off is no success.
+/// How shells report a process that SIGPIPE (13) has ended. Every command that does not come to the
+/// end of its output ends so, like other tools; a bench that was cut off is no success.
 const BROKEN_PIPE: u8 = 128 + 13;
 
 #[derive(Debug, thiserror::Error)]

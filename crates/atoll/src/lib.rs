@@ -12,8 +12,9 @@
 //! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
-//! consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C, SIGTERM, SIGHUP); 141: the reader of standard
-//! output has closed it, as if SIGPIPE had ended the process. What cannot be written to standard error is lost, and ends nothing.
+//! consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C, SIGTERM, SIGHUP); 141:
+//! the reader of standard output has closed it, as if SIGPIPE had ended the process. What cannot be
+//! written to standard error is lost, and ends nothing.
 
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 const EXPECTED: &str = "expected an address or a name with or without a port, such as 127.0.0.1, 127.0.0.1:7000, \
                         localhost:7000, [::1]:7000, or a port alone";
 
-/// An address; without a port any free one (0). Of a name's addresses the first of version 4, else the first.
+/// An address; without a port any free one (0). Of a name's addresses the first of version 4, else
+/// the first.
 ///
 /// # Errors
 /// What was expected, and what the system says of a name.

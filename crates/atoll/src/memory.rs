@@ -1,7 +1,8 @@
 //! Whether a run fits the memory of this machine, before anything is touched.
 //!
-//! All that its instances are going to take is added up and held against what the machine, and every control group around this
-//! process, has left. A run that does not fit would end in the system's out-of-memory killer, which ends other programs too.
+//! All that its instances are going to take is added up and held against what the machine, and
+//! every control group around this process, has left. A run that does not fit would end in the
+//! system's out-of-memory killer, which ends other programs too.
 
 use crate::failure::Failure;
 use base::counted;
@@ -31,7 +32,8 @@ pub fn free() -> Option<u64> {
     memory_room().map(|room| room.free)
 }
 
-/// Holds every deployment of a sweep against the memory that is there; one runs at a time. `given` is `--memory`.
+/// Holds every deployment of a sweep against the memory that is there; one runs at a time. `given`
+/// is `--memory`.
 ///
 /// # Errors
 /// The first one that does not fit: what it takes, what is there, and what would fit.

@@ -147,7 +147,8 @@ impl Output {
 /// One line to standard output; a closed pipe is an ordinary end.
 ///
 /// # Errors
-/// The reader has closed it, or it cannot be written for another reason (a full disk, a terminal that is gone).
+/// The reader has closed it, or it cannot be written for another reason (a full disk, a terminal
+/// that is gone).
 pub fn print(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| match e.kind() {

@@ -1,7 +1,8 @@
 //! Reading that a Ctrl-C ends.
 //!
-//! A pipe, a terminal or a file system may keep its reader waiting for ever, in `open` as well as in `read`, and the system begins
-//! both anew after a signal. So a thread of its own reads, and this one looks at the flag.
+//! A pipe, a terminal or a file system may keep its reader waiting for ever, in `open` as well as
+//! in `read`, and the system begins both anew after a signal. So a thread of its own reads, and
+//! this one looks at the flag.
 
 use crate::failure::Failure;
 use deploy::Interrupt;

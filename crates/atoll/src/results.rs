@@ -1,7 +1,8 @@
 //! A directory of results: `rows.jsonl` row by row, `machine.json` beside it, and `report.html` of both at the end.
 //!
-//! However a run ends, the rows it has measured are in there and so is their report. A run that has measured none leaves nothing.
-//! Rows of an earlier run are never lost without being asked for: see [`Earlier`].
+//! However a run ends, the rows it has measured are in there and so is their report. A run that has
+//! measured none leaves nothing. Rows of an earlier run are never lost without being asked for: see
+//! [`Earlier`].
 
 use crate::claimed::Claim;
 use crate::failure::Failure;
@@ -55,8 +56,8 @@ impl Directory {
     /// Makes the directory.
     ///
     /// # Errors
-    /// If something cannot be written there, another run is writing there, or has left rows there and `earlier` says nothing
-    /// of them.
+    /// If something cannot be written there, another run is writing there, or has left rows there
+    /// and `earlier` says nothing of them.
     pub fn new(path: &Path, earlier: Earlier, machine: &Machine) -> Result<Directory, Failure> {
         let made = !path.exists();
         std::fs::create_dir_all(path).map_err(|e| cannot_write(&path.join(ROWS), &e))?;
@@ -101,7 +102,8 @@ impl Directory {
         Ok(file)
     }
 
-    /// Writes the report of the rows so far, and returns where it is; `None` if this run has measured none.
+    /// Writes the report of the rows so far, and returns where it is; `None` if this run has
+    /// measured none.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -14,7 +14,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether a deployment with so many instances and workers has been met already. `asked`: as it was asked for.
+    /// Whether a deployment with so many instances and workers has been met already. `asked`: as it
+    /// was asked for.
     pub(crate) fn again(&mut self, asked: &Choice, islands: usize, workers: usize) -> bool {
         let one = Choice {
             islands: IslandCount::Count(islands),

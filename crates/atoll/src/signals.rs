@@ -1,8 +1,9 @@
 //! What ends a run before its time.
 //!
-//! The first Ctrl-C, SIGTERM or SIGHUP ends it in order: every wait looks at one flag, the instances end, temporary files go, and
-//! what was measured is reported. A second Ctrl-C or SIGTERM ends the process on the spot; its children notice that on their
-//! own. A second SIGHUP does not: a terminal that goes away sends one from the kernel and one from the shell.
+//! The first Ctrl-C, SIGTERM or SIGHUP ends it in order: every wait looks at one flag, the
+//! instances end, temporary files go, and what was measured is reported. A second Ctrl-C or SIGTERM
+//! ends the process on the spot; its children notice that on their own. A second SIGHUP does not: a
+//! terminal that goes away sends one from the kernel and one from the shell.
 
 use crate::failure::Failure;
 use deploy::Interrupt;
@@ -25,8 +26,8 @@ pub fn watch(interrupt: &Interrupt) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the process was started with this signal ignored, as `nohup` does: then it stays so. `status` is the text of
-/// `/proc/self/status`.
+/// Whether the process was started with this signal ignored, as `nohup` does: then it stays so.
+/// `status` is the text of `/proc/self/status`.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);

@@ -325,7 +325,8 @@ impl Planner<'_> {
     /// What the data needs, but no more than half of what the machine has left.
     ///
     /// # Errors
-    /// Less than instances need; memory that is not there for all of the data where durability `memory` asks for it.
+    /// Less than instances need; memory that is not there for all of the data where durability
+    /// `memory` asks for it.
     fn pool_bytes(
         &mut self,
         subject: &Subject,

@@ -8,8 +8,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::process::ExitCode;
 use world::tell;
 
-/// Prints help and version as they are, every other complaint of the parser as one line on standard error. `typed`: the whole
-/// command line.
+/// Prints help and version as they are, every other complaint of the parser as one line on standard
+/// error. `typed`: the whole command line.
 pub fn report(error: &clap::Error, typed: &[String]) -> ExitCode {
     if error.kind() == ErrorKind::DisplayHelp
         && let Some(text) = screen(typed.get(1..).unwrap_or_default())
@@ -120,7 +120,8 @@ fn among(given: &str, valid: &[String]) -> String {
     format!("{hint}; expected one of {}", all.join(", "))
 }
 
-/// Letters to be changed, put in, left out or exchanged until one is the other; capital letters count as small ones.
+/// Letters to be changed, put in, left out or exchanged until one is the other; capital letters
+/// count as small ones.
 fn distance(given: &str, name: &str) -> usize {
     strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase())
 }

@@ -1,5 +1,6 @@
-//! How runs end when something goes wrong around them: standard output and standard error that break, signals, process limits,
-//! full devices, pipes that nobody writes to. No panic, no child, no file is left, and the cause is told.
+//! How runs end when something goes wrong around them: standard output and standard error that
+//! break, signals, process limits, full devices, pipes that nobody writes to. No panic, no child,
+//! no file is left, and the cause is told.
 
 use super::*;
 use rustix::process::Signal;
@@ -43,7 +44,8 @@ fn a_run_survives_its_standard_error() {
     }
 }
 
-/// A reader that has had enough ends the run in silence, as SIGPIPE does; a full device is a failure with a line about it.
+/// A reader that has had enough ends the run in silence, as SIGPIPE does; a full device is a
+/// failure with a line about it.
 #[test]
 fn a_broken_standard_output_ends_the_run() {
     let out = tempfile::tempdir().unwrap();
@@ -261,8 +263,8 @@ fn a_full_device_ends_a_run_and_loses_nothing() {
     }
 }
 
-/// Runs a bench that keeps its data on a device with little room until that is full, makes room, and checks. Gives the bench's exit
-/// code, what it told, and what the check did.
+/// Runs a bench that keeps its data on a device with little room until that is full, makes room,
+/// and checks. Gives the bench's exit code, what it told, and what the check did.
 fn fill_up(design: &str) -> Option<(i32, String, String)> {
     const SCRIPT: &str = r#"
         mount -t tmpfs -o size=160m none "$PLACE/disk" || exit 99

@@ -1,4 +1,5 @@
-//! Nothing harms the machine or earlier results: memory that is not there, directories of results, options that say nothing.
+//! Nothing harms the machine or earlier results: memory that is not there, directories of results,
+//! options that say nothing.
 
 use super::*;
 use std::fs;
@@ -182,7 +183,8 @@ fn half_a_row_of_a_killed_run_stays_a_line_of_its_own() {
     assert!(serde_json::from_str::<Value>(last).is_ok() && text.lines().count() == 2, "{text}");
 }
 
-/// The first one is held up by a reader that does not read: it has the directory as long as that lasts.
+/// The first one is held up by a reader that does not read: it has the directory as long as that
+/// lasts.
 #[test]
 fn two_runs_into_one_directory_do_not_meet() {
     let (sandbox, place) = (Sandbox::new(), tempfile::tempdir().unwrap());
