@@ -11,6 +11,7 @@
 //! An experiment that fails does not keep the others from running: whoever needs its rows is told why there are none.
 
 use crate::bench;
+use crate::claimed::Claim;
 use crate::cli::{BenchArgs, COUNTER, Cli, Command, IPC};
 use crate::counter;
 use crate::demand::REPEAT;
@@ -93,6 +94,8 @@ pub struct Lab {
     /// Which program this is: see [`build`].
     build: String,
     folder: Option<Folder>,
+    /// On the folder, as long as this one writes there.
+    _claim: Option<Claim>,
     /// Rows of a file, by experiment.
     given: BTreeMap<String, Rc<Vec<Row>>>,
     outcomes: BTreeMap<String, Outcome>,
@@ -106,6 +109,7 @@ impl Lab {
     /// A directory that cannot be made, a file of rows that is missing or damaged.
     pub fn open(args: &RowArgs, interrupt: &Interrupt) -> Result<Lab, Failure> {
         let folder = |path: &std::path::PathBuf| {
+            not_of_a_bench(path)?;
             Folder::open(path).map_err(|e| {
                 Failure::Run(format!(
                     "cannot make {}: {e}; name another directory with --out",
@@ -113,6 +117,7 @@ impl Lab {
                 ))
             })
         };
+        let folder = args.out.as_ref().map(folder).transpose()?;
         Ok(Lab {
             machine: bench::live_machine("live")?,
             interrupt: interrupt.clone(),
@@ -122,7 +127,8 @@ impl Lab {
             planned: 0,
             begun: 0,
             build: build(),
-            folder: args.out.as_ref().map(folder).transpose()?,
+            folder,
+            _claim: args.out.as_deref().map(Claim::on).transpose()?,
             given: match args.rows.clone() {
                 Some(path) => interruptibly(interrupt, move || given(&path))??
                     .into_iter()
@@ -424,6 +430,25 @@ fn build() -> String {
     let since =
         built.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
     format!("{} {}", driver::COMMIT, since.as_nanos())
+}
+
+/// Holds a directory of results against what is about to be written there: `rows.jsonl` is replaced, from files that the
+/// directory has for each experiment.
+///
+/// # Errors
+/// It holds rows that no experiment has left, and that would be lost.
+fn not_of_a_bench(dir: &Path) -> Result<(), Failure> {
+    let file = dir.join(crate::results::ROWS);
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let of_experiment =
+        |line: &str| Row::parse(line).is_ok_and(|row| row.word(claims::row::EXPERIMENT).is_some());
+    match text.lines().filter(|line| !line.trim().is_empty()).all(of_experiment) {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "--out: {} holds rows of atoll bench, which would be replaced; expected another directory",
+            file.display()
+        ))),
+    }
 }
 
 /// The rows of a file, by experiment.

@@ -6,11 +6,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use topology::IslandCount;
 
+/// As `--islands` and `--workers` ask for it.
+type Name = (String, Option<u32>);
+
 /// What was asked for, and what it comes to on this machine.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Each deployment, written out, with the names that `--islands` and `--workers` gave it.
-    deployments: HashMap<String, (usize, Vec<String>)>,
+    deployments: HashMap<String, (usize, Vec<Name>)>,
 }
 
 impl Seen {
@@ -22,10 +25,7 @@ impl Seen {
             workers: u32::try_from(workers).ok(),
             ..asked.clone()
         };
-        let name = match asked.workers {
-            Some(workers) => format!("{} with {workers} --workers", asked.islands),
-            None => asked.islands.to_string(),
-        };
+        let name = (asked.islands.to_string(), asked.workers);
         match self.deployments.entry(format!("{one:?}")) {
             Entry::Occupied(mut known) => {
                 let (_, names) = known.get_mut();
@@ -44,10 +44,16 @@ impl Seen {
     /// A line for each set of names of one deployment.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let several = self.deployments.values().filter(|(_, names)| names.len() > 1);
-        let line = |(islands, names): &(usize, Vec<String>)| {
-            let names = names.join(", ");
+        let line = |(islands, names): &(usize, Vec<Name>)| {
+            let differ = names.iter().any(|(_, workers)| *workers != names[0].1);
+            let name = |(islands, workers): &Name| match workers {
+                Some(workers) if differ => format!("{islands} with --workers {workers}"),
+                _ => islands.clone(),
+            };
+            let names: Vec<String> = names.iter().map(name).collect();
             format!(
-                "--islands {names} come to one deployment here, on {}: measured once",
+                "--islands {} come to one deployment here, on {}: measured once",
+                names.join(", "),
                 counted(*islands, "island")
             )
         };
@@ -55,5 +61,25 @@ impl Seen {
         lines.sort();
         lines.dedup();
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::IslandCount::{Count, PerCore, Shared};
+
+    #[test]
+    fn names_of_one_deployment_are_told_together() {
+        let mut seen = Seen::default();
+        let asked = |islands, workers| Choice { islands, workers, ..Choice::default() };
+        assert!(!seen.again(&asked(Shared, None), 1, 4) && seen.again(&asked(Count(1), None), 1, 4));
+        assert!(!seen.again(&asked(PerCore, None), 4, 4), "another number of instances");
+        assert!(!seen.again(&asked(Count(1), None), 1, 2), "another number of workers");
+        let text = "--islands shared, 1 come to one deployment here, on 1 island: measured once";
+        assert_eq!(seen.remarks(), [text]);
+        let mut seen = Seen::default();
+        assert!(!seen.again(&asked(Count(2), Some(2)), 2, 2) && seen.again(&asked(Count(2), Some(4)), 2, 2));
+        assert!(seen.remarks()[0].contains("2 with --workers 2, 2 with --workers 4"), "{:?}", seen.remarks());
     }
 }

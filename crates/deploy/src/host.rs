@@ -39,6 +39,8 @@ pub fn host_child() -> Result<(), DeployError> {
 /// Carries out orders until [`Order::Stop`] or the end of the socket.
 pub(crate) fn serve(stream: UnixStream, host: Host) {
     let Ok(mut replies) = stream.try_clone() else { return };
+    let Ok(end) = stream.try_clone() else { return };
+    let _end = End(end);
     let orders = match orders(stream, host) {
         Ok(orders) => orders,
         Err(e) => return drop(send(&mut replies, &Reply::Failed(format!("cannot start a thread: {e}")))),
@@ -52,10 +54,23 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
     // For whatever is made from here on, by the threads that this one starts as well (a process has inherited it); the instance tells
     // what came of it.
     topology::bind_thread_memory(config.node.map(|node| topology::NodeId(node as u32)));
-    let Ok(own) = replies.try_clone() else { return };
+    let own = match replies.try_clone() {
+        Ok(own) => own,
+        Err(e) => return drop(send(&mut replies, &Reply::Failed(format!("cannot copy a descriptor: {e}")))),
+    };
     let life = Life { config, orders, replies: own };
     if let Err(e) = workload::with_workload(&spec, life) {
         let _ = send(&mut replies, &Reply::Failed(e.to_string())); // and that is the end of it
+    }
+}
+
+/// Ends the socket when an instance ends, whichever way: its reader of orders holds the socket too,
+/// and a deployment waits for its end.
+struct End(UnixStream);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Both); // it may have ended already
     }
 }
 

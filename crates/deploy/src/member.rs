@@ -90,10 +90,24 @@ impl Member {
 
     pub fn order(&mut self, order: &Order) -> Result<(), DeployError> {
         if send(&mut self.socket, order).is_err() {
-            self.lost = true;
-            return Err(self.loss());
+            return Err(self.last_words(order.name()));
         }
         Ok(())
+    }
+
+    /// Why a host has ended, by what it said last.
+    fn last_words(&mut self, order: &'static str) -> DeployError {
+        let instance = self.id();
+        while let Ok(mail) = self.mail.recv_timeout(PATIENCE) {
+            match mail {
+                Mail::Reply(Reply::Fault(why)) => return DeployError::Fault { instance, why },
+                Mail::Reply(Reply::Failed(why)) => return DeployError::Order { instance, order, why },
+                Mail::Reply(_) => {}
+                Mail::Lost => break,
+            }
+        }
+        self.lost = true;
+        self.loss()
     }
 
     /// The final reply to the order given last; progress goes to `progress` and renews `patience`.

@@ -56,7 +56,7 @@ fn a_check_is_held_against_memory_too() {
     let path = data.to_str().unwrap();
     let load = ["load", "micro", "--dataset", "1000", "--data", path];
     assert_eq!(Sandbox::new().run(&load).status.code(), Some(0));
-    assert_refused(&["check", "--data", path, "--memory", "100T"], 2, &["100", "--memory-unchecked"]);
+    assert_refused(&["check", "--data", path, "--memory", "100T"], 2, &["104857600M", "--memory-unchecked"]);
     assert_eq!(Sandbox::new().run(&["check", "--data", path]).status.code(), Some(0));
 }
 
@@ -324,4 +324,19 @@ fn as_many_are_killed_as_was_said() {
         let row = &rows(&output)[0];
         assert_eq!((row["kills"].as_u64(), row["restarts"].as_u64()), (Some(6), Some(6)), "{row}");
     }
+}
+
+/// Figures and claims write a file of that name too, from others that they find again.
+#[test]
+fn an_experiment_does_not_replace_the_rows_of_a_bench() {
+    let place = tempfile::tempdir().unwrap();
+    let rows = place.path().join("rows.jsonl");
+    let path = place.path().to_str().unwrap();
+    let own = "{\"experiment\": \"vldbj-11\", \"workload\": \"micro\"}\n";
+    fs::write(&rows, format!("{own}{{\"workload\": \"micro\"}}\n")).unwrap();
+    for command in ["figures", "claims"] {
+        let parts = ["rows.jsonl", "atoll bench", "another directory"];
+        assert_refused(&[command, "--quick", "--out", path], 2, &parts);
+    }
+    assert!(fs::read_to_string(&rows).unwrap().starts_with(own));
 }
