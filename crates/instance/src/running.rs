@@ -255,7 +255,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             fsyncs: engine.log.fsyncs - before.engine.log.fsyncs,
         };
         measured.locks = engine.locks.since(&before.engine.locks);
-        measured.cpu_ns = usage.cpu_ns - before.cpu_ns;
+        measured.cpu_ns = usage.cpu_ns.saturating_sub(before.cpu_ns);
         measured.involuntary_switches =
             usage.involuntary_switches.saturating_sub(before.involuntary_switches);
         measured.rss_bytes = usage.rss_bytes;
