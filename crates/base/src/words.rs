@@ -1,6 +1,7 @@
 //! Numbers in sentences.
 
-/// So many of a thing, in words: `1 instance`, `2 instances`. `noun` is the word for one, and takes an `s` for more.
+/// So many of a thing, in words: `1 instance`, `2 instances`. `noun` is the word for one, and takes
+/// an `s` for more.
 pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     match count.try_into() {
         Ok(1) => format!("1 {noun}"),

@@ -82,7 +82,8 @@ pub(crate) enum Reply {
     Measured(Box<Measured>),
     Audit(Vec<u8>),
     Failed(String),
-    /// Nothing commits here any more, and why. It comes once, by itself or before the reply to an order.
+    /// Nothing commits here any more, and why. It comes once, by itself or before the reply to an
+    /// order.
     Fault(String),
 }
 

@@ -98,7 +98,8 @@ pub enum DeployError {
     Interrupted,
 }
 
-/// The system's numbers for a device and a quota that are full. An instance tells its faults as text.
+/// The system's numbers for a device and a quota that are full. An instance tells its faults as
+/// text.
 const FULL: [&str; 2] = ["(os error 28)", "(os error 122)"];
 
 /// A full device first: there the advice is another one.

@@ -1,7 +1,8 @@
 //! What a deployment takes of the machine's memory, before it takes it.
 //!
-//! The page memory, or the rows' memory of `occ`, is what the deployment says and is by far the largest part. The other parts are
-//! what their rooms allocate: a log buffer for each instance, two rings for each link, and a little for each worker.
+//! The page memory, or the rows' memory of `occ`, is what the deployment says and is by far the
+//! largest part. The other parts are what their rooms allocate: a log buffer for each instance, two
+//! rings for each link, and a little for each worker.
 
 use crate::engine::{DesignKind, Durability};
 use crate::{ChannelKind, Deployment};
@@ -47,7 +48,8 @@ impl Deployment {
     /// What all its instances together take at most, but for what the workload makes them allocate.
     pub fn footprint(&self) -> Footprint {
         let (islands, workers) = (u64::from(self.islands), self.workers as u64);
-        // Each worker of each instance keeps a link to each other instance; an instance has one of its sides.
+        // Each worker of each instance keeps a link to each other instance; an instance has one of
+        // its sides.
         let links = workers.saturating_mul(islands.saturating_sub(1));
         let link = match self.channel {
             ChannelKind::Shm | ChannelKind::Ring => RINGS,

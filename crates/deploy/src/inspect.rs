@@ -31,11 +31,12 @@ const PAGE: u64 = 8192;
 /// Fewest frames an instance is looked at with.
 const MIN_FRAMES: u64 = 2048;
 
-/// Of rows in main memory, for each byte of their files: what they take at least while they are looked at.
+/// Of rows in main memory, for each byte of their files: what they take at least while they are
+/// looked at.
 const MEMORY_PER_BYTE: u64 = 2;
 
-/// Memory that [`inspect`] takes with so many bytes of page memory, at most for pages and at least for rows in main memory; 0 where
-/// there is no deployment to be looked at.
+/// Memory that [`inspect`] takes with so many bytes of page memory, at most for pages and at least
+/// for rows in main memory; 0 where there is no deployment to be looked at.
 pub fn inspection_bytes(dir: &Path, pool_bytes: u64) -> u64 {
     let Ok(Some(manifest)) = manifest_in(dir) else { return 0 };
     let islands = u64::from(manifest.islands);

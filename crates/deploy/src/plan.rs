@@ -278,7 +278,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Page memory of instance `i`, in pages. In proportion to the data: an instance with more sites has more to keep in memory.
+    /// Page memory of instance `i`, in pages. In proportion to the data: an instance with more
+    /// sites has more to keep in memory.
     fn frames(&self, placement: &Placement, i: u16) -> u64 {
         let sites = placement.sites_of(InstanceId(i)).len() as u128;
         let share = u128::from(self.pool_bytes / PAGE) * sites / u128::from(self.sites.max(1));

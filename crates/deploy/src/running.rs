@@ -319,7 +319,8 @@ impl Running {
     /// connects everybody anew and sets its clients going again. Returns those restarted.
     ///
     /// # Errors
-    /// If the log was in memory: then the data is gone with the process. If the engine of an instance has failed.
+    /// If the log was in memory: then the data is gone with the process. If the engine of an
+    /// instance has failed.
     pub fn tend(&mut self, wait: Duration) -> Result<Vec<InstanceId>, DeployError> {
         let until = std::time::Instant::now() + wait;
         let mut dead = self.dead()?;
@@ -470,8 +471,8 @@ impl Running {
         self.gather(order.name(), patience)
     }
 
-    /// One reply of each. All are awaited even if one fails, so that no reply is left for the next order. An engine that has
-    /// failed is the cause of whatever else went wrong.
+    /// One reply of each. All are awaited even if one fails, so that no reply is left for the next
+    /// order. An engine that has failed is the cause of whatever else went wrong.
     fn gather(&mut self, order: &'static str, patience: Duration) -> Result<Vec<Reply>, DeployError> {
         let interrupt = self.deployment.interrupt.clone();
         let replies: Vec<_> =

@@ -41,7 +41,8 @@ pub(crate) struct MemoryGroup {
     pub(crate) used: u64,
 }
 
-/// Every group with a memory limit that holds for a process with these `memberships`, itself and its ancestors.
+/// Every group with a memory limit that holds for a process with these `memberships`, itself and
+/// its ancestors.
 pub(crate) fn memory_groups(mount: &Path, memberships: &str) -> Vec<MemoryGroup> {
     let mut groups = Vec::new();
     for line in memberships.lines() {
@@ -62,7 +63,8 @@ fn memory_group(path: PathBuf) -> Option<MemoryGroup> {
         let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|text| text.trim().parse::<u64>().ok())
     };
-    // The first version counts a group alone, and with its children under `total_`; the second one always with them.
+    // The first version counts a group alone, and with its children under `total_`; the second one
+    // always with them.
     let files = |kind: &str| field(&format!("total_{kind}")).or_else(|| field(kind)).unwrap_or(0);
     let cached = files("inactive_file") + files("active_file");
     Some(MemoryGroup { path, limit, used: all.unwrap_or(0).saturating_sub(cached) })

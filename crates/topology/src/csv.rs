@@ -1,9 +1,9 @@
 //! Latency files: a CSV of the lower triangle, and the plain-text table of the same tool.
 //!
 //! CSV: line i, column j < i is the one-way latency in ns between CPUs i and j; the diagonal and what is right of it
-//! are empty, or the same latencies once more. The text form has a heading, a line of column numbers after a line with
-//! the word `latency`, and cells like `576±6`. Both are what the project core-to-core-latency writes; see
-//! `machines/README.md`.
+//! are empty, or the same latencies once more. The text form has a heading, a line of column
+//! numbers after a line with the word `latency`, and cells like `576±6`. Both are what the project
+//! core-to-core-latency writes; see `machines/README.md`.
 //!
 //! Each complaint begins with the number of its line (from 1), a colon and a space.
 
@@ -61,8 +61,8 @@ impl Row<'_> {
         (0..cpu).map(|column| self.latency(column)).collect()
     }
 
-    /// The diagonal and what is right of it, as far as there is anything: 0 from a CPU to itself, and to the others the
-    /// latencies that their rows have, but for chance.
+    /// The diagonal and what is right of it, as far as there is anything: 0 from a CPU to itself,
+    /// and to the others the latencies that their rows have, but for chance.
     fn rest(&self, cpu: usize, rows: &[Row<'_>]) -> Result<(), String> {
         for (column, cell) in self.cells.iter().enumerate().skip(cpu).filter(|(_, cell)| !cell.is_empty()) {
             if column >= rows.len() {

@@ -1,4 +1,5 @@
-//! How much memory this process may still take: what the machine has left, and what each control group above it does.
+//! How much memory this process may still take: what the machine has left, and what each control
+//! group above it does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,9 @@ pub struct MemoryRoom {
     pub group: Option<PathBuf>,
 }
 
-/// The room on this machine, now: the least of the machine and of every control group with a limit that this process is in
-/// (v1 and v2, nested ones included). `None` where the system does not tell.
+/// The room on this machine, now: the least of the machine and of every control group with a limit
+/// that this process is in (v1 and v2, nested ones included). `None` where the system does not
+/// tell.
 pub fn memory_room() -> Option<MemoryRoom> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     room(&read("/proc/meminfo"), Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))

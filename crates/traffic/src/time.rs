@@ -18,14 +18,16 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     parse_time_in(text, "s", USUAL)
 }
 
-/// The same with another unit for a number alone (one of `d`, `h`, `m`, `s`, `ms`, `us`), and in another range.
+/// The same with another unit for a number alone (one of `d`, `h`, `m`, `s`, `ms`, `us`), and in
+/// another range.
 ///
 /// # Errors
 /// What was typed and what was expected.
 pub fn parse_time_in(text: &str, unit: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
     let seconds = seconds(text, unit)
         .ok_or_else(|| format!("{text:?} is no length of time; expected e.g. 5s, 500ms, 2m or 1h30m"))?;
-    // Written so that a number that is none, or too large for a length of time, is out of range too.
+    // Written so that a number that is none, or too large for a length of time, is out of range
+    // too.
     let fits = seconds >= range.start().as_secs_f64() && seconds <= range.end().as_secs_f64();
     if !fits {
         let (from, to) = (in_words(*range.start()), in_words(*range.end()));
@@ -44,7 +46,8 @@ pub fn in_words(time: Duration) -> String {
     }
 }
 
-/// Pieces of a number and a unit, each unit shorter than the one before; a number alone only where it is all there is.
+/// Pieces of a number and a unit, each unit shorter than the one before; a number alone only where
+/// it is all there is.
 fn seconds(text: &str, unit: &str) -> Option<f64> {
     if let Ok(number) = number(text) {
         return Some(number * scale_of(unit)?.1);

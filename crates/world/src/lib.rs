@@ -1,5 +1,5 @@
-//! The only door to the operating system: files, queues of reads and writes, memory, the clock, entropy, counters, lines
-//! for people.
+//! The only door to the operating system: files, queues of reads and writes, memory, the clock,
+//! entropy, counters, lines for people.
 //!
 //! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
 //! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and

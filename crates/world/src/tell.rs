@@ -3,10 +3,12 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writes `line` to standard error, in one piece, so that lines of several processes do not tear each other.
+/// Writes `line` to standard error, in one piece, so that lines of several processes do not tear
+/// each other.
 ///
-/// A line that cannot be written (the terminal is gone, the pipe has no reader, the disk is full) is lost, and nothing else: a run
-/// is worth more than what is said about it. That is why nothing here may use `eprintln!`, which ends the thread then.
+/// A line that cannot be written (the terminal is gone, the pipe has no reader, the disk is full)
+/// is lost, and nothing else: a run is worth more than what is said about it. That is why nothing
+/// here may use `eprintln!`, which ends the thread then.
 pub fn tell(line: impl Display) {
     let text = format!("{line}\n");
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
