@@ -1,4 +1,5 @@
-//! `atoll backup` and `atoll restore`: a database as a copy that can be held against its checksums, and back.
+//! `atoll backup` and `atoll restore`: a database as a copy that can be held against its checksums,
+//! and back.
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -36,7 +37,8 @@ pub struct BackupArgs {
     /// The directory that `load` or `bench --data` built
     #[arg(value_name = "DIR")]
     pub data: PathBuf,
-    /// Where the backup goes: a file if the name ends in .tar, else a directory; nothing may be there yet
+    /// Where the backup goes: a file if the name ends in .tar, else a directory; nothing may be
+    /// there yet
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub to: PathBuf,
     /// Print what was copied as a JSON line
@@ -47,7 +49,7 @@ pub struct BackupArgs {
 #[derive(Args, Debug)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub struct RestoreArgs {
-    /// What `backup` made
+    /// The file or directory that `backup` made
     #[arg(value_name = "BACKUP")]
     pub from: PathBuf,
     /// Where the database goes: a directory that is not there yet, or is empty

@@ -1,4 +1,5 @@
-//! Where the databases of a bench or a load lie: in the directory of `--data` itself, or one for each shape below it.
+//! Where the databases of a bench or a load lie: in the directory of `--data` itself, or one for
+//! each shape below it.
 //!
 //! | the directory has | one shape of data is asked for | several |
 //! |---|---|---|
@@ -7,7 +8,8 @@
 //! | a sweep's databases | the one that fits, or another beside them | each its own, as far as it is there |
 //! | half a load, a backup | refused | refused |
 //!
-//! A refusal says what is there, what was asked for instead, and which commands fit; it comes before anything is touched.
+//! A refusal says what is there, what was asked for instead, and which commands fit; it comes
+//! before anything is touched.
 
 use crate::choices::design_of;
 use crate::cli::{BenchArgs, DesignArg, TreeArg};
@@ -22,7 +24,8 @@ use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
 use workload::spec::own_options;
 
-/// The options with what a database that is there already says of its shape, where they do not say it themselves.
+/// The options with what a database that is there already says of its shape, where they do not say
+/// it themselves.
 ///
 /// # Errors
 /// A data directory whose description cannot be read; designs that cannot run on what lies in it.
@@ -68,8 +71,8 @@ pub fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     Ok(args)
 }
 
-/// Refuses designs whose workers own what this database has not divided, where the options do not ask for other trees or
-/// heap pages themselves.
+/// Refuses designs whose workers own what this database has not divided, where the options do not
+/// ask for other trees or heap pages themselves.
 fn require_designs(args: &BenchArgs, path: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let d = &args.deployment;
     let lacks = |design: &DesignKind| {
@@ -91,7 +94,8 @@ fn require_designs(args: &BenchArgs, path: &Path, manifest: &Manifest) -> Result
     Err(refusal(args, path, manifest, &[difference]))
 }
 
-/// Gives each stop the directory of its database; returns the directory of a sweep, if they lie in one.
+/// Gives each stop the directory of its database; returns the directory of a sweep, if they lie in
+/// one.
 ///
 /// # Errors
 /// A directory that cannot be used, with the commands that fit.
@@ -140,7 +144,8 @@ fn fit_all(args: &BenchArgs, path: &Path, manifest: &Manifest, stops: &[Stop]) -
     Ok(())
 }
 
-/// A database for each shape of data, or with `--keep` for each deployment: one that is there, or a new one.
+/// A database for each shape of data, or with `--keep` for each deployment: one that is there, or a
+/// new one.
 fn share_out(path: &Path, within: &[Within], bases: &[usize], stops: &mut [Stop]) -> Result<(), Failure> {
     let mut taken: Vec<PathBuf> = Vec::new();
     let mut of_base: Vec<Option<PathBuf>> = vec![None; bases.len()];
@@ -208,7 +213,8 @@ pub fn require_place_to_load(path: &Path, deployment: &Deployment) -> Result<(),
     }
 }
 
-/// For a command that takes one database and was given the directory of a sweep: `typed` makes the command line of one.
+/// For a command that takes one database and was given the directory of a sweep: `typed` makes the
+/// command line of one.
 pub fn name_one(error: DeployError, typed: impl FnOnce(&Path) -> String) -> Failure {
     let DeployError::Sweep { path, .. } = &error else { return error.into() };
     match deploy::standing(path) {
@@ -233,7 +239,7 @@ fn islands(manifest: &Manifest) -> String {
     }
 }
 
-/// What a database has and what was asked for instead, a sentence each.
+/// Each way in which a database is not what was asked for, as a sentence.
 fn differences(found: &Manifest, wanted: &Manifest) -> Vec<String> {
     let mut all = Vec::new();
     let mut add = |has: String, asked: String| {
@@ -279,7 +285,8 @@ fn of_the_workload() -> Vec<String> {
     common.into_iter().map(str::to_owned).chain(own).collect()
 }
 
-/// A bench that does not fit what is there, with the command that runs on it and the one that gets what was asked for.
+/// A bench that does not fit what is there, with the command that runs on it and the one that gets
+/// what was asked for.
 fn refusal(args: &BenchArgs, path: &Path, manifest: &Manifest, differences: &[String]) -> Failure {
     let kin = manifest.workload.is_kin_of(&WorkloadSpec::new(&args.workload, 1));
     let mut fits = Typed::here().without(&shaping()).without(&["--islands".to_owned()]);

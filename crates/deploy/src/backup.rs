@@ -1,4 +1,5 @@
-//! A copy of a database that nothing runs on, which says of each file how long it is and what its checksum is.
+//! A copy of a database that nothing runs on, which says of each file how long it is and what its
+//! checksum is.
 //!
 //! ```text
 //! a directory   backup.json                  which files, how long, their checksums (CRC-32C)
@@ -7,8 +8,9 @@
 //! a .tar file   the same names, backup.json last: one that was cut short has none
 //! ```
 //!
-//! The database is locked as long as it is read. It may have been left by a crash: log and data are copied as they lie, and
-//! restart makes of the copy what it would have made of the database. Only files that Atoll makes are copied.
+//! The database is locked as long as it is read. It may have been left by a crash: log and data are
+//! copied as they lie, and restart makes of the copy what it would have made of the database. Only
+//! files that Atoll makes are copied.
 
 use crate::layout::{BACKUP, Standing, is_of_an_instance, names, no_database, standing};
 use crate::manifest::{self, look};
@@ -30,7 +32,7 @@ pub(crate) const DATABASE: &str = "database";
 /// Bytes that are read and written at once.
 pub(crate) const CHUNK: usize = 1 << 20;
 
-/// What a copy came to.
+/// How much was copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copied {
     /// The data in words.
@@ -40,7 +42,7 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Those who look on while bytes are copied.
+/// Told how far a copy is; may interrupt it.
 pub struct Copying<'a> {
     pub interrupt: &'a Interrupt,
     /// Gets the bytes done, and how many there are.
@@ -56,7 +58,7 @@ impl Copying<'_> {
     }
 }
 
-/// What is in `backup.json`.
+/// The contents of `backup.json`.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Description {
     pub format: u32,
@@ -80,8 +82,8 @@ pub(crate) struct Entry {
 /// Copies the database in `dir` to `to`: a tar file if that is its name's ending, else a directory.
 ///
 /// # Errors
-/// No database, one in use or with a part missing; something that is there already; no room; I/O; an interruption.
-/// Nothing is left at `to` then.
+/// No database, one in use or with a part missing; something that is there already; no room; I/O;
+/// an interruption. Nothing is left at `to` then.
 pub fn back_up(dir: &Path, to: &Path, mut watch: Copying<'_>) -> Result<Copied, DeployError> {
     if let absent @ Standing::Absent = standing(dir)? {
         return Err(no_database(dir, absent));
@@ -276,8 +278,8 @@ pub(crate) enum Trouble {
     Stopped(DeployError),
 }
 
-/// Reads so many bytes, sums them up, and tells how far it is. An error on this side is kept apart from those of the side that
-/// writes.
+/// Reads so many bytes, sums them up, and tells how far it is. An error on this side is kept apart
+/// from those of the side that writes.
 pub(crate) struct Reading<'a, R> {
     from: R,
     done: u64,

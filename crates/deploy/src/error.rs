@@ -141,7 +141,7 @@ impl DeployError {
     }
 }
 
-/// What helps against what the system said of a file.
+/// The advice for an error that the system reported of a file.
 pub(crate) fn remedy(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match error.kind() {

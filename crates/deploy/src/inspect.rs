@@ -12,7 +12,7 @@ use workload::{Visitor, with_workload};
 /// What was found.
 pub struct Inspected {
     pub look: Look,
-    /// What was found about the database as a whole.
+    /// Findings about the database as a whole.
     pub findings: Vec<Finding>,
     pub instances: Vec<Examined>,
 }

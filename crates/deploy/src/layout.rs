@@ -1,4 +1,5 @@
-//! What lies in a directory, told by names: a database, the databases of a sweep, a backup, or other things.
+//! The kinds of directories, told apart by the names in them: a database, the databases of a sweep,
+//! a backup, or none.
 //!
 //! ```text
 //! a database   deployment.json lock run/ 0/ 1/ ...     (see `manifest`)
@@ -6,8 +7,8 @@
 //! a backup     backup.json database/     (see `backup`)
 //! ```
 //!
-//! Only these names are judged. Other files in such a directory (`lost+found`, notes) belong to other programs: nothing here
-//! reads, copies or removes them, and they forbid nothing.
+//! Only these names are judged. Other files in such a directory (`lost+found`, notes) belong to
+//! other programs: nothing here reads, copies or removes them, and they forbid nothing.
 
 use crate::DeployError;
 use crate::manifest::{self, Manifest};
@@ -32,7 +33,7 @@ const OF_AN_INSTANCE: &[&str] =
     &["lock", "control", "control.new", "control-0", "control-1", "data", "doublewrite", "log", INSTANCE];
 const OF_AN_INSTANCE_BEGIN: &[&str] = &["log-", "checkpoint-", "spare-", "instance.new"];
 
-/// What a directory is.
+/// A kind of directory.
 pub enum Standing {
     /// There is no such directory.
     Absent,
@@ -52,10 +53,11 @@ pub struct Within {
     pub manifest: Manifest,
 }
 
-/// What the directory at `path` is. Nothing is changed.
+/// Tells which kind of directory `path` is. Nothing is changed.
 ///
 /// # Errors
-/// `path` is a file, or something in it cannot be read; a description that is damaged or of another version.
+/// `path` is a file, or something in it cannot be read; a description that is damaged or of another
+/// version.
 pub fn standing(path: &Path) -> Result<Standing, DeployError> {
     match fs::metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Standing::Absent),
@@ -83,7 +85,7 @@ pub fn standing(path: &Path) -> Result<Standing, DeployError> {
     Ok(if unfinished { Standing::Unfinished } else { Standing::Vacant })
 }
 
-/// As an error says it, for those who need a database.
+/// The error for a command that needs a database and met `standing`.
 pub(crate) fn no_database(path: &Path, standing: Standing) -> DeployError {
     let path = path.to_owned();
     match standing {
@@ -162,7 +164,8 @@ fn is_leftover_of_a_run(path: &Path) -> bool {
     is_folder(path) && names(path).is_ok_and(|names| names.iter().all(instance))
 }
 
-/// Makes sure that nothing of another program has a name that a run on `islands` instances in `dir` would use.
+/// Makes sure that nothing of another program has a name that a run on `islands` instances in `dir`
+/// would use.
 ///
 /// # Errors
 /// [`DeployError::Occupied`].
@@ -182,8 +185,8 @@ pub(crate) fn require_names(dir: &Path, islands: u16, loaded: bool) -> Result<()
     Ok(())
 }
 
-/// Removes what a load that has not ended left in `dir`, and what runs left. Only what has the names and the contents of
-/// Atoll's own files goes.
+/// Removes what a load that has not ended left in `dir`, and what runs left. Only what has the
+/// names and the contents of Atoll's own files goes.
 pub(crate) fn clear(dir: &Path) -> Result<(), DeployError> {
     for name in names(dir)? {
         let path = dir.join(&name);
@@ -224,8 +227,9 @@ fn databases_of_sweep(dir: &Path, names: &[String]) -> Result<Vec<Within>, Deplo
     Ok(within)
 }
 
-/// A name in the directory `dir` of a sweep for a database that is to be loaded, of which `ending` tells the shape: the first
-/// number that no other has, there or in `taken`. What a load that has not ended left there counts as nothing.
+/// A name in the directory `dir` of a sweep for a database that is to be loaded, of which `ending`
+/// tells the shape: the first number that no other has, there or in `taken`. What a load that has
+/// not ended left there counts as nothing.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -252,7 +256,8 @@ fn is_remainder(dir: &Path) -> bool {
     is_folder(dir) && names(dir).is_ok_and(|names| names.iter().all(ours))
 }
 
-/// Makes `dir` the directory of a sweep, or finds that it is one, and removes what loads that did not end have left there.
+/// Makes `dir` the directory of a sweep, or finds that it is one, and removes what loads that did
+/// not end have left there.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,8 +1,9 @@
-//! Who uses a directory: locks that the kernel drops with the process that holds them.
+//! Locks on a directory, which the kernel drops with the process that holds them.
 //!
-//! Two locks go together. The file `lock` says in words which process took it last; somebody may remove it, and it is made
-//! anew. The directory itself is locked too, so that a run whose file was removed still keeps others out. Where the file
-//! system cannot lock directories (NFS), the file alone has to do.
+//! Two locks go together. The file `lock` says in words which process took it last; a lock file
+//! that was removed is made anew. The directory itself is locked too, so that a run whose file was
+//! removed still keeps others out. Where the file system cannot lock directories (NFS), the file
+//! alone has to do.
 
 use crate::DeployError;
 use crate::manifest::LOCK;
@@ -24,8 +25,31 @@ pub(crate) struct Lock {
 /// # Errors
 /// [`DeployError::InUse`]; I/O.
 pub(crate) fn exclusive(dir: &Path) -> Result<Lock, DeployError> {
-    let path = dir.join(LOCK);
+    exclusive_if(dir, || Ok(()))
+}
+
+/// As [`exclusive`], and `look` decides before a file is made, when no other run can change the
+/// directory.
+///
+/// # Errors
+/// As there; what `look` says.
+pub(crate) fn exclusive_if(
+    dir: &Path,
+    look: impl FnOnce() -> Result<(), DeployError>,
+) -> Result<Lock, DeployError> {
     let whole = directory(dir, FlockOperation::NonBlockingLockExclusive)?;
+    look()?;
+    let file = exclusive_file(dir)?;
+    Ok(Lock { _dir: whole, _file: Some(file) })
+}
+
+/// The file alone, for the directory of a run: listeners lock such a directory for a moment to put
+/// their sockets there.
+///
+/// # Errors
+/// As [`exclusive`].
+pub(crate) fn exclusive_file(dir: &Path) -> Result<File, DeployError> {
+    let path = dir.join(LOCK);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = file.map_err(DeployError::io("open", &path))?;
@@ -33,10 +57,10 @@ pub(crate) fn exclusive(dir: &Path) -> Result<Lock, DeployError> {
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(DeployError::io("write", &path))?;
-    Ok(Lock { _dir: whole, _file: Some(file) })
+    Ok(file)
 }
 
-/// For a look, beside others who look. Nothing is written: a file that is missing stays so until
+/// For a look, beside other looks. Nothing is written: a file that is missing stays so until
 /// [`Lock::complete`].
 ///
 /// # Errors
@@ -55,8 +79,8 @@ pub(crate) fn shared(dir: &Path) -> Result<Lock, DeployError> {
 }
 
 impl Lock {
-    /// Makes the file of a shared lock in `dir` if it was missing: those who know only the file are kept out, too. A directory that
-    /// cannot be written has nobody who would run there.
+    /// Makes the file of a shared lock in `dir` if it was missing: a version that knows only the
+    /// file is kept out, too. In a directory that cannot be written nothing can run.
     ///
     /// # Errors
     /// [`DeployError::InUse`].
@@ -94,7 +118,7 @@ fn take(file: &File, dir: &Path, how: FlockOperation) -> Result<(), DeployError>
     }
 }
 
-/// Who holds a lock file, as far as it says.
+/// The holder of a lock file, as far as the file says.
 fn holder(mut file: impl Read) -> String {
     let mut pid = String::new();
     let _ = file.read_to_string(&mut pid); // only for the message

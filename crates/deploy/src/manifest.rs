@@ -157,8 +157,10 @@ impl Home {
             return Err(no_database(path, there));
         }
         make_private(path)?;
-        require_names(path, manifest.islands, matches!(there, Standing::Database(_)))?;
-        let lock = lock::exclusive(path)?;
+        let lock = lock::exclusive_if(path, || {
+            let loaded = matches!(standing(path)?, Standing::Database(_));
+            require_names(path, manifest.islands, loaded)
+        })?;
         let found = read(path)?;
         let (loaded, effects, streams, identity) = match found {
             Some(found) if found.manifest.fits(&manifest) => {
@@ -187,7 +189,7 @@ impl Home {
         Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
     }
 
-    /// What is wrong with the database that is here, as far as that shows without opening it.
+    /// Judges the database that is here, as far as that goes without opening it.
     pub(crate) fn judge(&self) -> Judgement {
         judge(&self.path, &self.manifest, self.identity.as_ref())
     }
@@ -273,15 +275,9 @@ impl Home {
         if !self.lasting {
             return Ok(());
         }
-        write_contents(
-            &self.path,
-            &Contents {
-                manifest: self.manifest.clone(),
-                effects,
-                streams: self.streams,
-                identity: self.identity.clone(),
-            },
-        )
+        let (manifest, streams) = (self.manifest.clone(), self.streams);
+        let identity = self.identity.clone();
+        write_contents(&self.path, &Contents { manifest, effects, streams, identity })
     }
 
     /// Makes the private directory of an instance or of the sockets.
@@ -306,7 +302,7 @@ pub struct Look {
     _lock: Lock,
 }
 
-/// What `path` holds, without changing it, but for a missing `lock`.
+/// Looks at the database in `path` and changes nothing, but makes a missing `lock` anew.
 ///
 /// # Errors
 /// No directory of a deployment, one whose loading has not ended, or one that is in use.

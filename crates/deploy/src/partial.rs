@@ -1,7 +1,9 @@
-//! A file or a directory that is being written: under a name of its own until it is whole and on the device.
+//! A file or a directory that is being written: under a name of its own until it is whole and on
+//! the device.
 //!
-//! `NAME.atoll-partial` stands beside `NAME`, locked by the process that writes it. It is renamed at the end, never over
-//! something that is there, and goes when its writer fails. What a killed writer left, the next one with the same name removes.
+//! `NAME.atoll-partial` stands beside `NAME`, locked by the process that writes it. It is renamed
+//! at the end, never over something that is there, and goes when its writer fails. What a killed
+//! writer left, the next one with the same name removes.
 
 use crate::DeployError;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};

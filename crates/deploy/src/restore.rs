@@ -1,7 +1,8 @@
-//! From a backup to a database: every file is held against its length and its checksum before the database gets its name.
+//! From a backup to a database: every file is held against its length and its checksum before the
+//! database gets its name.
 //!
-//! A restored database is a database of its own, with another identity than the one that was backed up: a folder of the
-//! one is not taken for the other's.
+//! A restored database is a database of its own, with another identity than the one that was backed
+//! up: a folder of the one is not taken for the other's.
 
 use crate::DeployError;
 use crate::backup::{
@@ -18,11 +19,12 @@ use std::path::{Component, Path, PathBuf};
 /// Longest description that is read, in bytes: some hundred thousand files.
 const LONGEST: u64 = 64 << 20;
 
-/// Makes the database in the backup `from` anew in `to`: a directory that is not there yet, or is empty.
+/// Makes the database in the backup `from` anew in `to`: a directory that is not there yet, or is
+/// empty.
 ///
 /// # Errors
-/// No backup, or one that is not as it was written; something that is there already; no room; I/O; an interruption.
-/// Nothing is left at `to` then.
+/// No backup, or one that is not as it was written; something that is there already; no room; I/O;
+/// an interruption. Nothing is left at `to` then.
 pub fn restore(from: &Path, to: &Path, mut watch: Copying<'_>) -> Result<Copied, DeployError> {
     let about = match fs::metadata(from) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(DeployError::NoBackup { path: from.into() }),
@@ -132,7 +134,7 @@ fn write(
     }
 }
 
-/// What reading a tar file met.
+/// An error of reading the backup, as a fault of the backup.
 fn unread(from: &Path, error: &io::Error) -> DeployError {
     match error.kind() {
         ErrorKind::UnexpectedEof => bad(from, "it is cut short"),

@@ -1,10 +1,10 @@
 //! Private directories below the system's temporary one: for what lives as long as a run.
 
 use crate::DeployError;
-use crate::lock::{self, Lock};
+use crate::lock::exclusive_file;
 use crate::manifest::LOCK;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 /// no other place is given, the data. Removed with everything in it when this value goes; what a run that was killed left
 /// behind, the next one removes.
 pub struct Scratch {
-    _lock: Lock,
+    _lock: File,
     dir: tempfile::TempDir,
 }
 
@@ -31,7 +31,7 @@ impl Scratch {
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(&parent)
             .map_err(DeployError::io("create a temporary directory in", &parent))?;
-        Ok(Scratch { _lock: lock::exclusive(dir.path())?, dir })
+        Ok(Scratch { _lock: exclusive_file(dir.path())?, dir })
     }
 
     pub fn path(&self) -> &Path {

@@ -1,9 +1,10 @@
-//! Whether everything of a database is there, and in its place: judged by the same code for those who open it and for those
-//! who check it.
+//! Whether everything of a database is there, and in its place: opening and checking judge by this
+//! code.
 //!
-//! Each instance's folder says in `instance.json` which database it belongs to, which instance it is, and of how many.
-//! A database that an earlier version loaded has no identity, in `deployment.json` or in its folders; it is opened, and
-//! folders of it that were swapped are not noticed.
+//! Each instance's folder says in `instance.json` which database it belongs to, which instance it
+//! is, and of how many. A database that an earlier version loaded has no identity, in
+//! `deployment.json` or in its folders; it is opened, and folders of it that were swapped are not
+//! noticed.
 
 use crate::DeployError;
 use crate::layout::{INSTANCE, write_whole};
@@ -16,7 +17,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 use workload::WorkloadSpec;
 
-/// Tells a database from every other one: 16 hexadecimal digits, drawn when it is loaded or restored.
+/// Tells a database from every other one: 16 hexadecimal digits, drawn when it is loaded or
+/// restored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Identity(String);
@@ -27,7 +29,7 @@ impl Identity {
     }
 }
 
-/// What is in `instance.json`.
+/// The contents of `instance.json`.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Label {
     /// Of the database.
@@ -47,7 +49,7 @@ pub(crate) fn label(dir: &Path, identity: &Identity, islands: u16) -> Result<(),
     Ok(())
 }
 
-/// What is wrong with a database, apart from what is in its files.
+/// Findings about a database, apart from the contents of its files.
 pub(crate) struct Judgement {
     /// About the database as a whole.
     pub all: Vec<Finding>,
@@ -56,7 +58,7 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
-    /// The first damage as an error of the one who wanted to open the database in `dir`.
+    /// The first damage as the error of opening the database in `dir`.
     pub fn or_refuse(self, dir: &Path) -> Result<(), DeployError> {
         let mut found = self.all.into_iter().chain(self.instances.into_iter().flatten());
         match found.find(Finding::is_damage) {
@@ -117,7 +119,8 @@ fn schema(dir: &Path, manifest: &Manifest) -> Result<(), Finding> {
     }
 }
 
-/// A number that follows from the workload's schema: data of another one is not taken for this one's.
+/// A number that follows from the workload's schema: data of another one is not taken for this
+/// one's.
 pub(crate) fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
     struct Number;
     impl workload::Visitor for Number {

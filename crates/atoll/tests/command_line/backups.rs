@@ -172,7 +172,7 @@ fn a_backup_that_is_not_what_was_written_is_refused_and_leaves_nothing() {
     refused(&tar, &["copy.tar"]);
 }
 
-/// What was interrupted leaves nothing; what was killed is cleared by the next attempt.
+/// An interrupted backup leaves nothing; the next attempt clears what a killed one left.
 #[test]
 fn ctrl_c_leaves_nothing_and_a_killed_backup_is_begun_anew() {
     let database = Database::micro();

@@ -1,4 +1,5 @@
-//! Which directory a run may use: databases, directories of sweeps, files of other programs, and the advice of refusals.
+//! Which directory a run may use: databases, directories of sweeps, files of other programs, and
+//! the advice of refusals.
 
 use super::databases::{Database, SHAPE};
 use super::*;

@@ -1,4 +1,4 @@
-//! What is missing or mixed up in a database is found by `check` and by opening alike, in the same words.
+//! `check` and opening find the same missing and mixed-up parts of a database, in the same words.
 
 use super::databases::Database;
 use super::directories::refusal;
