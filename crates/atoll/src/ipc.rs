@@ -12,7 +12,7 @@ use crate::sheet::error_width;
 use channel::ipc::{Figures, IpcError, Mechanism, Plan, Waiting, launch_self, measure};
 use deploy::Interrupt;
 use driver::noise::Moment;
-use driver::{Labels, LatencyUs, MachineStamp, ResultRow, Settings, Watcher};
+use driver::{Labels, LatencyUs, MachineStamp, RepetitionRow, ResultRow, Settings, Watcher};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -196,7 +196,15 @@ fn planned((pair, mechanism, waiting): Variant) -> ResultRow {
     })
 }
 
-/// The median of `repeat` measurements.
+fn latency(figures: &Figures) -> LatencyUs {
+    LatencyUs {
+        p50: figures.p50_ns as f64 / 1000.0,
+        p99: figures.p99_ns as f64 / 1000.0,
+        ..LatencyUs::default()
+    }
+}
+
+/// The median of `repeat` measurements; of an even number the slower of the two in the middle.
 fn row(machine: &Machine, variant: Variant, plan: &Plan, repeat: u32) -> Result<ResultRow, IpcError> {
     let before = ping(machine);
     let mut runs = Vec::new();
@@ -207,18 +215,21 @@ fn row(machine: &Machine, variant: Variant, plan: &Plan, repeat: u32) -> Result<
         let far = if plan.mechanism == Mechanism::Ring { 0 } else { start.elapsed().as_nanos() as u64 };
         runs.push((moment.noise_until(&Moment::now(), far), start.elapsed().as_secs_f64(), figures));
     }
-    runs.sort_by_key(|(.., f)| f.mean_ns);
     let rate = |f: &Figures| 1e9 / f.mean_ns.max(1) as f64;
+    let repetitions = runs.iter().map(|(noise, _, f)| RepetitionRow {
+        tps: rate(f),
+        noise: *noise,
+        latency_us: Some(latency(f)),
+    });
+    let repetitions = repetitions.collect();
+    runs.sort_by_key(|(.., f)| f.mean_ns);
     let (fastest, slowest) = (rate(&runs[0].2), rate(&runs[runs.len() - 1].2));
-    let (noise, seconds, figures) = &runs[(runs.len() - 1) / 2];
+    let (noise, seconds, figures) = &runs[runs.len() / 2];
     let mut row = planned(variant);
     (row.tps, row.tps_min, row.tps_max) = (rate(figures), slowest, fastest);
     row.committed = figures.round_trips as u64;
-    row.latency_us = Some(LatencyUs {
-        p50: figures.p50_ns as f64 / 1000.0,
-        p99: figures.p99_ns as f64 / 1000.0,
-        ..LatencyUs::default()
-    });
+    row.repetitions = repetitions;
+    row.latency_us = Some(latency(figures));
     row.messages_per_second = Some(figures.messages_per_s);
     row.seconds = *seconds;
     row.noise = *noise;

@@ -1,4 +1,4 @@
-//! What the columns of tables and the parts of charts mean, in a line each: for tooltips, and for those who cannot point.
+//! What the columns of tables and the parts of charts mean, in a line each: for tooltips, and for screens without a pointer.
 
 /// Of a column's or a part's name; `None` for what says itself.
 pub fn explain(name: &str) -> Option<&'static str> {

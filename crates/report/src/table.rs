@@ -107,7 +107,7 @@ impl Table {
     }
 }
 
-/// What the columns mean that do not say so themselves, folded up; nothing where all do.
+/// The meaning of columns that do not say it themselves, folded up; nothing where all do.
 pub fn legend(tables: &[&Table]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in tables.iter().flat_map(|table| &table.head) {
@@ -122,7 +122,7 @@ pub fn legend(tables: &[&Table]) -> String {
         return items;
     }
     format!(
-        "<details class=\"legend\"><summary>What the columns mean</summary><dl class=\"glossary\">{items}</dl></details>"
+        "<details class=\"legend\"><summary>Meaning of the columns</summary><dl class=\"glossary\">{items}</dl></details>"
     )
 }
 

@@ -28,7 +28,7 @@ const FINISHED: usize = 5;
 const BREAKDOWN: usize = 40;
 
 /// The components in the report's order, each with its letter in a bar and one of the colours that terminals have: the letters say
-/// the same to those who see no colours.
+/// the same without colours.
 const COMPONENTS: [(&str, &str, Color); 7] = [
     ("execution", "x", Color::Green),
     ("locking", "k", Color::Red),
