@@ -677,13 +677,8 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
     value.ok_or_else(|| format!("expected a number from {low} to {high}"))
 }
 
-fn per_cent(text: &str) -> Result<f64, String> {
+pub(crate) fn per_cent(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 100.0)
-}
-
-/// Of a comparison, per cent.
-pub(crate) fn threshold(text: &str) -> Result<f64, String> {
-    per_cent(text)
 }
 
 fn skew(text: &str) -> Result<f64, String> {

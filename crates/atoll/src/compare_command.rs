@@ -1,6 +1,6 @@
 //! `atoll compare A B`: what became of each row of A in B, and whether anything got worse.
 
-use crate::cli::threshold;
+use crate::cli::per_cent;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::plain;
@@ -41,7 +41,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "MEASURE", default_value = "tps", value_parser = measure())]
     pub by: Measure,
     /// A loss up to this many per cent is no regression
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = threshold)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = per_cent)]
     pub threshold: f64,
     /// Settings in which A and B may differ, as rows name them: sli, design, occ_reads, ...
     #[arg(long, value_name = "SETTING,...", value_delimiter = ',')]

@@ -44,7 +44,8 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if rows.rows.is_empty() {
         let unwritten: Vec<String> =
             outs.iter().filter_map(|(_, out)| Some(out.as_ref()?.display().to_string())).collect();
-        return Err(Failure::Run(format!("no rows to report; {} was not written", unwritten.join(" and "))));
+        let told = if unwritten.is_empty() { "the CSV".to_string() } else { unwritten.join(" and ") };
+        return Err(Failure::Run(format!("no rows to report; {told} was not written")));
     }
     let count = counted(rows.rows.len(), "row");
     if let Some(csv) = &args.csv {
@@ -59,7 +60,9 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(out) = page(args) {
         let notes = troubles.iter().cloned().chain(rows.remarks).collect();
         write(out, Report { rows: rows.rows, machines, notes }.html())?;
-        print(&format!("{}: the report of {count}", out.display()))?;
+        let text = format!("{}: the report of {count}", out.display());
+        // Standard output is the CSV's where that was asked for.
+        if args.csv.as_deref() == Some(Path::new("-")) { eprintln!("{text}") } else { print(&text)? }
     }
     match troubles.len() {
         0 => Ok(()),

@@ -39,27 +39,20 @@ fn quantile_figures(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -
 }
 
 fn by_kind(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
-    let all: Vec<(Name, LatencyUs)> = panel
-        .rows()
-        .filter(|r| rows[*r].row.latency_us_by_kind.len() > 1)
-        .flat_map(|r| {
-            let group = sweep.name(r).to_string();
-            let of = rows[r].row.latency_us_by_kind.iter();
+    let kinds = |r: usize| rows[r].row.latency_us_by_kind.len();
+    let most = panel.rows().map(kinds).max().unwrap_or(0).max(1);
+    let portions = portions(panel, |r| kinds(r) > 1, (BARS / most).max(1));
+    let figure = |(at, portion): (usize, &Vec<usize>)| {
+        let named = |r: &usize| {
+            let group = sweep.name(*r).to_string();
+            let of = rows[*r].row.latency_us_by_kind.iter();
             of.map(move |(kind, l)| (Name { group: group.clone(), place: kind.clone() }, *l))
-        })
-        .collect();
-    let portions: Vec<Vec<(Name, LatencyUs)>> = all.chunks(BARS).map(<[_]>::to_vec).collect();
-    let count = portions.len();
-    let figure = |(at, of)| {
-        let title = portion_title(&titled("Latency by type of transaction", panel), at, count);
-        quantiles(
-            format!("kinds-{number}-{at}"),
-            title,
-            "Each type of transaction of the mix on its own.",
-            of,
-        )
+        };
+        let title = portion_title(&titled("Latency by type of transaction", panel), at, portions.len());
+        let words = "Each type of transaction of the mix on its own.";
+        quantiles(format!("kinds-{number}-{at}"), title, words, portion.iter().flat_map(named).collect())
     };
-    portions.into_iter().enumerate().map(figure).collect()
+    portions.iter().enumerate().map(figure).collect()
 }
 
 fn marks(l: &LatencyUs) -> [(&'static str, Option<f64>); 5] {

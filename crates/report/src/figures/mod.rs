@@ -70,7 +70,7 @@ struct Curves {
 }
 
 /// Charts of this kind in one panel: more are a wall.
-const PLACES: usize = 6;
+const PLACES: usize = 3;
 
 /// The rows of a panel that have something, for charts of curves. Several deployments are compared at one place of the
 /// axis at a time, each in its own colour; a single one has all its places in one chart. Of many, some are chosen evenly,

@@ -52,6 +52,7 @@ fn winner(rows: &[Row], sweep: &Sweep, request: &str, standing: &Standing) -> Ve
     };
     let shared = match standing.beaten.iter().find(is_shared) {
         Some(shared) => ratio(*shared),
+        None if is_shared(&&standing.first) => Cell::text("itself"),
         None if standing.ties.iter().any(|r| is_shared(&r)) => Cell::text("no difference"),
         None => Cell::text("–"),
     };
@@ -101,8 +102,14 @@ pub fn all_rows(rows: &[Row], sweep: &Sweep) -> Table {
         cells.extend(RESULTS.iter().map(|(_, of)| of(row)));
         table.rows.push(cells);
     }
-    table.without_columns(|_, cells| cells.iter().all(|c| c.text.is_empty()))
+    table.without_columns(|name, cells| {
+        let is_idle = |c: &&Cell| c.text.is_empty() || name == ROLLBACKS && c.number == Some(0.0);
+        cells.iter().all(is_idle)
+    })
 }
+
+/// A column only where there are any.
+const ROLLBACKS: &str = "user rollbacks";
 
 type Column = (&'static str, fn(&Row) -> Cell);
 
@@ -118,7 +125,7 @@ const RESULTS: &[Column] = &[
     ("p99 µs", |r| maybe(r.row.latency_us.map(|l| l.p99))),
     ("tpmC", |r| maybe(r.row.tpmc)),
     ("of ceiling %", |r| maybe(r.row.tpmc.zip(r.row.tpmc_ceiling).map(|(n, most)| n / most * 100.0))),
-    ("user rollbacks", |r| count(r, r.row.user_rollbacks())),
+    (ROLLBACKS, |r| count(r, r.row.user_rollbacks())),
     ("conflicts", |r| count(r, r.row.conflicts())),
     ("messages", |r| maybe(r.row.messages_per_txn)),
     ("log bytes", |r| maybe(r.row.log_bytes_per_txn)),
