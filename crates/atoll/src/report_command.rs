@@ -62,7 +62,7 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         write(out, Report { rows: rows.rows, machines, notes }.html())?;
         let text = format!("{}: the report of {count}", out.display());
         // Standard output is the CSV's where that was asked for.
-        if args.csv.as_deref() == Some(Path::new("-")) { eprintln!("{text}") } else { print(&text)? }
+        if args.csv.as_deref() == Some(Path::new("-")) { tell(text) } else { print(&text)? }
     }
     match troubles.len() {
         0 => Ok(()),
