@@ -285,7 +285,7 @@ fn planned(stop: &Stop, subject: &Subject, schedule: &Schedule, kills: Option<u3
         distributed: (stop.deployment.islands > 1).then_some(0.0),
         offered_tps: waits.then_some(0.0),
         backlog: waits.then_some(0),
-        tpmc: subject.is_standard_mix().then_some(0.0),
+        tpmc: (subject.terminals().is_some() && subject.is_standard_mix()).then_some(0.0),
         tpmc_ceiling: people.then_some(1.0),
         kills: kills.map(u64::from),
         max_in_doubt_ms: kills.map(|_| 0),

@@ -129,7 +129,8 @@ mod tests {
     use super::*;
 
     fn row(islands: u16) -> ResultRow {
-        let mut row = ResultRow { tps: 12_345.0, ..ResultRow::default() };
+        let (tps_min, tps, tps_max) = (12_000.0, 12_345.0, 13_000.0);
+        let mut row = ResultRow { tps_min, tps, tps_max, ..ResultRow::default() };
         row.settings.workload = "micro".into();
         row.settings.islands = Some(islands);
         row

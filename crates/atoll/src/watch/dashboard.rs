@@ -366,7 +366,7 @@ mod tests {
         for words in ["10,000", "5,000", "-87 s", "-43 s", "now"] {
             assert!(text.contains(words), "{words} in\n{text}");
         }
-        let bottom = text.lines().find(|line| line.contains(" 0 ")).unwrap();
+        let bottom = text.lines().find(|line| line.contains(" 0 ") && line.contains('█')).unwrap();
         assert!(bottom.contains("██│"), "the newest second is at the right edge: {bottom}");
     }
 
