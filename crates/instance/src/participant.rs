@@ -62,7 +62,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let Some(session) = sessions.get_mut(&gtid) else {
             drop(sessions);
             if let Some(answer) = reply_unknown(message)
-                && !link.is_some_and(|link| self.send(link, &Frame::TwoPhase(answer)).is_ok())
+                && link.is_none_or(|link| self.send(link, &Frame::TwoPhase(answer)).is_err())
             {
                 self.tell(from, answer);
             }
@@ -148,7 +148,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             any = true;
             self.sessions.borrow_mut().remove(&ack.gtid);
             let frame = Frame::TwoPhase(Message::Ack { gtid: ack.gtid });
-            if !ack.link.is_some_and(|link| self.send(link, &frame).is_ok()) {
+            if ack.link.is_none_or(|link| self.send(link, &frame).is_err()) {
                 self.tell(ack.gtid.home, Message::Ack { gtid: ack.gtid });
             }
         }
@@ -330,11 +330,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
         // What is not here any more, or not yet at rest, cannot be vouched for; what is prepared waits for its decision.
-        let at_rest = |session: &&mut Session<_>| session.machine.state() == State::Working;
-        let mut sessions = self.sessions.borrow_mut();
-        let part = sessions.get_mut(&gtid).filter(at_rest).and_then(|session| session.part.take());
-        drop(sessions);
-        let mut part = part.ok_or(Abort::Conflict)?;
+        let mut part = self.take_working(gtid).ok_or(Abort::Conflict)?;
         let holds = engine.holds(desk, &mut part);
         let seen = engine.horizon(&part, desk);
         self.give_up(gtid, part)?;
@@ -342,6 +338,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return Err(Abort::Conflict);
         }
         self.durable(seen).await
+    }
+
+    /// The part of a session that has run steps and was not asked to prepare; none while a step still runs.
+    fn take_working(&self, gtid: Gtid) -> Option<E::Part> {
+        let mut sessions = self.sessions.borrow_mut();
+        let session = sessions.get_mut(&gtid)?;
+        if session.machine.state() == State::Working { session.part.take() } else { None }
     }
 
     /// Ends a session whose part cannot be prepared any more.
@@ -429,12 +432,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 self.give_buffer(steps);
             }
             Job::Prepare { link, gtid, lock_point } => {
-                let mut sessions = self.sessions.borrow_mut();
-                let asked = sessions.get_mut(&gtid).filter(|s| s.machine.state() == State::Working);
-                let taken = asked.map(|s| s.part.take());
-                drop(sessions);
-                let vote = match taken {
-                    Some(Some(mut part)) => {
+                let vote = match self.take_working(gtid) {
+                    Some(mut part) => {
                         // The home is certified.
                         if self.me() < gtid.home {
                             E::in_order(&mut part, Order::Any);
@@ -442,7 +441,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                         pin!(self.prepare(gtid, part, lock_point)).await.unwrap_or(Vote::No)
                     }
                     // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
-                    Some(None) | None => Vote::No,
+                    None => Vote::No,
                 };
                 // A home that hears nothing gives up, and the part asks it.
                 let _ = self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));

@@ -661,8 +661,7 @@ fn two_instances_that_are_both_full_serve_each_other() {
         }
         let mut committed = 0;
         for call in 0..2 * EACH {
-            let (_, outcome) =
-                wait_for("an answer is missing", || links.iter_mut().find_map(|link| answer(link)));
+            let (_, outcome) = wait_for("an answer is missing", || links.iter_mut().find_map(answer));
             match outcome {
                 Ok(()) => committed += 1,
                 Err(abort) => assert!(abort.is_transient(), "{design}, answer {call}: {abort:?}"),
