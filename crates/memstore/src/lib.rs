@@ -94,4 +94,6 @@ mod scripts;
 #[cfg(test)]
 mod split_tests;
 #[cfg(test)]
+mod stable_tests;
+#[cfg(test)]
 mod write_tests;

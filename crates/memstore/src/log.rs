@@ -77,6 +77,12 @@ pub(crate) struct Shared {
     durable: CachePadded<AtomicU64>,
     /// The latest epoch that somebody waits for.
     wanted: AtomicU64,
+    /// Of all streams: the device has them complete up to this epoch. Where the mode promises that,
+    /// it is `durable`.
+    stable: AtomicU64,
+    /// The latest epoch that is wanted on the device, where the mode does not promise it.
+    wanted_stable: AtomicU64,
+    stable_waiters: Waiters,
     /// The latest epoch in which a transaction was written that got its id in an earlier one. Who only read may have seen it.
     late: AtomicU64,
     waiters: Waiters,
@@ -98,6 +104,7 @@ impl Shared {
 
     fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire) > self.durable.load(Ordering::Acquire)
+            || self.wanted_stable.load(Ordering::Acquire) > self.stable.load(Ordering::Acquire)
     }
 
     /// Takes over how far the streams are, and wakes those who waited for it.
@@ -108,11 +115,20 @@ impl Shared {
         }
     }
 
+    /// The same, of what the device has.
+    fn publish_stable(&self) {
+        let reached = self.streams.iter().map(|s| s.stable.load(Ordering::Acquire)).min().unwrap_or(0);
+        if self.stable.fetch_max(reached, Ordering::AcqRel) < reached {
+            self.stable_waiters.wake(reached);
+        }
+    }
+
     /// Nothing becomes durable any more, and nobody waits for it.
     pub(crate) fn poison(&self, fault: LogFault) {
         let _ = self.fault.set(fault);
         self.broken.store(true, Ordering::Release);
         self.waiters.wake(u64::MAX);
+        self.stable_waiters.wake(u64::MAX);
     }
 
     /// Replaces the control file by what `change` makes of it.
@@ -301,6 +317,9 @@ impl Log {
             streams: first.into_iter().enumerate().map(stream).collect(),
             durable: CachePadded::new(AtomicU64::new(begun)),
             wanted: AtomicU64::new(begun),
+            stable: AtomicU64::new(begun),
+            wanted_stable: AtomicU64::new(begun),
+            stable_waiters: Waiters::default(),
             late: AtomicU64::new(begun),
             waiters: Waiters::default(),
             broken: AtomicBool::new(false),
@@ -387,6 +406,59 @@ impl Log {
             self.flush();
         }
         Poll::Pending
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.shared.options.durability
+    }
+
+    fn stable_known(&self, epoch: u64) -> Option<Result<(), LogFault>> {
+        match self.durability() {
+            Durability::Async if self.shared.stable.load(Ordering::Acquire) >= epoch => Some(Ok(())),
+            Durability::Async => self.fault().map(Err),
+            Durability::Sync | Durability::Memory => self.known(epoch),
+        }
+    }
+
+    /// Has the device get everything up to `epoch`, without waiting.
+    fn want_stable(&self, epoch: u64) {
+        self.shared.wanted.fetch_max(epoch, Ordering::SeqCst);
+        if self.durability() == Durability::Async {
+            self.shared.wanted_stable.fetch_max(epoch, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn poll_stable(
+        &self,
+        epoch: u64,
+        urge: Urge,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        if self.durability() != Durability::Async {
+            return self.poll_durable(epoch, urge, cx);
+        }
+        if let Some(known) = self.stable_known(epoch) {
+            return Poll::Ready(known);
+        }
+        self.shared.stable_waiters.enter(epoch, cx.waker());
+        self.want_stable(epoch);
+        if let Some(known) = self.stable_known(epoch) {
+            return Poll::Ready(known);
+        }
+        if urge == Urge::Flusher {
+            self.flush();
+        }
+        Poll::Pending
+    }
+
+    /// `true` when the device has everything up to `epoch`; else it is asked for.
+    pub(crate) fn ask_stable(&self, epoch: u64) -> bool {
+        if let Some(known) = self.stable_known(epoch) {
+            return known.is_ok();
+        }
+        self.want_stable(epoch);
+        self.flush();
+        false
     }
 
     pub(crate) fn wait_durable(&self, epoch: u64) -> Result<(), LogFault> {

@@ -370,6 +370,25 @@ impl Memstore {
         self.log.as_ref().is_none_or(|log| log.ask_durable(epoch))
     }
 
+    /// As [`Memstore::poll_durable`], of the device in every mode: what a power cut leaves.
+    ///
+    /// # Errors
+    /// Why it never will be there.
+    pub fn poll_stable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
+        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_stable(epoch, urge, cx))
+    }
+
+    /// Whether the device has all commits of epochs up to this. If not, it will before long; no
+    /// task is woken for it.
+    pub fn ask_stable(&self, epoch: u64) -> bool {
+        self.log.as_ref().is_none_or(|log| log.ask_stable(epoch))
+    }
+
+    /// The log's mode; `None` without a log.
+    pub fn durability(&self) -> Option<crate::Durability> {
+        self.log.as_ref().map(Log::durability)
+    }
+
     /// Brings everything that has been committed to the device, whatever the durability. Blocks.
     ///
     /// # Errors

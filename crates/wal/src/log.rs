@@ -130,6 +130,15 @@ impl Shared {
         }
     }
 
+    /// What survives a power cut, in every mode; in memory mode, where nothing does, what is
+    /// durable.
+    fn on_device(&self) -> u64 {
+        match self.options.durability {
+            Durability::Memory => self.durable(),
+            Durability::Sync | Durability::Async => self.stable.load(Ordering::Acquire),
+        }
+    }
+
     fn fault(&self) -> Result<(), LogFault> {
         self.fault.get().map_or(Ok(()), |f| Err(f.clone()))
     }
@@ -311,6 +320,16 @@ impl Log {
         Lsn(self.shared.durable())
     }
 
+    /// Whether the device has the log up to `upto`, as [`Log::poll_stable`] has it; asks for it if
+    /// not, without waiting.
+    pub fn ask_stable(&self, upto: Lsn) -> bool {
+        let is_there = self.shared.on_device() >= upto.0;
+        if !is_there {
+            self.want(upto.0);
+        }
+        is_there
+    }
+
     /// Asks for the log to be durable up to `upto`, without waiting.
     pub fn kick(&self, upto: Lsn) {
         if self.shared.durable() < upto.0 {
@@ -342,12 +361,32 @@ impl Log {
     /// # Errors
     /// The fault that poisoned the log, when it happened before `upto` was durable.
     pub fn poll_durable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
+        self.poll(upto, urge, cx, Shared::durable)
+    }
+
+    /// Ready once the device has the log up to `upto`, in every mode; in memory mode at once. For
+    /// what several logs must agree on: one that loses its end in a power cut still has what the
+    /// others rely on.
+    ///
+    /// # Errors
+    /// As [`Log::poll_durable`].
+    pub fn poll_stable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
+        self.poll(upto, urge, cx, Shared::on_device)
+    }
+
+    fn poll(
+        &self,
+        upto: Lsn,
+        urge: Urge,
+        cx: &mut Context<'_>,
+        reached: impl Fn(&Shared) -> u64,
+    ) -> Poll<Result<(), LogFault>> {
         let shared = &*self.shared;
-        if shared.durable() >= upto.0 {
+        if reached(shared) >= upto.0 {
             return Poll::Ready(Ok(()));
         }
         shared.waiters.enter(upto.0, cx.waker());
-        if shared.durable() >= upto.0 {
+        if reached(shared) >= upto.0 {
             return Poll::Ready(Ok(()));
         }
         if let Err(fault) = shared.fault() {
@@ -374,10 +413,7 @@ impl Log {
     /// # Errors
     /// As [`Log::poll_durable`].
     pub fn wait_stable(&self, upto: Lsn) -> Result<(), LogFault> {
-        if self.durability() == Durability::Memory {
-            return Ok(());
-        }
-        self.wait(upto.0, |s| s.stable.load(Ordering::Acquire))
+        self.wait(upto.0, Shared::on_device)
     }
 
     fn wait(&self, upto: u64, reached: impl Fn(&Shared) -> u64) -> Result<(), LogFault> {

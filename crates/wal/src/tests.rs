@@ -583,6 +583,31 @@ fn async_survives_the_death_of_the_process() {
     assert_eq!(numbers(&log).unwrap(), (0..expected).collect::<Vec<_>>());
 }
 
+/// Async promises less; what is asked for on the device is there all the same, and the task that
+/// asked is woken.
+#[test]
+fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
+    for (seed, urge) in (0..20).flat_map(|seed| [(seed, Urge::Flusher), (seed, Urge::Caller)]) {
+        let disk = world::sim::Disk::new();
+        let log = Log::open(disk.files(), Path::new(DIR), options(Durability::Async)).unwrap();
+        add(&log, 0);
+        let span = add(&log, 1);
+        assert!(log.durable() >= span.end);
+        let count = Arc::new(Count(AtomicU64::new(0)));
+        let waker = Waker::from(count.clone());
+        while log.poll_stable(span.end, urge, &mut Context::from_waker(&waker)).is_pending() {
+            if urge == Urge::Caller {
+                log.flush_here();
+            }
+            let before = count.0.load(Ordering::SeqCst);
+            until(|| count.0.load(Ordering::SeqCst) > before || log.ask_stable(span.end));
+        }
+        assert!(log.ask_stable(span.end));
+        let after = Log::open(disk.crash_image(seed).files(), Path::new(DIR), options(Durability::Sync));
+        assert_eq!(numbers(&after.unwrap()).unwrap(), [0, 1], "{seed} {urge:?}");
+    }
+}
+
 #[test]
 fn a_record_may_be_larger_than_a_segment() {
     let files = memory();

@@ -39,6 +39,10 @@ pub(crate) struct Stream {
     pub(crate) durable: AtomicU64,
     /// The epochs that blocks which were taken, written or not, make complete. Stored by who holds the work.
     sealed: AtomicU64,
+    /// The device has all epochs up to this. Kept where the mode does not promise it.
+    pub(crate) stable: AtomicU64,
+    /// The epochs that a sync brings there which has begun, or has ended.
+    syncing: AtomicU64,
     /// Blocks that were taken and are not yet as safe as the mode promises.
     flying: AtomicUsize,
     pub(crate) counts: Counts,
@@ -193,6 +197,8 @@ impl Stream {
             number,
             durable: AtomicU64::new(begun),
             sealed: AtomicU64::new(begun),
+            stable: AtomicU64::new(begun),
+            syncing: AtomicU64::new(begun),
             flying: AtomicUsize::new(0),
             counts: Counts::default(),
             full: Mutex::default(),
@@ -215,14 +221,22 @@ impl Stream {
         held(&self.landing).sealed_stable
     }
 
-    /// Whether an epoch is wanted that no block taken so far makes complete.
+    /// Whether an epoch is wanted that no block taken so far makes complete; or one is wanted on
+    /// the device that no thread is bringing there, or will when its block is written.
     pub(crate) fn is_behind(&self, shared: &Shared) -> bool {
-        shared.wanted.load(Ordering::SeqCst) > self.sealed.load(Ordering::SeqCst)
+        let taken = self.sealed.load(Ordering::SeqCst);
+        let unsynced = shared.wanted_stable.load(Ordering::SeqCst) > self.syncing.load(Ordering::SeqCst);
+        shared.wanted.load(Ordering::SeqCst) > taken || (unsynced && self.is_at_rest())
+    }
+
+    /// Whether an epoch is wanted on the device that is not there.
+    fn is_wanted_stable(&self, shared: &Shared) -> bool {
+        shared.wanted_stable.load(Ordering::SeqCst) > self.stable.load(Ordering::SeqCst)
     }
 
     /// Whether no block is on its way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.flying.load(Ordering::Relaxed) == 0
+        self.flying.load(Ordering::SeqCst) == 0
     }
 
     /// Whether a segment of this life has only records from before `epoch`.
@@ -263,20 +277,25 @@ impl Stream {
         }
         let is_promised = shared.options.durability == Durability::Sync;
         let since = world::now_ns().saturating_sub(held(&self.landing).synced_ns);
-        let is_due = since >= SYNC_NS || aim == Aim::Everything;
         if is_promised {
             self.sync()?;
         }
-        self.flying.fetch_sub(flies, Ordering::Relaxed);
+        // Before the look at what is wanted on the device: a task that wants it looks the other way
+        // round.
+        self.flying.fetch_sub(flies, Ordering::SeqCst);
         let reached = {
             let landing = held(&self.landing);
             if is_promised { landing.sealed_stable } else { landing.sealed }
         };
         self.durable.fetch_max(reached, Ordering::AcqRel);
         shared.publish();
-        // Where the device is not promised, nobody is kept waiting for it.
-        if is_due {
+        // Where the device is not promised, few are kept waiting for it.
+        if since >= SYNC_NS || aim == Aim::Everything || self.is_wanted_stable(shared) {
             self.sync()?;
+        }
+        if !is_promised {
+            self.stable.fetch_max(held(&self.landing).sealed_stable, Ordering::AcqRel);
+            shared.publish_stable();
         }
         if aim == Aim::Everything {
             let upto = held(&self.work).sequence;
@@ -417,6 +436,7 @@ impl Stream {
         let (file, number) = {
             let mut landing = held(&self.landing);
             let Some(number) = landing.begin_sync() else { return Ok(()) };
+            self.syncing.fetch_max(landing.sealed, Ordering::SeqCst);
             (Arc::clone(&landing.file), number)
         };
         file.file.sync()?;

@@ -1,0 +1,94 @@
+//! What is asked for on the device is there, also where the mode does not promise it.
+
+use crate::durable_tests::{log_options, of, open_with, put, rows_of};
+use crate::{Durability, Memstore, Urge};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+use world::sim::Disk;
+
+/// Wakes a thread that waits for it.
+struct Rouse(Thread, AtomicBool);
+
+impl Wake for Rouse {
+    fn wake(self: Arc<Self>) {
+        self.1.store(true, Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// Waits as a task does: until it is woken, or it is known at once.
+fn wait(store: &Memstore, epoch: u64, urge: Urge) {
+    let begun = Instant::now();
+    loop {
+        let rouse = Arc::new(Rouse(std::thread::current(), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&rouse));
+        match store.poll_stable(epoch, urge, &mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome.unwrap(),
+            Poll::Pending if urge == Urge::Caller => store.flush_here(),
+            Poll::Pending => {}
+        }
+        while !rouse.1.load(Ordering::SeqCst) {
+            std::thread::park_timeout(Duration::from_millis(100));
+            assert!(begun.elapsed() < Duration::from_secs(20), "the task was not woken");
+        }
+    }
+}
+
+#[test]
+fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
+    for (seed, urge) in (0..20).flat_map(|seed| [(seed, Urge::Flusher), (seed, Urge::Caller)]) {
+        let disk = Disk::new();
+        let (store, _) = open_with(disk.files(), log_options(Durability::Async)).unwrap();
+        let mut w = store.worker(0).unwrap();
+        put(&mut w, b"before", b"1");
+        let asked = put(&mut w, b"asked", b"2");
+        wait(&store, asked.epoch, urge);
+        assert!(store.ask_stable(asked.epoch));
+        let cut = disk.crash_image(seed);
+        assert_eq!(rows_of(&cut), of(&[(b"before", b"1"), (b"asked", b"2")]), "{seed} {urge:?}");
+        // What is not asked for is not waited for.
+        store.wait_durable(put(&mut w, b"after", b"3").epoch).unwrap();
+    }
+}
+
+/// Two workers ask all the time, for epochs whose blocks two threads write and sync side by side:
+/// every one of them is woken.
+#[test]
+fn every_task_that_asks_is_woken() {
+    let disk = Disk::new();
+    let (store, _) = open_with(disk.files(), log_options(Durability::Async)).unwrap();
+    std::thread::scope(|scope| {
+        for (number, urge) in [Urge::Flusher, Urge::Caller].into_iter().enumerate() {
+            let store = &store;
+            scope.spawn(move || {
+                let mut w = store.worker(number).unwrap();
+                for n in 0..300u32 {
+                    let done = put(&mut w, &[number as u8], &n.to_le_bytes());
+                    match n % 3 {
+                        0 => store.wait_durable(done.epoch).unwrap(),
+                        _ => wait(store, done.epoch, urge),
+                    }
+                }
+            });
+        }
+    });
+    let last = 299u32.to_le_bytes();
+    assert!(store.log_stats().fsyncs > 0);
+    store.write_out().unwrap();
+    assert_eq!(rows_of(&disk.crash_image(1)), of(&[(&[0], &last), (&[1], &last)]));
+}
+
+/// With a log that promises the device it is the same as durable, and without a log there is
+/// nothing to wait for.
+#[test]
+fn where_the_device_is_promised_it_is_the_same() {
+    let disk = Disk::new();
+    let (store, _) = open_with(disk.files(), log_options(Durability::Sync)).unwrap();
+    let done = put(&mut store.worker(0).unwrap(), b"a", b"1");
+    wait(&store, done.epoch, Urge::Flusher);
+    assert!(store.durable_epoch() >= done.epoch && store.ask_stable(done.epoch));
+    assert_eq!(rows_of(&disk.crash_image(3)), of(&[(b"a", b"1")]));
+}
