@@ -126,6 +126,14 @@ impl Link {
         }
     }
 
+    /// Has the next [`receive`](Link::receive) that finds nothing look whether the peer is gone. A
+    /// ring's owner that is awake calls this as often as it wants to know; a sleeping one is woken.
+    pub fn look_at_end(&mut self) {
+        if let Carrier::Ring(link) = &mut self.carrier {
+            link.look_at_end();
+        }
+    }
+
     /// Whether looking for a message costs a system call.
     pub fn is_socket(&self) -> bool {
         matches!(self.carrier, Carrier::Stream(_))

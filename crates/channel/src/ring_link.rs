@@ -1,13 +1,15 @@
-//! A link over a pair of rings: to another process through shared memory, or to another thread of this one.
+//! A link over a pair of rings: to another process through shared memory, or to another thread of
+//! this one.
 //!
-//! Messages longer than a frame travel in several frames and are put together again at the other end. What finds no
-//! room waits in this process' memory, in order, until `flush` finds some. Each end owns a bell (an eventfd) which the
-//! other rings for either reason: a message came, room came.
+//! Messages longer than a frame travel in several frames and are put together again at the other
+//! end. What finds no room waits in this process' memory, in order, until `flush` finds some. Each
+//! end owns a bell (an eventfd) which the other rings for either reason: a message came, room came.
 //!
-//! **The peer's end.** Between processes the handshake's socket stays open and says nothing: it reads as ended when
-//! the peer closes the link or dies in whatever way. A sleeping worker learns it from its parker; a spinning one looks
-//! every [`POLLS_PER_LOOK`] empty polls. Between threads a flag says it. In both cases what the peer had published
-//! before is delivered first.
+//! **The peer's end.** Between processes the handshake's socket stays open and says nothing: it
+//! reads as ended when the peer closes the link or dies in whatever way. A sleeping worker learns
+//! it from its parker; one that is awake looks every [`POLLS_PER_LOOK`] empty polls, which a busy
+//! one takes long to reach, or when it says so. Between threads a flag says it. In both cases what
+//! the peer had published before is delivered first.
 
 use crate::error::{ChannelError, Closed, SendError};
 use crate::parker::{PLAIN, Parker, ParkerShared, Watch, ring_bell};
@@ -247,6 +249,10 @@ impl RingLink {
 
     pub(crate) fn poll(&self) -> bool {
         self.consumer.poll()
+    }
+
+    pub(crate) fn look_at_end(&mut self) {
+        self.empty_polls = POLLS_PER_LOOK;
     }
 
     pub(crate) fn held(&self) -> usize {

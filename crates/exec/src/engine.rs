@@ -412,8 +412,15 @@ pub trait Engine: Send + Sync + Sized + 'static {
         Urge::Caller
     }
 
-    /// Whether the log up to `lsn` is safe now; asks for it if not.
-    fn is_durable(&self, lsn: Lsn) -> bool;
+    /// Waits until the device has the log up to `lsn`, also where the durability mode promises
+    /// less: what other instances rely on. With a log in memory there is nothing to wait for.
+    ///
+    /// # Errors
+    /// As [`Engine::durable`].
+    async fn stable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+
+    /// Whether the device has the log up to `lsn` now; asks for it if not.
+    fn is_stable(&self, lsn: Lsn) -> bool;
 
     /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
     fn flush_log(&self);

@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
-use wal::Urge;
+use wal::{Durability, Urge};
 
 use property::Property;
 
@@ -464,6 +464,28 @@ impl<D: Design> PageEngine<D> {
             .map_err(|_| Abort::Fault)
     }
 
+    /// Waits until the device has the log up to `lsn`, in every durability mode.
+    ///
+    /// # Errors
+    /// As [`PageEngine::durable`].
+    pub async fn stable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        let log = self.store.log();
+        if log.poisoned().is_some() {
+            return Err(Abort::Fault);
+        }
+        std::future::poll_fn(|cx| match log.poll_stable(lsn, urge, cx) {
+            Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|_| Abort::Fault)),
+            Poll::Pending => probe::parks(Wait::Log, Poll::Pending),
+        })
+        .await
+    }
+
+    /// Whether the device has the log up to `lsn` now; asks for it if not.
+    pub fn is_stable(&self, lsn: Lsn) -> bool {
+        let log = self.store.log();
+        log.ask_stable(lsn) && (log.durability() == Durability::Sync || log.poisoned().is_none())
+    }
+
     /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
     pub fn flush_log(&self) {
         self.store.log().flush();
@@ -472,19 +494,6 @@ impl<D: Design> PageEngine<D> {
     /// The same, on the calling thread if nobody else is at it: for a worker that can do nothing else meanwhile.
     pub fn flush_log_here(&self) {
         self.store.log().flush_here();
-    }
-
-    /// Whether the log up to `lsn` is safe now; asks for it if not.
-    pub fn is_durable(&self, lsn: Lsn) -> bool {
-        let log = self.store.log();
-        if !self.options.waits_for_log {
-            return log.poisoned().is_none();
-        }
-        if log.durable() >= lsn {
-            return true;
-        }
-        log.kick(lsn);
-        false
     }
 
     /// Called by the workers now and then. Where pages have one owner, it copies them for the checkpoint in slices between

@@ -43,6 +43,7 @@ fn frames() -> Vec<Vec<u8>> {
         Frame::Submit { call: 1 << 40, request: b"x" },
         Frame::Done { call: 1, outcome: Err(Abort::NoSpace), reply: b"" },
         Frame::Done { call: 1, outcome: Ok(()), reply: &[9; 40] },
+        Frame::Known { yours: 3, mine: 1 << 20 },
     ];
     frames.extend(messages.map(Frame::TwoPhase));
     let mut seeds: Vec<Vec<u8>> = Vec::new();
@@ -51,7 +52,7 @@ fn frames() -> Vec<Vec<u8>> {
         frame.encode(&mut bytes);
         seeds.push(bytes);
     }
-    for from in [Caller::Client, Caller::Instance(InstanceId(3), base::WorkerId(1))] {
+    for from in [Caller::Client, Caller::Instance(InstanceId(3), base::WorkerId(1), 7)] {
         seeds.push(Hello { version: wire::VERSION, deployment: 1 << 50, from }.encode());
     }
     seeds
@@ -72,7 +73,7 @@ fn frame(bytes: &[u8]) {
         Frame::TwoPhase(message) => {
             let _ = (message.gtid(), message.is_for_coordinator(), twophase::reply_unknown(message));
         }
-        Frame::Submit { .. } | Frame::Done { .. } => {}
+        Frame::Submit { .. } | Frame::Done { .. } | Frame::Known { .. } => {}
     }
 }
 

@@ -29,11 +29,24 @@ enum Patience {
     Looks(u32),
 }
 
-/// The calls of one worker. A call's number is a slot of this table; a reply must also name the transaction that waits
-/// there, so a late reply finds nobody.
+/// A slot of the table, and how often it was used before.
+struct Slot {
+    state: State,
+    use_number: u32,
+}
+
+/// Low bits of a call's number: its slot. The others count the slot's uses.
+const SLOT_BITS: u32 = 18;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+/// The calls of one worker. A call's number is a slot of this table and the number of its use; a
+/// reply must name both, and the transaction that waits there, and come on the link that the
+/// request went out on. So a late reply, to a call that was given up, finds no call, also when its
+/// own transaction has the slot again. (Use numbers begin again after 16,384 uses; a slot is not
+/// used so often by one transaction while a reply is on its way.)
 #[derive(Default)]
 pub(crate) struct Calls {
-    slots: RefCell<Vec<State>>,
+    slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
@@ -52,37 +65,53 @@ impl Calls {
     fn open_with(&self, gtid: Gtid, link: LinkId, patience: Patience) -> u32 {
         let state = State::Waiting { gtid, link, waker: None, patience };
         let mut slots = self.slots.borrow_mut();
-        match self.free.borrow_mut().pop() {
-            Some(call) => {
-                slots[call as usize] = state;
-                call
-            }
-            None => {
-                slots.push(state);
-                (slots.len() - 1) as u32
-            }
-        }
+        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            assert!(slots.len() <= SLOT_MASK as usize, "more calls under way than tasks can have");
+            slots.push(Slot { state: State::Free, use_number: 0 });
+            (slots.len() - 1) as u32
+        });
+        let used = &mut slots[slot as usize];
+        used.state = state;
+        used.use_number << SLOT_BITS | slot
+    }
+
+    /// Frees a call's slot; numbers given out before are not for its next use.
+    fn free(&self, slots: &mut [Slot], call: u32) -> State {
+        let slot = call & SLOT_MASK;
+        self.free.borrow_mut().push(slot);
+        let used = &mut slots[slot as usize];
+        used.use_number = used.use_number.wrapping_add(1) & (u32::MAX >> SLOT_BITS);
+        std::mem::replace(&mut used.state, State::Free)
     }
 
     /// Brings the reply to a request that was submitted elsewhere; its call number holds the low half of a
     /// transaction number as the guard against late replies.
-    pub fn done(&self, call: u64, outcome: Result<(), Abort>) {
-        let waiting = match self.slots.borrow().get(call as u32 as usize) {
-            Some(State::Waiting { gtid, .. }) => *gtid,
+    pub fn done(&self, (call, link): (u64, LinkId), outcome: Result<(), Abort>) {
+        let waiting = match self.slots.borrow().get((call as u32 & SLOT_MASK) as usize) {
+            Some(Slot { state: State::Waiting { gtid, .. }, .. }) => *gtid,
             _ => return,
         };
         if waiting.number as u32 == (call >> 32) as u32 {
-            self.reply(call as u32, waiting, outcome.map(|()| None), &[]);
+            self.reply((call as u32, link), waiting, outcome.map(|()| None), &[]);
         }
     }
 
-    /// Brings a reply to whoever waits for it.
-    pub fn reply(&self, call: u32, from: Gtid, outcome: Result<Option<Vote>, Abort>, outputs: &[u8]) {
+    /// Brings a reply that has come on `link` to the task that waits for it.
+    pub fn reply(
+        &self,
+        (call, link): (u32, LinkId),
+        from: Gtid,
+        outcome: Result<Option<Vote>, Abort>,
+        outputs: &[u8],
+    ) {
         let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(call as usize) else { return };
-        if !matches!(slot, State::Waiting { gtid, .. } if *gtid == from) {
+        let Some(slot) = slots.get_mut((call & SLOT_MASK) as usize) else { return };
+        let is_its =
+            matches!(slot.state, State::Waiting { gtid, link: asked, .. } if gtid == from && asked == link);
+        if !is_its || slot.use_number != call >> SLOT_BITS {
             return;
         }
+        let slot = &mut slot.state;
         let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(outputs);
@@ -95,6 +124,7 @@ impl Calls {
     /// Ends those calls for which `ends` says so, as failed.
     fn fail(&self, outcome: Abort, mut ends: impl FnMut(Gtid, LinkId, &mut Patience) -> bool) {
         for slot in self.slots.borrow_mut().iter_mut() {
+            let slot = &mut slot.state;
             let State::Waiting { gtid, link, waker, patience } = slot else { continue };
             let gtid = *gtid;
             if ends(gtid, *link, patience) {
@@ -132,7 +162,7 @@ impl Calls {
 
     /// Whether a transaction has a call whose reply is not here, or not yet taken.
     pub fn has_open(&self, whose: Gtid) -> bool {
-        self.slots.borrow().iter().any(|slot| match slot {
+        self.slots.borrow().iter().any(|slot| match &slot.state {
             State::Free => false,
             State::Waiting { gtid, .. } | State::Done(gtid, _) => *gtid == whose,
         })
@@ -140,25 +170,19 @@ impl Calls {
 
     pub fn poll(&self, call: u32, cx: &mut Context<'_>) -> Poll<Reply> {
         let mut slots = self.slots.borrow_mut();
-        match &mut slots[call as usize] {
-            State::Waiting { waker, .. } => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            done => {
-                let State::Done(_, reply) = std::mem::replace(done, State::Free) else {
-                    unreachable!("a call is polled by its owner until it is done, and not again")
-                };
-                self.free.borrow_mut().push(call);
-                Poll::Ready(reply)
-            }
+        if let State::Waiting { waker, .. } = &mut slots[(call & SLOT_MASK) as usize].state {
+            *waker = Some(cx.waker().clone());
+            return Poll::Pending;
         }
+        let State::Done(_, reply) = self.free(&mut slots, call) else {
+            unreachable!("a call is polled by its owner until it is done, and not again")
+        };
+        Poll::Ready(reply)
     }
 
     /// Nobody will ask for this call's reply.
     pub fn abandon(&self, call: u32) {
-        self.slots.borrow_mut()[call as usize] = State::Free;
-        self.free.borrow_mut().push(call);
+        self.free(&mut self.slots.borrow_mut(), call);
     }
 
     /// Gives a reply's buffer back for the next.
@@ -186,7 +210,7 @@ mod tests {
         let link = LinkId::for_tests(3);
         let (alone, other, answered) =
             (calls.open_alone(gtid(1), link), calls.open(gtid(2), link), calls.open_alone(gtid(3), link));
-        calls.reply(answered, gtid(3), Ok(Some(Vote::ReadOnly)), b"");
+        calls.reply((answered, link), gtid(3), Ok(Some(Vote::ReadOnly)), b"");
         let mut given_up = Vec::new();
         for _ in 0..5 {
             assert!(outcome(&calls, alone).is_pending());
@@ -203,5 +227,38 @@ mod tests {
         assert_eq!(outcome(&calls, answered), Poll::Ready(Ok(Some(Vote::ReadOnly))));
         calls.link_broke(link);
         assert_eq!(outcome(&calls, other), Poll::Ready(Err(Abort::InstanceDown)));
+    }
+
+    /// The same transaction has the slot of a call that it has given up, whose reply comes then.
+    #[test]
+    fn a_late_reply_finds_no_call() {
+        let calls = Calls::default();
+        let gtid = Gtid { home: InstanceId(1), life: 1, number: 1 };
+        let (link, other) = (LinkId::for_tests(3), LinkId::for_tests(4));
+        let late = calls.open(gtid, link);
+        calls.abandon(late);
+        let now = calls.open(gtid, link);
+        assert_eq!((now & SLOT_MASK, late & SLOT_MASK), (0, 0));
+        calls.reply((late, link), gtid, Ok(None), b"late");
+        assert!(outcome(&calls, now).is_pending());
+        calls.reply((now, other), gtid, Ok(None), b"on another link");
+        assert!(outcome(&calls, now).is_pending());
+        calls.reply((now, link), gtid, Ok(Some(Vote::Yes)), b"");
+        assert_eq!(outcome(&calls, now), Poll::Ready(Ok(Some(Vote::Yes))));
+        // It is not known as done either.
+        calls.reply((now, link), gtid, Ok(None), b"twice");
+        assert!(!calls.has_open(gtid));
+    }
+
+    #[test]
+    fn a_slot_is_used_again_for_ever() {
+        let calls = Calls::default();
+        let (gtid, link) = (Gtid { home: InstanceId(1), life: 1, number: 1 }, LinkId::for_tests(3));
+        for _ in 0..(3 << (32 - SLOT_BITS)) {
+            let call = calls.open(gtid, link);
+            assert_eq!(call & SLOT_MASK, 0);
+            calls.reply((call, link), gtid, Ok(None), b"");
+            assert_eq!(outcome(&calls, call), Poll::Ready(Ok(None)));
+        }
     }
 }

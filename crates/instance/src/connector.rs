@@ -1,6 +1,5 @@
 //! Two threads per instance that may block: one accepts links, one opens them and opens them again.
 
-use crate::config::InstanceConfig;
 use crate::links::Peer;
 use crate::shared::{Order, Shared, Wanted};
 use base::{InstanceId, WorkerId};
@@ -16,7 +15,8 @@ use wire::Caller;
 
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to the same one.
+/// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to
+/// the same one. A peer hears first that its life is known here ([`opening`](crate::opening)).
 pub(crate) fn accept<W: Workload, E: Engine>(
     shared: &Arc<Shared<W, E>>,
     listener: &Listener,
@@ -24,7 +24,7 @@ pub(crate) fn accept<W: Workload, E: Engine>(
 ) {
     let clients = AtomicUsize::new(0);
     while !stop.load(Ordering::Acquire) {
-        let (link, hello) = match listener.accept() {
+        let (mut link, hello) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
                 refused(shared.config.id, &error);
@@ -38,17 +38,26 @@ pub(crate) fn accept<W: Workload, E: Engine>(
         let workers = shared.config.workers();
         let (me, instances) = (shared.config.id, shared.config.placement.instances());
         let (worker, peer) = match hello.from {
-            Caller::Instance(other, _) if other == me || other.0 >= instances => {
+            Caller::Instance(other, ..) if other == me || other.0 >= instances => {
                 eprintln!(
                     "atoll: instance {me}: refused a link of a peer that calls itself instance {other}: expected \
                      another one of the {instances} of this deployment"
                 );
                 continue;
             }
-            Caller::Instance(instance, worker) => (worker.0 as usize % workers, Peer::Caller(instance)),
+            Caller::Instance(instance, worker, life) => {
+                if !shared.meet(instance, life, stop) {
+                    continue;
+                }
+                let mut known = Vec::new();
+                wire::Frame::Known { yours: life, mine: shared.life }.encode(&mut known);
+                // A link that is broken already is found out by its worker.
+                let _ = link.send(&[&known]).map(|()| link.flush());
+                (worker.0 as usize % workers, Peer::Caller(instance, life))
+            }
             Caller::Client => (clients.fetch_add(1, Ordering::Relaxed) % workers, Peer::Client),
         };
-        shared.inboxes[worker].put(Order::Link(link, peer));
+        shared.let_in(worker, link, peer);
     }
 }
 
@@ -103,15 +112,14 @@ fn open<W: Workload, E: Engine>(
     address: Option<&Address>,
 ) -> bool {
     let Some(address) = address else { return false };
-    let Ok(link) = channel::connect(address, hello(&shared.config, worker), Duration::from_millis(500))
-    else {
+    let Ok(link) = channel::connect(address, hello(shared, worker), Duration::from_millis(500)) else {
         return false;
     };
     shared.inboxes[worker].put(Order::Link(link, Peer::Callee(peer)));
     true
 }
 
-fn hello(config: &InstanceConfig, worker: usize) -> Hello {
-    let from = Caller::Instance(config.id, WorkerId(worker as u16));
-    Hello(wire::Hello { version: wire::VERSION, deployment: config.deployment, from }.encode())
+fn hello<W: Workload, E: Engine>(shared: &Shared<W, E>, worker: usize) -> Hello {
+    let from = Caller::Instance(shared.config.id, WorkerId(worker as u16), shared.life);
+    Hello(wire::Hello { version: wire::VERSION, deployment: shared.config.deployment, from }.encode())
 }

@@ -183,7 +183,8 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
-    local.durable(lsn).await?;
+    // The participants commit on it, and forget.
+    local.stable(lsn).await?;
     local.feed_home(gtid, Event::Logged);
     Ok(())
 }
@@ -621,14 +622,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Holds::FromSteps => twophase::Holds::FromSteps,
             Holds::FromCertify => twophase::Holds::FromPrepare,
         };
-        self.homes.borrow_mut().insert(gtid, Home::new(Coordinator::new(gtid).holding(holds)));
+        self.homes
+            .borrow_mut()
+            .insert(gtid, Home::new(Coordinator::new(gtid).holding(holds), self.shared.give_up_ns()));
     }
 
     /// Tells a coordinator what happened and does what it asks for. Unknown transactions are over.
     pub(crate) fn feed_home(&self, gtid: Gtid, event: Event) {
         let _span = probe::span(Component::Management);
         let effects = match self.homes.borrow_mut().get_mut(&gtid) {
-            Some(home) => home.machine.on(event),
+            Some(home) => home.on(event, world::now_ns()),
             None => return,
         };
         self.perform_home(gtid, effects);

@@ -39,6 +39,7 @@ mod links;
 mod load;
 mod local;
 pub mod offline;
+mod opening;
 mod owned;
 mod participant;
 mod placing;

@@ -40,8 +40,8 @@ impl LinkId {
 pub(crate) enum Peer {
     /// This worker opened the link.
     Callee(InstanceId),
-    /// That instance opened it.
-    Caller(InstanceId),
+    /// That instance opened it, in this life of it.
+    Caller(InstanceId, u32),
     Client,
 }
 
@@ -49,6 +49,8 @@ struct Slot {
     link: Link,
     peer: Peer,
     generation: u32,
+    /// The life of the instance at the other end; 0 while that is not known.
+    life: u32,
     /// Whether looking for a message costs a system call.
     socket: bool,
     /// A client's: requests that came on it and were not answered.
@@ -145,7 +147,8 @@ impl Links {
             slots.len() - 1
         });
         let socket = link.is_socket();
-        slots[slot] = Some(Slot { link, peer, generation, socket, asked: 0, held_back: false });
+        let life = if let Peer::Caller(_, life) = peer { life } else { 0 };
+        slots[slot] = Some(Slot { link, peer, generation, life, socket, asked: 0, held_back: false });
         let id = LinkId { slot: slot as u32, generation };
         if let Peer::Callee(instance) = peer {
             let mut callees = self.callees.borrow_mut();
@@ -274,6 +277,35 @@ impl Links {
             }
         }
         any
+    }
+
+    /// The life of the instance that a link was opened to, as it says.
+    pub fn learn_life(&self, id: LinkId, life: u32) {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots[id.slot as usize].as_mut().filter(|s| s.generation == id.generation) {
+            slot.life = life;
+        }
+    }
+
+    /// Breaks the links from and to an instance's lives before this one.
+    pub fn drop_earlier(&self, instance: InstanceId, life: u32) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        for (index, entry) in self.slots.borrow_mut().iter_mut().enumerate() {
+            let Some(slot) = entry else { continue };
+            let (Peer::Callee(of) | Peer::Caller(of, _)) = slot.peer else { continue };
+            if of == instance && slot.life < life {
+                let id = LinkId { slot: index as u32, generation: slot.generation };
+                broken.push(Broken { id, peer: slot.peer });
+                *entry = None;
+            }
+        }
+        broken.iter().for_each(|broken| self.forget(broken.id, broken.peer));
+        broken
+    }
+
+    /// Has the next look at each ring find out whether its other end is gone.
+    pub fn look_at_ends(&self) {
+        self.slots.borrow_mut().iter_mut().flatten().for_each(|slot| slot.link.look_at_end());
     }
 
     /// Breaks a link from this side (a peer that talks nonsense).

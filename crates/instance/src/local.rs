@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use twophase::{Message, WORKER_BITS, worker_of};
 use txn::{Abort, Route, Workload};
-use wal::Durability;
+use wal::{Durability, Urge};
 use wire::{Batch, Frame};
 
 /// Of so many transactions one is looked at to see which sites meet.
@@ -403,12 +403,27 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if let Some(known) = engine.durable_now(lsn) {
             return known;
         }
+        let durable = engine.durable(&self.desk, lsn, self.enter_log()).await;
+        self.in_log.set(self.in_log.get() - 1);
+        durable
+    }
+
+    /// Waits until the device has the log up to `lsn`, also in async mode: before another instance
+    /// relies on it. A power cut takes from each instance another end of its log, so what one of
+    /// them has told another must be on the device.
+    pub async fn stable(&self, lsn: Lsn) -> Result<(), Abort> {
+        let engine = &self.shared.engine;
+        let stable = engine.stable(&self.desk, lsn, self.enter_log()).await;
+        self.in_log.set(self.in_log.get() - 1);
+        stable
+    }
+
+    /// A task is about to wait for the log. Gives the thread that is to see to its flush.
+    fn enter_log(&self) -> Urge {
         self.in_log.set(self.in_log.get() + 1);
         self.unflushed.set(true);
         let others = self.executor.tasks().saturating_sub(self.in_log.get());
-        let durable = engine.durable(&self.desk, lsn, engine.urge(others)).await;
-        self.in_log.set(self.in_log.get() - 1);
-        durable
+        self.shared.engine.urge(others)
     }
 
     /// Has the log flushed for those who wait for it. On this very thread when all that this worker has waits for that:

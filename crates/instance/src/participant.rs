@@ -135,12 +135,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Acknowledges the commits that have become durable.
+    /// Acknowledges the commits that the device has: the homes forget on it.
     pub(crate) fn poll_acks(&self) -> bool {
         let mut any = false;
         loop {
             let mut acks = self.acks.borrow_mut();
-            if !acks.front().is_some_and(|a| self.shared.engine.is_durable(a.lsn)) {
+            if !acks.front().is_some_and(|a| self.shared.engine.is_stable(a.lsn)) {
                 return any;
             }
             let ack = acks.pop_front().expect("looked at");
@@ -394,7 +394,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     },
                 );
                 self.put_back(gtid, part);
-                self.durable(lsn?).await?;
+                // The home commits on it.
+                self.stable(lsn?).await?;
                 let mut sessions = self.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
                 session.machine.on(Event::Prepared);

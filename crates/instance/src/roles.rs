@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `Submit` | yes | yes | |
 //! | `Done` | | | yes |
+//! | `Known` | | | yes |
 //! | `Steps` | | of a transaction that has its home there | |
 //! | `StepsDone` | | | of a transaction that has its home here |
 //! | `Prepare`, `Decide`, `Release` | | from the transaction's home | likewise |
@@ -29,14 +30,16 @@ pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(),
         }
         (_, Peer::Client) => Err("a message that only instances send; a client submits requests"),
         (Frame::Done { .. }, _) => allowed(matches!(peer, Peer::Callee(_)), "an answer to no request"),
-        (Frame::Steps { gtid, .. }, _) => {
-            allowed(peer == Peer::Caller(gtid.home), "steps of a transaction that has another home")
-        }
+        (Frame::Known { .. }, _) => allowed(matches!(peer, Peer::Callee(_)), "word of a life unasked"),
+        (Frame::Steps { gtid, .. }, _) => allowed(
+            matches!(peer, Peer::Caller(from, _) if from == gtid.home),
+            "steps of a transaction that has another home",
+        ),
         (Frame::StepsDone { gtid, .. }, _) => allowed(
             matches!(peer, Peer::Callee(_)) && gtid.home == me,
             "results for a transaction that did not ask for them",
         ),
-        (Frame::TwoPhase(message), Peer::Caller(from) | Peer::Callee(from)) => {
+        (Frame::TwoPhase(message), Peer::Caller(from, _) | Peer::Callee(from)) => {
             let home = message.gtid().home;
             if message.is_for_coordinator() {
                 allowed(home == me, "a vote, or the like, on a transaction that has its home elsewhere")
@@ -52,7 +55,7 @@ pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(),
 pub(crate) fn tell(me: InstanceId, peer: Peer, offence: &str) {
     let other = match peer {
         Peer::Client => "a client".to_string(),
-        Peer::Caller(instance) | Peer::Callee(instance) => format!("instance {instance}"),
+        Peer::Caller(instance, _) | Peer::Callee(instance) => format!("instance {instance}"),
     };
     eprintln!("atoll: instance {me}: closed a link with {other}, which sent {offence}");
 }
@@ -72,9 +75,9 @@ mod tests {
     fn senders(frame: &Frame<'_>) -> Vec<Peer> {
         let peers = [
             Peer::Client,
-            Peer::Caller(OTHER),
+            Peer::Caller(OTHER, 1),
             Peer::Callee(OTHER),
-            Peer::Caller(THIRD),
+            Peer::Caller(THIRD, 1),
             Peer::Callee(THIRD),
         ];
         peers.into_iter().filter(|peer| check(frame, *peer, ME).is_ok()).collect()
@@ -83,7 +86,7 @@ mod tests {
     #[test]
     fn each_frame_has_its_senders() {
         let of = |home| Gtid { home, life: 1, number: 7 << 10 };
-        let (callers, callees) = (|i| Peer::Caller(i), |i| Peer::Callee(i));
+        let (callers, callees) = (|i| Peer::Caller(i, 1), |i| Peer::Callee(i));
         let instances = vec![callers(OTHER), callees(OTHER), callers(THIRD), callees(THIRD)];
         let steps = |gtid| Frame::Steps { call: 0, gtid, ride: Ride::More, steps: b"" };
         let done = |gtid| Frame::StepsDone { call: 0, gtid, outcome: Ok(None), outputs: b"" };

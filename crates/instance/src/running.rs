@@ -5,6 +5,7 @@ use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::handover::Crossings;
 use crate::local::MAX_WORKERS;
+use crate::opening::{Lives, Opening, closed_ns};
 use crate::plan::LoadPlan;
 use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
@@ -82,10 +83,13 @@ impl<W: Workload, E: Engine> Running<W, E> {
         };
         let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
         let listener = config.listen.as_ref().map(Listener::bind).transpose()?.map(Arc::new);
+        let opens_by = world::now_ns() + closed_ns(config.distributed_timeout_ns());
         let shared = Arc::new(Shared {
             engine: Arc::new(engine),
             filled: Mutex::default(),
             life: recovery.life,
+            opening: Opening::new(config.id, recovery.life, config.placement.instances(), opens_by),
+            lives: Lives::default(),
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
             crossings: if E::OWNERS { Crossings::between(workers) } else { Crossings::none() },
             lost: Mutex::new(None),
@@ -187,6 +191,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
+        self.shared.opening.wait();
         let sites = self.shared.config.placement.sites_of(self.shared.config.id);
         let workload = self.workload.lock().expect("not poisoned").clone();
         let plan = Arc::new(LoadPlan::new(&workload, sites, self.workers.len()));
@@ -225,7 +230,9 @@ impl<W: Workload, E: Engine> Running<W, E> {
         InstanceFault::Worker(fault.unwrap_or_else(|| "see its message above".into()))
     }
 
+    /// Waits until the instance lets transactions in.
     pub fn drive(&self, traffic: Traffic, share: Share, seed: u64) {
+        self.shared.opening.wait();
         self.shared.order_all(|| Order::Drive { traffic, share, seed });
     }
 

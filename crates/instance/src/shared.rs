@@ -4,6 +4,7 @@ use crate::balance::Loads;
 use crate::config::InstanceConfig;
 use crate::handover::Crossings;
 use crate::links::Peer;
+use crate::opening::{Lives, Opening};
 use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};
@@ -24,6 +25,8 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub filled: Mutex<Vec<E::Filled>>,
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
+    pub opening: Opening,
+    pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
     /// Between workers that own keys, for requests that are one other's as a whole.
     pub crossings: Crossings<W::Request>,
@@ -73,6 +76,12 @@ pub(crate) enum Order<W> {
     Message {
         from: InstanceId,
         message: Message,
+    },
+    /// A peer is there in this life: give up what rests on its earlier ones, and say so.
+    Reborn {
+        peer: InstanceId,
+        life: u32,
+        done: Sender<()>,
     },
     Stop,
 }

@@ -1,13 +1,14 @@
 //! What a worker remembers of distributed transactions: those at home here, and its parts of others'.
 
 use crate::links::{LinkId, Peer};
-use base::{Gtid, Lsn};
+use base::{Gtid, InstanceId, Lsn};
 use exec::NoteId;
 use exec::Visit;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
-use twophase::{Coordinator, LockPoint, Participant};
+use twophase::coordinator::{Effects, Event, Phase};
+use twophase::{Coordinator, LockPoint, Message, Participant};
 use wire::Ride;
 
 /// Values by transaction. Their numbers are dealt out by this deployment's instances, so no key is needed to keep an enemy from
@@ -58,6 +59,8 @@ pub(crate) struct Home {
     pub note: Option<NoteId>,
     pub waker: Option<Waker>,
     pub since_ns: u64,
+    /// From then on it is not decided Commit any more.
+    pub until_ns: u64,
 }
 
 /// A commit of a remote transaction that is acknowledged once it is durable.
@@ -68,9 +71,32 @@ pub(crate) struct PendingAck {
 }
 
 impl Home {
-    pub(crate) fn new(machine: Coordinator) -> Home {
+    /// To be made before the first step leaves; given up after so long.
+    pub(crate) fn new(machine: Coordinator, give_up_ns: u64) -> Home {
         let since_ns = world::now_ns();
-        Home { machine, log_commit: None, aborted: false, note: None, waker: None, since_ns }
+        let until_ns = since_ns.saturating_add(give_up_ns);
+        Home { machine, log_commit: None, aborted: false, note: None, waker: None, since_ns, until_ns }
+    }
+
+    /// Tells the coordinator what happened. Of a transaction whose time is over it is told that
+    /// instead: none is decided Commit later, on which a peer's next life relies that could not
+    /// announce itself ([`opening`](crate::opening)).
+    pub(crate) fn on(&mut self, event: Event, now_ns: u64) -> Effects {
+        self.machine.on(if self.is_overdue(now_ns) { Event::Timeout } else { event })
+    }
+
+    /// The same, of a message.
+    pub(crate) fn receive(&mut self, from: InstanceId, message: Message, now_ns: u64) -> Effects {
+        if self.is_overdue(now_ns) {
+            return self.machine.on(Event::Timeout);
+        }
+        self.machine.receive(from, message)
+    }
+
+    /// Whether it is undecided and has had its time.
+    pub(crate) fn is_overdue(&self, now_ns: u64) -> bool {
+        let undecided = matches!(self.machine.phase(), Phase::Running | Phase::Voting);
+        undecided && now_ns >= self.until_ns
     }
 }
 
@@ -115,6 +141,32 @@ mod tests {
     use base::InstanceId;
     use std::collections::HashSet;
     use std::hash::BuildHasher;
+
+    #[test]
+    fn nothing_is_decided_when_time_is_over() {
+        use twophase::coordinator::{Effect, Request};
+        use twophase::{Decision, Vote};
+        let (gtid, peer) = (Gtid { home: InstanceId(0), life: 1, number: 1 << 10 }, InstanceId(1));
+        const TIME_NS: u64 = 1_000_000_000;
+        for (late_ns, commits) in [(TIME_NS - 1, true), (TIME_NS, false)] {
+            let mut home = Home::new(Coordinator::new(gtid), TIME_NS);
+            let now = home.since_ns + late_ns;
+            home.machine.request(peer, Request::LastSteps(LockPoint::Ahead)).unwrap();
+            home.on(Event::Voted { from: peer, vote: Vote::Yes }, home.since_ns);
+            let effects = home.on(Event::LocalReady, now);
+            let logs = effects.iter().any(|effect| matches!(effect, Effect::LogCommit { .. }));
+            assert_eq!(logs, commits, "{effects:?}");
+            let is_aborted = home.machine.phase() == Phase::Done(Decision::Abort);
+            assert_eq!(is_aborted, !commits);
+        }
+        // By the last vote, when that comes as a message.
+        let mut home = Home::new(Coordinator::new(gtid), TIME_NS);
+        home.machine.request(peer, Request::Steps).unwrap();
+        home.on(Event::LocalReady, home.since_ns);
+        let vote = Message::Vote { gtid, vote: Vote::Yes };
+        home.receive(peer, vote, home.until_ns);
+        assert_eq!(home.machine.phase(), Phase::Done(Decision::Abort));
+    }
 
     #[test]
     fn transactions_of_all_homes_and_lives_spread_over_a_table() {

@@ -31,6 +31,9 @@ use wire::Frame;
 /// How often machines that wait for news are reminded, and how old their last news must be.
 const TICK_NS: u64 = 20_000_000;
 const QUIET_NS: u64 = 100_000_000;
+/// How often it is looked whether the other ends of rings are gone: each look is a system call of
+/// some 300 ns.
+const LOOK_NS: u64 = 1_000_000;
 /// Messages taken from one link before the others have their turn.
 const BUDGET: usize = 32;
 /// Turns of the tasks before the worker looks around.
@@ -54,6 +57,7 @@ pub(crate) struct Worker<W: Workload, E: Engine> {
     settles: Vec<Sender<()>>,
     next_tick_ns: u64,
     next_ask_ns: u64,
+    next_look_ns: u64,
     window_ns: u64,
     stop: bool,
     broken: Vec<Broken>,
@@ -89,6 +93,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             settles: Vec::new(),
             next_tick_ns: now,
             next_ask_ns: now,
+            next_look_ns: now,
             window_ns: now,
             stop: false,
             broken: Vec::new(),
@@ -114,7 +119,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             self.local.sessions.borrow_mut().insert(gtid, session);
         }
         for (note, commit) in inheritance.decided {
-            let mut home = Home::new(Coordinator::recover(&commit));
+            let mut home = Home::new(Coordinator::recover(&commit), self.local.shared.give_up_ns());
             home.note = Some(note);
             self.local.homes.borrow_mut().insert(commit.gtid, home);
         }
@@ -129,6 +134,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             let ask = if busy && now < self.next_ask_ns { Ask::Rings } else { Ask::All };
             if ask == Ask::All {
                 self.next_ask_ns = now + ASK_NS;
+            }
+            if now >= self.next_look_ns {
+                self.next_look_ns = now + LOOK_NS;
+                self.local.links.look_at_ends();
             }
             busy |= self.receive(ask);
             busy |= self.receive_visits();
@@ -229,6 +238,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let local = &self.local;
         let mut offences = Vec::new();
         let mut messages = Vec::new();
+        let mut known = Vec::new();
         let mut broken = std::mem::take(&mut self.broken);
         let take = |link, peer, bytes: &[u8]| {
             let frame = Frame::decode(bytes).map_err(|_| "bytes that are no message of this version");
@@ -238,7 +248,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     offences.push((link, "steps to a worker that does not look after their transaction"));
                 }
                 Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
-                    local.calls.reply(call, gtid, outcome, outputs)
+                    local.calls.reply((call, link), gtid, outcome, outputs)
                 }
                 Ok(Frame::Steps { call, gtid, ride, steps }) => {
                     let steps = local.take_buffer(steps);
@@ -251,14 +261,22 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 }
                 // These may be answered on a link, so they wait until no link is borrowed.
                 Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
-                Ok(Frame::Done { call, outcome, .. }) => local.calls.done(call, outcome),
+                Ok(Frame::Done { call, outcome, .. }) => local.calls.done((call, link), outcome),
+                Ok(Frame::Known { yours, mine }) => known.push((link, peer, yours, mine)),
                 Err(offence) => offences.push((link, offence)),
             }
             Taken::Other
         };
         let any = probe::communicating(|| local.links.poll(ask, BUDGET, take, &mut broken));
+        for (link, peer, yours, mine) in known {
+            let Peer::Callee(from) = peer else { continue };
+            local.links.learn_life(link, mine);
+            if yours == local.shared.life {
+                local.shared.acknowledged(from);
+            }
+        }
         for (link, peer, message) in messages {
-            let (Peer::Callee(from) | Peer::Caller(from)) = peer else { continue };
+            let (Peer::Callee(from) | Peer::Caller(from, _)) = peer else { continue };
             self.two_phase(link, from, message);
         }
         for (link, offence) in offences {
@@ -275,9 +293,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         any
     }
 
-    /// A message of the commit protocol. Whoever looks after a transaction is told by its number and by how many workers this
-    /// instance has *now*; the link it came on follows from how many either side had when it was opened. So a message is handed
-    /// to the worker that has the machine, or would have it: no other may say that there is none.
+    /// A message of the commit protocol. Its number and how many workers this instance has *now*
+    /// tell the worker that looks after a transaction; the link that a message comes on follows
+    /// from how many either side had when it was opened. So a message is handed to the worker that
+    /// has the machine, or would have it: no other may say that there is none.
     fn two_phase(&self, link: LinkId, from: InstanceId, message: Message) {
         let local = &self.local;
         if let Message::Prepare { gtid, lock_point } = message {
@@ -303,7 +322,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn coordinator_message(&self, from: InstanceId, message: Message) {
         let local = &self.local;
         let gtid = message.gtid();
-        let effects = local.homes.borrow_mut().get_mut(&gtid).map(|home| home.machine.receive(from, message));
+        let effects =
+            local.homes.borrow_mut().get_mut(&gtid).map(|home| home.receive(from, message, world::now_ns()));
         match effects {
             Some(effects) => local.perform_home(gtid, effects),
             // What it is about to do is not yet known here, and what is unknown counts as aborted: it asks again.
@@ -319,7 +339,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn link_broke(&self, id: LinkId, peer: Peer) {
         match peer {
             Peer::Client => {}
-            Peer::Caller(_) => self.local.caller_lost(id),
+            Peer::Caller(..) => self.local.caller_lost(id),
             Peer::Callee(instance) => {
                 self.local.calls.link_broke(id);
                 self.local.feed_homes(|_| Some(Event::PeerLost { from: instance }));
@@ -335,19 +355,17 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// Reminds what waits for news.
     fn tick(&mut self, now: u64) {
         self.next_tick_ns = now + TICK_NS;
+        self.local.shared.open_in_time(now);
         self.local.shared.engine.checkpoint_if_due(&self.local.desk);
         self.local.ask_homes(QUIET_NS);
-        let give_up_ns = self.local.shared.config.distributed_timeout_ns();
         self.local.feed_homes(|home| match home.machine.phase() {
             Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
-            Phase::Running | Phase::Voting if now.saturating_sub(home.since_ns) >= give_up_ns => {
-                Some(Event::Timeout)
-            }
+            _ if home.is_overdue(now) => Some(Event::Timeout),
             _ => None,
         });
         let mut given_up = Vec::new();
-        let most = u32::try_from(give_up_ns / TICK_NS).unwrap_or(u32::MAX);
-        self.local.calls.grow_old(most, |gtid, link| given_up.push((gtid, link)));
+        let looks = u32::try_from(self.local.shared.give_up_ns() / TICK_NS).unwrap_or(u32::MAX);
+        self.local.calls.grow_old(looks, |gtid, link| given_up.push((gtid, link)));
         for (gtid, link) in given_up {
             let decision = Message::Decide { gtid, decision: Decision::Abort };
             // The other side asks if it does not hear of it.
@@ -407,6 +425,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             Order::Errand(errand) => local.shared.engine.repartition(&local.desk, errand),
             Order::Loads(reply) => drop(reply.send(local.loads())),
             Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
+            Order::Reborn { peer, life, done } => {
+                for Broken { id, peer } in local.links.drop_earlier(peer, life) {
+                    self.link_broke(id, peer);
+                }
+                let _ = done.send(());
+            }
             Order::Message { from, message } => self.message(from, None, message),
             Order::Stop => self.stop = true,
         }

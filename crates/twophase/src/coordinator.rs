@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_steps_past_the_lock_point() {
+    fn no_peer_is_sent_steps_past_the_lock_point() {
         let mut c = Coordinator::new(GTID);
         c.request(A, Request::LastSteps(LockPoint::Reached)).unwrap();
         assert_eq!(c.request(B, Request::Steps), Err(TooLate { gtid: GTID, peer: B }));

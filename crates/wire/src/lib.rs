@@ -28,7 +28,8 @@ pub struct Hello {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Caller {
-    Instance(InstanceId, WorkerId),
+    /// A worker of an instance, in the life with this number: its store has been opened so often.
+    Instance(InstanceId, WorkerId, u32),
     Client,
 }
 
@@ -76,6 +77,9 @@ pub enum Frame<'a> {
         #[serde(borrow, serialize_with = "whole")]
         reply: &'a [u8],
     },
+    /// The first frame on a link that an instance was called by: nothing here rests any more on a
+    /// life of yours before this one; and this is the life that was called.
+    Known { yours: u32, mine: u32 },
 }
 
 /// As one run of bytes, which reads the same and is written in one go.
@@ -128,6 +132,7 @@ mod tests {
             Frame::StepsDone { call: 4, gtid, outcome: Err(Abort::User(5)), outputs: b"" },
             Frame::TwoPhase(Message::Ack { gtid }),
             Frame::Submit { call: 1 << 40, request: b"x" },
+            Frame::Known { yours: 3, mine: 70_000 },
         ]
     }
 

@@ -1,7 +1,7 @@
 //! Messages: many, large, empty, too long, too many.
 
-use crate::common::{TOO_LONG, content, on_every_channel, sleep, spin};
-use channel::{Link, MOST_HELD_BYTES, MOST_MESSAGE_BYTES, Parker, SendError};
+use crate::common::{TOO_LONG, addresses, connected, content, on_every_channel, sleep, spin};
+use channel::{Address, Closed, Link, MOST_HELD_BYTES, MOST_MESSAGE_BYTES, Parker, SendError};
 
 /// Sends messages of changing lengths and receives the peer's at the same time, a few sends per turn.
 fn chatter(mut link: Link, count: u64, seed: u64, peer_seed: u64) {
@@ -109,4 +109,22 @@ fn a_peer_that_does_not_read_fills_the_buffer_and_no_more_and_loses_nothing() {
         near.flush().unwrap();
         assert_eq!(spin(&mut far), b"again");
     });
+}
+
+/// A ring is looked at without a system call; when its owner says so, the next look finds that the
+/// other end is gone.
+#[test]
+fn a_look_for_the_end_of_a_ring_finds_it_at_once() {
+    let (_directory, addresses) = addresses();
+    let shm = addresses.iter().find(|address| matches!(address, Address::Shm(_))).expect("one of each");
+    let (mut near, mut far) = connected(shm);
+    near.look_at_end();
+    assert!(near.receive().unwrap().is_none(), "it is there");
+    far.send(&[b"last words"]).unwrap();
+    far.flush().unwrap();
+    drop(far);
+    near.look_at_end();
+    assert_eq!(near.receive().unwrap(), Some(&b"last words"[..]));
+    near.look_at_end();
+    assert!(matches!(near.receive(), Err(Closed::ByPeer)));
 }

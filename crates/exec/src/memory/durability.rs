@@ -44,6 +44,13 @@ fn mode(durability: Durability) -> memstore::Durability {
     }
 }
 
+fn urge_of(urge: Urge) -> memstore::Urge {
+    match urge {
+        Urge::Flusher => memstore::Urge::Flusher,
+        Urge::Caller => memstore::Urge::Caller,
+    }
+}
+
 impl MemoryEngine {
     /// As [`Engine::open`](crate::Engine::open), on these files and with a log as `tune` makes it.
     ///
@@ -86,10 +93,7 @@ impl MemoryEngine {
     }
 
     pub(super) async fn await_durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        let urge = match urge {
-            Urge::Flusher => memstore::Urge::Flusher,
-            Urge::Caller => memstore::Urge::Caller,
-        };
+        let urge = urge_of(urge);
         let mut is_entered = false;
         std::future::poll_fn(|cx| {
             if let Some(known) = self.known(lsn) {
@@ -100,6 +104,23 @@ impl MemoryEngine {
                 desk.awaiting.enter(lsn.0, cx.waker(), ask);
             }
             probe::parks(Wait::Log, Poll::Pending)
+        })
+        .await
+    }
+
+    /// Waits until the device has all commits of epochs up to `lsn`. Where the mode does not
+    /// promise that, few ask.
+    pub(super) async fn await_stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        if self.store.durability() != Some(memstore::Durability::Async) {
+            return match self.known(lsn) {
+                Some(known) => known,
+                None => self.await_durable(desk, lsn, urge).await,
+            };
+        }
+        let urge = urge_of(urge);
+        std::future::poll_fn(|cx| match self.store.poll_stable(lsn.0, urge, cx) {
+            Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|_| Abort::Fault)),
+            Poll::Pending => probe::parks(Wait::Log, Poll::Pending),
         })
         .await
     }

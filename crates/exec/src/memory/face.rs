@@ -272,8 +272,12 @@ impl Engine for MemoryEngine {
         desk.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
-    fn is_durable(&self, lsn: Lsn) -> bool {
-        self.store.ask_durable(lsn.0)
+    async fn stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        self.await_stable(desk, lsn, urge).await
+    }
+
+    fn is_stable(&self, lsn: Lsn) -> bool {
+        self.store.ask_stable(lsn.0)
     }
 
     fn flush_log(&self) {

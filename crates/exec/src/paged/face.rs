@@ -367,8 +367,12 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::durable(self, lsn, urge).await
     }
 
-    fn is_durable(&self, lsn: Lsn) -> bool {
-        PageEngine::is_durable(self, lsn)
+    async fn stable(&self, _: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        PageEngine::stable(self, lsn, urge).await
+    }
+
+    fn is_stable(&self, lsn: Lsn) -> bool {
+        PageEngine::is_stable(self, lsn)
     }
 
     fn flush_log(&self) {

@@ -271,7 +271,7 @@ fn steps_that_come_together_with_their_abort_are_not_run() {
         config(&diary, dir.path(), DesignKind::Conventional, Durability::Memory, (0, 2), 1, Via::Uds);
     std::fs::create_dir_all(&config.dir).unwrap();
     let instance = Instance::start(diary, config).unwrap();
-    let from = Caller::Instance(InstanceId(1), WorkerId(0));
+    let from = Caller::Instance(InstanceId(1), WorkerId(0), 1);
     let hello = Hello(wire::Hello { version: wire::VERSION, deployment: 7, from }.encode());
     let address: Address = instance.address().unwrap();
     let mut link = channel::connect(&address, hello, Duration::from_secs(5)).unwrap();

@@ -2,7 +2,7 @@
 //! after the last ones, messages that their sender may not send, replies that are too long, clients
 //! that do not read, peers that do not answer.
 
-use crate::peer::{On, Peer, steps};
+use crate::peer::{Manners, On, Peer, steps};
 use crate::support::{Deployment, Via, config, private_dir};
 use base::{Gtid, InstanceId, Key, SiteId, TableId, WorkerId};
 use channel::{Address, Hello, Link};
@@ -318,13 +318,13 @@ fn alone(config: InstanceConfig, peers: &mut [Peer]) -> (Instance<Edges>, Addres
     let address = instance.address().unwrap();
     instance.load(&|_, _| {}).unwrap();
     let places: Vec<_> = peers.iter().map(Peer::place).collect();
-    peers.iter_mut().for_each(|peer| peer.call(&address, workers));
+    peers.iter_mut().for_each(|peer| peer.call(&address, workers, 1));
     instance.connect(&places);
     (instance, address)
 }
 
 fn peer(dir: &TempDir, id: u16) -> Peer {
-    Peer::new(id, Address::Uds(dir.path().join(format!("played{id}.sock"))))
+    Peer::new(id, Address::Uds(dir.path().join(format!("played{id}.sock"))), Manners::Acknowledges)
 }
 
 /// A link as the caller says it is.
@@ -486,7 +486,7 @@ fn a_message_that_its_sender_may_not_send_ends_the_link_and_does_nothing() {
     let results = Frame::StepsDone { call: 0, gtid: ours, outcome: Ok(None), outputs: &[] };
     let decision = Frame::TwoPhase(Message::Decide { gtid, decision: Decision::Abort });
     let vote = Frame::TwoPhase(Message::Vote { gtid: ours, vote: Vote::No });
-    let stranger = Caller::Instance(InstanceId(2), WorkerId(0));
+    let stranger = Caller::Instance(InstanceId(2), WorkerId(0), 1);
     let offences = [
         (Caller::Client, &more),
         (Caller::Client, &results),
@@ -502,7 +502,7 @@ fn a_message_that_its_sender_may_not_send_ends_the_link_and_does_nothing() {
         wait_for("the link stays open", || is_closed(&mut link).then_some(()));
     }
     for id in [0, 3, 99] {
-        let mut link = link(&address, Caller::Instance(InstanceId(id), WorkerId(0)));
+        let mut link = link(&address, Caller::Instance(InstanceId(id), WorkerId(0), 1));
         wait_for("a stranger is let in", || is_closed(&mut link).then_some(()));
     }
     let home = &mut peers[0];

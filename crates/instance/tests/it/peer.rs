@@ -2,12 +2,22 @@
 
 use base::{Gtid, InstanceId, WorkerId};
 use channel::{Address, Hello, Link, Listener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
+use twophase::Vote;
 use txn::Step;
 use wire::{Batch, Caller, Frame};
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether an instance's lives are acknowledged as they come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manners {
+    Acknowledges,
+    Silent,
+}
 
 /// The link that a frame came on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,48 +34,80 @@ pub struct Peer {
     ours: Vec<Link>,
     theirs: Vec<Link>,
     arriving: Receiver<Link>,
+    life: Arc<AtomicU32>,
 }
 
 impl Peer {
     /// Listens at `address` from now on.
-    pub fn new(id: u16, address: Address) -> Peer {
+    pub fn new(id: u16, address: Address, manners: Manners) -> Peer {
         let listener = Listener::bind(&address).unwrap();
         let address = listener.address().clone();
         let (arrives, arriving) = mpsc::channel();
+        let life = Arc::new(AtomicU32::new(1));
+        let mine = Arc::clone(&life);
         std::thread::spawn(move || {
-            while let Ok((link, _)) = listener.accept()
-                && arrives.send(link).is_ok()
-            {}
+            while let Ok((mut link, hello)) = listener.accept() {
+                let hello = wire::Hello::decode(&hello.0).unwrap();
+                if let (Caller::Instance(_, _, yours), Manners::Acknowledges) = (hello.from, manners) {
+                    send(&mut link, &Frame::Known { yours, mine: mine.load(Ordering::Relaxed) });
+                }
+                if arrives.send(link).is_err() {
+                    return;
+                }
+            }
         });
-        Peer { id: InstanceId(id), address, ours: Vec::new(), theirs: Vec::new(), arriving }
+        Peer { id: InstanceId(id), address, ours: Vec::new(), theirs: Vec::new(), arriving, life }
     }
 
     pub fn place(&self) -> (InstanceId, Address) {
         (self.id, self.address.clone())
     }
 
-    /// Opens a link in the name of each of so many workers, in place of those it had.
-    pub fn call(&mut self, address: &Address, workers: usize) {
+    /// Opens a link in the name of each of so many workers of this life, and keeps those that it
+    /// had.
+    pub fn call(&mut self, address: &Address, workers: usize, life: u32) {
+        self.life.store(life, Ordering::Relaxed);
         let link = |worker| {
-            let from = Caller::Instance(self.id, WorkerId(worker as u16));
+            let from = Caller::Instance(self.id, WorkerId(worker as u16), life);
             let hello = Hello(wire::Hello { version: wire::VERSION, deployment: 7, from }.encode());
             channel::connect(address, hello, Duration::from_secs(5)).unwrap()
         };
-        self.ours = (0..workers).map(link).collect();
+        let links: Vec<_> = (0..workers).map(link).collect();
+        self.ours.splice(0..0, links);
     }
 
     pub fn send(&mut self, on: On, frame: &Frame<'_>) {
-        let mut bytes = Vec::new();
-        frame.encode(&mut bytes);
         let link = match on {
             On::Ours(i) => &mut self.ours[i],
             On::Theirs(i) => &mut self.theirs[i],
         };
-        link.send(&[&bytes]).unwrap();
-        link.flush().unwrap();
+        send(link, frame);
     }
 
-    /// The next frame for which `take` gives something, on whichever link; others are passed over.
+    /// How many links instances have opened to it.
+    pub fn arrived(&mut self) -> usize {
+        self.theirs.extend(self.arriving.try_iter());
+        self.theirs.len()
+    }
+
+    /// Waits for steps; gives the link, call and transaction that they came with.
+    pub fn steps(&mut self) -> (On, u32, Gtid) {
+        self.next("steps", |on, frame| match frame {
+            Frame::Steps { call, gtid, .. } => Some((on, call, gtid)),
+            _ => None,
+        })
+    }
+
+    /// Answers one step that gives a number.
+    pub fn answer(&mut self, (on, call, gtid): (On, u32, Gtid), vote: Vote, value: i64) {
+        let mut outputs = Batch::default();
+        let body = outputs.open(1);
+        outputs.buffer().extend(postcard::to_stdvec(&value).unwrap());
+        outputs.close(body);
+        self.send(on, &Frame::StepsDone { call, gtid, outcome: Ok(Some(vote)), outputs: outputs.bytes() });
+    }
+
+    /// The next frame for which `take` gives something, on any link; others are passed over.
     pub fn next<T>(&mut self, what: &str, mut take: impl FnMut(On, Frame<'_>) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -97,6 +139,13 @@ impl Peer {
     pub fn gtid(&self, life: u32, n: u64, worker: usize) -> Gtid {
         Gtid { home: self.id, life, number: n << 10 | worker as u64 }
     }
+}
+
+fn send(link: &mut Link, frame: &Frame<'_>) {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    link.send(&[&bytes]).unwrap();
+    link.flush().unwrap();
 }
 
 /// One step, as a request carries it.

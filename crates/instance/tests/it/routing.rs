@@ -2,7 +2,7 @@
 //!
 //! One of the two instances is played by the test ([`Peer`]), so that every message is sent when it is to be.
 
-use crate::peer::{On, Peer, steps};
+use crate::peer::{Manners, On, Peer, steps};
 use crate::rows::{Ask, Raise, Rows, See, row};
 use crate::support::{Via, config, private_dir};
 use base::Gtid;
@@ -33,7 +33,7 @@ fn of(dir: &Path, id: u16, (design, workers): (DesignKind, usize)) -> InstanceCo
 }
 
 fn peer(dir: &Path, id: u16) -> Peer {
-    Peer::new(id, Address::Uds(dir.join(format!("{id}.sock"))))
+    Peer::new(id, Address::Uds(dir.join(format!("{id}.sock"))), Manners::Acknowledges)
 }
 
 /// Runs one step as the whole of a transaction's part.
@@ -59,7 +59,7 @@ fn decisions_reach_parts_in_doubt_when_the_participant_comes_back_with_other_wor
         let mut home = peer(dir.path(), 0);
         let instance = Instance::start(ROWS, of(dir.path(), 1, before)).unwrap();
         instance.load(&|_, _| {}).unwrap();
-        home.call(&instance.address().unwrap(), 4);
+        home.call(&instance.address().unwrap(), 4, 1);
         let gtids: Vec<_> = (0..8).map(|n| home.gtid(1, n + 1, n as usize % 4)).collect();
         for (n, gtid) in gtids.iter().enumerate() {
             let (vote, value) = run(&mut home, *gtid, n % 4, &Raise(row(1, n as i64)));
@@ -69,9 +69,9 @@ fn decisions_reach_parts_in_doubt_when_the_participant_comes_back_with_other_wor
 
         let instance = Instance::start(ROWS, of(dir.path(), 1, after)).unwrap();
         assert_eq!(instance.recovery().in_doubt, gtids.len());
-        instance.connect(&[home.place()]);
         // The home has come back too, with 2 workers.
-        home.call(&instance.address().unwrap(), 2);
+        home.call(&instance.address().unwrap(), 2, 2);
+        instance.connect(&[home.place()]);
         for gtid in &gtids {
             let worker = twophase::worker_of(*gtid, 2);
             let commit = Message::Decide { gtid: *gtid, decision: Decision::Commit };
@@ -119,17 +119,9 @@ fn inquiries_reach_decided_homes_when_the_home_comes_back_with_other_workers() {
                 .collect();
             let gtids = (0..clients.len())
                 .map(|_| {
-                    let (on, call, gtid) = part.next("steps", |on, frame| match frame {
-                        Frame::Steps { call, gtid, .. } => Some((on, call, gtid)),
-                        _ => None,
-                    });
-                    let mut outputs = steps(&Raise(0));
-                    outputs.clear();
-                    let body = outputs.open(1);
-                    outputs.buffer().extend(postcard::to_stdvec(&9i64).unwrap());
-                    outputs.close(body);
-                    let outcome = Ok(Some(Vote::Yes));
-                    part.send(on, &Frame::StepsDone { call, gtid, outcome, outputs: outputs.bytes() });
+                    let asked = part.steps();
+                    part.answer(asked, Vote::Yes, 9);
+                    let (.., gtid) = asked;
                     gtid
                 })
                 .collect();
@@ -139,7 +131,7 @@ fn inquiries_reach_decided_homes_when_the_home_comes_back_with_other_workers() {
         instance.stop().unwrap();
 
         let instance = Instance::start(ROWS, of(dir.path(), 0, after)).unwrap();
-        part.call(&instance.address().unwrap(), 5);
+        part.call(&instance.address().unwrap(), 5, 1);
         instance.connect(&[part.place()]);
         for gtid in committed {
             for worker in 0..5 {

@@ -84,7 +84,7 @@ impl Model for Universe {
             }
         }
         self.home_actions(w, out);
-        // It matters only to who waits for it.
+        // It matters only to a door that waits for it.
         if !w.overdue && w.parts.iter().any(|part| part.closed) {
             out.push(Action::TimeIsOver);
         }

@@ -1,0 +1,212 @@
+//! An instance that comes back lets no transaction in before its peers know that it was away.
+//!
+//! What a transaction has read at an instance is protected there by memory alone: locks, or what
+//! validation left. It dies with the instance, and the transaction's home, which may be about to
+//! commit, has to hear of that before another transaction can change what was read. The home sees
+//! its link break, but when it looks; the next life may be there before.
+//!
+//! ```text
+//!   home                                          reader
+//!     |------- steps + prepare, ahead ------------> life 1: reads x
+//!     |<------ results + ReadOnly ----------------- keeps x from others
+//!     |                                             dies
+//!     |<------ Hello, life 2 ---------------------- life 2: its door is closed
+//!   every worker: links of life 1 break,
+//!   undecided transactions with steps there abort
+//!     |------- Known, life 2 ---------------------> all peers know: the door opens
+//!                                                   others may change x
+//! ```
+//!
+//! 1. A link that one instance opens to another says at once of which life its opener is
+//!    ([`wire::Hello`]).
+//! 2. An instance acknowledges a life ([`Frame::Known`](wire::Frame::Known)) after each of its
+//!    workers has broken the links from and to earlier lives of that peer, so that its coordinators
+//!    have heard `PeerLost` ([`Shared::meet`]).
+//! 3. A life other than the first keeps waiting at the door: the links that clients and peers open
+//!    to it, and the load of its own clients. Its own links to peers are open: what is in doubt is
+//!    settled meanwhile.
+//! 4. The door opens when every peer has acknowledged this life.
+//! 5. Or when it has been closed for [`closed_ns`], for the sake of peers that are down or cannot
+//!    be reached. That is safe because no home decides Commit for a transaction that began longer
+//!    ago than it gives up after ([`Home::on`](crate::state::Home::on)): a coordinator that the new
+//!    life could not warn has given up. It takes that time to be the same at all instances, and
+//!    clocks that count alike within a fifth and do not stand still.
+//!
+//! A door does not wait for other doors: acknowledging takes listener and workers, which run from
+//! the start. So instances that come back together open as soon as all of them listen, and one that
+//! stays down delays the others once, by [`closed_ns`].
+
+use crate::links::Peer;
+use crate::shared::{Order, Shared};
+use base::InstanceId;
+use channel::Link;
+use exec::Engine;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+use txn::Workload;
+
+/// How long a door stays closed at most: as long as homes wait before they give up, and a quarter
+/// for clocks that differ.
+pub(crate) fn closed_ns(give_up_ns: u64) -> u64 {
+    give_up_ns.saturating_add(give_up_ns / 4)
+}
+
+/// How often the wait for the workers looks whether the instance is to stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The first life of a store.
+const FIRST: u32 = 1;
+
+/// The door of an instance, and what waits there.
+pub(crate) struct Opening {
+    is_open: AtomicBool,
+    door: Mutex<Door>,
+    opened: Condvar,
+    /// When the door opens for want of answers.
+    by_ns: u64,
+}
+
+struct Door {
+    /// Peers that have not acknowledged this life. The door is open when there are none.
+    unaware: BTreeSet<InstanceId>,
+    /// Links, and the worker that each is for.
+    waiting: Vec<(usize, Link, Peer)>,
+}
+
+/// The lives of peers that this instance has met. Held while a new one is met: no second link of
+/// that life passes before.
+pub(crate) type Lives = Mutex<BTreeMap<InstanceId, u32>>;
+
+impl Opening {
+    /// The door of this life of an instance, one of so many, that opens by then.
+    pub fn new(id: InstanceId, life: u32, instances: u16, by_ns: u64) -> Opening {
+        let others = (0..instances).map(InstanceId).filter(|other| *other != id);
+        let unaware: BTreeSet<_> = if life <= FIRST { BTreeSet::new() } else { others.collect() };
+        Opening {
+            is_open: AtomicBool::new(unaware.is_empty()),
+            door: Mutex::new(Door { unaware, waiting: Vec::new() }),
+            opened: Condvar::new(),
+            by_ns,
+        }
+    }
+
+    fn door(&self) -> MutexGuard<'_, Door> {
+        self.door.lock().expect("no holder of this lock panics")
+    }
+
+    /// Blocks until the door is open.
+    pub fn wait(&self) {
+        let mut door = self.door();
+        while !door.unaware.is_empty() {
+            let left = self.by_ns.saturating_sub(world::now_ns());
+            if left == 0 {
+                return;
+            }
+            door = self.opened.wait_timeout(door, Duration::from_nanos(left)).expect("no holder panics").0;
+        }
+    }
+}
+
+impl<W: Workload, E: Engine> Shared<W, E> {
+    /// A distributed transaction that has no decision after so long, ns, is given up, and is never
+    /// decided Commit.
+    pub fn give_up_ns(&self) -> u64 {
+        self.config.distributed_timeout_ns()
+    }
+
+    /// Hands a link that was opened to this instance to the worker it is for, once the door is
+    /// open.
+    pub fn let_in(&self, worker: usize, link: Link, peer: Peer) {
+        let mut door = self.opening.door();
+        if door.unaware.is_empty() {
+            drop(door);
+            self.inboxes[worker].put(Order::Link(link, peer));
+        } else {
+            door.waiting.push((worker, link, peer));
+        }
+    }
+
+    /// A peer knows of this life.
+    pub fn acknowledged(&self, peer: InstanceId) {
+        if !self.opening.is_open.load(Ordering::Acquire) {
+            let mut door = self.opening.door();
+            door.unaware.remove(&peer);
+            self.open_if_all_know(door);
+        }
+    }
+
+    /// Opens the door when it has been closed for long enough.
+    pub fn open_in_time(&self, now_ns: u64) {
+        if now_ns >= self.opening.by_ns && !self.opening.is_open.load(Ordering::Acquire) {
+            let mut door = self.opening.door();
+            door.unaware.clear();
+            self.open_if_all_know(door);
+        }
+    }
+
+    fn open_if_all_know(&self, mut door: MutexGuard<'_, Door>) {
+        if !door.unaware.is_empty() {
+            return;
+        }
+        for (worker, link, peer) in door.waiting.drain(..) {
+            self.inboxes[worker].put(Order::Link(link, peer));
+        }
+        self.opening.is_open.store(true, Ordering::Release);
+        drop(door);
+        self.opening.opened.notify_all();
+    }
+
+    /// A link has come of this life of a peer. Whether it may be used: after every worker has given
+    /// up what rests on the peer's earlier lives; not if this life is over, or this instance is
+    /// about to stop.
+    pub fn meet(&self, peer: InstanceId, life: u32, stop: &AtomicBool) -> bool {
+        let mut lives = self.lives.lock().expect("no holder of this lock panics");
+        let known = lives.get(&peer).copied().unwrap_or(0);
+        if life < known {
+            return false;
+        }
+        // Nothing rests on a life before the first.
+        if life > known && life > FIRST && !self.give_up_earlier(peer, life, stop) {
+            return false;
+        }
+        lives.insert(peer, life);
+        true
+    }
+
+    fn give_up_earlier(&self, peer: InstanceId, life: u32, stop: &AtomicBool) -> bool {
+        let (done, answers) = mpsc::channel();
+        self.order_all(|| Order::Reborn { peer, life, done: done.clone() });
+        let mut missing = self.inboxes.len();
+        while missing > 0 {
+            match answers.recv_timeout(LOOK) {
+                Ok(()) => missing -= 1,
+                Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Acquire) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_life_and_an_instance_alone_wait_for_no_peer() {
+        for (life, instances) in [(1, 3), (5, 1)] {
+            assert!(Opening::new(InstanceId(0), life, instances, 0).door().unaware.is_empty());
+        }
+        let unaware = Opening::new(InstanceId(1), 2, 3, 0).door().unaware.clone();
+        assert_eq!(unaware.into_iter().collect::<Vec<_>>(), [InstanceId(0), InstanceId(2)]);
+    }
+
+    #[test]
+    fn a_waiting_thread_goes_on_when_time_is_up() {
+        Opening::new(InstanceId(0), 2, 2, world::now_ns()).wait();
+        assert_eq!(closed_ns(2_000_000_000), 2_500_000_000);
+    }
+}
