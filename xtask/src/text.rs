@@ -21,6 +21,12 @@ const LEFT_OVERS: &[&str] = &[
 const MACHINE_PATHS: &[&str] =
     &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
+/// They end the thread where the output is broken; a run must outlive the terminal it was started from.
+const BREAKABLE: &[&str] = &["eprintln!(", "eprint!(", "println!(", "print!("];
+/// What runs in the process of a deployment and of its instances.
+const LASTING_ROOMS: &[&str] =
+    &["atoll", "channel", "deploy", "driver", "exec", "instance", "memstore", "store", "wal"];
+
 /// Ways past `world` and `channel` to the operating system.
 const SYSTEM_MODULES: &[&str] = &["std::fs", "std::net", "std::process::Command", "std::os::unix::net"];
 const NO_SYSTEM_ROOMS: &[&str] = &[
@@ -117,7 +123,28 @@ fn room(workspace: &Workspace, room: &Crate) -> Vec<String> {
     if NO_SYSTEM_ROOMS.contains(&room.name.as_str()) {
         complaints.extend(files.iter().flat_map(|p| past_the_doors(p, &read(p))));
     }
+    if LASTING_ROOMS.contains(&room.name.as_str()) {
+        // A file that is whole tests says so in its name.
+        let is_test = |p: &Path| p.to_string_lossy().ends_with("tests.rs");
+        complaints.extend(files.iter().filter(|p| !is_test(p)).flat_map(|p| breakable(p, &read(p))));
+    }
     complaints
+}
+
+/// Code above the unit tests that ends its thread when an output is broken.
+fn breakable(path: &Path, text: &str) -> Vec<String> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or("");
+    let code = code.lines().enumerate().map(|(n, l)| (n + 1, l.split("//").next().unwrap_or("")));
+    let named = code.filter(|(_, l)| {
+        BREAKABLE.iter().any(|m| l.trim_start().starts_with(*m) || l.contains(&format!(" {m}")))
+    });
+    let told = |(n, _)| {
+        format!(
+            "{}:{n}: a print macro ends the thread where the output is broken: use `world::tell`, or return the error",
+            path.display()
+        )
+    };
+    named.map(told).collect()
 }
 
 /// At least three lines of crate documentation.
@@ -171,6 +198,14 @@ mod tests {
             1
         );
         assert!(is_unsafe("    unsafe { f() }") && !is_unsafe("// unsafe { f() }"));
+        assert_eq!(
+            breakable(
+                file,
+                "fn f() {\n    eprintln!(\"x\");\n    // eprintln!\n}\n#[cfg(test)]\n println!()"
+            )
+            .len(),
+            1
+        );
         assert_eq!(
             past_the_doors(file, "use std::fs::File;\n#[cfg(test)]\nuse std::net::TcpStream;").len(),
             1

@@ -3,11 +3,13 @@
 use crate::cli::per_cent;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::patience::interruptibly;
 use crate::plain;
 use crate::report_command::{read, rows_file};
 use crate::sheet::fitted;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use deploy::Interrupt;
 use report::compare::{Outcome, Pair, Question, pairs, table};
 use report::verdict::Measure;
 use report::{Row, Rows};
@@ -56,13 +58,17 @@ fn measure() -> impl TypedValueParser<Value = Measure> {
     PossibleValuesParser::new(Measure::ALL.map(Measure::name)).map(of)
 }
 
-pub fn run(args: &CompareArgs) -> Result<(), Failure> {
+pub fn run(args: &CompareArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let question = Question {
         by: args.by,
         threshold: args.threshold / 100.0,
         aside: args.ignore.iter().map(|name| name.trim_start_matches("--").replace('-', "_")).collect(),
     };
-    let (a, b) = (rows_of(&args.a)?, rows_of(&args.b)?);
+    let read = |path: &PathBuf| {
+        let path = path.clone();
+        interruptibly(interrupt, move || rows_of(&path))?
+    };
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
     let pairs = pairs(&a, &b, &question);
     if args.json {
         for pair in &pairs {

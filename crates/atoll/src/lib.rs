@@ -133,7 +133,7 @@ fn run(cli: Cli, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),
-        Some(Command::Compare(args)) => compare_command::run(&args),
+        Some(Command::Compare(args)) => compare_command::run(&args, interrupt),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
         Some(Command::Completions(args)) => manual::completions(&args),

@@ -39,10 +39,10 @@ pub(crate) fn accept<W: Workload, E: Engine>(
         let (me, instances) = (shared.config.id, shared.config.placement.instances());
         let (worker, peer) = match hello.from {
             Caller::Instance(other, ..) if other == me || other.0 >= instances => {
-                eprintln!(
+                world::tell(format_args!(
                     "atoll: instance {me}: refused a link of a peer that calls itself instance {other}: expected \
                      another one of the {instances} of this deployment"
-                );
+                ));
                 continue;
             }
             Caller::Instance(instance, worker, life) => {
@@ -65,10 +65,10 @@ pub(crate) fn accept<W: Workload, E: Engine>(
 fn refused(id: InstanceId, error: &ChannelError) {
     match error {
         ChannelError::Stopped => {}
-        ChannelError::Starved { .. } => eprintln!("atoll: instance {id}: {error}"),
+        ChannelError::Starved { .. } => world::tell(format_args!("atoll: instance {id}: {error}")),
         error if error.goes_on() => {}
         error => {
-            eprintln!("atoll: instance {id}: {error}");
+            world::tell(format_args!("atoll: instance {id}: {error}"));
             std::thread::sleep(RETRY);
         }
     }

@@ -327,7 +327,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub fn tell_of_bug(&self, request: &W::Request, abort: Abort) {
         if !self.told_of_bug.replace(true) {
             let (me, workload) = (self.me(), self.workload());
-            eprintln!("atoll: instance {me}: {} of {}: {abort}", workload.kind(request), workload.name());
+            let (kind, name) = (workload.kind(request), workload.name());
+            world::tell(format_args!("atoll: instance {me}: {kind} of {name}: {abort}"));
         }
     }
 

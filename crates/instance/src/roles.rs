@@ -57,7 +57,7 @@ pub(crate) fn tell(me: InstanceId, peer: Peer, offence: &str) {
         Peer::Client => "a client".to_string(),
         Peer::Caller(instance, _) | Peer::Callee(instance) => format!("instance {instance}"),
     };
-    eprintln!("atoll: instance {me}: closed a link with {other}, which sent {offence}");
+    world::tell(format_args!("atoll: instance {me}: closed a link with {other}, which sent {offence}"));
 }
 
 #[cfg(test)]

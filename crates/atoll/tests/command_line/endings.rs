@@ -209,6 +209,7 @@ fn one_ctrl_c_ends_a_process_that_reads() {
         &["topology", "--machine", path],
         &["bench", "micro", "--phases", path],
         &["claims", "--rows", path],
+        &["compare", path, "-"],
     ] {
         let sandbox = Sandbox::new();
         let mut command = sandbox.command(args);
