@@ -1,5 +1,5 @@
-//! The house's one tool: `cargo xtask tidy | test | ci | bench | kill | crash | faults | flips | histories | fuzz |
-//! report-test | tsan`.
+//! The house's one tool: `cargo xtask tidy | test | ci | stress | bench | kill | lives | crash | faults | flips | histories |
+//! fuzz | report-test | tsan`.
 //!
 //! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
 //! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
@@ -9,6 +9,9 @@
 
 mod floors;
 mod fuzz;
+mod lives;
+mod lives_command;
+mod stress;
 mod text;
 mod workspace;
 
@@ -23,13 +26,21 @@ usage: cargo xtask <command> [arguments]
   tidy             formatting, clippy, the floors of the house, the text rules
   test [ARGS]      every test (arguments go to `cargo test`)
   ci               tidy, test, documentation: what ./test and CI run
+  stress [--rounds N] [--minutes M] [--hogs N] [--jobs N] [--parts A,B] [-- ARGS]
+                   the tests of all crates or these side by side, beside busy threads, again and again (3 rounds, a thread
+                   for each CPU), until a round in which one fails (ARGS go to the test binaries)
   bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N] [--design D]
                    kill -9 a random instance N times (200) under TPC-B, for each of several deployments (of this design)
+  lives [N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]
+                   N times (300) kill -9 of instances under distributed deposits, opened again with other workers, over every
+                   design and channel, N (4) at a time, with this program or the one that is built now
   crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N, --design pages|occ)
   faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables, --design)
   flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
+  histories islands [ARGS]
+                   the same over 2 to 4 instances that are killed and come back
   fuzz [TARGET] [--seconds N]
                    bytes that nobody wrote, for each reader of bytes or for one, N seconds (60) each (nightly compiler)
   report-test [DIR] the report in a browser, which must be there; pictures of it go to DIR (target/report-pictures)
@@ -44,6 +55,10 @@ enum Failed {
     Command { command: String, status: String },
     #[error("{0} rule(s) of the house broken; each line above says what to do")]
     Tidy(usize),
+    #[error("{0}")]
+    Lives(String),
+    #[error("{0}")]
+    Stress(String),
     #[error("{0} target(s) found something; each line above says where the input is")]
     Fuzz(usize),
     #[error(transparent)]
@@ -59,7 +74,9 @@ fn main() -> ExitCode {
         "test" => test(&rest),
         "ci" => ci(),
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
+        "stress" => stress::stress(&rest),
         "kill" => kill(&rest),
+        "lives" => lives_command::lives(&rest),
         "crash" | "faults" | "flips" | "histories" => trial(&verb, &rest),
         "fuzz" => fuzz::fuzz(&rest),
         "report-test" => report_test(rest.first().map(String::as_str)),

@@ -13,6 +13,8 @@ mod directories;
 mod endings;
 #[path = "command_line/guards.rs"]
 mod guards;
+#[path = "command_line/lives.rs"]
+mod lives;
 #[path = "command_line/papers.rs"]
 mod papers;
 #[path = "command_line/plans.rs"]
