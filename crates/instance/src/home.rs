@@ -620,6 +620,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn register_home(&self, gtid: Gtid) {
         let holds = match E::HOLDS {
             Holds::FromSteps => twophase::Holds::FromSteps,
+            #[cfg(feature = "planted")]
+            Holds::FromCertify if crate::planted::is(crate::planted::Bug::EarlyRelease) => {
+                twophase::Holds::FromSteps
+            }
             Holds::FromCertify => twophase::Holds::FromPrepare,
         };
         self.homes

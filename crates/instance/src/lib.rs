@@ -44,6 +44,8 @@ mod owned;
 mod participant;
 mod placing;
 mod plan;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod roles;
 mod running;
 mod shared;

@@ -50,9 +50,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// that looks after the transaction: to a home that hears of no part here its decision is done.
     pub(crate) fn participant_message(&self, from: InstanceId, link: Option<LinkId>, message: Message) {
         let gtid = message.gtid();
-        debug_assert_eq!(
-            self.worker_of(gtid),
-            self.worker,
+        debug_assert!(
+            cfg!(feature = "planted") || self.worker_of(gtid) == self.worker,
             "a message at a worker that cannot know its part"
         );
         if let Message::Decide { decision: Decision::Abort, .. } = message {
@@ -68,6 +67,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             return;
         };
+        #[cfg(feature = "planted")]
+        if crate::planted::is(crate::planted::Bug::DoubtAcknowledged)
+            && session.link.is_none()
+            && crate::planted::is_commit(message)
+        {
+            drop(sessions);
+            return self.tell(from, Message::Ack { gtid });
+        }
         session.since_ns = world::now_ns();
         if session.part.is_none() && !matches!(session.machine.state(), State::Committing) {
             session.cancelled |= matches!(message, Message::Decide { decision: Decision::Abort, .. });
@@ -322,6 +329,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if passing.opened.get() {
             self.sessions.borrow_mut().remove(&passing.gtid);
         }
+        #[cfg(feature = "planted")]
+        if crate::planted::is(crate::planted::Bug::UndurableReads) {
+            return lsn.map(|_| Vote::ReadOnly);
+        }
         self.durable(lsn?).await?;
         Ok(Vote::ReadOnly)
     }
@@ -404,6 +415,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
             (Wrote::Nothing, LockPoint::Ahead) => {
                 let lsn = engine.horizon(&part, desk);
                 self.put_back(gtid, part);
+                #[cfg(feature = "planted")]
+                if crate::planted::is(crate::planted::Bug::UndurableReads) {
+                    return Ok(Vote::ReadOnly);
+                }
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
@@ -412,6 +427,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
+                #[cfg(feature = "planted")]
+                if crate::planted::is(crate::planted::Bug::UndurableReads) {
+                    return Ok(Vote::ReadOnly);
+                }
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }

@@ -304,6 +304,11 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             return local.push_job(Job::Prepare { link, gtid, lock_point });
         }
         let worker = local.worker_of(message.gtid());
+        #[cfg(feature = "planted")]
+        let worker = match crate::planted::is(crate::planted::Bug::WrongWorker) {
+            true if !message.is_for_coordinator() => local.worker,
+            _ => worker,
+        };
         if worker != local.worker {
             return local.shared.inboxes[worker].put(Order::Message { from, message });
         }
@@ -342,7 +347,11 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             Peer::Caller(..) => self.local.caller_lost(id),
             Peer::Callee(instance) => {
                 self.local.calls.link_broke(id);
-                self.local.feed_homes(|_| Some(Event::PeerLost { from: instance }));
+                #[cfg(feature = "planted")]
+                let is_noticed = !crate::planted::is(crate::planted::Bug::EarlyLife);
+                #[cfg(not(feature = "planted"))]
+                let is_noticed = true;
+                self.local.feed_homes(|_| is_noticed.then_some(Event::PeerLost { from: instance }));
                 let lost = self.local.shared.lost.lock().expect("no holder of this lock panics");
                 if let Some(lost) = lost.as_ref() {
                     // The connector is gone only when the instance stops.

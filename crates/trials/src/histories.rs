@@ -108,20 +108,30 @@ impl Recorder {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
     }
 
-    pub fn history(&self) -> History {
+    /// All of them, in their order; none is left.
+    pub fn events(&self) -> Vec<Event> {
         let mut events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
         events.sort_by_key(|e| e.order);
-        let mut interner = Interner::default();
-        let ops = events.into_iter().enumerate().map(|(index, event)| Op {
-            index: index as u64,
-            kind: event.kind,
-            process: Some(event.process),
-            value: event.seen.iter().map(|seen| mop(&mut interner, seen)).collect(),
-            time: None,
-        });
-        let ops = ops.collect();
-        History::from_ops(ops, interner)
+        events
     }
+
+    pub fn history(&self) -> History {
+        history(&self.events())
+    }
+}
+
+/// Events as the checker reads them.
+pub(crate) fn history(events: &[Event]) -> History {
+    let mut interner = Interner::default();
+    let ops = events.iter().enumerate().map(|(index, event)| Op {
+        index: index as u64,
+        kind: event.kind,
+        process: Some(event.process),
+        value: event.seen.iter().map(|seen| mop(&mut interner, seen)).collect(),
+        time: None,
+    });
+    let ops = ops.collect();
+    History::from_ops(ops, interner)
 }
 
 fn mop(interner: &mut Interner, seen: &Seen) -> Mop {

@@ -9,7 +9,8 @@
 //! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
 //! - [`flips`]: bits that turn over in the files.
 //! - [`workers`]: an engine with several workers and many clients; [`histories`]: what they saw, and whether it is strictly
-//!   serialisable. [`deployed`]: the same of whole instances, whose workers own keys.
+//!   serialisable. [`deployed`]: the same of whole instances, whose workers own keys. [`islands`]: of several at a time, which are
+//!   killed and come back; [`member`]: each of those.
 //!
 //! It uses the rooms it tries through their public doors only.
 
@@ -21,7 +22,10 @@ pub mod engine_run;
 pub mod faults;
 pub mod flips;
 pub mod histories;
+pub mod islands;
 pub mod ledger;
+mod lists;
+pub mod member;
 pub mod memory_run;
 pub mod store_run;
 pub mod table;

@@ -1,43 +1,36 @@
-//! Histories of a whole instance whose workers own keys: what its clients asked and saw, recorded while procedures send steps from owner
-//! to owner, scans are spread over all of them, and keys go from one to the other.
+//! The workload of histories of whole instances: lists that procedures read and append to by steps, at owners and instances of any number.
 //!
 //! ```text
-//!   slot        0   1   2 | 3   4   5 | ...        the routing key: a run of slots is one owner's
+//!   slot        0   1   2 | 3   4   5 | ...        the routing key: a run of slots is one owner's, or one instance's
 //!   generation  0: a list   a list                 a list takes so many elements, then the next generation begins
 //!               1: a list                          index: lists by generation, whose entries are not cut like the rows
 //! ```
 //!
-//! An attempt of a transaction is written down where its procedure begins, where that gives up, and when the instance says that it is
-//! committed. The judge is that of [`crate::histories`].
+//! A request either says what to do, for clients outside that write down what became of it ([`crate::islands`]); or it says only
+//! from which seed to draw that, for clients inside, and each attempt is written down where its procedure begins, where
+//! that gives up, and when the instance says that it is committed ([`crate::deployed`]).
 
-use crate::histories::{Event, Plan, Recorder, Seen, Verdict, elements, judge};
+use crate::histories::{Event, Recorder, Seen, elements};
 use adya::history::OpType;
 use base::{Key, SiteId, TableId};
-use exec::{DesignKind, Refusal};
 use fastrand::Rng;
-use instance::{Instance, InstanceConfig, InstanceFault, RepartitionError};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use txn::step::Each;
 use txn::{
-    Abort, Access, Column, Direction, Effect, Flow, Generator, IndexDef, Inserted, Placement, Route, Row,
-    RowBuf, Schema, Share, Spread, Step, StepId, TableDef, Transaction, Type, Visits, Workload,
+    Abort, Access, Column, Direction, Effect, Flow, Generator, IndexDef, Inserted, Route, Row, RowBuf,
+    Schema, Share, Spread, Step, StepId, TableDef, Transaction, Type, Visits, Workload,
 };
 
 const LISTS: TableId = TableId(1);
 const BY_GENERATION: TableId = TableId(2);
 const LIST: u16 = 2;
-const SLOTS: i64 = 12;
+pub(crate) const SLOTS: i64 = 12;
 /// Elements of a generation, over all slots.
-const ELEMENTS: i64 = 240;
-
-/// After so long without a commit a history is judged as it is.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const ELEMENTS: i64 = 240;
 
 fn table() -> TableDef {
     let columns = vec![
@@ -54,7 +47,7 @@ fn key(slot: i64, generation: i64) -> Key {
 }
 
 /// The name of a list in the history.
-fn id(slot: i64, generation: i64) -> i64 {
+pub(crate) fn id(slot: i64, generation: i64) -> i64 {
     generation * SLOTS + slot
 }
 
@@ -64,10 +57,10 @@ fn route(slot: i64) -> Route {
 
 /// Reads a list, or appends to it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Touch {
-    slot: i64,
-    generation: i64,
-    append: Option<i64>,
+pub(crate) struct Touch {
+    pub slot: i64,
+    pub generation: i64,
+    pub append: Option<i64>,
 }
 
 impl Step for Touch {
@@ -103,23 +96,41 @@ impl Step for Touch {
     }
 }
 
+/// Reads a list, and says so beforehand.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Look(Touch);
+
+impl Step for Look {
+    const ID: StepId = 3;
+    const EFFECT: Effect = Effect::Reads;
+    type Output = Seen;
+
+    fn route(&self) -> Route {
+        self.0.route()
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<Seen, Abort> {
+        self.0.run(access).await
+    }
+}
+
 /// Reads the lists of one generation in a run of slots, by their keys or by the index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Survey {
-    generation: i64,
-    by: By,
-    direction: Way,
+pub(crate) struct Survey {
+    pub generation: i64,
+    pub by: By,
+    pub direction: Way,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-enum By {
+pub(crate) enum By {
     /// From this slot on to before another one; open at the ends of all slots.
     Key(i64, i64),
     Index,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-enum Way {
+pub(crate) enum Way {
     AtOnce,
     Forward,
     Backward,
@@ -202,36 +213,34 @@ impl Spread for Survey {
 }
 
 /// One phase of a transaction.
-#[derive(Clone, Debug)]
-enum Ask {
-    Touch(Vec<Touch>),
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Some lists, none of them twice: steps of a phase are independent, nobody says in which order two of them come to one.
+    Touch(Phase, Vec<Touch>),
     Survey(Survey),
 }
 
-#[derive(Clone)]
-struct Lists {
-    recorder: Arc<Recorder>,
-    committed: Arc<AtomicUsize>,
-    rollback_one_in: usize,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Phase {
+    /// Others may follow.
+    Early,
+    /// The last of all.
+    Last,
+    /// The last of those that reach other instances than the home.
+    LastElsewhere,
 }
 
-impl Lists {
-    fn asks(&self, random: &mut Rng) -> Vec<Ask> {
-        let count = random.usize(1..=4);
-        (0..count).map(|_| self.ask(random)).collect()
-    }
-
-    fn ask(&self, random: &mut Rng) -> Ask {
-        let generation = self.recorder.elements() / ELEMENTS;
+impl Ask {
+    /// Touches of up to three slots, or a survey.
+    pub fn draw(generation: i64, recorder: &Recorder, random: &mut Rng) -> Ask {
         if random.u8(..10) < 7 {
-            let touch = |slot, random: &mut Rng| {
-                let append = (random.u8(..3) > 0).then(|| self.recorder.element());
-                Touch { slot, generation, append }
-            };
-            // Steps of a phase are independent: nobody says in which order two of them come to one list.
             let count = random.usize(1..=3);
             let slots = random.choose_multiple(0..SLOTS, count);
-            return Ask::Touch(slots.into_iter().map(|slot| touch(slot, random)).collect());
+            let touch = |slot, random: &mut Rng| {
+                let append = (random.u8(..3) > 0).then(|| recorder.element());
+                Touch { slot, generation, append }
+            };
+            return Ask::Touch(Phase::Early, slots.into_iter().map(|slot| touch(slot, random)).collect());
         }
         let low = random.i64(0..SLOTS);
         let by = match random.u8(..4) {
@@ -243,18 +252,101 @@ impl Lists {
         Ask::Survey(Survey { generation, by, direction })
     }
 
+    /// As it is known before it is done.
+    fn unknown(&self) -> Vec<Seen> {
+        let unknown = |touch: &Touch| match (id(touch.slot, touch.generation), touch.append) {
+            (id, Some(element)) => Seen::Append { id, element },
+            (id, None) => Seen::Read { id, list: None },
+        };
+        match self {
+            Ask::Touch(_, touches) => touches.iter().map(unknown).collect(),
+            Ask::Survey(survey) => survey.unknown().collect(),
+        }
+    }
+
+    async fn carry_out<T: Transaction>(&self, txn: &mut T, seen: &mut Vec<Seen>) -> Result<(), Abort> {
+        let (phase, touches) = match self {
+            Ask::Touch(phase, touches) => (*phase, touches),
+            Ask::Survey(survey) => {
+                seen.extend(survey.seen(txn.over(survey.clone()).await?));
+                return Ok(());
+            }
+        };
+        let (mut looks, mut writes) = (SmallVec::<[Look; 4]>::new(), SmallVec::<[Touch; 4]>::new());
+        for touch in touches.iter().cloned() {
+            match touch.append {
+                Some(_) => writes.push(touch),
+                None => looks.push(Look(touch)),
+            }
+        }
+        // A phase is said to write if one of its steps does.
+        if writes.is_empty() {
+            let steps = Each(looks);
+            seen.extend(match phase {
+                Phase::Early => txn.all(steps).await?,
+                Phase::Last => txn.last(steps).await?,
+                Phase::LastElsewhere => txn.last_elsewhere(steps).await?,
+            });
+            return Ok(());
+        }
+        let steps = (Each(looks), Each(writes));
+        let (read, written) = match phase {
+            Phase::Early => txn.all(steps).await?,
+            Phase::Last => txn.last(steps).await?,
+            Phase::LastElsewhere => txn.last_elsewhere(steps).await?,
+        };
+        seen.extend(read);
+        seen.extend(written);
+        Ok(())
+    }
+}
+
+/// As a transaction is known before it is done.
+pub(crate) fn unknown(asks: &[Ask]) -> Vec<Seen> {
+    asks.iter().flat_map(Ask::unknown).collect()
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Lists {
+    /// Where attempts are written down that are drawn inside.
+    pub recorder: Arc<Recorder>,
+    pub committed: Arc<AtomicUsize>,
+    /// One of so many that are drawn inside decides to roll back.
+    pub rollback_one_in: usize,
+}
+
+impl Lists {
+    fn asks(&self, random: &mut Rng) -> Vec<Ask> {
+        let count = random.usize(1..=4);
+        let ask = |_| Ask::draw(self.recorder.elements() / ELEMENTS, &self.recorder, random);
+        (0..count).map(ask).collect()
+    }
+
     async fn carry_out<T: Transaction>(asks: &[Ask], txn: &mut T) -> Result<Vec<Seen>, Abort> {
         let mut seen = Vec::new();
         for ask in asks {
-            match ask {
-                Ask::Touch(touches) => {
-                    let steps: SmallVec<[Touch; 4]> = touches.iter().cloned().collect();
-                    seen.extend(txn.all(Each(steps)).await?);
-                }
-                Ask::Survey(survey) => seen.extend(survey.seen(txn.over(survey.clone()).await?)),
-            }
+            ask.carry_out(txn, &mut seen).await?;
         }
         Ok(seen)
+    }
+
+    /// An attempt that is drawn here.
+    async fn draw<T: Transaction>(&self, seed: u64, txn: &mut T) -> Result<(i64, Vec<Seen>), Abort> {
+        let attempt = self.recorder.stamp() as i64;
+        let mut random = Rng::with_seed(seed ^ (attempt as u64) << 32);
+        let asks = self.asks(&mut random);
+        self.note(OpType::Invoke, attempt, unknown(&asks));
+        let mut done = Lists::carry_out(&asks, txn).await;
+        if random.usize(..self.rollback_one_in) == 0 {
+            done = done.and(Err(Abort::User(2)));
+        }
+        match done {
+            Ok(seen) => Ok((attempt, seen)),
+            Err(abort) => {
+                self.note(OpType::Fail, attempt, unknown(&asks));
+                Err(abort)
+            }
+        }
     }
 
     fn note(&self, kind: OpType, attempt: i64, seen: Vec<Seen>) {
@@ -262,41 +354,35 @@ impl Lists {
     }
 }
 
-fn unknown(asks: &[Ask]) -> Vec<Seen> {
-    let unknown = |touch: &Touch| match (id(touch.slot, touch.generation), touch.append) {
-        (id, Some(element)) => Seen::Append { id, element },
-        (id, None) => Seen::Read { id, list: None },
-    };
-    let mut seen = Vec::new();
-    for ask in asks {
-        match ask {
-            Ask::Touch(touches) => seen.extend(touches.iter().map(unknown)),
-            Ask::Survey(survey) => seen.extend(survey.unknown()),
-        }
-    }
-    seen
-}
-
-/// What a client draws; the transaction is made from it when it runs, each attempt anew.
+/// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Ticket {
-    seed: u64,
-    home: i64,
+pub(crate) struct Ticket {
+    /// The slot at whose instance it is carried out.
+    pub home: i64,
+    pub to_do: ToDo,
 }
 
-struct Tickets(Rng);
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum ToDo {
+    /// Drawn when it runs, each attempt anew, and written down then.
+    Draw { seed: u64 },
+    /// Whoever submits it writes down what becomes of it.
+    Given { asks: Vec<Ask>, gives_up: bool },
+}
+
+pub(crate) struct Tickets(Rng);
 
 impl Generator for Tickets {
     type Request = Ticket;
 
     fn next(&mut self) -> Ticket {
-        Ticket { seed: self.0.u64(..), home: self.0.i64(0..SLOTS) }
+        Ticket { to_do: ToDo::Draw { seed: self.0.u64(..) }, home: self.0.i64(0..SLOTS) }
     }
 }
 
 impl Workload for Lists {
     type Request = Ticket;
-    /// The attempt, and what it saw.
+    /// The attempt, if it was drawn inside, and what it saw.
     type Reply = (i64, Vec<Seen>);
     type Generator = Tickets;
     type Audit = ();
@@ -314,20 +400,12 @@ impl Workload for Lists {
     }
 
     async fn run<T: Transaction>(&self, ticket: &Ticket, txn: &mut T) -> Result<Self::Reply, Abort> {
-        let attempt = self.recorder.stamp() as i64;
-        let mut random = Rng::with_seed(ticket.seed ^ (attempt as u64) << 32);
-        let asks = self.asks(&mut random);
-        self.note(OpType::Invoke, attempt, unknown(&asks));
-        let mut done = Lists::carry_out(&asks, txn).await;
-        if random.usize(..self.rollback_one_in) == 0 {
-            done = done.and(Err(Abort::User(2)));
-        }
-        match done {
-            Ok(seen) => Ok((attempt, seen)),
-            Err(abort) => {
-                self.note(OpType::Fail, attempt, unknown(&asks));
-                Err(abort)
-            }
+        match &ticket.to_do {
+            ToDo::Draw { seed } => self.draw(*seed, txn).await,
+            ToDo::Given { asks, gives_up } => match Lists::carry_out(asks, txn).await {
+                Ok(_) if *gives_up => Err(Abort::User(2)),
+                done => done.map(|seen| (0, seen)),
+            },
         }
     }
 
@@ -338,7 +416,7 @@ impl Workload for Lists {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        txn::run_one_of!(id, args, access, out; Touch, Share<Survey>)
+        txn::run_one_of!(id, args, access, out; Touch, Look, Share<Survey>)
     }
 
     fn routes(&self, ticket: &Ticket, visit: &mut dyn FnMut(Route)) {
@@ -349,8 +427,8 @@ impl Workload for Lists {
         "history"
     }
 
-    fn observe(&self, _: &Ticket, reply: Option<&Self::Reply>, _: &mut dyn FnMut(&'static str, u64)) {
-        if let Some((attempt, seen)) = reply {
+    fn observe(&self, ticket: &Ticket, reply: Option<&Self::Reply>, _: &mut dyn FnMut(&'static str, u64)) {
+        if let (ToDo::Draw { .. }, Some((attempt, seen))) = (&ticket.to_do, reply) {
             self.note(OpType::Ok, *attempt, seen.clone());
             self.committed.fetch_add(1, Ordering::Relaxed);
         }
@@ -378,67 +456,5 @@ impl Workload for Lists {
 
     fn judge(&self, _: Vec<()>, _: Option<u64>) -> txn::Verdict {
         txn::Verdict::default()
-    }
-}
-
-/// Whether keys go from owner to owner meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keys {
-    Stay,
-    Move,
-}
-
-/// Records a history of an instance under a design, its data in `dir`, and has it judged.
-///
-/// # Errors
-/// The instance does not start, or does not end as it should.
-pub fn deployed(design: DesignKind, plan: Plan, keys: Keys, dir: &Path) -> Result<Verdict, InstanceFault> {
-    let recorder = Arc::new(Recorder::default());
-    let lists = Lists {
-        recorder: Arc::clone(&recorder),
-        committed: Arc::default(),
-        rollback_one_in: plan.rollback_one_in,
-    };
-    let committed = Arc::clone(&lists.committed);
-    let config = InstanceConfig {
-        durability: plan.durability,
-        tables: plan.kind,
-        cpus: vec![None; plan.crew.workers],
-        pool_pages: 2048,
-        lock_timeout_ms: 1000,
-        spin_us: 5,
-        ..InstanceConfig::new(dir.to_owned(), Placement::even(SLOTS as u32, 1), design)
-    };
-    let instance = Instance::start(lists, config)?;
-    instance.load(&|_, _| {})?;
-    instance.drive(plan.crew.clients, plan.seed << 32);
-    let (mut random, mut last) = (Rng::with_seed(plan.seed), (0, Instant::now()));
-    while last.0 < plan.transactions && last.1.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-        if keys == Keys::Move {
-            move_keys(&instance, plan.crew.workers, &mut random)?;
-        }
-        let now = committed.load(Ordering::Relaxed);
-        last = if now > last.0 { (now, Instant::now()) } else { last };
-    }
-    instance.halt()?;
-    instance.stop()?;
-    Ok(judge(&recorder.history()))
-}
-
-/// Draws other borders.
-fn move_keys(instance: &Instance<Lists>, workers: usize, random: &mut Rng) -> Result<(), InstanceFault> {
-    let mut starts: Vec<u32> = (1..SLOTS as u32).collect();
-    random.shuffle(&mut starts);
-    starts.truncate(workers - 1);
-    starts.push(0);
-    starts.sort_unstable();
-    let ends = starts.iter().skip(1).copied().chain([SLOTS as u32]);
-    let parts: Vec<_> =
-        starts.iter().zip(ends).enumerate().map(|(w, (start, end))| (*start..end, w)).collect();
-    match instance.repartition(&parts) {
-        // An owner may not become idle in time.
-        Ok(_) | Err(RepartitionError::Refused(Refusal::Busy { .. })) => Ok(()),
-        Err(error) => Err(InstanceFault::Worker(error.to_string())),
     }
 }

@@ -5,10 +5,13 @@
 use exec::DesignKind;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use trials::crash::{self, Effort, Subject};
 use trials::deployed::{Keys, deployed};
 use trials::histories::{Plan, Verdict};
+use trials::islands::{Course, Trouble};
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
@@ -18,6 +21,8 @@ usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N] [--desig
        trials faults [--stride N] [--seed S] [--tables heap|clustered|both] [--design pages|occ]
        trials flips  [--flips N] [--seed S] [--tables heap|clustered|both]
        trials histories [--histories N] [--transactions N] [--seed S]
+       trials histories islands [--histories N] [--transactions N] [--seed S]
+       trials member   (one of several instances; started by `trials histories islands`)
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,14 @@ enum Failed {
     Flips(usize),
     #[error("{0} histories are not strictly serialisable")]
     Histories(usize),
+    #[error("{0} histories over several instances broke a promise")]
+    Islands(usize),
+    #[error("interrupted")]
+    Interrupted,
+    #[error(
+        "orders cannot be read, or replies not be written: {0}; start this by `trials histories islands`"
+    )]
+    Member(std::io::Error),
     #[error("before anything failed: {0}")]
     Early(#[from] trials::ledger::Flaw),
     #[error(transparent)]
@@ -98,7 +111,11 @@ fn main() -> ExitCode {
         Some("crash") => crash(&args[1..]),
         Some("faults") => faults(&args[1..]),
         Some("flips") => flips(&args[1..]),
+        Some("histories") if args.get(1).is_some_and(|arg| arg == "islands") => islands(&args[2..]),
         Some("histories") => histories(&args[1..]),
+        Some("member") => {
+            trials::member::serve(std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failed::Member)
+        }
         Some(other) => Err(Failed::Usage(format!("unknown command '{other}'"))),
         None => Err(Failed::Usage("a command is missing".into())),
     };
@@ -106,7 +123,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             eprintln!("error: {failed}");
-            ExitCode::from(if matches!(failed, Failed::Usage(_)) { 2 } else { 1 })
+            ExitCode::from(match failed {
+                Failed::Usage(_) => 2,
+                Failed::Interrupted => 130,
+                _ => 1,
+            })
         }
     }
 }
@@ -196,6 +217,59 @@ fn histories(args: &[String]) -> Result<(), Failed> {
         wrong += usize::from(!verdict.strictly_serialisable);
     }
     if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
+}
+
+/// Over several instances that end and come back.
+fn islands(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
+    let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
+    let transactions = args.get("transactions").unwrap_or(3000) as usize;
+    let again = |seed, histories| {
+        format!(
+            "cargo xtask histories islands --seed {seed} --histories {histories} --transactions {transactions}"
+        )
+    };
+    let program = std::env::current_exe().map_err(Failed::Member)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The second one ends the process at once.
+        let registered = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
+        registered.map_err(Failed::Member)?;
+    }
+    let (begun, mut wrong, mut committed, mut ended) = (Instant::now(), Vec::new(), 0, 0);
+    for seed in first..first + count {
+        let course = Course::drawn(seed, transactions);
+        let done = seed - first;
+        let outcome = match trials::islands::record(&course, &program, &stop) {
+            Err(Trouble::Interrupted) => {
+                println!("interrupted after {done} histories of {count}, {} of them wrong", wrong.len());
+                println!("the others: {}", again(seed, count - done));
+                return Err(Failed::Interrupted);
+            }
+            outcome => outcome,
+        };
+        let left = begun.elapsed().as_secs_f64() / (done + 1) as f64 * (count - done - 1) as f64;
+        let place = format!("{}/{count}, {:.0} min left", done + 1, left / 60.0);
+        match outcome {
+            Ok(outcome) => {
+                println!("{course}: {outcome} ({place})");
+                committed += outcome.verdict.committed;
+                ended += outcome.ended;
+                if outcome.is_sound() {
+                    continue;
+                }
+            }
+            Err(trouble) => println!("{course}: {trouble} ({place})"),
+        }
+        println!("  again: {}", again(seed, 1));
+        wrong.push(seed);
+    }
+    println!(
+        "{count} histories, {committed} transactions committed, {ended} ends of instances, {} wrong {wrong:?}",
+        wrong.len()
+    );
+    if wrong.is_empty() { Ok(()) } else { Err(Failed::Islands(wrong.len())) }
 }
 
 /// Of a whole instance, whose keys have several owners and go from one to the other.

@@ -1,0 +1,78 @@
+//! Histories of a whole instance whose workers own keys: what its clients asked and saw, recorded while procedures send steps from owner
+//! to owner, scans are spread over all of them, and keys go from one to the other. The judge is that of [`crate::histories`].
+
+use crate::histories::{Plan, Recorder, Verdict, judge};
+use crate::lists::{Lists, SLOTS};
+use exec::{DesignKind, Refusal};
+use fastrand::Rng;
+use instance::{Instance, InstanceConfig, InstanceFault, RepartitionError};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use txn::Placement;
+
+/// After so long without a commit a history is judged as it is.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether keys go from owner to owner meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keys {
+    Stay,
+    Move,
+}
+
+/// Records a history of an instance under a design, its data in `dir`, and has it judged.
+///
+/// # Errors
+/// The instance does not start, or does not end as it should.
+pub fn deployed(design: DesignKind, plan: Plan, keys: Keys, dir: &Path) -> Result<Verdict, InstanceFault> {
+    let recorder = Arc::new(Recorder::default());
+    let lists = Lists {
+        recorder: Arc::clone(&recorder),
+        committed: Arc::default(),
+        rollback_one_in: plan.rollback_one_in,
+    };
+    let committed = Arc::clone(&lists.committed);
+    let config = InstanceConfig {
+        durability: plan.durability,
+        tables: plan.kind,
+        cpus: vec![None; plan.crew.workers],
+        pool_pages: 2048,
+        lock_timeout_ms: 1000,
+        spin_us: 5,
+        ..InstanceConfig::new(dir.to_owned(), Placement::even(SLOTS as u32, 1), design)
+    };
+    let instance = Instance::start(lists, config)?;
+    instance.load(&|_, _| {})?;
+    instance.drive(plan.crew.clients, plan.seed << 32);
+    let (mut random, mut last) = (Rng::with_seed(plan.seed), (0, Instant::now()));
+    while last.0 < plan.transactions && last.1.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+        if keys == Keys::Move {
+            move_keys(&instance, plan.crew.workers, &mut random)?;
+        }
+        let now = committed.load(Ordering::Relaxed);
+        last = if now > last.0 { (now, Instant::now()) } else { last };
+    }
+    instance.halt()?;
+    instance.stop()?;
+    Ok(judge(&recorder.history()))
+}
+
+/// Draws other borders.
+fn move_keys(instance: &Instance<Lists>, workers: usize, random: &mut Rng) -> Result<(), InstanceFault> {
+    let mut starts: Vec<u32> = (1..SLOTS as u32).collect();
+    random.shuffle(&mut starts);
+    starts.truncate(workers - 1);
+    starts.push(0);
+    starts.sort_unstable();
+    let ends = starts.iter().skip(1).copied().chain([SLOTS as u32]);
+    let parts: Vec<_> =
+        starts.iter().zip(ends).enumerate().map(|(w, (start, end))| (*start..end, w)).collect();
+    match instance.repartition(&parts) {
+        // An owner may not become idle in time.
+        Ok(_) | Err(RepartitionError::Refused(Refusal::Busy { .. })) => Ok(()),
+        Err(error) => Err(InstanceFault::Worker(error.to_string())),
+    }
+}

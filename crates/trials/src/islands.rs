@@ -1,0 +1,610 @@
+//! Histories over several instances that end and come back: clients outside write down what they asked and what came back, while instances
+//! are killed and return with other workers, or all of them with another design.
+//!
+//! ```text
+//!   clients   invoke, submit -> committed | aborted | unknown        one connection to each instance
+//!   owner     wait for so many commits | end one or all | start again with other workers, a design that can read the files |
+//!             connect | ... | clients end | every list is read
+//! ```
+//!
+//! Must hold: strict serialisability of the history with the last reading in it ([`crate::histories::judge`]). And what a judge of
+//! histories does not ask: an element that was acknowledged is in its list at the end, one of an aborted transaction is not,
+//! of one whose outcome its client does not know all are or none, and whatever a client has read is the beginning of what is
+//! there at the end.
+//!
+//! Over `uds` and `shm` each instance is a process, which SIGKILL ends. Over `ring` they are threads of this process; clients pause
+//! while one is stopped there.
+
+use crate::histories::{Event, Recorder, Seen, Verdict, history, judge};
+use crate::lists::{Ask, ELEMENTS, Lists, Phase, SLOTS, Ticket, ToDo, Touch, unknown};
+use crate::member::{Member, MemberFault};
+use adya::history::OpType;
+use base::InstanceId;
+use channel::Address;
+use client::{Client, ClientError};
+use exec::{DesignKind, OccConflict, OccReads};
+use fastrand::Rng;
+use instance::InstanceConfig;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use txn::{Placement, TableKind};
+use wal::Durability;
+
+const DEPLOYMENT: u64 = 7;
+/// After so long without a commit a history is judged as it is.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the last reading is tried: rows of transactions in doubt cannot be read.
+const LAST_READING: Duration = Duration::from_secs(60);
+/// A client that cannot reach an instance tries again after this.
+const AGAIN: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    Ring,
+    Uds,
+    Shm,
+}
+
+impl Via {
+    const ALL: [Via; 3] = [Via::Ring, Via::Uds, Via::Shm];
+
+    fn address(self, dir: &Path, id: u16) -> Address {
+        let socket = dir.join(format!("{id}.sock"));
+        match self {
+            Via::Ring => Address::Ring(format!("{}-{id}", dir.display())),
+            Via::Uds => Address::Uds(socket),
+            Via::Shm => Address::Shm(socket),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Via::Ring => "ring",
+            Via::Uds => "uds",
+            Via::Shm => "shm",
+        }
+    }
+}
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Course {
+    pub seed: u64,
+    /// So many commit.
+    pub transactions: usize,
+    /// The design that makes the data; later lives may have another one.
+    pub design: DesignKind,
+    pub islands: u16,
+    /// Of each instance, in its first life.
+    pub workers: usize,
+    pub via: Via,
+    pub durability: Durability,
+    pub kind: TableKind,
+    pub clients: usize,
+    /// How often instances end in its midst.
+    pub ends: usize,
+    pub occ_conflict: OccConflict,
+    pub occ_reads: OccReads,
+}
+
+impl Course {
+    /// All that follows from a seed: the designs by turns, and for each the channels by turns.
+    pub fn drawn(seed: u64, transactions: usize) -> Course {
+        let mut random = Rng::with_seed(seed ^ 0xc0_u64.rotate_left(32));
+        let design = DesignKind::ALL[seed as usize % DesignKind::ALL.len()];
+        let via = Via::ALL[(seed as usize / DesignKind::ALL.len()) % Via::ALL.len()];
+        // In one of eight nothing ends, and the log stays in memory.
+        let durability = match random.u8(..8) {
+            0 => Durability::Memory,
+            1..3 => Durability::Async,
+            _ => Durability::Sync,
+        };
+        Course {
+            seed,
+            transactions,
+            design,
+            islands: random.u16(2..=4),
+            workers: workers(design, &mut random),
+            via,
+            durability,
+            kind: TableKind::ALL[random.usize(..2)],
+            clients: random.usize(3..=8),
+            ends: if durability == Durability::Memory { 0 } else { random.usize(1..=4) },
+            occ_conflict: OccConflict::ALL[random.usize(..2)],
+            occ_reads: OccReads::ALL[random.usize(..2)],
+        }
+    }
+
+    fn config(&self, dir: &Path, id: u16, (design, workers): (DesignKind, usize)) -> InstanceConfig {
+        let placement = Placement::even(SLOTS as u32, self.islands);
+        let made = InstanceConfig::new(dir.join(id.to_string()), placement, self.design);
+        InstanceConfig {
+            id: InstanceId(id),
+            deployment: DEPLOYMENT,
+            design,
+            durability: self.durability,
+            tables: self.kind,
+            cpus: vec![None; workers],
+            pool_pages: if design == DesignKind::Occ { 8192 } else { 2048 },
+            listen: Some(self.via.address(dir, id)),
+            lock_timeout_ms: 300,
+            occ_conflict: self.occ_conflict,
+            occ_reads: self.occ_reads,
+            spin_us: 5,
+            ..made
+        }
+    }
+}
+
+impl fmt::Display for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "seed {}: {} x{} w{} {} {} {}, {} clients, {} ends",
+            self.seed,
+            self.design,
+            self.islands,
+            self.workers,
+            self.via.name(),
+            self.durability,
+            self.kind.name(),
+            self.clients,
+            self.ends
+        )
+    }
+}
+
+fn workers(design: DesignKind, random: &mut Rng) -> usize {
+    match design {
+        DesignKind::Serial => 1,
+        // One of four instances has three slots to own.
+        _ if design.owns_pages() => random.usize(1..=3),
+        _ => random.usize(1..=4),
+    }
+}
+
+/// Designs that can read what `made` has made.
+fn readers(made: DesignKind) -> Vec<DesignKind> {
+    let can = |design: &DesignKind| {
+        let (pages, rows) = (design.owns_pages(), design.heap_form());
+        let owned = !pages || made.owns_pages();
+        (*design == DesignKind::Occ) == (made == DesignKind::Occ)
+            && owned
+            && (rows == store::HeapForm::Shared || rows == made.heap_form())
+    };
+    DesignKind::ALL.into_iter().filter(can).collect()
+}
+
+/// What came of a history.
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// What is there at the end and should not be, or the other way round.
+    pub flaws: Vec<String>,
+    /// Ends of instances that there were, and transactions that clients do not know the outcome of.
+    pub ended: usize,
+    pub unknown: usize,
+    /// From the last start of an instance, or the last answer, to the end of the last reading.
+    pub settled: Duration,
+}
+
+impl Outcome {
+    pub fn is_sound(&self) -> bool {
+        self.verdict.strictly_serialisable && self.flaws.is_empty()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Verdict { committed, aborted, anomalies, explanation, .. } = &self.verdict;
+        write!(
+            f,
+            "{committed} committed, {aborted} aborted, {} unknown, {} ended, settled in {} ms",
+            self.unknown,
+            self.ended,
+            self.settled.as_millis()
+        )?;
+        if !self.verdict.strictly_serialisable {
+            write!(f, "; not strictly serialisable: {anomalies:?} {explanation}")?;
+        }
+        self.flaws.iter().try_for_each(|flaw| write!(f, "; {flaw}"))
+    }
+}
+
+/// Why there is no history.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error(transparent)]
+    Member(#[from] MemberFault),
+    #[error("a client cannot be made: {0}")]
+    Client(#[from] channel::ChannelError),
+    #[error("a temporary folder cannot be made: {0}; expected a writable one, or TMPDIR to name it")]
+    Folder(std::io::Error),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Records a history and has it judged. `program` is that of this room, for instances that are processes; `stop` ends it early.
+///
+/// # Errors
+/// [`Trouble`]: instances that do not start or end as they should, or an early end.
+pub fn record(course: &Course, program: &Path, stop: &AtomicBool) -> Result<Outcome, Trouble> {
+    let dir = private_dir().map_err(Trouble::Folder)?;
+    let (recorder, committed) = (Recorder::default(), AtomicUsize::new(0));
+    let mut islands = Islands::start(course, program, dir.path())?;
+    let gate = Gate::default();
+    let ended = std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&gate);
+        for number in 0..course.clients {
+            let mut asker = Asker::new(course, dir.path(), &recorder, number as u64)?;
+            let (gate, committed) = (&gate, &committed);
+            scope.spawn(move || {
+                while gate.pass() {
+                    committed.fetch_add(usize::from(asker.ask()), Ordering::Relaxed);
+                }
+            });
+        }
+        islands.run(&committed, &gate, stop)
+    })?;
+    let settling = Instant::now();
+    let read = Asker::new(course, dir.path(), &recorder, course.clients as u64)?.read_all();
+    let settled = settling.elapsed();
+    islands.stop()?;
+    let events = recorder.events();
+    let flaws = match read {
+        Some(lists) => compare(&events, &lists),
+        None => vec![format!("rows cannot be read {} s after the last end", LAST_READING.as_secs())],
+    };
+    let unknown = events.iter().filter(|event| event.kind == OpType::Info).count();
+    Ok(Outcome { verdict: judge(&history(&events)), flaws, ended, unknown, settled })
+}
+
+/// A directory that only this user may enter, as channels demand.
+fn private_dir() -> std::io::Result<tempfile::TempDir> {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir()
+}
+
+const RUN: u8 = 0;
+const PAUSE: u8 = 1;
+const STOP: u8 = 2;
+
+/// What clients are to do, and how many of them rest.
+#[derive(Default)]
+struct Gate {
+    state: AtomicU8,
+    resting: AtomicUsize,
+}
+
+impl Gate {
+    /// Passes when running; rests while paused; `false` when it is over.
+    fn pass(&self) -> bool {
+        if self.state.load(Ordering::SeqCst) == PAUSE {
+            self.resting.fetch_add(1, Ordering::SeqCst);
+            while self.state.load(Ordering::SeqCst) == PAUSE {
+                std::thread::sleep(AGAIN);
+            }
+            self.resting.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.state.load(Ordering::SeqCst) == RUN
+    }
+
+    /// Returns when so many clients rest.
+    fn pause(&self, clients: usize) {
+        self.state.store(PAUSE, Ordering::SeqCst);
+        while self.resting.load(Ordering::SeqCst) < clients {
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+/// Ends the clients whichever way the owner leaves: a scope joins its threads.
+struct StopOnDrop<'a>(&'a Gate);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.state.store(STOP, Ordering::SeqCst);
+    }
+}
+
+/// The instances, and what becomes of them.
+struct Islands<'a> {
+    course: &'a Course,
+    program: &'a Path,
+    dir: PathBuf,
+    members: Vec<Option<Member>>,
+    design: DesignKind,
+    random: Rng,
+}
+
+impl<'a> Islands<'a> {
+    fn start(course: &'a Course, program: &'a Path, dir: &Path) -> Result<Islands<'a>, Trouble> {
+        let members = (0..course.islands).map(|_| None).collect();
+        let random = Rng::with_seed(course.seed.rotate_left(17));
+        let (dir, design) = (dir.to_owned(), course.design);
+        let mut islands = Islands { course, program, dir, members, design, random };
+        for id in 0..course.islands {
+            std::fs::create_dir_all(islands.dir.join(id.to_string())).map_err(Trouble::Folder)?;
+        }
+        islands.bring_back(&(0..course.islands).collect::<Vec<_>>(), |_| course.workers)?;
+        Ok(islands)
+    }
+
+    /// Until all that was asked for has committed, or nothing commits any more; gives how many instances have ended.
+    fn run(&mut self, committed: &AtomicUsize, gate: &Gate, stop: &AtomicBool) -> Result<usize, Trouble> {
+        let Course { transactions, ends, .. } = *self.course;
+        let (mut ended, mut done) = (0, 0);
+        let mut last = (0, Instant::now());
+        while last.0 < transactions && last.1.elapsed() < PATIENCE {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Trouble::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+            let now = committed.load(Ordering::Relaxed);
+            last = if now > last.0 { (now, Instant::now()) } else { last };
+            if done < ends && now * (ends + 1) >= transactions * (done + 1) {
+                done += 1;
+                if self.course.via == Via::Ring {
+                    gate.pause(self.course.clients);
+                }
+                ended += self.end_some()?;
+                gate.state.store(RUN, Ordering::SeqCst);
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Ends one instance or all, and brings them back.
+    fn end_some(&mut self) -> Result<usize, Trouble> {
+        let all = self.random.u8(..3) == 0;
+        let one = self.random.u16(..self.course.islands);
+        let victims: Vec<u16> = if all { (0..self.course.islands).collect() } else { vec![one] };
+        for &id in &victims {
+            if let Some(member) = self.members[usize::from(id)].take() {
+                member.end()?;
+            }
+        }
+        if all {
+            let others = readers(self.course.design);
+            self.design = others[self.random.usize(..others.len())];
+        }
+        let design = self.design;
+        self.bring_back(&victims, |random| workers(design, random))?;
+        Ok(victims.len())
+    }
+
+    fn bring_back(&mut self, ids: &[u16], workers: impl Fn(&mut Rng) -> usize) -> Result<(), Trouble> {
+        for &id in ids {
+            let config = self.course.config(&self.dir, id, (self.design, workers(&mut self.random)));
+            let member = match self.course.via {
+                Via::Ring => Member::here(config)?,
+                Via::Uds | Via::Shm => Member::process(self.program, config)?,
+            };
+            self.members[usize::from(id)] = Some(member);
+        }
+        let peers = self.addresses();
+        for &id in ids {
+            if let Some(member) = &mut self.members[usize::from(id)] {
+                member.connect(&peers)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<(InstanceId, Address)> {
+        let address = |id| (InstanceId(id), self.course.via.address(&self.dir, id));
+        (0..self.course.islands).map(address).collect()
+    }
+
+    fn stop(self) -> Result<(), Trouble> {
+        self.members.into_iter().flatten().try_for_each(|member| Ok(member.stop()?))
+    }
+}
+
+/// One client.
+struct Asker<'a> {
+    client: Client<Lists>,
+    recorder: &'a Recorder,
+    random: Rng,
+    /// The slots of each instance.
+    placement: Placement,
+}
+
+impl<'a> Asker<'a> {
+    fn new(course: &Course, dir: &Path, recorder: &'a Recorder, number: u64) -> Result<Asker<'a>, Trouble> {
+        let placement = Placement::even(SLOTS as u32, course.islands);
+        let addresses = (0..course.islands).map(|id| course.via.address(dir, id)).collect();
+        let client = Client::new(Lists::default(), placement.clone(), DEPLOYMENT, addresses)?;
+        let random = Rng::with_seed(course.seed ^ number.wrapping_add(1).rotate_left(40));
+        Ok(Asker { client, recorder, random, placement })
+    }
+
+    /// One transaction; says whether it has committed.
+    fn ask(&mut self) -> bool {
+        let home = self.random.i64(0..SLOTS);
+        let asks = self.draw(home);
+        let gives_up = self.random.u8(..12) == 0;
+        self.submit(home, asks, gives_up).is_some()
+    }
+
+    fn submit(&mut self, home: i64, asks: Vec<Ask>, gives_up: bool) -> Option<Vec<Seen>> {
+        let attempt = self.recorder.stamp();
+        let process = attempt as i64;
+        let begun = Event { order: attempt, kind: OpType::Invoke, process, seen: unknown(&asks) };
+        self.recorder.push(vec![begun]);
+        let before = unknown(&asks);
+        let outcome = self.client.submit(&Ticket { home, to_do: ToDo::Given { asks, gives_up } });
+        let (kind, seen) = match &outcome {
+            Ok((_, seen)) => (OpType::Ok, seen.clone()),
+            Err(ClientError::Aborted(_) | ClientError::Unreachable { .. }) => (OpType::Fail, before),
+            Err(ClientError::Unknown(_)) => (OpType::Info, before),
+        };
+        self.recorder.push(vec![Event { order: self.recorder.stamp(), kind, process, seen }]);
+        if let Err(ClientError::Unreachable { .. }) = outcome {
+            std::thread::sleep(AGAIN);
+        }
+        outcome.ok().map(|(_, seen)| seen)
+    }
+
+    fn draw(&mut self, home: i64) -> Vec<Ask> {
+        let generation = self.recorder.elements() / ELEMENTS;
+        match self.random.u8(..10) {
+            0..3 => self.write_then_look(generation, home),
+            3 => self.elsewhere_first(generation, home),
+            4 => vec![self.touch(generation, Phase::Last, 4, 0)],
+            _ => {
+                let count = self.random.usize(1..=3);
+                let mut asks: Vec<Ask> =
+                    (0..count).map(|_| Ask::draw(generation, self.recorder, &mut self.random)).collect();
+                if let (Some(Ask::Touch(phase, _)), 1..) = (asks.last_mut(), self.random.u8(..5)) {
+                    *phase = Phase::Last;
+                }
+                asks
+            }
+        }
+    }
+
+    /// Writes at one instance, and then looks at another, both away from home if there are so many: what is read last is to be kept
+    /// until what was written first is prepared.
+    fn write_then_look(&mut self, generation: i64, home: i64) -> Vec<Ask> {
+        let mut instances: Vec<u16> = (0..self.placement.instances()).collect();
+        let own = self.placement.owner(base::SiteId(home as u32)).0;
+        instances.retain(|other| *other != own);
+        self.random.shuffle(&mut instances);
+        let (first, last) = (instances[0], instances.get(1).copied().unwrap_or(own));
+        let append = Some(self.recorder.element());
+        let write = Touch { slot: self.slot_of(first), generation, append };
+        let look = Touch { slot: self.slot_of(last), generation, append: None };
+        vec![Ask::Touch(Phase::Early, vec![write]), Ask::Touch(Phase::Last, vec![look])]
+    }
+
+    /// All that is at other instances before the last, which is at home.
+    fn elsewhere_first(&mut self, generation: i64, home: i64) -> Vec<Ask> {
+        let own = self.placement.owner(base::SiteId(home as u32));
+        let away = |slot: &i64| self.placement.owner(base::SiteId(*slot as u32)) != own;
+        let slots = self.random.choose_multiple((0..SLOTS).filter(away), 2);
+        let mut touch = |slot| {
+            let append = self.random.bool().then(|| self.recorder.element());
+            Touch { slot, generation, append }
+        };
+        let there = slots.into_iter().map(&mut touch).collect();
+        let here = touch(home);
+        vec![Ask::Touch(Phase::LastElsewhere, there), Ask::Touch(Phase::Last, vec![here])]
+    }
+
+    /// Some of so many slots, of which `writes` of ten are appended to.
+    fn touch(&mut self, generation: i64, phase: Phase, most: usize, writes: u8) -> Ask {
+        let count = self.random.usize(1..=most);
+        let slots = self.random.choose_multiple(0..SLOTS, count);
+        let touch = |slot| {
+            let append = (self.random.u8(..10) < writes).then(|| self.recorder.element());
+            Touch { slot, generation, append }
+        };
+        Ask::Touch(phase, slots.into_iter().map(touch).collect())
+    }
+
+    fn slot_of(&mut self, instance: u16) -> i64 {
+        i64::from(self.random.u32(self.placement.sites_of(InstanceId(instance))))
+    }
+
+    /// Every list there is, once nothing is in the way of reading it; `None` if something stays there.
+    fn read_all(mut self) -> Option<HashMap<i64, Vec<i64>>> {
+        let begun = Instant::now();
+        let mut lists = HashMap::new();
+        for generation in 0..=self.recorder.elements() / ELEMENTS {
+            let touches = (0..SLOTS).map(|slot| Touch { slot, generation, append: None }).collect();
+            let asks = vec![Ask::Touch(Phase::Last, touches)];
+            let seen = loop {
+                match self.submit(generation % SLOTS, asks.clone(), false) {
+                    Some(seen) => break seen,
+                    None if begun.elapsed() > LAST_READING => return None,
+                    None => std::thread::sleep(AGAIN),
+                }
+            };
+            lists.extend(seen.into_iter().filter_map(|seen| match seen {
+                Seen::Read { id, list } => list.map(|list| (id, list)),
+                Seen::Append { .. } => None,
+            }));
+        }
+        Some(lists)
+    }
+}
+
+/// Holds what clients were told against what is there at the end.
+fn compare(events: &[Event], lists: &HashMap<i64, Vec<i64>>) -> Vec<String> {
+    let mut flaws = Vec::new();
+    let none = Vec::new();
+    let list = |id: &i64| lists.get(id).unwrap_or(&none);
+    let times = |id: &i64, element: &i64| list(id).iter().filter(|other| *other == element).count();
+    for event in events.iter().filter(|event| event.kind != OpType::Invoke) {
+        let attempt = event.process;
+        let mut found = Vec::new();
+        for seen in &event.seen {
+            match seen {
+                Seen::Append { id, element } => found.push((id, element, times(id, element))),
+                Seen::Read { id, list: Some(read) } if !list(id).starts_with(read) => flaws.push(format!(
+                    "transaction {attempt} has read {read:?} of list {id}, at the end there is {:?}",
+                    list(id)
+                )),
+                Seen::Read { .. } => {}
+            }
+        }
+        let wrong = |is: &dyn Fn(usize) -> bool| found.iter().find(|(.., times)| !is(*times)).copied();
+        let (outcome, wrong) = match event.kind {
+            OpType::Ok => ("committed", wrong(&|times| times == 1)),
+            OpType::Fail => ("aborted", wrong(&|times| times == 0)),
+            _ => {
+                let first = found.first().map_or(0, |(.., times)| *times);
+                (
+                    "of unknown outcome, with others all there or not,",
+                    wrong(&|times| times == first && times < 2),
+                )
+            }
+        };
+        if let Some((id, element, times)) = wrong {
+            flaws.push(format!(
+                "transaction {attempt}, {outcome} has appended {element} to list {id}: it is there {times} times"
+            ));
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: OpType, seen: Vec<Seen>) -> Event {
+        Event { order: 0, kind, process: 1, seen }
+    }
+
+    fn append(id: i64, element: i64) -> Seen {
+        Seen::Append { id, element }
+    }
+
+    #[test]
+    fn what_is_there_at_the_end_is_what_clients_were_told() {
+        let lists = HashMap::from([(0, vec![1, 2]), (1, vec![3])]);
+        let flaws = |kind, seen| compare(&[event(kind, seen)], &lists).len();
+        let read = |list: &[i64]| vec![Seen::Read { id: 0, list: Some(list.to_vec()) }];
+        assert_eq!(flaws(OpType::Ok, vec![append(0, 1), append(1, 3)]), 0);
+        assert_eq!(flaws(OpType::Ok, vec![append(0, 9)]), 1, "acknowledged and lost");
+        assert_eq!(flaws(OpType::Fail, vec![append(0, 9)]), 0);
+        assert_eq!(flaws(OpType::Fail, vec![append(1, 3)]), 1, "aborted and there");
+        assert_eq!(flaws(OpType::Info, vec![append(0, 1), append(1, 3)]), 0);
+        assert_eq!(flaws(OpType::Info, vec![append(0, 8), append(1, 9)]), 0);
+        assert_eq!(flaws(OpType::Info, vec![append(0, 1), append(1, 9)]), 1, "half of it is there");
+        assert_eq!(flaws(OpType::Ok, read(&[1])), 0);
+        assert_eq!(flaws(OpType::Ok, read(&[2])), 1, "read and gone");
+    }
+
+    #[test]
+    fn data_is_opened_by_designs_that_can_read_it() {
+        use DesignKind::{Conventional, Logical, Occ, PlpLeaf, PlpRegular, Serial};
+        assert_eq!(readers(Occ), [Occ]);
+        assert_eq!(readers(Serial), [Conventional, Logical, Serial]);
+        assert_eq!(readers(PlpLeaf), [Conventional, Logical, PlpRegular, PlpLeaf, Serial]);
+    }
+}
