@@ -182,7 +182,18 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// # Errors
     /// [`EngineFault`] with what was expected in the folder.
-    fn open(setup: &Setup) -> Result<(Self, Recovered<Self::InDoubt>), EngineFault>;
+    fn open(setup: &Setup) -> Result<(Self, Recovered<Self::InDoubt>), EngineFault> {
+        Self::open_in(world::real(), setup)
+    }
+
+    /// As [`Engine::open`], on any files.
+    ///
+    /// # Errors
+    /// As there.
+    fn open_in(
+        files: Arc<dyn world::Files>,
+        setup: &Setup,
+    ) -> Result<(Self, Recovered<Self::InDoubt>), EngineFault>;
 
     /// Writes what is still in memory only, whatever the durability, and closes.
     ///

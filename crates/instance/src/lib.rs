@@ -68,6 +68,7 @@ use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Partitioned, Seri
 use probe::{Measured, Profiling};
 use running::Running;
 use std::ops::Range;
+use std::sync::Arc;
 use traffic::{Share, Traffic};
 use txn::Workload;
 
@@ -98,13 +99,25 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// When the directory is in use or damaged, the address is taken, or the system has no threads or file descriptors left.
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
+        Instance::start_in(workload, config, world::real())
+    }
+
+    /// As [`Instance::start`], with its directory among these files.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_in(
+        workload: W,
+        config: InstanceConfig,
+        files: Arc<dyn world::Files>,
+    ) -> Result<Self, InstanceFault> {
         Ok(Instance(match config.design {
-            DesignKind::Conventional => Inner::Conventional(Running::start(workload, config)?),
+            DesignKind::Conventional => Inner::Conventional(Running::start(workload, config, files)?),
             DesignKind::Logical | DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf => {
-                Inner::Partitioned(Running::start(workload, config)?)
+                Inner::Partitioned(Running::start(workload, config, files)?)
             }
-            DesignKind::Serial => Inner::Serial(Running::start(workload, config)?),
-            DesignKind::Occ => Inner::Occ(Running::start(workload, config)?),
+            DesignKind::Serial => Inner::Serial(Running::start(workload, config, files)?),
+            DesignKind::Occ => Inner::Occ(Running::start(workload, config, files)?),
         }))
     }
 

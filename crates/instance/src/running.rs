@@ -67,7 +67,11 @@ struct Window {
 }
 
 impl<W: Workload, E: Engine> Running<W, E> {
-    pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
+    pub fn start(
+        workload: W,
+        config: InstanceConfig,
+        files: Arc<dyn world::Files>,
+    ) -> Result<Self, InstanceFault> {
         let workers = config.workers();
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
         let sites = config.placement.sites_of(config.id).len();
@@ -75,7 +79,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             return Err(InstanceFault::TooManySites { id: config.id, sites, most: MAX_SITES });
         }
         let schema = workload.schema().of_kind(config.tables);
-        let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema)?;
+        let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema, files)?;
         let recovery = Recovery {
             life: recovered.life,
             in_doubt: recovered.in_doubt.len(),
@@ -373,6 +377,7 @@ fn open<W: Workload, E: Engine>(
     config: &InstanceConfig,
     workload: &W,
     schema: Schema,
+    files: Arc<dyn world::Files>,
 ) -> Result<(E, Recovered<E::InDoubt>, Binding), InstanceFault> {
     let columns = |table: &TableDef| (table.id, workload.lock_columns(table.id));
     let setup = Setup {
@@ -395,9 +400,9 @@ fn open<W: Workload, E: Engine>(
         partitions: config.partitions,
         schema,
     };
-    let body = || -> Result<_, EngineFault> {
+    let body = move || -> Result<_, EngineFault> {
         let binding = topology::bind_thread_memory(config.node.map(|n| topology::NodeId(n as u32)));
-        let (engine, recovered) = E::open(&setup)?;
+        let (engine, recovered) = E::open_in(files, &setup)?;
         if config.backing == Backing::AtStart {
             engine.back_memory();
         }

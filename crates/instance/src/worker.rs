@@ -167,6 +167,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             probe::round(if busy { Round::Worked } else { Round::Idle });
         }
         probe::profile(Profiling::Off);
+        // Transactions of peers may be in the midst of their steps.
+        locks::end_thread();
         self.local.executor.clear();
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {

@@ -32,7 +32,7 @@ mod table;
 mod tuning;
 
 pub use detect::Cancelled;
-pub use locker::{LockCounts, Locker};
+pub use locker::{LockCounts, Locker, end_thread};
 pub use mode::{Gap, LockName, Mode, Row};
 pub use slot::MAX_LOCKERS;
 pub use table::{Acquired, LockAbort, LockStats, LockTable};

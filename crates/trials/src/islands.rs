@@ -13,7 +13,9 @@
 //! there at the end.
 //!
 //! Over `uds` and `shm` each instance is a process, which SIGKILL ends. Over `ring` they are threads of this process; clients pause
-//! while one is stopped there.
+//! while one is stopped there. Or each has a simulated disk of its own, and an end is a power cut: of all, but at different moments.
+//! With durability `async` such a cut may take what was acknowledged; then only this must hold: of a transaction all is there or nothing,
+//! at whichever instances, and nothing of one that was aborted.
 
 use crate::histories::{Event, Recorder, Seen, Verdict, history, judge};
 use crate::lists::{Ask, ELEMENTS, Lists, Phase, SLOTS, Ticket, ToDo, Touch, unknown};
@@ -32,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use txn::{Placement, TableKind};
 use wal::Durability;
+use world::sim::Disk;
 
 const DEPLOYMENT: u64 = 7;
 /// After so long without a commit a history is judged as it is.
@@ -46,15 +49,17 @@ pub enum Via {
     Ring,
     Uds,
     Shm,
+    /// As `Ring`, on simulated disks.
+    Disks,
 }
 
 impl Via {
-    const ALL: [Via; 3] = [Via::Ring, Via::Uds, Via::Shm];
+    const ALL: [Via; 4] = [Via::Ring, Via::Uds, Via::Shm, Via::Disks];
 
     fn address(self, dir: &Path, id: u16) -> Address {
         let socket = dir.join(format!("{id}.sock"));
         match self {
-            Via::Ring => Address::Ring(format!("{}-{id}", dir.display())),
+            Via::Ring | Via::Disks => Address::Ring(format!("{}-{id}", dir.display())),
             Via::Uds => Address::Uds(socket),
             Via::Shm => Address::Shm(socket),
         }
@@ -65,8 +70,18 @@ impl Via {
             Via::Ring => "ring",
             Via::Uds => "uds",
             Via::Shm => "shm",
+            Via::Disks => "ring-on-simulated-disks",
         }
     }
+}
+
+/// What ends of instances leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// What was acknowledged, and so what was read.
+    Acknowledged,
+    /// Of each transaction all or nothing.
+    Whole,
 }
 
 /// What to record.
@@ -118,9 +133,20 @@ impl Course {
         }
     }
 
+    fn keeps(&self) -> Keeps {
+        match (self.via, self.durability) {
+            (Via::Disks, Durability::Async) => Keeps::Whole,
+            _ => Keeps::Acknowledged,
+        }
+    }
+
     fn config(&self, dir: &Path, id: u16, (design, workers): (DesignKind, usize)) -> InstanceConfig {
         let placement = Placement::even(SLOTS as u32, self.islands);
-        let made = InstanceConfig::new(dir.join(id.to_string()), placement, self.design);
+        let dir_of_its_own = match self.via {
+            Via::Disks => PathBuf::from("/db"),
+            _ => dir.join(id.to_string()),
+        };
+        let made = InstanceConfig::new(dir_of_its_own, placement, self.design);
         InstanceConfig {
             id: InstanceId(id),
             deployment: DEPLOYMENT,
@@ -254,11 +280,13 @@ pub fn record(course: &Course, program: &Path, stop: &AtomicBool) -> Result<Outc
     islands.stop()?;
     let events = recorder.events();
     let flaws = match read {
-        Some(lists) => compare(&events, &lists),
+        Some(lists) => compare(&events, &lists, course.keeps()),
         None => vec![format!("rows cannot be read {} s after the last end", LAST_READING.as_secs())],
     };
     let unknown = events.iter().filter(|event| event.kind == OpType::Info).count();
-    Ok(Outcome { verdict: judge(&history(&events)), flaws, ended, unknown, settled })
+    let mut verdict = judge(&history(&events));
+    verdict.strictly_serialisable |= course.keeps() == Keeps::Whole;
+    Ok(Outcome { verdict, flaws, ended, unknown, settled })
 }
 
 /// A directory that only this user may enter, as channels demand.
@@ -315,6 +343,8 @@ struct Islands<'a> {
     program: &'a Path,
     dir: PathBuf,
     members: Vec<Option<Member>>,
+    /// What each begins on, if it has a simulated disk.
+    disks: Vec<Disk>,
     design: DesignKind,
     random: Rng,
 }
@@ -324,7 +354,8 @@ impl<'a> Islands<'a> {
         let members = (0..course.islands).map(|_| None).collect();
         let random = Rng::with_seed(course.seed.rotate_left(17));
         let (dir, design) = (dir.to_owned(), course.design);
-        let mut islands = Islands { course, program, dir, members, design, random };
+        let disks = (0..course.islands).map(|_| Disk::new()).collect();
+        let mut islands = Islands { course, program, dir, members, disks, design, random };
         for id in 0..course.islands {
             std::fs::create_dir_all(islands.dir.join(id.to_string())).map_err(Trouble::Folder)?;
         }
@@ -362,8 +393,13 @@ impl<'a> Islands<'a> {
         let one = self.random.u16(..self.course.islands);
         let victims: Vec<u16> = if all { (0..self.course.islands).collect() } else { vec![one] };
         for &id in &victims {
-            if let Some(member) = self.members[usize::from(id)].take() {
+            let Some(member) = self.members[usize::from(id)].take() else { continue };
+            if self.course.via != Via::Disks {
                 member.end()?;
+            } else if let Some(left) = member.cut(self.random.u64(..)) {
+                self.disks[usize::from(id)] = left;
+                // The others go on for a while.
+                std::thread::sleep(Duration::from_micros(self.random.u64(..3000)));
             }
         }
         if all {
@@ -380,6 +416,7 @@ impl<'a> Islands<'a> {
             let config = self.course.config(&self.dir, id, (self.design, workers(&mut self.random)));
             let member = match self.course.via {
                 Via::Ring => Member::here(config)?,
+                Via::Disks => Member::on_disk(self.disks[usize::from(id)].clone(), config)?,
                 Via::Uds | Via::Shm => Member::process(self.program, config)?,
             };
             self.members[usize::from(id)] = Some(member);
@@ -533,7 +570,7 @@ impl<'a> Asker<'a> {
 }
 
 /// Holds what clients were told against what is there at the end.
-fn compare(events: &[Event], lists: &HashMap<i64, Vec<i64>>) -> Vec<String> {
+fn compare(events: &[Event], lists: &HashMap<i64, Vec<i64>>, keeps: Keeps) -> Vec<String> {
     let mut flaws = Vec::new();
     let none = Vec::new();
     let list = |id: &i64| lists.get(id).unwrap_or(&none);
@@ -544,16 +581,20 @@ fn compare(events: &[Event], lists: &HashMap<i64, Vec<i64>>) -> Vec<String> {
         for seen in &event.seen {
             match seen {
                 Seen::Append { id, element } => found.push((id, element, times(id, element))),
-                Seen::Read { id, list: Some(read) } if !list(id).starts_with(read) => flaws.push(format!(
-                    "transaction {attempt} has read {read:?} of list {id}, at the end there is {:?}",
-                    list(id)
-                )),
+                Seen::Read { id, list: Some(read) }
+                    if keeps == Keeps::Acknowledged && !list(id).starts_with(read) =>
+                {
+                    flaws.push(format!(
+                        "transaction {attempt} has read {read:?} of list {id}, at the end there is {:?}",
+                        list(id)
+                    ))
+                }
                 Seen::Read { .. } => {}
             }
         }
         let wrong = |is: &dyn Fn(usize) -> bool| found.iter().find(|(.., times)| !is(*times)).copied();
         let (outcome, wrong) = match event.kind {
-            OpType::Ok => ("committed", wrong(&|times| times == 1)),
+            OpType::Ok if keeps == Keeps::Acknowledged => ("committed", wrong(&|times| times == 1)),
             OpType::Fail => ("aborted", wrong(&|times| times == 0)),
             _ => {
                 let first = found.first().map_or(0, |(.., times)| *times);
@@ -587,7 +628,7 @@ mod tests {
     #[test]
     fn what_is_there_at_the_end_is_what_clients_were_told() {
         let lists = HashMap::from([(0, vec![1, 2]), (1, vec![3])]);
-        let flaws = |kind, seen| compare(&[event(kind, seen)], &lists).len();
+        let flaws = |kind, seen| compare(&[event(kind, seen)], &lists, Keeps::Acknowledged).len();
         let read = |list: &[i64]| vec![Seen::Read { id: 0, list: Some(list.to_vec()) }];
         assert_eq!(flaws(OpType::Ok, vec![append(0, 1), append(1, 3)]), 0);
         assert_eq!(flaws(OpType::Ok, vec![append(0, 9)]), 1, "acknowledged and lost");
@@ -598,6 +639,9 @@ mod tests {
         assert_eq!(flaws(OpType::Info, vec![append(0, 1), append(1, 9)]), 1, "half of it is there");
         assert_eq!(flaws(OpType::Ok, read(&[1])), 0);
         assert_eq!(flaws(OpType::Ok, read(&[2])), 1, "read and gone");
+        let whole = |seen| compare(&[event(OpType::Ok, seen)], &lists, Keeps::Whole).len();
+        assert_eq!(whole(vec![append(0, 8), append(1, 9)]), 0, "all of it is gone");
+        assert_eq!(whole(vec![append(0, 1), append(1, 9)]), 1, "half of it is there");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! One of several instances: in this process, or in one of its own that can be killed.
+//! One of several instances: in this process, there on a simulated disk whose power can be cut, or in a process of its own that can be
+//! killed.
 //!
 //! ```text
 //!   parent                              child: `trials member`
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use world::sim::{Disk, Lasts, Plan, Trouble};
 
 #[derive(Serialize, Deserialize)]
 enum Order {
@@ -50,6 +52,7 @@ pub(crate) struct Member {
 
 enum Place {
     Here(Box<Instance<Lists>>),
+    Disk(Box<Instance<Lists>>, Disk),
     Process(Child),
 }
 
@@ -58,6 +61,13 @@ impl Member {
     pub fn here(config: InstanceConfig) -> Result<Member, MemberFault> {
         let id = config.id;
         Ok(Member { id, place: Place::Here(Box::new(Instance::start(Lists::default(), config)?)) })
+    }
+
+    /// In this process, with its files on a simulated disk.
+    pub fn on_disk(disk: Disk, config: InstanceConfig) -> Result<Member, MemberFault> {
+        let id = config.id;
+        let instance = Instance::start_in(Lists::default(), config, disk.files())?;
+        Ok(Member { id, place: Place::Disk(Box::new(instance), disk) })
     }
 
     /// In a process of its own, whose program is the one of this room; has the same bug planted as this one.
@@ -73,7 +83,7 @@ impl Member {
     /// Tells where the others are; returns when the links to those that run are open.
     pub fn connect(&mut self, peers: &[(InstanceId, Address)]) -> Result<(), MemberFault> {
         match &self.place {
-            Place::Here(instance) => {
+            Place::Here(instance) | Place::Disk(instance, _) => {
                 instance.connect(peers);
                 Ok(())
             }
@@ -90,13 +100,24 @@ impl Member {
         self.stop()
     }
 
+    /// Cuts the power of one on a simulated disk: gives that as a draw leaves it. From this moment on nothing that the instance still
+    /// promises rests on anything new: its device fails.
+    pub fn cut(self, draw: u64) -> Option<Disk> {
+        let Place::Disk(instance, disk) = self.place else { return None };
+        disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Forever, at: 0, only: None });
+        let left = disk.crash_image(draw);
+        // It cannot end in order.
+        let _ = instance.stop();
+        Some(left)
+    }
+
     /// Ends it in order.
     pub fn stop(mut self) -> Result<(), MemberFault> {
         if let Place::Process(_) = self.place {
             self.order(&Order::Stop)?;
         }
         match self.place {
-            Place::Here(instance) => Ok(instance.stop()?),
+            Place::Here(instance) | Place::Disk(instance, _) => Ok(instance.stop()?),
             Place::Process(mut child) => {
                 child.wait().map(drop).map_err(|why| MemberFault::Process(self.id, why))
             }

@@ -39,8 +39,11 @@ impl Engine for MemoryEngine {
     type Filled = ();
     type InDoubt = InDoubt;
 
-    fn open(setup: &Setup) -> Result<(Self, Recovered<InDoubt>), EngineFault> {
-        MemoryEngine::open_on(world::real(), setup, |_| {})
+    fn open_in(
+        files: Arc<dyn world::Files>,
+        setup: &Setup,
+    ) -> Result<(Self, Recovered<InDoubt>), EngineFault> {
+        MemoryEngine::open_on(files, setup, |_| {})
     }
 
     fn close(self) -> Result<(), EngineFault> {

@@ -75,7 +75,7 @@ impl<D: Design> Engine for PageEngine<D> {
     type Filled = Loaded;
     type InDoubt = Doubt;
 
-    fn open(setup: &Setup) -> Result<(Self, Recovered<Doubt>), EngineFault> {
+    fn open_in(files: Arc<dyn world::Files>, setup: &Setup) -> Result<(Self, Recovered<Doubt>), EngineFault> {
         if D::LOCKING == Locking::WhileShared && setup.workers != 1 {
             return Err(EngineFault::OneWorker(setup.design, setup.workers));
         }
@@ -87,7 +87,7 @@ impl<D: Design> Engine for PageEngine<D> {
             pool: PoolOptions { latching: setup.latching, ..PoolOptions::new(setup.pool_pages) },
             ..StoreOptions::new(setup.durability, setup.pool_pages)
         };
-        let (store, found) = Store::open(world::real(), &setup.dir, options)?;
+        let (store, found) = Store::open(files, &setup.dir, options)?;
         if store.schema().is_none() {
             store.create(&setup.schema)?;
         }
