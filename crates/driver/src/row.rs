@@ -546,8 +546,8 @@ impl ResultRow {
             version: crate::VERSION.into(),
             date: stamp::date(),
             command: stamp::command(),
-            hostname: stamp::hostname(),
-            kernel: stamp::kernel(),
+            hostname: world::host_name(),
+            kernel: world::kernel_release(),
             ..ResultRow::default()
         }
     }

@@ -11,6 +11,7 @@
 mod clock;
 mod counters;
 mod files;
+mod host;
 mod memory;
 mod overlay;
 mod queue;
@@ -24,6 +25,7 @@ mod watched;
 pub use clock::{boot, entropy, now_ns, wall_ns};
 pub use counters::{Counters, Event, Refused};
 pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
+pub use host::{host_name, kernel_release};
 pub use memory::memory;
 pub use overlay::overlay;
 pub use queue::{Done, IoQueue, Means};
