@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn it_is_time_each_period_and_at_the_end() {
         let (mut pieces, start) = (Pieces::default(), Instant::now());
-        let mut due = |pieces: &mut Pieces, ms, ending| {
+        let due = |pieces: &mut Pieces, ms, ending| {
             pieces.is_due(start + Duration::from_millis(ms), Duration::from_secs(1), ending)
         };
         assert!(!due(&mut pieces, 0, Ending::Later));
