@@ -2,9 +2,9 @@
 
 #[path = "../../../../xtask/src/lives.rs"]
 #[allow(dead_code)]
-mod lives;
+mod campaign;
 
-use lives::Bank;
+use campaign::Bank;
 use std::path::Path;
 
 fn live(design: &'static str, channel: &'static str, seed: u64) {
