@@ -397,6 +397,7 @@ impl Log {
         if let Some(known) = self.known(epoch) {
             return Poll::Ready(known);
         }
+        probe::enter(probe::Section::LogWaiters);
         self.shared.waiters.enter(epoch, cx.waker());
         self.shared.wanted.fetch_max(epoch, Ordering::SeqCst);
         if let Some(known) = self.known(epoch) {

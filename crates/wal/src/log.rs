@@ -385,6 +385,7 @@ impl Log {
         if reached(shared) >= upto.0 {
             return Poll::Ready(Ok(()));
         }
+        probe::enter(Section::LogWaiters);
         shared.waiters.enter(upto.0, cx.waker());
         if reached(shared) >= upto.0 {
             return Poll::Ready(Ok(()));

@@ -407,6 +407,34 @@ fn a_caller_who_is_alone_flushes_on_his_own_thread() {
     panic!("never on the caller's thread");
 }
 
+/// The queue for the next flush is a critical section, which a profile counts once for each wait.
+#[test]
+fn a_wait_for_the_log_is_counted_as_the_section_it_is() {
+    use probe::{Profiling, Section};
+    let gate = Arc::new(AtomicBool::new(true));
+    let files = watched(memory(), {
+        let gate = gate.clone();
+        move |_, deed| {
+            while matches!(deed, Deed::Sync) && !gate.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            Verdict::Do
+        }
+    });
+    let log = Log::open(files, Path::new(DIR), LogOptions::new(Durability::Sync)).unwrap();
+    // Nothing becomes durable while they ask.
+    gate.store(false, Ordering::SeqCst);
+    let spans: Vec<_> = (0..5).map(|n| add(&log, n)).collect();
+    probe::profile(Profiling::ON);
+    let mut cx = Context::from_waker(Waker::noop());
+    let waits =
+        spans.iter().filter(|span| log.poll_durable(span.end, Urge::Caller, &mut cx).is_pending()).count();
+    let profile = probe::window().expect("this thread profiles");
+    probe::profile(Profiling::Off);
+    gate.store(true, Ordering::SeqCst);
+    assert_eq!((waits, profile.entered[Section::LogWaiters as usize]), (5, 5));
+}
+
 #[test]
 fn what_a_caller_cannot_flush_himself_the_thread_does() {
     let gate = Arc::new(AtomicBool::new(true));

@@ -142,6 +142,7 @@ impl Consolidated {
             self.release(reserved);
             return Ok(Placed { start: reserved.0, reserved });
         };
+        probe::enter(probe::Section::LogGroup);
         let group = &self.groups[index];
         let reserved = if offset == 0 { self.lead(index, room) } else { (0, 0) };
         let base = known(group);
