@@ -614,17 +614,18 @@ fn bad_requests_and_a_full_budget_are_aborts_that_change_nothing() {
 #[test]
 fn an_idle_worker_takes_away_what_is_deleted() {
     let b = bench();
-    const ROWS: i64 = 4_000;
-    for turn in 0..3 {
-        let mut scene = b.begin(0);
-        for id in 100..100 + ROWS {
-            assert_eq!(once(scene.here().insert(T, &key(id), &row(id, turn))), Done(Inserted::Done));
-        }
-        assert_eq!(scene.commit(), Done(()));
-        let mut scene = b.begin(0);
-        (100..100 + ROWS).for_each(|id| assert_eq!(once(scene.here().delete(T, &key(id))), Done(true)));
-        assert_eq!(scene.commit(), Done(()));
+    let ids = 1_000_000..1_004_000;
+    let mut scene = b.begin(0);
+    for id in ids.clone() {
+        assert_eq!(once(scene.here().insert(T, &key(id), &row(id, 5))), Done(Inserted::Done));
     }
+    assert_eq!(scene.commit(), Done(()));
+    // One that began before the deletion, which keeps all of it until that is over.
+    let reader = b.begin(1);
+    let mut scene = b.begin(0);
+    ids.for_each(|id| assert_eq!(once(scene.here().delete(T, &key(id))), Done(true)));
+    assert_eq!(scene.commit(), Done(()));
+    assert_eq!(reader.commit(), Done(()));
     b.engine.stirred.store(false, Ordering::Relaxed);
     let mut steps = 0;
     while b.desks[0].worker.borrow().has_garbage() {
