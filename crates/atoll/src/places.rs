@@ -16,6 +16,7 @@ use crate::cli::{BenchArgs, DesignArg, TreeArg};
 use crate::failure::Failure;
 use crate::sweep::{Stop, bases};
 use crate::typed::Typed;
+use base::counted;
 use deploy::engine::{DesignKind, HeapForm, TreeKind};
 use deploy::{DataUse, DeployError, Deployment, Manifest, Standing, Within, free_name, name_in_sweep};
 use std::path::{Path, PathBuf};
@@ -233,10 +234,7 @@ fn shape(manifest: &Manifest) -> String {
 }
 
 fn islands(manifest: &Manifest) -> String {
-    match manifest.islands {
-        1 => "1 island".into(),
-        n => format!("{n} islands"),
-    }
+    counted(manifest.islands, "island")
 }
 
 /// Each way in which a database is not what was asked for, as a sentence.
@@ -262,7 +260,12 @@ fn differences(found: &Manifest, wanted: &Manifest) -> Vec<String> {
     add(of(found), of(wanted));
     let of = |m: &Manifest| match m.trees {
         TreeKind::BTree => "btree (--tree btree)".into(),
-        kind => format!("{} of {} partitions (--tree {0} --partitions {1})", kind.name(), m.partitions),
+        kind => format!(
+            "{} of {} (--tree {0} --partitions {})",
+            kind.name(),
+            counted(m.partitions as u64, "partition"),
+            m.partitions
+        ),
     };
     add(of(found), of(wanted));
     let of = |m: &Manifest| format!("{} heap pages (--heap {0})", m.heaps.name());

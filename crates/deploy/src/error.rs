@@ -69,7 +69,7 @@ pub enum DeployError {
     #[error("{} is not as it was written: {what}; restore from another backup", path.display())]
     BadBackup { path: PathBuf, what: String },
     #[error(
-        "{} has {available_mib} MiB free, the copy needs about {needed_mib}: free some space, or name another place",
+        "{} has {available_mib} MiB free, the copy needs about {needed_mib} MiB: free some space, or name another place",
         path.display()
     )]
     NoRoom { path: PathBuf, available_mib: u64, needed_mib: u64 },

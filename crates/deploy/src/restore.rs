@@ -134,11 +134,15 @@ fn write(
     }
 }
 
-/// An error of reading the backup, as a fault of the backup.
+/// An error of reading the backup, as a fault of the backup. The library tells an early end of the
+/// file by its words alone.
 fn unread(from: &Path, error: &io::Error) -> DeployError {
+    let text = error.to_string();
+    let ends_early = text.contains("unexpected EOF") || text.contains("failed to read entire block");
     match error.kind() {
         ErrorKind::UnexpectedEof => bad(from, "it is cut short"),
-        _ => bad(from, error.to_string()),
+        _ if ends_early => bad(from, "it is cut short"),
+        _ => bad(from, text),
     }
 }
 

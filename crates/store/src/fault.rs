@@ -29,7 +29,7 @@ pub enum StoreFault {
     )]
     Version { file: PathBuf, found: u32, expected: u32 },
     /// Neither control file can be read.
-    #[error("{}: the control files are corrupt ({what}); restore the folder from a backup", dir.display())]
+    #[error("{}: the control files are corrupt ({what}); restore the database from a backup", dir.display())]
     Control { dir: PathBuf, what: String },
     /// What ran here last kept everything in memory, and is gone.
     #[error(
@@ -46,14 +46,14 @@ pub enum StoreFault {
     HasLog { dir: PathBuf },
     /// A file that the last checkpoint relies on is gone.
     #[error(
-        "{}: this file is missing, and the last checkpoint relies on it; put it back, or restore the folder from a \
+        "{}: this file is missing, and the last checkpoint relies on it; put it back, or restore the database from a \
          backup",
         file.display()
     )]
     Missing { file: PathBuf },
     /// The data file is shorter than the last checkpoint left it.
     #[error(
-        "{}: the file ends at byte {found}, the last checkpoint left {expected} bytes in it; restore the folder from a \
+        "{}: the file ends at byte {found}, the last checkpoint left {expected} bytes in it; restore the database from a \
          backup",
         file.display()
     )]
@@ -61,19 +61,19 @@ pub enum StoreFault {
     /// Opening met a page that is not what it should be, or of another version.
     #[error(
         "{}: the page at byte {offset} is not what it should be here, or of an unknown version; `atoll check` says which \
-         and what else is wrong; open it with the version of Atoll that wrote it, or restore the folder from a backup",
+         and what else is wrong; open it with the version of Atoll that wrote it, or restore the database from a backup",
         file.display()
     )]
     Unfit { file: PathBuf, offset: u64 },
     /// The log ends before the point that the last checkpoint relies on.
     #[error(
         "{}: the log ends at {}, but the checkpoint needs it from {}; put the missing segments back, \
-         or restore the folder from a backup",
+         or restore the database from a backup",
         dir.display(), found.0, expected.0
     )]
     LogBehind { dir: PathBuf, found: Lsn, expected: Lsn },
     /// A record that passed its checksum makes no sense.
-    #[error("the log record at {} is malformed ({what}); restore the folder from a backup", lsn.0)]
+    #[error("the log record at {} is malformed ({what}); restore the database from a backup", lsn.0)]
     Record { lsn: Lsn, what: &'static str },
     /// A schema that cannot be created beside what is there.
     #[error("{0}")]
@@ -85,7 +85,7 @@ pub enum StoreFault {
     )]
     NotUndone { why: String },
     /// Index and rows of a table disagree.
-    #[error("{table:?}: {what}; restore the folder from a backup")]
+    #[error("{table:?}: {what}; restore the database from a backup")]
     Broken { table: TableId, what: String },
 }
 
