@@ -107,10 +107,15 @@ impl<'a> Bank<'a> {
         let multisite = if self.random.bool() { "100" } else { "40" };
         let args = self.args(self.design, workers, &["--multisite", multisite, "--clients", "12"]);
         let mut life = self.live(&args)?;
-        // Until here it may still have been opening.
-        let busy = Duration::from_millis(self.random.u64(50..400));
         let mut kills = 1;
-        life.work(busy)?;
+        // One of four may be killed while it opens.
+        match self.random.u8(..4) {
+            0 => life.work(Duration::from_millis(self.random.u64(20..200)))?,
+            _ => {
+                life.ready()?;
+                std::thread::sleep(Duration::from_millis(self.random.u64(..400)));
+            }
+        }
         if self.channel != "ring" && self.random.bool() {
             let one = self.random.usize(..self.islands as usize);
             life.kill_one(one)?;
@@ -129,7 +134,7 @@ impl<'a> Bank<'a> {
         let other_workers = self.workers(design);
         let args = self.args(design, other_workers, &["--multisite", "0", "--clients", "1"]);
         let mut life = self.live(&args)?;
-        life.work(Duration::from_millis(30))?;
+        life.ready()?;
         std::thread::sleep(CALM);
         life.kill_all()?;
         let left = self.check(&args)?;
@@ -169,7 +174,7 @@ impl<'a> Bank<'a> {
             "--seed",
             &seed,
         ]);
-        args.extend(["--warmup", "1ms", "--repeat", "1", "--json"]);
+        args.extend(["--warmup", "1ms", "--repeat", "1", "--json", "--progress", "100ms"]);
         if design == "occ" {
             args.extend(["--memory", "256M"]);
         }
@@ -273,6 +278,19 @@ impl Life {
         all.retain(|p| p.is_alive && (p.pid == parent || p.parent == parent));
         all.sort_by_key(|p| (p.pid != parent, p.pid));
         Ok(all.into_iter().map(|p| (p.pid, p.worked)).collect())
+    }
+
+    /// Waits until all instances are up and carry out transactions: the first line of `--progress`.
+    fn ready(&mut self) -> Result<(), String> {
+        let begun = Instant::now();
+        while !std::fs::read_to_string(&self.log).unwrap_or_default().contains(" tps,") {
+            self.processes()?;
+            if begun.elapsed() > PATIENCE {
+                return Err(self.ended(&format!("nothing is carried out after {} s", PATIENCE.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     fn kill_one(&mut self, one: usize) -> Result<(), String> {
