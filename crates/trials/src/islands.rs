@@ -101,6 +101,7 @@ pub struct Course {
     pub clients: usize,
     /// How often instances end in its midst.
     pub ends: usize,
+    pub lock_timeout_ms: u64,
     pub occ_conflict: OccConflict,
     pub occ_reads: OccReads,
 }
@@ -128,6 +129,7 @@ impl Course {
             kind: TableKind::ALL[random.usize(..2)],
             clients: random.usize(3..=8),
             ends: if durability == Durability::Memory { 0 } else { random.usize(1..=4) },
+            lock_timeout_ms: 300,
             occ_conflict: OccConflict::ALL[random.usize(..2)],
             occ_reads: OccReads::ALL[random.usize(..2)],
         }
@@ -156,7 +158,7 @@ impl Course {
             cpus: vec![None; workers],
             pool_pages: if design == DesignKind::Occ { 8192 } else { 2048 },
             listen: Some(self.via.address(dir, id)),
-            lock_timeout_ms: 300,
+            lock_timeout_ms: self.lock_timeout_ms,
             occ_conflict: self.occ_conflict,
             occ_reads: self.occ_reads,
             spin_us: 5,
