@@ -170,8 +170,8 @@ pub const OF_IPC: &[&str] =
 /// The first option that says nothing to this run.
 pub fn check(given: &Given, args: &BenchArgs) -> Result<Vec<String>, Failure> {
     match args.workload.as_str() {
-        COUNTER => only(given, COUNTER, OF_COUNTER).map(|()| Vec::new()),
-        IPC => only(given, IPC, OF_IPC).map(|()| Vec::new()),
+        COUNTER => only(given, COUNTER, OF_COUNTER),
+        IPC => only(given, IPC, OF_IPC),
         _ => transactions(&Asked { args, given }),
     }
 }
@@ -197,8 +197,14 @@ fn transactions(asked: &Asked) -> Result<Vec<String>, Failure> {
     Ok(told)
 }
 
-fn only(given: &Given, workload: &str, known: &[&str]) -> Result<(), Failure> {
-    let Some(other) = given.0.iter().find(|option| !known.contains(&option.as_str())) else { return Ok(()) };
+/// Options of how long and with which draws one measures: a script gives them to every workload alike.
+const OF_ANY: &[&str] = &["duration", "warmup", "seed"];
+
+fn only(given: &Given, workload: &str, known: &[&str]) -> Result<Vec<String>, Failure> {
+    let unknown = || given.0.iter().filter(|option| !known.contains(&option.as_str()));
+    let Some(other) = unknown().find(|option| !OF_ANY.contains(&option.as_str())) else {
+        return Ok(unknown().map(|option| format!("--{option}: {workload} makes nothing of it")).collect());
+    };
     let known: Vec<String> = known.iter().map(|option| format!("--{option}")).collect();
     Err(Failure::Usage(format!(
         "--{other}: {workload} runs no transactions, and takes {}; expected one of these, or bench {}",
@@ -247,7 +253,6 @@ mod tests {
             (&["tpcb", "--check-every", "2"], "--check-every", "--kill"),
             (&["micro", "--retries", "0", "--backoff", "1ms"], "--backoff", "--retries 0"),
             (&["ipc", "--kill", "3"], "--kill", "--channel"),
-            (&["ipc", "--duration", "3s"], "--duration", "--channel"),
             (&["counter", "--islands", "2"], "--islands", "--placement"),
             (&["counter", "--profile"], "--profile", "bench micro"),
         ] {
@@ -279,6 +284,8 @@ mod tests {
     fn what_misleads_nobody_is_only_told() {
         let told = checked(&["tpcb", "--kill", "3", "--duration", "1s", "--repeat", "1"]).unwrap();
         assert_eq!(told, ["--duration, --repeat: a run with --kill lasts as long as its kills take"]);
+        let told = checked(&["ipc", "--duration", "1s", "--warmup", "1s"]).unwrap();
+        assert_eq!(told, ["--duration: ipc makes nothing of it", "--warmup: ipc makes nothing of it"]);
     }
 
     /// An option that the table names and the command line does not is never given.

@@ -273,7 +273,7 @@ fn fill_up(design: &str) -> Option<(i32, String, String)> {
         mount -t tmpfs -o size=160m none "$PLACE/disk" || exit 99
         "$ATOLL" load tpcb --scale 2 --islands 2 --workers 2 --accounts 1000 --design "$DESIGN" --data "$PLACE/disk/db" \
             >/dev/null || exit 98
-        room=$(($(df --output=avail -k "$PLACE/disk" | tail -1) - 24576))
+        room=$(($(df --output=avail -k "$PLACE/disk" | tail -1) - 49152))
         head -c "${room}k" /dev/zero >"$PLACE/disk/filler" || exit 97
         "$ATOLL" bench tpcb --islands 2 --workers 2 --design "$DESIGN" --data "$PLACE/disk/db" --keep --durability sync \
             --duration 10m --repeat 1 --json >/dev/null 2>"$PLACE/told"

@@ -156,7 +156,6 @@ fn a_single_deployment_is_divided_by_type_of_transaction() {
         "share %",
         "p95 µs",
         "user rollbacks",
-        "conflicts",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
