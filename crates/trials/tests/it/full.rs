@@ -236,5 +236,5 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     assert!(fault.contains("could not be undone") && fault.contains("space"), "{fault}");
     engine.begin(victim, 0, Protection::Locks);
     assert_eq!(engine.commit(victim), Err(Abort::Fault), "not even what has changed nothing");
-    assert_eq!(engine.rollback(filler), Ok(()));
+    assert_eq!(engine.rollback(filler), Err(Abort::Fault), "nothing is undone from now on");
 }
