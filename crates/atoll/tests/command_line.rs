@@ -392,6 +392,9 @@ fn a_profile_adds_up_to_the_latency() {
         "2",
         "--design",
         "conventional,serial",
+        // Waits for a device would leave few transactions to a window, and most of them across its ends.
+        "--durability",
+        "memory",
     ];
     let more = [
         "--multisite",

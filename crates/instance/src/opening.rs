@@ -61,10 +61,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const FIRST: u32 = 1;
 
 fn is_first(life: u32) -> bool {
-    #[cfg(feature = "planted")]
-    if crate::planted::is(crate::planted::Bug::EarlyLife) {
-        return true;
-    }
     life <= FIRST
 }
 

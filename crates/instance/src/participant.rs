@@ -329,10 +329,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if passing.opened.get() {
             self.sessions.borrow_mut().remove(&passing.gtid);
         }
-        #[cfg(feature = "planted")]
-        if crate::planted::is(crate::planted::Bug::UndurableReads) {
-            return lsn.map(|_| Vote::ReadOnly);
-        }
         self.durable(lsn?).await?;
         Ok(Vote::ReadOnly)
     }
@@ -415,10 +411,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
             (Wrote::Nothing, LockPoint::Ahead) => {
                 let lsn = engine.horizon(&part, desk);
                 self.put_back(gtid, part);
-                #[cfg(feature = "planted")]
-                if crate::planted::is(crate::planted::Bug::UndurableReads) {
-                    return Ok(Vote::ReadOnly);
-                }
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
@@ -427,10 +419,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
-                #[cfg(feature = "planted")]
-                if crate::planted::is(crate::planted::Bug::UndurableReads) {
-                    return Ok(Vote::ReadOnly);
-                }
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }

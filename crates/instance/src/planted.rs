@@ -19,21 +19,11 @@ pub enum Bug {
     DoubtAcknowledged,
     /// A home forgets its decision with the first acknowledgement, not with the last.
     FirstAcknowledgement,
-    /// An instance that comes back lets transactions in before homes have given up those with steps at its earlier life.
-    EarlyLife,
-    /// What was read for another instance is told before it is durable.
-    UndurableReads,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 6] = [
-        Bug::EarlyRelease,
-        Bug::WrongWorker,
-        Bug::DoubtAcknowledged,
-        Bug::FirstAcknowledgement,
-        Bug::EarlyLife,
-        Bug::UndurableReads,
-    ];
+    pub const ALL: [Bug; 4] =
+        [Bug::EarlyRelease, Bug::WrongWorker, Bug::DoubtAcknowledged, Bug::FirstAcknowledgement];
 }
 
 /// For the whole process: there is one bug at a time, and tests of it run alone.

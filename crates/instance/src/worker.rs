@@ -349,11 +349,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             Peer::Caller(..) => self.local.caller_lost(id),
             Peer::Callee(instance) => {
                 self.local.calls.link_broke(id);
-                #[cfg(feature = "planted")]
-                let is_noticed = !crate::planted::is(crate::planted::Bug::EarlyLife);
-                #[cfg(not(feature = "planted"))]
-                let is_noticed = true;
-                self.local.feed_homes(|_| is_noticed.then_some(Event::PeerLost { from: instance }));
+                self.local.feed_homes(|_| Some(Event::PeerLost { from: instance }));
                 let lost = self.local.shared.lost.lock().expect("no holder of this lock panics");
                 if let Some(lost) = lost.as_ref() {
                     // The connector is gone only when the instance stops.

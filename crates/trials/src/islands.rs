@@ -7,7 +7,7 @@
 //!             connect | ... | clients end | every list is read
 //! ```
 //!
-//! Must hold: strict serialisability of the history with the last reading in it ([`crate::histories::judge`]). And what a judge of
+//! Must hold: strict serialisability of the history with the last reading in it (`histories::judge`). And what a judge of
 //! histories does not ask: an element that was acknowledged is in its list at the end, one of an aborted transaction is not,
 //! of one whose outcome its client does not know all are or none, and whatever a client has read is the beginning of what is
 //! there at the end.

@@ -8,6 +8,7 @@ fn recorded(course: &Course) -> Result<Outcome, Trouble> {
     record(course, Path::new(env!("CARGO_BIN_EXE_trials")), &AtomicBool::new(false))
 }
 
+#[cfg(not(feature = "planted"))]
 fn again(course: &Course) -> String {
     let Course { seed, transactions, .. } = course;
     format!("again: cargo xtask histories islands --seed {seed} --histories 1 --transactions {transactions}")
@@ -33,22 +34,22 @@ mod sound {
 
     #[test]
     fn histories_over_several_instances_in_threads_are_strictly_serialisable() {
-        innocent((0..7).chain(28..35));
+        innocent(0..7);
     }
 
     #[test]
     fn histories_over_sockets_and_processes_that_are_killed_are_strictly_serialisable() {
-        innocent((7..14).chain(35..42));
+        innocent(7..14);
     }
 
     #[test]
     fn histories_over_shared_memory_and_processes_that_are_killed_are_strictly_serialisable() {
-        innocent((14..21).chain(42..49));
+        innocent(14..21);
     }
 
     #[test]
     fn histories_over_simulated_disks_whose_power_is_cut_are_strictly_serialisable() {
-        innocent((21..28).chain(49..56));
+        innocent(21..28);
     }
 }
 
@@ -118,19 +119,5 @@ mod guilty {
     #[test]
     fn planted_forgetting_with_the_first_acknowledgement_is_found() {
         found(Bug::FirstAcknowledgement, |seed| torn(Conventional, 4, (16, 16), seed));
-    }
-
-    #[test]
-    fn planted_undurable_reads_are_found() {
-        found(Bug::UndurableReads, |seed| torn(Conventional, 3, (16, 16), seed));
-    }
-
-    /// Power cuts, since instances on simulated disks come back before locks are given up.
-    #[test]
-    fn planted_early_life_of_a_reader_is_found() {
-        found(Bug::EarlyLife, |seed| {
-            let (via, lock_timeout_ms) = (Via::Disks, 3000);
-            Course { via, lock_timeout_ms, ..torn(Conventional, 4, (16, 16), seed) }
-        });
     }
 }
