@@ -325,6 +325,7 @@ impl Deployment {
                     locks: self.locks,
                     lock_timeout_ms: self.lock_timeout_ms,
                     distributed_timeout_ms: self.distributed_timeout_ms,
+                    outlives_power_cuts: self.data.is_some(),
                     most_requests: self.most_requests,
                     occ_conflict: self.occ_conflict,
                     occ_reads: self.occ_reads,

@@ -49,6 +49,9 @@ pub struct InstanceConfig {
     /// A transaction over several instances that is not decided after this time is given up, in ms.
     /// `None`: twice `lock_timeout_ms`, at least [`InstanceConfig::LEAST_DISTRIBUTED_TIMEOUT_MS`].
     pub distributed_timeout_ms: Option<u64>,
+    /// Whether the data is opened again after a power cut. Data of a temporary directory is not: in
+    /// async mode its instances rely on each other without waiting for the device.
+    pub outlives_power_cuts: bool,
     /// Requests of clients outside that a worker takes before it has answered others; more wait at
     /// their clients.
     pub most_requests: usize,
@@ -124,6 +127,7 @@ impl InstanceConfig {
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
             distributed_timeout_ms: None,
+            outlives_power_cuts: true,
             most_requests: InstanceConfig::MOST_REQUESTS,
             occ_conflict: OccConflict::default(),
             occ_reads: OccReads::default(),

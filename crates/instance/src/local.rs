@@ -413,10 +413,28 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// relies on it. A power cut takes from each instance another end of its log, so what one of
     /// them has told another must be on the device.
     pub async fn stable(&self, lsn: Lsn) -> Result<(), Abort> {
+        if self.spares_device() {
+            return self.durable(lsn).await;
+        }
         let engine = &self.shared.engine;
         let stable = engine.stable(&self.desk, lsn, self.enter_log()).await;
         self.in_log.set(self.in_log.get() - 1);
         stable
+    }
+
+    /// Whether the device has the log up to `lsn`, as far as [`Local::stable`] would wait for it.
+    pub fn is_stable(&self, lsn: Lsn) -> bool {
+        let engine = &self.shared.engine;
+        match self.spares_device() {
+            true => engine.durable_now(lsn).is_some_and(|known| known.is_ok()),
+            false => engine.is_stable(lsn),
+        }
+    }
+
+    /// Async mode over data that no power cut spares.
+    fn spares_device(&self) -> bool {
+        let config = &self.shared.config;
+        config.durability == Durability::Async && !config.outlives_power_cuts
     }
 
     /// A task is about to wait for the log. Gives the thread that is to see to its flush.

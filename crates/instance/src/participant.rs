@@ -147,7 +147,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let mut any = false;
         loop {
             let mut acks = self.acks.borrow_mut();
-            if !acks.front().is_some_and(|a| self.shared.engine.is_stable(a.lsn)) {
+            if !acks.front().is_some_and(|a| self.is_stable(a.lsn)) {
                 return any;
             }
             let ack = acks.pop_front().expect("looked at");

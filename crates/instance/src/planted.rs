@@ -1,9 +1,7 @@
 //! Bugs on purpose, behind the feature `planted`: each breaks what several instances owe each other, in a way that the trials over
 //! several instances must see. Nothing of this is in a build without the feature.
 
-use base::InstanceId;
 use std::sync::atomic::{AtomicU8, Ordering};
-use twophase::coordinator::{Coordinator, Effects};
 use twophase::{Decision, Message};
 
 /// What is wrong.
@@ -17,13 +15,10 @@ pub enum Bug {
     WrongWorker,
     /// A home that tells its decision hears that it is done, where a part is in doubt since a restart.
     DoubtAcknowledged,
-    /// A home forgets its decision with the first acknowledgement, not with the last.
-    FirstAcknowledgement,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 4] =
-        [Bug::EarlyRelease, Bug::WrongWorker, Bug::DoubtAcknowledged, Bug::FirstAcknowledgement];
+    pub const ALL: [Bug; 3] = [Bug::EarlyRelease, Bug::WrongWorker, Bug::DoubtAcknowledged];
 }
 
 /// For the whole process: there is one bug at a time, and tests of it run alone.
@@ -42,17 +37,6 @@ pub fn planted() -> Bug {
 
 pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
-}
-
-/// A home that has heard from one participant, which it takes for all.
-pub(crate) fn heard(machine: &mut Coordinator, from: InstanceId, message: Message) -> Effects {
-    let mut effects = machine.receive(from, message);
-    if is(Bug::FirstAcknowledgement) && matches!(message, Message::Ack { .. }) {
-        for other in machine.note().participants {
-            effects.extend(machine.receive(other, message));
-        }
-    }
-    effects
 }
 
 /// Whether a message says that a transaction has committed.

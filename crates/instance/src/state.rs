@@ -90,9 +90,6 @@ impl Home {
         if self.is_overdue(now_ns) {
             return self.machine.on(Event::Timeout);
         }
-        #[cfg(feature = "planted")]
-        return crate::planted::heard(&mut self.machine, from, message);
-        #[cfg(not(feature = "planted"))]
         self.machine.receive(from, message)
     }
 

@@ -115,9 +115,4 @@ mod guilty {
         let design = |seed| [Conventional, Logical][seed as usize % 2];
         found(Bug::DoubtAcknowledged, |seed| torn(design(seed), 2, (8, 10), seed));
     }
-
-    #[test]
-    fn planted_forgetting_with_the_first_acknowledgement_is_found() {
-        found(Bug::FirstAcknowledgement, |seed| torn(Conventional, 4, (16, 16), seed));
-    }
 }
