@@ -9,7 +9,7 @@ use base::counted;
 use deploy::{Deployment, Footprint};
 use topology::{MemoryRoom, memory_room};
 
-/// Of what is free so much stays free, for what nobody adds up.
+/// Of what is free so much stays free, for memory that the sum leaves out.
 const LEAST_MARGIN: u64 = 64 << 20;
 const MARGIN_SHARE: u64 = 20;
 
