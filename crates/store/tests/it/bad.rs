@@ -201,7 +201,8 @@ fn files_that_the_checkpoint_relies_on_are_missed() {
         files.remove(&Path::new("/db").join(name)).unwrap();
         let text = error(&files, Durability::Sync).to_string();
         assert!(
-            text.contains(&format!("/db/{name}: this file is missing")) && text.contains("atoll check"),
+            text.contains(&format!("/db/{name}: this file is missing"))
+                && text.contains("restore the database from a backup"),
             "{text}"
         );
         assert!(!files.list(Path::new("/db")).unwrap().contains(&name.to_owned()), "and not made anew");
