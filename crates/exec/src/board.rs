@@ -1,33 +1,45 @@
-//! Who waits for whom over several owners' lock tables.
+//! The waits-for graph over the lock tables of several owners.
 //!
-//! A worker's own table finds every cycle that lies inside it before a wait begins. A transaction that waits at one owner while it
-//! holds locks at another can close a cycle that no table sees. So whoever is at several owners and has to wait writes on the board for
-//! whom, and looks whether that leads back to itself; if it does, it is the one that gives up. Nothing else ever touches the board: a
-//! transaction that need not wait, or has steps at one owner only, pays nothing. A cycle may lead through such a one; but it waits in the
-//! table in which it is waited for, so who writes sees through it ([`locks::LockTable::blockers`]).
+//! A worker's own lock table finds every cycle that lies inside it before a wait begins. A cycle
+//! over two tables is seen by neither:
 //!
-//! **Found:** writing and looking are one step under the mutex, so of the members of a cycle the last one to write sees the
-//! others. For whom a transaction waits may change while it waits (the lock goes to one that stood before it), so it
-//! writes anew every [`AGAIN_NS`], and a cycle that such a change closes is found then. **Never found where there is none:** a name
-//! on the board belongs to one transaction for ever, and a transaction keeps its locks until its end, so an entry that is out of
-//! date names one that is still waited for, or one that has ended and waits for nobody. But for this: where somebody has seen through one that
-//! waits, and that gives up, he may for up to [`AGAIN_NS`] be taken to wait for whom that one waited for. Then a transaction is tried again that need
-//! not have been.
+//! ```text
+//!   owner 0: T1 waits for T2          owner 1: T2 waits for T1
+//! ```
+//!
+//! So a transaction that has steps at several owners and has to wait records in this graph the
+//! transactions that block it, and looks for a path from them back to itself. If there is one, it
+//! gives up. No other transaction touches the graph: one that need not wait, or that has steps at
+//! one owner only, pays nothing. A cycle may lead through a transaction with steps at one owner
+//! only. That one waits in the table in which it is waited for, so the transaction that records its
+//! wait looks through it to its blockers ([`locks::LockTable::blockers`]).
+//!
+//! **Every cycle is found.** Recording and searching are one step under the mutex, so the last
+//! member of a cycle to record its wait sees all the others. The blockers of a waiting transaction
+//! may change while it waits (a transaction that stood before it gets the lock). It therefore
+//! records them again every [`AGAIN_NS`], and finds a cycle that such a change has closed then.
+//!
+//! **No cycle is reported where there is none,** with one exception. A name in the graph belongs to
+//! one transaction for ever, and a transaction keeps its locks until its end. An entry that is out
+//! of date therefore names a transaction that is still waited for, or one that has ended and waits
+//! for none. The exception: T1 has looked through T2, which waits for T3, and recorded T3; then T2
+//! gives up. For up to [`AGAIN_NS`] T1 still counts as waiting for T3. A transaction may then be
+//! retried without need.
 
 use probe::Section;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// How often one that waits writes anew.
+/// The interval at which a waiting transaction records its blockers again.
 pub(crate) const AGAIN_NS: u64 = 1_000_000;
 
-/// The names of those who wait, where each does, and for whom.
+/// The blockers of each waiting transaction, keyed by its name and the owner where it waits.
 #[derive(Default)]
 pub(crate) struct Board(Mutex<BTreeMap<(u64, usize), Vec<u64>>>);
 
 impl Board {
-    /// Writes down that `who` waits at `owner` for `blockers`. True if a cycle is closed: then nothing is written, and `who` must
-    /// give up.
+    /// Records that a transaction waits at `owner` for `blockers`. True if that closes a cycle:
+    /// then nothing is recorded, and the transaction must give up.
     pub fn closes_cycle(&self, who: u64, owner: usize, blockers: &[u64]) -> bool {
         probe::enter(Section::LockDetector);
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +53,7 @@ impl Board {
         closed
     }
 
-    /// The wait is over.
+    /// Removes the entry: the wait is over.
     pub fn strike_out(&self, who: u64, owner: usize) {
         probe::enter(Section::LockDetector);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(who, owner));
@@ -79,7 +91,7 @@ mod tests {
         assert!(!board.closes_cycle(3, 0, &[1]));
     }
 
-    /// A transaction with steps at two owners waits at both.
+    /// A transaction with steps at two owners may wait at both.
     #[test]
     fn all_waits_of_a_transaction_count() {
         let board = Board::default();

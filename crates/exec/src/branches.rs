@@ -1,16 +1,18 @@
-//! A transaction's work at several workers of one instance.
+//! The work of one transaction at several workers of one instance.
 //!
-//! A *branch* is an ordinary [`Part`]: a chain in the log, an undo list, locks in one owner's table. It is a value that travels:
-//! it goes to its owner with the steps, comes back with their results, and goes there once more to end. So whoever holds it may
-//! touch it, nobody ever shares it, and an owner keeps no list of transactions. Its locks stay where they are: they are asked for and
-//! given back on the owner's thread only.
+//! A *branch* is an ordinary local transaction ([`Part`]): a chain in the log, an undo list, locks
+//! in one owner's table. It is a value that travels: it goes to its owner with the steps, comes
+//! back with their results, and goes there once more to end. Only the worker that holds the value
+//! touches it, no two workers share it, and an owner keeps no list of transactions. The branch's
+//! locks stay with the owner: they are acquired and released on the owner's thread only.
 //!
-//! A letter with steps says where they lie ([`Stamp`]): whose a key is may have changed while it was on its way. Then nothing is done, and it
-//! goes back as [`Letter::Moved`], to be sent to where the steps belong now.
+//! A message with steps names their sites ([`Stamp`]), because the owner of a key may change while
+//! the message is on its way. If it has changed, the receiver does nothing and sends the message
+//! back as [`Letter::Moved`]. The home then sends the steps to their new owner.
 //!
-//! The home has all branches in its hands when it commits, so it appends the one record that names them
-//! ([`store::Store::commit_together`]) and sends them back. An owner releases the locks when the branch is back: whoever takes
-//! them then logs behind that record.
+//! The home has all branches in its hands when it commits. It appends the one record that names
+//! them ([`store::Store::commit_together`]) and sends them back. An owner releases the locks when
+//! the branch is back, so a transaction that acquires them next logs behind that record.
 
 use crate::chart::Stamp;
 use crate::local::Part;
@@ -18,7 +20,7 @@ use std::task::Waker;
 use store::Txn;
 use txn::Abort;
 
-/// What workers send each other.
+/// A message from one worker to another.
 pub(crate) enum Letter {
     Steps(Steps),
     Answer {
@@ -26,25 +28,25 @@ pub(crate) enum Letter {
         branch: Box<Part>,
         answer: Answer,
     },
-    /// The steps belong to somebody else by now; the branch is as it was, if there was one.
+    /// The steps belong to another owner meanwhile. The branch is unchanged, if there was one.
     Moved {
         meeting: u32,
         branch: Option<Box<Part>>,
         answer: Answer,
     },
-    /// Committed: locks may go.
+    /// Committed: the owner releases the locks.
     Commit(Box<Part>),
-    /// To be undone; answered by [`Letter::Undone`].
+    /// To be undone; the owner answers with [`Letter::Undone`].
     Undo {
         home: usize,
         branch: Box<Part>,
     },
     Undone,
-    /// One of the transactions found prepared that the owner keeps locks for is decided.
+    /// A transaction that restart found prepared, and for which the owner keeps locks, is decided.
     Release(Ward),
 }
 
-/// Steps to run; without a branch it is the transaction's first visit.
+/// Steps to run. There is no branch on the transaction's first visit.
 pub(crate) struct Steps {
     pub home: usize,
     pub meeting: u32,
@@ -54,16 +56,16 @@ pub(crate) struct Steps {
     pub steps: Vec<u8>,
 }
 
-/// Steps that another worker's transaction has here.
+/// Steps that a transaction of another worker has here.
 pub struct Visit<P> {
-    /// The transaction's work here.
+    /// The transaction's branch here.
     pub part: Box<P>,
     pub steps: Vec<u8>,
     pub(crate) home: usize,
     pub(crate) meeting: u32,
 }
 
-/// What became of steps at another worker.
+/// The outcome of steps at another worker.
 #[derive(Debug)]
 pub struct Answer {
     pub owner: usize,
@@ -71,7 +73,7 @@ pub struct Answer {
     pub outputs: Vec<u8>,
 }
 
-/// Names the locks that are kept for a transaction found prepared, or for several.
+/// Names the in-doubt locks that are kept for one transaction found prepared, or for several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ward(pub usize);
 
@@ -79,9 +81,10 @@ pub(crate) struct Ward(pub usize);
 #[derive(Default)]
 pub(crate) struct Branches {
     pub away: Vec<(usize, Box<Part>)>,
-    /// Chains of a transaction that restart found prepared, beside the part's own, its ward, and the owners in whose tables that
-    /// has locks.
+    /// For a transaction that restart found prepared: its chains beside the local transaction's
+    /// own.
     pub found: Vec<Txn>,
+    /// Its in-doubt locks, and the owners in the tables of which it has them.
     pub wards: Option<(Ward, Vec<usize>)>,
 }
 
@@ -100,13 +103,13 @@ impl Branches {
         Some(self.away.swap_remove(at).1)
     }
 
-    /// Every chain but the part's own.
+    /// Every chain but the local transaction's own.
     pub fn chains(&mut self) -> impl Iterator<Item = &mut Txn> {
         self.away.iter_mut().map(|(_, part)| &mut part.txn).chain(&mut self.found)
     }
 }
 
-/// Steps under way to other workers, all of one phase.
+/// A rendezvous: the steps of one phase that are under way to other workers.
 #[derive(Default)]
 pub(crate) struct Meeting {
     pub missing: usize,
@@ -114,7 +117,7 @@ pub(crate) struct Meeting {
     pub waker: Option<Waker>,
 }
 
-/// A worker's meetings, by number.
+/// A worker's rendezvous, by number.
 #[derive(Default)]
 pub(crate) struct Meetings {
     all: Vec<Meeting>,
@@ -133,7 +136,7 @@ impl Meetings {
         &mut self.all[meeting as usize]
     }
 
-    /// Brings an answer; wakes who waits if it was the last.
+    /// Records an answer; wakes the transaction that waits if it was the last.
     pub fn answer(&mut self, meeting: u32, branch: Option<Box<Part>>, answer: Answer) {
         let meeting = self.get(meeting);
         meeting.answers.push((branch, answer));

@@ -1,4 +1,4 @@
-//! The chart by hand; `models` has it under loom.
+//! Unit tests of the owner map; `models` runs it under loom.
 
 use crate::chart::Chart;
 

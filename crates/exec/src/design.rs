@@ -1,4 +1,4 @@
-//! A design is two policies: who may touch a record, and what protects it.
+//! A design is two policies: which threads may touch a record, and how it is protected.
 
 use crate::local::Locking;
 use latch::{ByPage, LatchPolicy, Optimistic, Owned, Policies, RawMutex, SpinRaw, ThreadBound};
@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use store::HeapForm;
 
-/// The policies of one design, fixed at compile time: the access methods are generated once for each.
+/// The policies of one design, fixed at compile time: the access methods are compiled once for
+/// each.
 pub trait Design: Sized + Send + Sync + 'static {
     const LOCKING: Locking;
     /// How pages are protected.
@@ -19,8 +20,8 @@ pub trait Design: Sized + Send + Sync + 'static {
     const LATCHED: bool = <<Self::Latch as Policies>::Heap as LatchPolicy>::LATCHED;
 }
 
-/// Latched pages, which readers look at without latches, and a central lock table: the transaction's own worker runs
-/// every step.
+/// Pages with latches, which readers validate instead of latching, and a central lock table. The
+/// transaction's own worker runs every step.
 #[derive(Debug)]
 pub enum Conventional {}
 
@@ -40,8 +41,8 @@ impl Design for Serial {
     type Mutex = ThreadBound;
 }
 
-/// What protects pages where workers own keys: those of primary trees and of rows say so themselves, for some of them have owners; entries
-/// of secondary indexes are anybody's.
+/// Page protection where workers own keys. Each page of a primary tree or of rows says whether it
+/// has an owner. Entries of secondary indexes have none.
 #[derive(Clone, Copy, Debug)]
 pub enum PartlyOwned {}
 
@@ -51,8 +52,9 @@ impl Policies for PartlyOwned {
     type Heap = ByPage;
 }
 
-/// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own (DORA). Under `logical` pages are
-/// nobody's, so they are latched; under PLP pages are their keys' owner's: those of primary trees (`plp-regular`), and those of rows
+/// Each worker owns a run of the keys, runs the steps on them and locks them in a table of its own
+/// (DORA). Under `logical` pages have no owner, so they are latched. Under PLP the owner of the
+/// keys owns their pages: those of primary trees (`plp-regular`), and those of rows as well
 /// (`plp-partition`, `plp-leaf`).
 #[derive(Debug)]
 pub enum Partitioned {}
@@ -63,16 +65,19 @@ impl Design for Partitioned {
     type Mutex = ThreadBound;
 }
 
-/// A design by name, as configuration and result rows spell it.
+/// A design by name, as the configuration and the result rows spell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
 pub enum DesignKind {
     Conventional,
     Logical,
-    /// As `logical`, and each worker owns the pages that lead to its keys: see [`crate::paged`].
+    /// As `logical`, and each worker owns the index pages that lead to its keys: see
+    /// [`crate::paged`].
     PlpRegular,
-    /// As `plp-regular`, and the heap pages with its keys' rows, each of one partition.
+    /// As `plp-regular`, and each worker owns the heap pages with the rows of its keys. A heap page
+    /// holds rows of one partition.
     PlpPartition,
-    /// As `plp-partition`, with heap pages each of one leaf: where a partition is divided the rows of one leaf move.
+    /// As `plp-partition`, but a heap page holds rows of one leaf: where a partition is divided,
+    /// the rows of one leaf move.
     PlpLeaf,
     Serial,
     /// Rows in main memory, optimistic concurrency control: see [`crate::memory`].
@@ -90,7 +95,7 @@ impl DesignKind {
         DesignKind::Occ,
     ];
 
-    /// Whether keys have owners, which may change while transactions run.
+    /// Whether keys have owners. They may change while transactions run.
     pub fn owns_keys(self) -> bool {
         self == DesignKind::Logical || self.owns_pages()
     }
@@ -100,7 +105,8 @@ impl DesignKind {
         matches!(self, DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf)
     }
 
-    /// Which rows share a heap page, where that is the design's to say: whether heap pages have owners as well.
+    /// How rows are grouped into heap pages, where the design decides that: whether heap pages have
+    /// owners as well.
     pub fn heap_form(self) -> HeapForm {
         match self {
             DesignKind::PlpPartition => HeapForm::ByPartition,
@@ -141,13 +147,14 @@ impl FromStr for DesignKind {
     }
 }
 
-/// What a transaction of `occ` does on meeting a row that another one has prepared for two-phase commit.
+/// How a transaction of `occ` behaves when it meets a row that another one has prepared for
+/// two-phase commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OccConflict {
-    /// Waits for the other's decision.
+    /// It waits for the other transaction's decision.
     #[default]
     Wait,
-    /// Aborts, as Silo does.
+    /// It aborts, as in Silo.
     Abort,
 }
 
@@ -178,13 +185,13 @@ impl FromStr for OccConflict {
     }
 }
 
-/// How far ahead `occ` asks for rows, so that it waits for memory as seldom as can be.
+/// How far ahead `occ` prefetches rows, so that it seldom waits for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OccAhead {
-    /// For those that a request names, while others are run before it.
+    /// The rows that a request names, while the worker runs other requests before it.
     #[default]
     Requests,
-    /// For those that a step is about to ask for.
+    /// The rows that a step is about to ask for.
     Steps,
 }
 
@@ -215,13 +222,13 @@ impl FromStr for OccAhead {
     }
 }
 
-/// How a transaction of `occ` reads that is known to write nothing.
+/// How a transaction of `occ` that is known to write nothing reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OccReads {
-    /// As one that writes: the present, and what it has seen is checked at its end.
+    /// As one that writes: the present state, validated at its end.
     #[default]
     Validate,
-    /// As everything was when it began: nothing is checked, and nobody is in its way.
+    /// The state at its begin: nothing is validated, and no writer is in its way.
     Snapshot,
 }
 

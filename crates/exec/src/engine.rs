@@ -1,23 +1,26 @@
-//! What an instance asks of the engine whose data it holds: the one face of all designs.
+//! The interface between an instance and the engine that holds its data, the same for every design.
 //!
 //! ```text
 //!   begin -> operations through Here -> certify -> commit  -> wait until durable -> reply
-//!                                               -> prepare -> wait until durable -> vote -> commit or rollback
+//!                                               -> prepare -> wait until durable -> vote
+//!                                                  -> commit or rollback
 //! ```
 //!
-//! An engine is shared by an instance's workers. What each has to itself is its [`Engine::Desk`], made on the worker's own
-//! thread; a transaction's work is an [`Engine::Part`], which stays with the worker that made it. Whatever may have to wait
-//! for another transaction is asynchronous and done by [`Engine::certify`] at the latest: a commit or a prepare after it
-//! fails only with the engine.
+//! The workers of an instance share one engine. Each worker has a worker context of its own
+//! ([`Engine::Desk`]), made on the worker's thread. A transaction's work here is a local
+//! transaction ([`Engine::Part`]), which stays with the worker that made it. Every wait for another
+//! transaction is asynchronous and ends in [`Engine::certify`] at the latest: a commit or a prepare
+//! after it fails only with the engine.
 //!
-//! Where workers own keys ([`Engine::OWNERS`]) a part may have branches at other workers, which end with it:
+//! Where workers own keys ([`Engine::OWNERS`]) a local transaction may have branches at other
+//! workers, which end with it:
 //!
 //! ```text
-//!   the part's worker                                          an owner
-//!   meeting, send(steps) ... ------------------------------->  receive: a Visit, with the branch
-//!   own steps                                                  runs the steps
-//!   rendezvous  <--------------------------------------------  answer: results and branch
-//!   commit: one record for all; or rollback ---------------->  (within receive) locks released; or undone
+//!   the transaction's worker                               an owner
+//!   meeting, send(steps) ... --------------------------->  receive: a Visit, with the branch
+//!   own steps                                              runs the steps
+//!   rendezvous  <----------------------------------------  answer: results and branch
+//!   commit: one record for all; or rollback ------------>  (within receive) locks released; or undone
 //! ```
 
 use crate::branches::{Answer, Visit};
@@ -41,11 +44,11 @@ use store::{HeapForm, NoteId, StoreFault, TreeKind};
 use txn::{Abort, Access, Route, Schema};
 use wal::{Durability, Urge};
 
-/// What an engine is opened with.
+/// The settings an engine is opened with.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub design: DesignKind,
-    /// Everything that survives lies here; created if missing.
+    /// The folder with all durable state; created if missing.
     pub dir: PathBuf,
     pub durability: Durability,
     /// Memory for data, in pages of 8 KiB.
@@ -53,34 +56,36 @@ pub struct Setup {
     pub workers: usize,
     pub locks: LockTuning,
     pub lock_timeout_ns: u64,
-    /// For `occ`, whose rows, index and old versions take [`Setup::pool_pages`] at most.
+    /// For `occ`: the reaction to a prepared row. Its rows, index and old versions take
+    /// [`Setup::pool_pages`] at most.
     pub occ_conflict: OccConflict,
-    /// How trees are made, if the folder holds none; for `occ` it says nothing.
+    /// The kind of trees to create if the folder holds none; no effect on `occ`.
     pub trees: TreeKind,
-    /// How readers of pages keep out of the way of writers; for `serial` and `occ` it says nothing.
+    /// How readers of pages are kept apart from writers; no effect on `serial` and `occ`.
     pub latching: Latching,
-    /// Which rows share a heap page, if the folder holds no tables; for `occ` it says nothing.
+    /// How rows are grouped into heap pages if the folder holds no tables; no effect on `occ`.
     pub heaps: HeapForm,
-    /// Into how many parts a load divides each multi-rooted tree; where workers own keys, how many partitions these have at least.
+    /// The number of parts into which a load divides each multi-rooted tree. Where workers own
+    /// keys, the least number of partitions of these.
     pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
     pub territory: Territory,
 }
 
-/// What opening found.
+/// The state that opening found in the folder.
 pub struct Recovered<T> {
-    /// How often this data has been opened, this time included.
+    /// The number of times this data has been opened, this time included.
     pub life: u32,
     /// Bytes of log replayed.
     pub log_bytes: u64,
-    /// Transactions found prepared, and the note each was prepared with.
+    /// The transactions found prepared, each with the note that it was prepared with.
     pub in_doubt: Vec<(Vec<u8>, T)>,
-    /// Notes that were not forgotten, oldest first.
+    /// The notes that were not forgotten, oldest first.
     pub notes: Vec<(NoteId, Vec<u8>)>,
 }
 
-/// Why an engine did not open, load or close.
+/// The reason for which an engine did not open, load or close.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineFault {
     #[error(transparent)]
@@ -115,44 +120,46 @@ pub enum EngineFault {
     Tables(String),
 }
 
-/// Whether a transaction has parts elsewhere, which may have been certified earlier and end later than this one.
+/// Whether a transaction has local transactions elsewhere too, which may be validated earlier and
+/// end later than this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     Home,
     Distributed,
 }
 
-/// Where a transaction is certified already while a part of it waits here.
+/// Where a transaction may be validated already while its local transaction waits here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// At instances with lower numbers at most: waits only go upwards, so they close no circle over instances.
+    /// At instances with lower numbers only: waits go only upwards, so they close no cycle over
+    /// instances.
     Upwards,
-    /// Perhaps at higher ones: a wait may close a circle, so it has to be short.
+    /// Perhaps at instances with higher numbers: a wait may close a cycle, so it has to be short.
     Any,
 }
 
-/// Since when a part holds what keeps others from undoing what it has seen.
+/// The moment from which a local transaction keeps others from changing the rows it has read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
-    /// Since it saw it, by locks.
+    /// From its read on, by locks.
     FromSteps,
-    /// Since [`Engine::certify`], by validation.
+    /// From [`Engine::certify`] on, by validation.
     FromCertify,
 }
 
-/// Whether the transaction of a part that is being prepared holds all its locks, here and elsewhere.
+/// Whether the transaction that is being prepared holds all its locks, here and elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockPoint {
     Reached,
     Ahead,
 }
 
-/// What an engine did since it was opened.
+/// Counts of an engine's work since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EngineCounts {
     pub log: LogCounts,
     pub locks: LockWork,
-    /// In use now, not since opening.
+    /// Pages in use at present, not since opening.
     pub pages: u64,
     pub page_reads: u64,
     pub page_writes: u64,
@@ -161,27 +168,30 @@ pub struct EngineCounts {
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
-    /// Parts may run under [`Protection::Past`].
+    /// Local transactions may run under [`Protection::Past`].
     const PAST: bool = false;
-    /// Rows can be asked for ahead of the transaction ([`Engine::want`]).
+    /// Rows can be prefetched before their transaction runs ([`Engine::want`]).
     const FETCHES: bool = false;
     /// The rows that one transaction to come is known to ask for.
     type Wanted: Default + 'static;
-    /// What one worker has to itself.
+    /// The worker context: state of the engine that belongs to one worker.
     type Desk: 'static;
-    /// One transaction's work here. Used for one transaction after the other, so that its buffers stay.
+    /// One local transaction. Reused for the next one, so that its buffers stay.
     type Part: 'static;
-    /// The rows, as one part sees them.
+    /// The page access: the rows as one local transaction sees them.
     type Here<'a>: Access;
     /// New rows on their way into an empty engine.
     type Filling<'a>: Access;
-    /// What a worker has filled in and is still to be put together.
+    /// The rows that a worker has filled in and that [`Engine::assemble`] has still to put
+    /// together.
     type Filled: Send + 'static;
     /// A transaction that restart found prepared.
     type InDoubt: Send + 'static;
 
+    /// Opens the engine in the folder of `setup`.
+    ///
     /// # Errors
-    /// [`EngineFault`] with what was expected in the folder.
+    /// [`EngineFault`]: the folder does not hold the expected data, or cannot be read.
     fn open(setup: &Setup) -> Result<(Self, Recovered<Self::InDoubt>), EngineFault> {
         Self::open_in(world::real(), setup)
     }
@@ -195,43 +205,49 @@ pub trait Engine: Send + Sync + Sized + 'static {
         setup: &Setup,
     ) -> Result<(Self, Recovered<Self::InDoubt>), EngineFault>;
 
-    /// Writes what is still in memory only, whatever the durability, and closes.
+    /// Writes all changes that are in memory only, in every durability mode, and closes.
     ///
     /// # Errors
-    /// [`EngineFault`]; the folder is as after a crash.
+    /// [`EngineFault`]; the folder is as it is after a crash.
     fn close(self) -> Result<(), EngineFault>;
 
-    /// What whoever runs the engine should know and may mend, though it goes on: a warning with what to do.
+    /// A warning for the operator, with a remedy: the engine runs, but lacks something that can be
+    /// provided.
     fn shortage(&self) -> Option<String> {
         None
     }
 
-    /// What the engine has met that keeps it from going on.
+    /// The fault for which the engine accepts nothing more, if it has met one.
     fn fault(&self) -> Option<String>;
 
-    /// To be called on the worker's own thread, before anything else it does here. `unpark` wakes it.
+    /// Makes the worker's context. To be called on the worker's own thread, before any other call
+    /// from it. `unpark` wakes the worker.
     fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::Desk;
 
-    /// The worker is about to end; its parts have ended or were abandoned.
+    /// The worker is about to end; its local transactions have ended or were abandoned.
     fn leave(&self, desk: &Self::Desk);
 
-    /// Protection for a transaction that needs only this instance as far as its arguments tell.
+    /// The protection for a transaction that needs only this instance, as far as its arguments
+    /// tell.
     fn protection_at_home(&self, desk: &Self::Desk) -> Protection;
 
-    /// An empty part; [`Engine::begin`] starts it.
+    /// An empty local transaction; [`Engine::begin`] starts it.
     fn part(&self, desk: &Self::Desk) -> Self::Part;
     fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
 
-    /// Has memory bring what is to be known of a row that a transaction to come will ask for. It takes nothing and promises nothing.
+    /// Prefetches the index entries that lead to a row for which a transaction to come will ask. It
+    /// takes no lock and promises nothing.
     fn want(&self, _: &Self::Desk, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
 
-    /// A while later, right before that transaction: has memory bring the rows themselves, and forgets them.
+    /// Prefetches the rows themselves, and clears the list. To be called a while after
+    /// [`Engine::want`], right before that transaction.
     fn fetch(&self, _: &Self::Desk, _: &mut Self::Wanted) {}
 
     fn protection(part: &Self::Part) -> Protection;
-    /// From here on the part waits for others as this says; [`Engine::begin`] makes it [`Order::Upwards`].
+    /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets
+    /// [`Order::Upwards`].
     fn in_order(part: &mut Self::Part, order: Order);
-    /// Whether anything was written.
+    /// Whether it has written anything.
     fn wrote(part: &Self::Part) -> bool;
 
     fn here<'a>(
@@ -241,14 +257,16 @@ pub trait Engine: Send + Sync + Sized + 'static {
         part: &'a mut Self::Part,
     ) -> Self::Here<'a>;
 
-    /// Whether all that the part has seen was there at one moment: only then is an abort that the procedure decided on an
-    /// answer. The part is to be rolled back after this, whatever it says.
+    /// Validates an abort: whether all that the local transaction has read was there at one moment.
+    /// Only then is an abort that the procedure decided on an answer. The local transaction is to
+    /// be rolled back after this in either case.
     fn holds(&self, desk: &Self::Desk, part: &mut Self::Part) -> bool;
 
-    /// Makes certain that the part can commit: all it has seen still holds, and will until its end.
+    /// Validates the local transaction, so that it can commit: all it has read still holds, and
+    /// will until its end.
     ///
     /// # Errors
-    /// The part has to be rolled back.
+    /// The local transaction has to be rolled back.
     async fn certify(
         &self,
         desk: &Self::Desk,
@@ -257,14 +275,15 @@ pub trait Engine: Send + Sync + Sized + 'static {
         scope: Scope,
     ) -> Result<(), Abort>;
 
-    /// Commits a certified part that was not prepared, or that was and whose decision is commit. The reply may be given once
-    /// the returned position is durable.
+    /// Commits a validated local transaction that was not prepared, or that was prepared and has
+    /// the decision to commit. The caller may reply once the returned position is durable.
     ///
     /// # Errors
-    /// [`Abort::Fault`] when the engine accepts nothing more; the part is over, and restart undoes it.
+    /// [`Abort::Fault`] when the engine accepts nothing more; the local transaction is over, and
+    /// restart undoes it.
     fn commit(&self, desk: &Self::Desk, part: &mut Self::Part) -> Result<Lsn, Abort>;
 
-    /// As [`Engine::commit`], with a note that is returned at every restart until it is forgotten.
+    /// As [`Engine::commit`], with a note that every restart returns until it is forgotten.
     ///
     /// # Errors
     /// As [`Engine::commit`].
@@ -277,11 +296,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn forget(&self, desk: &Self::Desk, note: NoteId);
 
-    /// Prepares a certified part that wrote something: it can go either way from now on. The vote may be given once the
-    /// returned position is durable.
+    /// Prepares a validated local transaction that has written: afterwards it can commit or roll
+    /// back. The caller may vote once the returned position is durable.
     ///
     /// # Errors
-    /// The part has to be rolled back.
+    /// The local transaction has to be rolled back.
     fn prepare(
         &self,
         desk: &Self::Desk,
@@ -290,43 +309,47 @@ pub trait Engine: Send + Sync + Sized + 'static {
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort>;
 
-    /// Undoes everything the part did here.
+    /// Undoes all changes of the local transaction.
     ///
     /// # Errors
-    /// [`Abort::Fault`] when that did not work; restart will do it.
+    /// [`Abort::Fault`] when that failed; restart undoes them.
     fn rollback(&self, desk: &Self::Desk, part: &mut Self::Part) -> Result<(), Abort>;
 
-    /// Lets go of a part without ending its transaction: the worker stops, and restart finds it as its log says.
+    /// Gives a local transaction up without ending it: the worker stops, and restart finds it as
+    /// its log records say.
     fn abandon(&self, desk: &Self::Desk, part: &mut Self::Part);
 
-    /// Takes a transaction that restart found prepared: protects again what it changed.
+    /// Takes over a transaction that restart found prepared, and protects the rows it changed
+    /// again.
     fn adopt(&self, desk: &Self::Desk, in_doubt: Self::InDoubt) -> Self::Part;
 
-    /// Whether each worker owns keys, so that steps may belong to another one.
+    /// Whether each worker owns keys, so that a step may belong to another worker.
     const OWNERS: bool = false;
 
-    /// Where what is routed there must be run; `None` if any worker may.
+    /// The worker and site where steps with this route must run; `None` if any worker may run them.
     fn spot(&self, _: Route) -> Option<Spot> {
         None
     }
 
-    /// To be taken before steps that share a letter are routed; says to whoever gets it whether they still are its own.
+    /// The map version. To be taken before the steps of one message are routed; with it the
+    /// receiver tells whether the steps still are its own.
     fn stamp(&self) -> Stamp {
         unreachable!("an engine without owners")
     }
 
-    /// Which worker owns which sites, where workers own keys: the sites are counted from the instance's first.
+    /// The workers and the sites they own, where workers own keys. Sites are counted from the
+    /// instance's first.
     fn ranges(&self) -> Option<Ranges> {
         None
     }
 
-    /// Lets a part into its own worker's keys: until its end, what is routed to this worker now stays so. `false` where it has to wait:
-    /// [`Engine::pass`].
+    /// Admits a local transaction to its own worker's keys: until its end, steps that are routed to
+    /// this worker stay so. `false` if it has to wait, by [`Engine::pass`].
     fn admit(&self, _: &mut Self::Part) -> bool {
         true
     }
 
-    /// Waits until the part is let in.
+    /// Waits until the local transaction is admitted.
     ///
     /// # Errors
     /// [`Abort::Deadlock`], [`Abort::LockTimeout`].
@@ -334,41 +357,44 @@ pub trait Engine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Has the worker carry out changes of who owns what, in its turns; the errand says to whom that is told.
+    /// Has the worker carry out changes of ownership, in its turns; the repartition request names
+    /// the receiver of the outcome.
     fn repartition(&self, _: &Self::Desk, errand: Errand) {
-        // Who asked may be gone.
+        // The thread that asked may have ended.
         let _ = errand.done.send(Err(Refusal::NoOwners));
     }
 
-    /// The steps of a visit are about to be run.
+    /// Called before the steps of a visit run.
     fn begin_visit(&self, _: &mut Self::Part) {}
 
-    /// Visits that the worker has let in and not answered.
+    /// The number of visits that the worker has admitted and not yet answered.
     fn waiting(&self, _: &Self::Desk) -> usize {
         0
     }
 
-    /// The sites whose keys a worker owns, where that matters.
+    /// The sites of which a worker owns the keys, where that matters.
     fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
         None
     }
 
-    /// Has the system back all the memory that data may take, so that no transaction waits for it; it may take seconds. Called
-    /// by a thread whose memory comes from the instance's node.
+    /// Has the operating system back all the memory that data may take, so that no transaction
+    /// waits for it. It may take seconds. Called by a thread that gets its memory from the
+    /// instance's node.
     fn back_memory(&self);
 
-    /// A load begins: from now on the worker may have its pages to itself.
+    /// A load begins: from here on the worker may own its pages.
     fn take_over(&self, _: &Self::Desk) {}
 
-    /// The load has halted: from now on anybody may touch any page.
+    /// The load has halted: from here on any thread may touch any page.
     fn give_back(&self, _: &Self::Desk) {}
 
-    /// Opens a meeting of steps at several workers.
+    /// Opens a rendezvous of steps at several workers, and returns its number.
     fn meeting(&self, _: &Self::Desk) -> u32 {
         unreachable!("an engine without owners")
     }
 
-    /// Sends encoded steps to their owner, on behalf of `part`. They lie where the stamp says.
+    /// Sends encoded steps to their owner, on behalf of a local transaction. The stamp holds their
+    /// sites.
     fn send(
         &self,
         _: &Self::Desk,
@@ -380,13 +406,13 @@ pub trait Engine: Send + Sync + Sized + 'static {
         unreachable!("an engine without owners")
     }
 
-    /// Waits until all that was sent has been answered, and ends the meeting. [`Abort::NotHere`] is the answer to steps that belong to
-    /// another worker by now: none of them has been run.
+    /// Waits until all steps that were sent are answered, and ends the rendezvous. The answer is
+    /// [`Abort::NotHere`] for steps that belong to another worker meanwhile: none of them has run.
     async fn rendezvous(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
         unreachable!("an engine without owners")
     }
 
-    /// Reads the mail from other workers: does what it says, up to the next steps to be run here.
+    /// Reads the messages of other workers and handles them, up to the next steps to run here.
     fn receive(&self, _: &Self::Desk) -> Option<Visit<Self::Part>> {
         None
     }
@@ -396,72 +422,79 @@ pub trait Engine: Send + Sync + Sized + 'static {
         unreachable!("an engine without owners")
     }
 
-    /// Whether there is neither mail nor anybody whose wait for the log has ended: part of the look before a sleep.
+    /// Whether there is neither a message nor a transaction of which the wait for the log has
+    /// ended: part of the check before a sleep.
     fn is_quiet(&self, _: &Self::Desk) -> bool {
         true
     }
 
-    /// Whether everything this worker had undone elsewhere is undone.
+    /// Whether all branches that this worker sent elsewhere to be undone are undone.
     fn is_settled(&self, _: &Self::Desk) -> bool {
         true
     }
 
-    /// What has to be durable before anybody is told of what a part has seen that wrote nothing, or that is going to be rolled back.
+    /// The position that has to be durable before the outcome is told of a local transaction that
+    /// wrote nothing or that is going to be rolled back: it may have read changes that are not
+    /// durable yet.
     fn horizon(&self, part: &Self::Part, desk: &Self::Desk) -> Lsn;
 
-    /// What [`Engine::durable`] would give without waiting.
+    /// The result that [`Engine::durable`] has at once; `None` if it would wait.
     fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>>;
 
     /// Waits until the log up to `lsn` is as safe as the durability mode promises.
     ///
     /// # Errors
-    /// [`Abort::Fault`] when the log has failed, also in the modes that wait for nothing.
+    /// [`Abort::Fault`] when the log has failed, also in the modes without a wait.
     async fn durable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
 
-    /// Who had better see to the flush that a transaction waits for, when so many others of its worker can run meanwhile.
+    /// The thread that should flush the log for a transaction's wait, given the number of other
+    /// transactions that its worker can run meanwhile.
     fn urge(&self, _others: usize) -> Urge {
         Urge::Caller
     }
 
     /// Waits until the device has the log up to `lsn`, also where the durability mode promises
-    /// less: what other instances rely on. With a log in memory there is nothing to wait for.
+    /// less: other instances rely on this. With a log in memory it returns at once.
     ///
     /// # Errors
     /// As [`Engine::durable`].
     async fn stable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
 
-    /// Whether the device has the log up to `lsn` now; asks for it if not.
+    /// Whether the device has the log up to `lsn` already; asks for it if not.
     fn is_stable(&self, lsn: Lsn) -> bool;
 
-    /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
+    /// Has the log's own thread flush the log for transactions that wait with [`Urge::Caller`].
     fn flush_log(&self);
 
-    /// The same, on the calling thread if nobody else is at it: for a worker that can do nothing else meanwhile.
+    /// The same on the calling thread, if no other thread is flushing: for a worker that has
+    /// nothing else to do.
     fn flush_log_here(&self);
 
-    /// What a worker does for the engine between transactions. `true` when there was something.
+    /// The worker's share of the engine's work between transactions. `true` if there was any.
     fn turn(self: &Arc<Self>, desk: &Self::Desk) -> bool;
 
-    /// A bounded piece of what makes room for transactions to come, for a worker that has nothing else to do. `true` when there
-    /// was some, and may be more.
+    /// A bounded piece of the work that makes room for later transactions, for a worker that has
+    /// nothing else to do. `true` if there was some, and there may be more.
     fn tidy(&self, _: &Self::Desk) -> bool {
         false
     }
 
-    /// Whether [`Engine::turn`] has something to do: the look before a sleep on the [`Engine::bell`].
+    /// Whether [`Engine::turn`] has work: the check before a sleep on the [`Engine::bell`].
     fn ready(&self) -> bool;
 
-    /// Becomes readable, edge by edge, when [`Engine::ready`] may have become true.
+    /// A descriptor that becomes readable, edge-triggered, when [`Engine::ready`] may have become
+    /// true.
     fn bell(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The body of a thread of the engine's own, until `stop` is set and [`Engine::stop_cleaner`] called.
+    /// The body of the engine's own thread, until `stop` is set and [`Engine::stop_cleaner`]
+    /// called.
     fn clean(&self, stop: &AtomicBool);
     fn stop_cleaner(&self);
 
-    /// Called by the workers now and then.
+    /// Takes a checkpoint if one is due. The workers call it from time to time.
     fn checkpoint_if_due(self: &Arc<Self>, desk: &Self::Desk);
 
-    /// Writes a checkpoint: on a worker, because it may own the pages.
+    /// Writes a checkpoint. Called on a worker, because that may own the pages.
     ///
     /// # Errors
     /// [`EngineFault`].
@@ -469,19 +502,22 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn counts(&self) -> EngineCounts;
 
-    /// Whether it holds no row yet, so that [`Engine::filling`] can be used.
+    /// Whether the engine holds no row yet, so that [`Engine::filling`] can be used.
     fn is_blank(&self) -> bool;
 
-    /// For rows on their way into an empty engine; takes new rows only: nothing can be read before all are there.
+    /// Access for a load into an empty engine. It takes new rows only: none can be read before all
+    /// are there.
     fn filling<'a>(&'a self, desk: &'a Self::Desk) -> Self::Filling<'a>;
 
-    /// # Errors
-    /// In words.
-    fn filled(&self, filling: Self::Filling<'_>) -> Result<Self::Filled, String>;
-
-    /// Puts together what all workers have filled in.
+    /// Ends the filling by one worker.
     ///
     /// # Errors
-    /// In words.
+    /// A description of the failure.
+    fn filled(&self, filling: Self::Filling<'_>) -> Result<Self::Filled, String>;
+
+    /// Puts together the rows that all workers have filled in.
+    ///
+    /// # Errors
+    /// A description of the failure.
     fn assemble(&self, all: Vec<Self::Filled>) -> Result<(), String>;
 }

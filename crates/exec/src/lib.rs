@@ -1,17 +1,22 @@
-//! Execution inside one instance: tasks on workers, and one transaction's part of the work done by a design.
+//! Execution inside one instance: the tasks of a worker, and the work of one transaction at this
+//! instance under a design.
 //!
-//! Enters: a step's accesses ([`Here`], which implements [`txn::Access`]). Leaves: locks taken, pages changed through
-//! `store`, and at the end a commit, a prepare or a rollback of a [`Part`]. This room knows neither channels nor other
-//! instances; a distributed transaction is to it a part that is prepared before it is committed.
+//! In: the accesses of a step ([`Here`], the page access, which implements [`txn::Access`]). Out:
+//! locks taken, pages changed through `store`, and at the end a commit, a prepare or a rollback of
+//! a local transaction ([`Part`]). This crate knows neither channels nor other instances. A
+//! distributed transaction is, to this crate, a local transaction that is prepared before it is
+//! committed.
 //!
 //! - [`executor`]: tasks, wake-ups and timers of one worker.
-//! - [`design`]: the two policies and their names.
-//! - [`engine`]: what an instance asks of an engine, whatever its design.
-//! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; waiting for durability; pages that workers own.
-//! - [`memory`]: the engine of design `occ`, whose rows live in main memory.
-//! - [`local`]: whether a part takes locks.
-//! - [`owners`]: which worker owns which keys, and `chart`: how that changes under transactions; `mail`, `branches`: what workers send each other, and a transaction's work at several;
-//!   `board`: cycles of waiting over several owners.
+//! - [`design`]: the two policies of a design, and the designs' names.
+//! - [`engine`]: the interface between an instance and its engine, the same for every design.
+//! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; the wait for
+//!   durability; pages that workers own.
+//! - [`memory`]: the engine of design `occ`: its rows live in main memory.
+//! - [`local`]: the local transaction, and whether it takes locks.
+//! - [`owners`]: which worker owns which keys. `chart`: the owner map, and how it changes while
+//!   transactions run. `mail`, `branches`: messages between workers, and the work of one
+//!   transaction at several workers. `board`: deadlocks over several owners.
 //! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
 
 #![forbid(unsafe_code)]

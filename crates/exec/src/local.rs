@@ -1,10 +1,12 @@
-//! One transaction's part at this instance, and whether it takes locks.
+//! The local transaction: one transaction's work at this instance, and whether it takes locks.
 //!
-//! Under `serial` a transaction that stays at home runs from its first access to its commit record without once
-//! giving up its worker, so nothing can come between: it needs no locks, as long as nobody else holds any. A
-//! transaction that waits for another instance, or for a page, does give up the worker, so it locks what it touches; while such a
-//! part exists, those that start meanwhile lock as well. Where workers own keys (`logical`) each of them goes by the same rule: what
-//! needs only its keys runs alone while no other transaction has locks in its table.
+//! Under `serial` a transaction that stays at home runs from its first access to its commit record
+//! without giving up its worker. No other transaction can come between, so it needs no locks, as
+//! long as no other transaction holds any. A transaction that waits for another instance, or for a
+//! page, does give up the worker, so it locks the rows it touches. While one of those lives, those
+//! that start lock as well. Where workers own keys (`logical`), each worker goes by the same rule:
+//! a transaction that needs only this worker's keys runs alone while no other transaction has locks
+//! in its table.
 
 use crate::branches::Branches;
 use locks::Locker;
@@ -15,44 +17,48 @@ use store::{Ahead, Txn};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locking {
     Always,
-    /// Only parts of distributed transactions, and every part that starts while one of those lives.
+    /// Only local transactions of distributed ones take locks, and each one that starts while one
+    /// of those lives.
     WhileShared,
-    /// As [`Locking::WhileShared`], each worker in a table of its own for the keys it owns: one lock for all keys with the same
-    /// first columns.
+    /// As [`Locking::WhileShared`], with a lock table for each worker and the keys it owns. One
+    /// lock stands for all keys with the same first columns.
     ByOwner,
 }
 
-/// What protects one part from the others.
+/// The protection of one local transaction against the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protection {
     Locks,
-    /// Nothing runs beside it: it never suspends between its first access and its end. So it cannot wait for a page that
-    /// is not in memory: it is undone and runs again under locks, the page being read meanwhile.
+    /// No other transaction runs beside it: it never suspends between its first access and its end.
+    /// So it cannot wait for a page that is not in memory. It is undone then and runs again under
+    /// locks, and the page is read meanwhile.
     Alone,
-    /// Nothing that runs beside it touches what it touches (loading, a check): it needs no locks and may wait.
+    /// No transaction beside it touches its rows (a load, a check). It needs no locks and may wait.
     Quiet,
-    /// It only reads, and everything as it was when it began ([`Engine::PAST`](crate::Engine::PAST)). One that writes after all runs
-    /// again under locks.
+    /// It only reads, and sees the state at its begin ([`Engine::PAST`](crate::Engine::PAST)). If
+    /// it tries to write, it runs again under locks.
     Past,
 }
 
-/// A transaction's work at one instance: its log chain and undo list, and its locks. Reused from one transaction to
-/// the next, so that its buffers stay.
+/// A local transaction: its log chain and undo list, and its locks. Only the worker that holds the
+/// value touches it. Reused for the next transaction, so that its buffers stay.
 pub struct Part {
     pub(crate) txn: Txn,
     pub(crate) locker: Locker,
-    /// Rows it is about to ask for.
+    /// The rows it is about to ask for.
     pub(crate) ahead: Ahead,
     pub(crate) protection: Protection,
-    /// The worker whose locks it takes.
+    /// The worker in the lock table of which it takes its locks.
     pub(crate) owner: usize,
-    /// The transaction's name on the [`Board`](crate::board::Board); 0 where there is none.
+    /// The transaction's name in the waits-for graph ([`Board`](crate::board::Board)); 0 where
+    /// there is none.
     pub(crate) name: u64,
-    /// Of the deployment: its scans visit rows of these only.
+    /// Its scans visit only rows of these sites of the deployment.
     pub(crate) sites: Option<Range<u32>>,
-    /// It is one of several parts of its transaction, or others may follow: what it waits for may wait for them elsewhere.
+    /// It is one of several local transactions of its transaction, or others may follow: the one
+    /// that it waits for may wait for its transaction elsewhere.
     pub(crate) abroad: bool,
-    /// It has asked for a lock, and is counted for that ([`Locking::ByOwner`]).
+    /// It has asked for a lock and is counted among those that lock ([`Locking::ByOwner`]).
     pub(crate) counted: bool,
     /// The transaction's work at other workers.
     pub(crate) branches: Branches,
@@ -64,7 +70,7 @@ impl Part {
         self.protection
     }
 
-    /// Whether anything was written.
+    /// Whether it has written anything, at this worker or at others.
     pub fn wrote(&self) -> bool {
         self.txn.wrote() || self.branches.wrote()
     }

@@ -1,17 +1,19 @@
-//! What workers of one instance send each other: a ring for each pair, so that no queue has more than one writer.
+//! Messages between the workers of one instance: a ring for each ordered pair, so that each queue
+//! has one writer.
 //!
 //! ```text
-//!   worker 0 --ring--> worker 1        each worker has one [`Mailbox`]: the near ends of all its rings
-//!   worker 0 <--ring-- worker 1
+//!   worker 0 --ring--> worker 1        each worker has one Mailbox:
+//!   worker 0 <--ring-- worker 1        the near ends of all its rings
 //! ```
 //!
-//! Who may do what: a mailbox belongs to its worker's thread. Sending wakes the receiver if it sleeps ([`Bells`]): the ring is
-//! filled before the bell is looked at, and a worker looks into its rings once more after it has announced its sleep, so
-//! no letter is left lying. When a ring is full, letters wait at the sender, in order, and [`Mailbox::push_on`] brings them in
-//! when there is room; a worker with such letters does not sleep.
+//! Access rules: only its worker's thread touches a mailbox. Sending wakes the receiver if it
+//! sleeps ([`Bells`]). No message is left behind: the sender fills the ring before it looks at the
+//! bell, and a worker checks its rings once more after it has announced its sleep. When a ring is
+//! full, messages wait at the sender, in order, and [`Mailbox::push_on`] pushes them when there is
+//! room; a worker with such messages does not sleep.
 //!
-//! Letters of one worker to one other arrive in the order they were sent: what undoes a transaction is there before the
-//! next one's steps.
+//! Messages from one worker to another arrive in the order in which they were sent: the message
+//! that undoes a transaction arrives before the steps of the next one.
 
 use crate::executor::Unpark;
 use latch::{Consumer, Producer};
@@ -20,19 +22,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Letters that a ring holds: a worker has a few dozen transactions under way, each with one letter to an owner at a time.
+/// Capacity of a ring in messages. A worker has a few dozen transactions under way, each with one
+/// message to an owner at a time.
 const LETTERS: usize = if cfg!(test) { 2 } else { 256 };
 
-/// How to wake each worker.
+/// The function that wakes each worker, by worker.
 type Bells = Arc<[OnceLock<Unpark>]>;
 
-/// The mailboxes of an instance's workers before they are taken.
+/// The mailboxes of an instance's workers, until each worker takes its own.
 pub(crate) struct Mail<T> {
     boxes: Mutex<Vec<Option<Ends<T>>>>,
     bells: Bells,
 }
 
-/// The near ends of one worker's rings; none to itself.
+/// The near ends of one worker's rings; there is none from a worker to itself.
 struct Ends<T> {
     to: Vec<Option<Producer<T>>>,
     from: Vec<Option<Consumer<T>>>,
@@ -77,17 +80,17 @@ impl<T: Send> Mail<T> {
 
 struct Lane<T> {
     ring: Producer<T>,
-    /// What found the ring full, oldest first.
+    /// Messages that found the ring full, oldest first.
     late: VecDeque<T>,
 }
 
-/// One worker's.
+/// The mailbox of one worker.
 pub(crate) struct Mailbox<T> {
     lanes: RefCell<Vec<Option<Lane<T>>>>,
     from: RefCell<Vec<Consumer<T>>>,
-    /// The ring that is looked into first.
+    /// The ring to look into first.
     next: Cell<usize>,
-    /// Letters that wait for room.
+    /// The number of messages that wait for room.
     late: Cell<usize>,
     bells: Bells,
 }
@@ -105,13 +108,13 @@ impl<T> Mailbox<T> {
             lane.late.push_back(letter);
             self.late.set(self.late.get() + 1);
         }
-        // A worker that has not started yet looks before it first sleeps.
+        // A worker that has not set its bell yet checks its rings before it first sleeps.
         if let Some(unpark) = self.bells[to].get() {
             unpark();
         }
     }
 
-    /// The next letter, from each worker in turn.
+    /// The next message, from each worker in turn.
     #[inline]
     pub fn take(&self) -> Option<T> {
         let mut from = self.from.borrow_mut();
@@ -127,7 +130,7 @@ impl<T> Mailbox<T> {
         None
     }
 
-    /// Sends what waited for room.
+    /// Pushes the messages that waited for room.
     pub fn push_on(&self) {
         if self.late.get() == 0 {
             return;
@@ -150,7 +153,8 @@ impl<T> Mailbox<T> {
         self.late.set(late);
     }
 
-    /// Whether nothing has come and nothing waits to be sent: the look that follows the announcement of a sleep.
+    /// Whether no message has come and none waits to be sent: the check after the announcement of a
+    /// sleep.
     pub fn is_quiet(&self) -> bool {
         self.late.get() == 0 && self.from.borrow_mut().iter_mut().all(Consumer::is_empty)
     }

@@ -1,5 +1,6 @@
-//! Bugs on purpose, behind the feature `planted`: each breaks isolation in a way that a checker of histories must see,
-//! which shows that the checker has teeth. Nothing of this is in a build without the feature.
+//! Deliberate bugs, behind the feature `planted`. Each breaks isolation in a way that a checker of
+//! histories must detect, which shows that the checker works. Without the feature the build holds
+//! none of this.
 
 use crate::design::Design;
 use crate::local::Part;
@@ -7,21 +8,21 @@ use crate::paged::PageEngine;
 use locks::Mode;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What is wrong.
+/// The planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Bug {
     None,
-    /// Scans lock the rows they meet and not the gaps between: phantoms. Under owners, whose one lock for a range stands for
-    /// both, they lock nothing.
+    /// Scans lock the rows they meet and not the gaps between: phantoms. Under owners, where one
+    /// lock for a range stands for both, they lock nothing.
     NoGapLocks,
-    /// A transaction lets go of its read locks before each further lock: not two-phase.
+    /// A transaction releases its read locks before each further lock: not two-phase.
     EarlyReadRelease,
-    /// It lets go of all of them: dirty writes and lost updates, too.
+    /// It releases all its locks then: dirty writes and lost updates, too.
     EarlyRelease,
     /// Readers take no locks.
     DirtyRead,
-    /// A rollback keeps what was done.
+    /// A rollback keeps the changes.
     LostUndo,
 }
 
@@ -30,10 +31,10 @@ impl Bug {
         [Bug::NoGapLocks, Bug::EarlyReadRelease, Bug::EarlyRelease, Bug::DirtyRead, Bug::LostUndo];
 }
 
-/// For the whole process: there is one bug at a time, and tests of it run alone.
+/// One for the whole process: there is one bug at a time, and its tests run alone.
 static PLANTED: AtomicU8 = AtomicU8::new(Bug::None as u8);
 
-/// Makes this the bug from now on.
+/// Makes this the bug of the process.
 pub fn plant(bug: Bug) {
     PLANTED.store(bug as u8, Ordering::SeqCst);
 }
@@ -42,7 +43,7 @@ pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
-/// What a part locks when it should lock in `mode`; `None` for nothing.
+/// The mode in which to lock, given the requested `mode`; `None` to take no lock.
 pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, part: &mut Part, mode: Mode) -> Option<Mode> {
     if is(Bug::EarlyReadRelease) {
         engine.locks(part.owner).release_shared(&mut part.locker);

@@ -1,2 +1,2 @@
-//! The atomics that models under loom take the place of.
+//! The atomics of this crate. The models under loom put loom's in their place.
 pub(crate) use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
