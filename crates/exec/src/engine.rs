@@ -20,7 +20,7 @@
 //!   meeting, send(steps) ... --------------------------->  receive: a Visit, with the branch
 //!   own steps                                              runs the steps
 //!   rendezvous  <----------------------------------------  answer: results and branch
-//!   commit: one record for all; or rollback ------------>  (within receive) locks released; or undone
+//!   commit: one record for all; or rollback ------------>  (in receive) locks released; or undone
 //! ```
 
 use crate::branches::{Answer, Visit};

@@ -1,14 +1,15 @@
-//! The worker loop's heart: a few long-lived tasks, each a future, polled when their ready bit is set.
+//! The executor of a worker: a few long-lived tasks, each a future, polled when their ready bit is
+//! set.
 //!
 //! ```text
 //!   any thread --wake--> ready bit of task i --(owner asleep?)--> unpark
 //!   owner: turn() = take the ready bits, poll those tasks, fire due timers
 //! ```
 //!
-//! Who may do what: the owner thread alone polls, spawns and keeps timers. Any thread may set a ready bit, and must
-//! then unpark the owner; the owner looks at the bits once more after announcing its sleep and before sleeping (the
-//! parker's protocol), so no wake-up is lost. A wake-up for a task that has ended or was replaced is harmless: futures
-//! here tolerate being polled early.
+//! Access rules: the owner thread alone polls, spawns and keeps timers. Any thread may set a ready
+//! bit, and must then unpark the owner. The owner checks the bits once more after it has announced
+//! its sleep and before it sleeps (the parker's protocol), so no wake-up is lost. A wake-up for a
+//! task that has ended or was replaced is harmless: futures here tolerate being polled early.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Tasks a worker can hold at once.
+/// The number of tasks a worker can hold at once.
 pub const TASKS: usize = 4096;
 
 /// Wakes the worker's thread; cheap when it is awake.
@@ -31,9 +32,10 @@ thread_local! {
     static PLACE: u8 = const { 0 };
 }
 
-/// Tells the calling thread from others that live: where a variable of its own lies. Its `ThreadId` would do, but asking for
-/// that counts references, and every transaction ends with a wake-up of its own task. A thread that begins after the owner has ended
-/// may be taken for it, and then wakes nobody where nobody is.
+/// Distinguishes the calling thread from the others that live: the address of a thread-local
+/// variable. Its `ThreadId` would do, but asking for that counts references, and every transaction
+/// ends with a wake-up of its own task. A thread that begins after the owner has ended may get the
+/// owner's address. It then skips the unpark, and there is no owner left to unpark.
 fn this_thread() -> usize {
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
@@ -100,7 +102,7 @@ pub struct Executor {
     slots: RefCell<Vec<std::rc::Rc<Slot>>>,
     free: RefCell<Vec<usize>>,
     timers: RefCell<BinaryHeap<Reverse<Timer>>>,
-    /// Ready-bit words in use, so that a turn looks at no more than it must.
+    /// Words of ready bits in use, so that a turn reads no more than these.
     used_words: Cell<usize>,
 }
 
@@ -138,7 +140,7 @@ impl Executor {
         true
     }
 
-    /// Polls every task that is ready now, once. Returns how many were polled.
+    /// Polls every ready task once. Returns how many were polled.
     pub fn turn(&self, now_ns: u64) -> usize {
         self.fire(now_ns);
         let mut polled = 0;
@@ -179,12 +181,12 @@ impl Executor {
         self.timers.borrow_mut().push(Reverse(Timer { at_ns, waker }));
     }
 
-    /// When the next timer is due; `None` without timers.
+    /// The time at which the next timer is due, ns; `None` without timers.
     pub fn next_timer(&self) -> Option<u64> {
         self.timers.borrow().peek().map(|t| t.0.at_ns)
     }
 
-    /// Whether a task is ready: the look that must follow the announcement of a sleep.
+    /// Whether a task is ready: the check that must follow the announcement of a sleep.
     pub fn has_ready(&self) -> bool {
         self.ready.words[..self.used_words.get()].iter().any(|w| w.load(Ordering::Acquire) != 0)
     }
@@ -194,7 +196,7 @@ impl Executor {
         self.slots.borrow().len() - self.free.borrow().len()
     }
 
-    /// Drops every task where it stands.
+    /// Drops every task at its current point.
     pub fn clear(&self) {
         for slot in self.slots.borrow().iter() {
             *slot.future.borrow_mut() = None;
@@ -203,7 +205,7 @@ impl Executor {
     }
 }
 
-/// Lets the other tasks have a turn.
+/// Lets the other tasks run first.
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {

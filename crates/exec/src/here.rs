@@ -1,8 +1,9 @@
-//! Record operations of one transaction at this instance: locks first, then the access methods.
+//! Page access ([`Here`]): the record operations of one transaction at this instance. Each
+//! operation locks first and then calls the access methods.
 //!
-//! Serialisable by key-range locking on key *names* (Graefe's orthogonal form: a lock has a part for the row and a part
-//! for the gap below it). Because a name exists whether or not the row does, an operation on one key needs no
-//! neighbour except to keep scans honest:
+//! Transactions are serialisable by key-range locking on key *names* (Graefe's orthogonal form: a
+//! lock has a part for the row and a part for the gap below it). A name exists whether or not its
+//! row does, so an operation on one key needs its neighbour only for the sake of scans:
 //!
 //! | operation | locks, besides the table's intention lock |
 //! |---|---|
@@ -11,19 +12,21 @@
 //! | insert k below n | row X + gap X on k; gap Insert on n for the moment of the insertion |
 //! | delete k below n | row X + gap X on k; gap X on n |
 //! | scan | row S + gap S on every key met, gap S on the key that ends it |
-//! | scan through a secondary index | row S + gap S on every entry met, gap S on the entry that ends it, row S on each row |
+//! | scan through a secondary index | as for a scan, on the entries; row S on each row |
 //! | scan of an index's entries alone | the same without the rows |
 //! | scan for update | as the others with U in place of S on rows |
 //! | scan of everything | S on the table (U for update) |
 //! | append to a keyless table | none more: its readers lock the table |
 //!
-//! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms cannot appear. A
-//! neighbour is found first, then locked, then the access method is told to act only if that key still is the neighbour
-//! (`Expect::Next`); it answers with the new one if not. Nothing waits for a lock while it holds a latch. A table's
-//! secondary indexes are locked alike, entry by entry (`entries`).
+//! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms
+//! cannot appear. An operation finds the neighbour, locks it, and tells the access method to act
+//! only if that key still is the neighbour (`Expect::Next`). If it is not, the access method
+//! returns the new neighbour, and the operation repeats. No operation waits for a lock while it
+//! holds a latch. The entries of a table's secondary indexes are locked alike (`entries`).
 //!
-//! Where workers own keys, one lock in the owner's table stands for all keys that begin alike (`owned`): row S to read any of
-//! them, row X to change, put in or take out any of them. No gap is locked, since whoever fills it has the same lock.
+//! Where workers own keys, one lock in the owner's table stands for all keys with the same first
+//! columns (`owned`): row S to read any of them, row X to update, insert or delete any of them. No
+//! gap is locked, since a transaction that fills it needs the same lock.
 
 use crate::design::Design;
 use crate::executor::Executor;
@@ -38,21 +41,22 @@ use std::pin::pin;
 use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Route, Row, RowMut};
 
-/// The rows of this instance, as one part sees them.
+/// Page access: the rows of this instance as one local transaction sees them.
 pub struct Here<'a, D: Design> {
     pub engine: &'a PageEngine<D>,
     pub executor: &'a Executor,
     pub part: &'a mut Part,
 }
 
-/// Repeats a page-touching operation until it does not stop for a page or a latch. An absent page parks the transaction.
+/// Repeats an operation on pages until it does not stop for a page or a latch. An absent page parks
+/// the transaction.
 macro_rules! retry {
     ($here:expr, $op:expr) => {{
         let mut seat = None;
         loop {
             match $op {
                 Ok(value) => break value,
-                // Boxed, as it hardly ever happens: the future of every operation holds one.
+                // Boxed because it is rare, and the future of every operation would hold it.
                 Err(stop) => Box::pin($here.engine.resume(stop, $here.part.protection, &mut seat)).await?,
             }
         }
@@ -64,30 +68,30 @@ mod owned;
 
 use owned::Own;
 
-/// Why rows are scanned.
+/// The reason for which rows are scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Read,
-    /// They may be changed next.
+    /// The rows may be changed next.
     Update,
-    /// They are not: the keys, or the entries of an index, are all that is wanted.
+    /// The rows are not read: the caller wants the keys, or the entries of an index.
     Keys,
-    /// The same, but one of the rows that they lead to is changed next.
+    /// As `Keys`, but the caller changes one of the rows that the entries lead to next.
     Choice,
 }
 
 impl Purpose {
-    /// Whether rows are not looked at.
+    /// Whether the rows are not read.
     fn is_of_keys(self) -> bool {
         matches!(self, Purpose::Keys | Purpose::Choice)
     }
 
-    /// On the table, if rows are to be locked beneath it.
+    /// The lock mode of the table if rows beneath it are to be locked.
     fn intention(self) -> Mode {
         self.row().above()
     }
 
-    /// On the table, for all of it.
+    /// The lock mode of the table to cover all of it.
     fn table(self) -> Mode {
         match self {
             Purpose::Read | Purpose::Keys => Mode::S,
@@ -95,7 +99,7 @@ impl Purpose {
         }
     }
 
-    /// On a key that is met.
+    /// The lock mode of a key that the scan meets.
     fn key(self) -> Mode {
         match self {
             Purpose::Read | Purpose::Keys | Purpose::Choice => Mode::ROW_AND_GAP_S,
@@ -103,7 +107,8 @@ impl Purpose {
         }
     }
 
-    /// On the row that an index entry leads to, or what stands for all rows of the range.
+    /// The lock mode of the row that an index entry leads to, or of the one lock for all rows of
+    /// the range.
     fn row(self) -> Mode {
         match self {
             Purpose::Read | Purpose::Keys => Mode::ROW_S,
@@ -113,7 +118,7 @@ impl Purpose {
     }
 }
 
-/// One record was worked on.
+/// Counts one record.
 fn counted<T>(outcome: T) -> T {
     probe::count(Counter::Records);
     outcome
@@ -134,18 +139,18 @@ impl<'a, D: Design> Here<'a, D> {
         self.engine.lock(self.executor, self.part, &[], LockName::table(table), mode).await
     }
 
-    /// The table, to be looked up **after** its lock was waited for: it may have been dropped meanwhile, or have got
-    /// another index.
+    /// The table. To be looked up **after** the wait for its lock: meanwhile the table may have
+    /// been dropped, or have got another index.
     fn table(&self, id: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
 
-    /// The table that an index belongs to, as [`Here::table`].
+    /// The table that an index belongs to; as [`Here::table`].
     fn table_of(&self, index: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.index(index).map(|(table, _)| table).ok_or(Abort::BadRequest)
     }
 
-    /// Locks the table that an index belongs to, and gives it as it is then.
+    /// Locks the table that an index belongs to, and returns it as it is after the wait.
     async fn lock_table_of(&mut self, index: TableId, mode: Mode) -> Result<&'a Table, Abort> {
         self.lock_table(self.table_of(index)?.def.id, mode).await?;
         self.table_of(index)
@@ -155,7 +160,7 @@ impl<'a, D: Design> Here<'a, D> {
         self.part.protection == Protection::Locks
     }
 
-    /// An index and its rows disagree although nobody else may be changing them.
+    /// Reports an index entry without a row, though no other transaction may be changing them.
     #[cold]
     fn lost_row(&self, table: &Table) -> Abort {
         let what = "an index entry has no row".to_owned();
@@ -198,7 +203,7 @@ impl<'a, D: Design> Here<'a, D> {
         self.scan_some(cursor, f).await
     }
 
-    /// Visits everything under a lock on the whole table.
+    /// Visits all rows under a lock on the whole table.
     async fn scan_table(
         &mut self,
         mut cursor: Cursor<'_>,
@@ -224,9 +229,10 @@ impl<'a, D: Design> Here<'a, D> {
         }
     }
 
-    /// Visits a range under locks on its keys: look, lock what was seen, look again; what the second look sees is
-    /// protected if it sees the same keys. Each look starts behind the last key that was visited, not at the next leaf:
-    /// otherwise a key could slip in between two leaves before the first key of the second is locked.
+    /// Visits a range under locks on its keys: it looks, locks the keys it saw, and looks again.
+    /// The rows of the second look are protected if it sees the same keys. Each look starts behind
+    /// the last key that was visited, not at the next leaf: otherwise another transaction could
+    /// insert a key between two leaves before the first key of the second leaf is locked.
     async fn scan_some(
         &mut self,
         mut cursor: Cursor<'_>,
@@ -234,7 +240,8 @@ impl<'a, D: Design> Here<'a, D> {
     ) -> Result<(), Abort> {
         let index = cursor.index;
         let table = self.lock_table_of(index, cursor.purpose.intention()).await?;
-        // Often the first row is all that is wanted, and what is looked at is locked. Entries alone are small, and mostly wanted all.
+        // Often the caller wants the first row only, and every row that is looked at gets locked.
+        // Entries alone are small, and mostly the caller wants all.
         let mut limit = if cursor.purpose.is_of_keys() { 8 } else { 1 };
         loop {
             let mut chunk = self.collect_some(&cursor, limit).await?;
@@ -295,8 +302,8 @@ impl<'a, D: Design> Here<'a, D> {
         Ok(())
     }
 
-    /// A backward scan also covers the gap above the first key it meets: that gap belongs to the key at or beyond the
-    /// upper bound.
+    /// A backward scan also covers the gap above the first key it meets. That gap belongs to the
+    /// key at or beyond the upper bound.
     async fn lock_above(&mut self, table: TableId, cursor: &Cursor<'_>) -> Result<(), Abort> {
         let index = cursor.index;
         let from = match &cursor.from {
@@ -313,7 +320,7 @@ impl<'a, D: Design> Here<'a, D> {
         }
     }
 
-    /// Copies at most `limit` rows of one leaf (or heap page) from the cursor on.
+    /// Copies at most `limit` rows of one leaf (or heap page), from the cursor on.
     async fn collect(&self, cursor: &Cursor<'_>, limit: usize) -> Result<Chunk, Abort> {
         let Cursor { purpose, index, direction, own, .. } = *cursor;
         let range = (cursor.from(), cursor.until());
@@ -343,7 +350,8 @@ impl<'a, D: Design> Here<'a, D> {
                 })
             }
         };
-        // Only who locks gaps wants to know what follows the range, and with owners it may be another one's.
+        // Only a scan that locks gaps needs the key behind the range, and with owners that key may
+        // be another worker's.
         chunk.end = match found {
             ChunkEnd::More(from) if D::OWNERS && cursor.ends_before(&from) => ChunkEnd::Done(None),
             found => found,
@@ -487,7 +495,7 @@ impl<D: Design> Access for Here<'_, D> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
-        // A part without locks need not set out for one.
+        // A local transaction without locks need not build the future for one.
         if self.locks() {
             pin!(self.lock_table(table, Mode::IX)).await?;
         }
@@ -567,14 +575,14 @@ impl<D: Design> Access for Here<'_, D> {
     }
 }
 
-/// Where a scan stands.
+/// The position of a scan.
 struct Cursor<'o> {
     purpose: Purpose,
     index: TableId,
     from: Bound<Key>,
     until: Option<Key>,
     direction: Direction,
-    /// The rows that it is to visit, if not all.
+    /// The rows to visit, if not all of the range.
     own: Option<&'o Own>,
 }
 
@@ -595,7 +603,7 @@ impl<'o> Cursor<'o> {
         Cursor { purpose, index, from, until, direction, own }
     }
 
-    /// Whether this is no row, where one is wanted.
+    /// Whether the row is missing from an entry, though the scan reads rows.
     fn lacks(&self, row: &[u8]) -> bool {
         row.is_empty() && !self.purpose.is_of_keys()
     }
@@ -608,7 +616,7 @@ impl<'o> Cursor<'o> {
         self.until.as_deref()
     }
 
-    /// Whether nothing that lies onwards from here is in the range.
+    /// Whether no key from `onwards` on is in the range.
     fn ends_before(&self, onwards: &Bound<Key>) -> bool {
         let Some(until) = &self.until else { return false };
         match (self.direction, onwards) {
@@ -635,7 +643,7 @@ impl<'o> Cursor<'o> {
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Ends of key and row of each.
+    /// The end of the key and of the row of each.
     ends: Vec<(u32, u32)>,
     end: ChunkEnd,
 }

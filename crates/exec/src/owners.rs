@@ -1,21 +1,24 @@
-//! Which worker of an instance owns which keys.
+//! The worker that owns each key of an instance.
 //!
 //! ```text
 //!   deployment's sites   0 ........... 7 | 8 ................ 15 | ...
 //!   this instance                          8   9  10  11 | 12 ... 15
-//!   its owners                             worker 0        worker 1        a run of adjacent sites each
+//!   its owners                             worker 0        worker 1     a run of sites each
 //! ```
 //!
-//! **The unit is the site, not the table.** A step here does whatever a transaction has to do in one site (TPC-B's deposit touches
-//! four tables of a branch), and every table is cut at the same sites, so one map for all tables keeps a step's rows with one owner
-//! and a transaction at one worker. The alternative is the thesis' prototype: each table has workers of its own, and a
-//! transaction becomes an action for each table, so that even one that stays in its branch passes messages
-//! (TPC-B four each way) to gain a parallelism inside transactions that is worth having only where cores idle. A
-//! deployment with more sites than workers has as many borders to balance with as it has sites.
+//! **The unit is the site, not the table.** A step here does all the work of a transaction in one
+//! site (TPC-B's deposit touches four tables of a branch). Every table is cut at the same sites, so
+//! one map for all tables keeps a step's rows with one owner and a transaction at one worker. The
+//! thesis' prototype does otherwise: each table has workers of its own, and a transaction becomes
+//! an action for each table. Even a transaction that stays in its branch then passes messages
+//! (TPC-B four each way). The parallelism inside a transaction that this buys is worth having only
+//! where cores idle. A deployment with more sites than workers has as many borders to balance with
+//! as it has sites.
 //!
-//! Who may do what: what is known of tables never changes. Whose a site is may change while transactions run: everybody reads it in the
-//! chart (`chart`), which one owner at a time writes when it gives keys away. Where the borders between partitions are,
-//! which is more than that as a worker may own several, is known under a mutex to those who change it.
+//! Access rules: the facts about tables never change. The owner of a site may change while
+//! transactions run: every worker reads it in the owner map (`chart`), which one owner at a time
+//! writes when it gives keys away. The borders between partitions are finer, since a worker may own
+//! several partitions. Threads that change them read and write them under a mutex.
 
 use crate::chart::{Chart, Stamp};
 use base::{Key, KeyReader, TableId, WorkerId};
@@ -24,41 +27,45 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use txn::{Abort, Route, Schema};
 
-/// What of a deployment's data an engine holds, and how finely its owners lock it.
+/// The site range of an engine: the part of the deployment's data that it holds, and how finely its
+/// owners lock it.
 #[derive(Clone, Debug)]
 pub struct Territory {
     /// Sites of the deployment.
     pub sites: u32,
-    /// Those of this instance.
+    /// The sites of this instance.
     pub own: Range<u32>,
-    /// For each table, how many leading columns of its key (all of them integers) one lock stands for.
+    /// For each table, the number of leading columns of its key (all of them integers) that one
+    /// lock covers.
     pub lock_columns: Vec<(TableId, u8)>,
 }
 
 impl Territory {
-    /// One site, one lock for each value of a key's first column.
+    /// One site, and one lock for each value of a key's first column.
     pub fn whole() -> Territory {
         Territory { sites: 1, own: 0..1, lock_columns: Vec::new() }
     }
 }
 
-/// What is known of a table or an index.
+/// The facts about a table or an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
-    /// Routing keys; 0 if every instance holds a copy.
+    /// The number of routing keys; 0 if every instance holds a copy.
     domain: u64,
     scale: Option<Scale>,
     /// Bytes of the key that a lock stands for.
     locked: usize,
-    /// The table itself, or the one that an index is of.
+    /// The table itself, or the table of the index.
     table: TableId,
-    /// Whether its keys begin with the routing column, so that entries lie with the owner of their rows.
+    /// Whether its keys begin with the routing column, so that the owner of a row has its entries,
+    /// too.
     routed: bool,
-    /// Whether its keys begin with the columns that locks stand for, so that its entries are protected like the rows.
+    /// Whether its keys begin with the columns that a lock covers, so that the rows' locks protect
+    /// its entries.
     aligned: bool,
 }
 
-/// Where a step belongs.
+/// The worker and the site where a step belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spot {
     pub worker: usize,
@@ -74,13 +81,13 @@ pub(crate) struct Gift {
     pub to: usize,
 }
 
-/// The map.
+/// The owners of an instance's keys.
 #[derive(Debug)]
 pub struct Owners {
     tables: Vec<Option<Known>>,
     sites: u32,
     first: u32,
-    /// There is nobody who could own anything but the one.
+    /// There is one worker, or one site: one worker owns everything.
     alone: bool,
     chart: Chart,
     ranges: Mutex<Ranges>,
@@ -89,12 +96,12 @@ pub struct Owners {
 /// Bytes of an integer column in a key.
 const INTEGER: usize = 8;
 
-/// The table of a map that is one for all tables.
+/// The table id in the ranges: one map serves all tables.
 pub(crate) const SITES: TableId = TableId(0);
 
 impl Owners {
-    /// Divides the instance's sites equally over its workers. With fewer sites than workers some own nothing: they run
-    /// procedures and send the steps.
+    /// Divides the instance's sites equally over its workers. With fewer sites than workers some
+    /// workers own nothing: they run procedures and send the steps.
     ///
     /// # Errors
     /// [`RangeError`] if the instance has no site.
@@ -103,7 +110,8 @@ impl Owners {
         Owners::divided(schema, territory, workers, workers.min(sites as usize).max(1))
     }
 
-    /// Divides the instance's sites into `parts` partitions of equal length, and these in runs over its workers.
+    /// Divides the instance's sites into `parts` partitions of equal length, and gives each worker
+    /// a run of these.
     ///
     /// # Errors
     /// [`RangeError`] if the instance has fewer sites.
@@ -141,12 +149,13 @@ impl Owners {
         Ok(Owners { tables, sites, first, alone, chart, ranges: Mutex::new(ranges) })
     }
 
-    /// Everything to one worker.
+    /// One worker owns everything.
     pub fn whole(schema: &Schema) -> Owners {
         Owners::even(schema, &Territory::whole(), 1).expect("one worker for one site")
     }
 
-    /// Where the steps routed there belong; `None` for a copy that anybody here may read, and for what is no table.
+    /// The worker and site for steps with this route. `None` for a copy, which any worker here may
+    /// read, and for an unknown table.
     #[inline]
     pub fn spot(&self, route: Route) -> Option<Spot> {
         let known = self.known(route.table).filter(|known| known.domain > 0)?;
@@ -165,19 +174,19 @@ impl Owners {
         Some(self.spot(route)?.worker)
     }
 
-    /// To be taken before the steps of a letter are routed.
+    /// To be taken before the steps of a message are routed.
     #[inline]
     pub fn stamp(&self) -> Stamp {
         self.chart.stamp()
     }
 
-    /// Whether `worker`, the calling one, may run the steps of a letter that was stamped like this.
+    /// Whether `worker`, the calling one, may run the steps of a message with this stamp.
     #[inline]
     pub(crate) fn holds(&self, worker: usize, stamp: &Stamp) -> bool {
         self.chart.holds(worker, stamp)
     }
 
-    /// Counted up whenever keys change hands.
+    /// The map version, incremented whenever keys change hands.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.chart.version()
@@ -188,14 +197,16 @@ impl Owners {
         self.chart.sites()
     }
 
-    /// The owner of the row or entry with this key; `None` as for [`Owners::owner`], or without a leading integer.
+    /// The owner of the row or entry with this key; `None` as for [`Owners::owner`], and for a key
+    /// without a leading integer.
     pub fn owner_of(&self, table: TableId, key: &[u8]) -> Option<usize> {
         let key = KeyReader::new(key).i64()?.max(0) as u64;
         self.owner(Route { table, key })
     }
 
-    /// The sites that a worker owns: one run, as long as nobody owns more than one. If somebody does, none for anybody: who wants to
-    /// divide all sites among the workers has to do so otherwise.
+    /// The sites that a worker owns, as one run. If any worker owns more than one run, the result
+    /// is empty for all workers: a caller that wants to divide all sites among the workers has to
+    /// do so otherwise.
     pub fn sites_of(&self, worker: usize) -> Range<u32> {
         let mut runs: Vec<(usize, Range<u32>)> = Vec::new();
         for site in 0..self.chart.sites() as u32 {
@@ -213,18 +224,18 @@ impl Owners {
         self.first + run.start..self.first + run.end
     }
 
-    /// Where each partition's keys of a table begin, and whose they are, in order: the first one with the empty key. Nothing for a copy, and
-    /// for what is no table.
+    /// The first key of each partition of a table, and its owner, in order of the keys; the first
+    /// key of the first partition is empty. No entries for a copy and for an unknown table.
     pub fn borders(&self, table: TableId) -> Vec<(Key, usize)> {
         self.borders_in(table, &self.locked_ranges())
     }
 
-    /// The same for other partitions than there are.
+    /// As [`Owners::borders`], under the partitions `ranges`.
     pub(crate) fn borders_in(&self, table: TableId, ranges: &Ranges) -> Vec<(Key, usize)> {
         let mut borders: Vec<(Key, usize)> = Vec::new();
         for Partition { keys, owner } in ranges.partitions() {
             let Some(start) = self.border(table, keys.start) else { return Vec::new() };
-            // Sites between two keys have none.
+            // A partition that lies between two adjacent keys holds no key.
             if borders.last().is_some_and(|(before, _)| *before == start) {
                 borders.pop();
             }
@@ -233,7 +244,8 @@ impl Owners {
         borders
     }
 
-    /// The first key of a table in a site of the instance, the empty one for the first site; `None` for a copy.
+    /// The first key of a table in a site of the instance, the empty one for the first site; `None`
+    /// for a copy.
     pub(crate) fn border(&self, table: TableId, site: u64) -> Option<Key> {
         let known = self.known(table).filter(|known| known.domain > 0)?;
         if site == 0 {
@@ -244,8 +256,8 @@ impl Owners {
         Some(Key::new().i64(first))
     }
 
-    /// The keys of a table in a run of sites of the deployment, all of them this instance's: from the first one to before the second, to the
-    /// end if there is none. `None` for a copy.
+    /// The keys of a table in a run of the deployment's sites, all of them this instance's: from
+    /// the first key to before the second, or to the end if there is none. `None` for a copy.
     pub(crate) fn keys_of(&self, table: TableId, sites: &Range<u32>) -> Option<(Key, Option<Key>)> {
         let [start, end] = [sites.start, sites.end].map(|site| u64::from(site.saturating_sub(self.first)));
         let from = self.border(table, start)?;
@@ -256,7 +268,8 @@ impl Owners {
     /// Asks whether `worker`, the calling one, owns all of some sites of the deployment.
     ///
     /// # Errors
-    /// [`Abort::Conflict`] if somebody else owns some of them, [`Abort::BadRequest`] if they are not this instance's.
+    /// [`Abort::Conflict`] if another worker owns some of them, [`Abort::BadRequest`] if they are
+    /// not all this instance's.
     pub(crate) fn all_of(&self, worker: usize, sites: &Range<u32>) -> Result<(), Abort> {
         let last = self.first + self.chart.sites() as u32;
         if sites.is_empty() || sites.start < self.first || sites.end > last {
@@ -270,16 +283,17 @@ impl Owners {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The partitions as they are: the keys are sites, counted from the instance's first.
+    /// The current partitions. The keys are sites, counted from the instance's first.
     pub fn ranges(&self) -> Ranges {
         self.locked_ranges().clone()
     }
 
-    /// From now on it is as `next` says; `gifts` is what changes hands by it, all of it the calling worker's, which has nothing at work
-    /// there.
+    /// Replaces the partitions by `next`. The `gifts` are the sites that change hands thereby. All
+    /// of them belong to the calling worker, and no transaction of it is at work there.
     ///
     /// # Errors
-    /// [`RangeError::Stale`] when somebody else has changed something meanwhile; nothing is changed then.
+    /// [`RangeError::Stale`] when another thread has changed the partitions meanwhile; nothing is
+    /// changed then.
     pub(crate) fn publish(&self, next: Ranges, gifts: &[Gift]) -> Result<(), RangeError> {
         let mut now = self.locked_ranges();
         if now.version() + 1 != next.version() {
@@ -293,15 +307,16 @@ impl Owners {
         Ok(())
     }
 
-    /// The part of a row's key that its lock stands for.
+    /// The part of a row's key that its lock covers.
     #[inline]
     pub fn locked<'k>(&self, table: TableId, key: &'k [u8]) -> &'k [u8] {
         let locked = self.known(table).map_or(INTEGER, |known| known.locked);
         &key[..locked.min(key.len())]
     }
 
-    /// The lock that protects a range of a table, or of an index whose entries are protected like the rows: the table, and what
-    /// all keys of the range have in common. `None` if that is less than a lock stands for.
+    /// The lock that covers a range of a table, or of an index of which the rows' locks protect the
+    /// entries: the table, and the prefix that all keys of the range share. `None` if that prefix
+    /// is shorter than the part that a lock covers.
     pub fn covering<'k>(
         &self,
         index: TableId,
@@ -313,7 +328,7 @@ impl Owners {
         let high = high?;
         let inside = match high.get(..known.locked) {
             Some(end) if end == prefix => true,
-            // Up to the first key behind the prefix.
+            // The range reaches up to the first key behind the prefix.
             _ => base::Key::from_bytes(prefix).prefix_end().as_deref() == Some(high),
         };
         inside.then_some((known.table, prefix))
@@ -324,7 +339,8 @@ impl Owners {
         !self.alone && self.known(index).is_some_and(|known| known.domain > 0)
     }
 
-    /// Whether a worker owns the entries of its own rows in `index`, and no others: all of them where there is one owner.
+    /// Whether a worker owns the entries of its own rows in `index` and no others. Where there is
+    /// one owner, it owns all.
     pub fn holds_entries(&self, index: TableId) -> bool {
         self.alone || self.is_routed(index)
     }
@@ -340,9 +356,10 @@ impl Owners {
     }
 }
 
-/// `sites / domain`, rounded up, with 63 binary places: multiplied by a routing key of the domain it gives the key's site as
-/// exactly as a division by the domain does, and faster. The rounding adds less than `key / 2^63` to the site, and the next
-/// site begins at least `1 / domain` further on, so for domains below 2^31 it is never reached.
+/// `sites / domain`, rounded up, with 63 binary places. Multiplied by a routing key of the domain
+/// it gives the key's site as exactly as a division by the domain does, and faster. Rounding up
+/// adds less than `key / 2^63` to the site. The exact quotient lies at least `1 / domain` below the
+/// next site, so for domains below 2^31 the error never reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Scale(u64);
 
@@ -361,7 +378,7 @@ impl Scale {
     }
 }
 
-/// What changes hands from one version of the partitions to the next, in runs of sites.
+/// The sites that change hands from one version of the partitions to the next, in runs.
 pub(crate) fn gifts(before: &Ranges, after: &Ranges) -> Vec<Gift> {
     let mut starts: Vec<u64> = before.starts().iter().chain(after.starts()).copied().collect();
     starts.sort_unstable();
@@ -379,15 +396,15 @@ pub(crate) fn gifts(before: &Ranges, after: &Ranges) -> Vec<Gift> {
     gifts
 }
 
-/// Who carries out a change, and whether it gives keys away by it.
+/// The worker that carries out a change, and whether it gives keys away by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Actor {
     pub worker: usize,
     pub gives: bool,
 }
 
-/// Who carries out a change that leads from one version of the partitions to the next: who gives, or who owns what is changed. `None` if two would
-/// have to give.
+/// The worker that carries out a change from one version of the partitions to the next: the giver,
+/// or the owner of the changed partition. `None` if two workers would have to give.
 pub fn actor(before: &Ranges, after: &Ranges, change: Change) -> Option<Actor> {
     let gifts = gifts(before, after);
     match gifts.first() {

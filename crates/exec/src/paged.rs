@@ -1,15 +1,18 @@
-//! The engine of all designs on pages: begin, commit, prepare and rollback of parts; the order in which a commit does its
-//! work.
+//! The engine of all designs on pages: begin, commit, prepare and rollback of local transactions,
+//! and the order of a commit's work.
 //!
 //! ```text
-//!   commit:  append commit record -> release locks (early) -> purge ghosts -> wait until the record is durable -> reply
-//!   prepare: append prepare record, keep exclusive locks   ->                 wait until it is durable        -> vote
+//!   commit:  append commit record -> release locks (early) -> purge ghosts
+//!            -> wait until the record is durable -> reply
+//!   prepare: append prepare record, keep exclusive locks
+//!            -> wait until the record is durable -> vote
 //! ```
 //!
-//! Locks are released once the commit record is in the log buffer (early lock release, Aether section 3): a
-//! transaction that then reads the new values logs later in the same log, so it cannot become durable first. A
-//! transaction that logs nothing has to wait as well: **every reply and every vote waits until everything that
-//! was in the log when the part ended is durable.** With `memory` and `async` durability that is at once.
+//! Locks are released once the commit record is in the log buffer (early lock release, Aether
+//! section 3). A transaction that then reads the new values logs later in the same log, so it
+//! cannot become durable first. A transaction that logs nothing has to wait as well: **every reply
+//! and every vote waits until the whole log up to the end of the local transaction is durable.**
+//! With `memory` and `async` durability that is at once.
 
 mod adopting;
 mod dividing;
@@ -48,7 +51,8 @@ pub use moving::{Carried, DRAIN_NS, Errand, Refusal};
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
     pub locks: LockOptions,
-    /// How long a part waits for one lock before its transaction aborts (breaks deadlocks over several instances).
+    /// The longest wait of a local transaction for one lock before its transaction aborts (breaks
+    /// deadlocks over several instances).
     pub lock_timeout_ns: u64,
     /// Whether a reply waits for the log device.
     pub waits_for_log: bool,
@@ -57,39 +61,45 @@ pub struct EngineOptions {
 /// One instance's storage and locks under design `D`, shared by its workers.
 pub struct PageEngine<D: Design> {
     pub(crate) store: Store,
-    /// The central one, or the first owner's.
+    /// The central lock table, or the first owner's.
     locks: LockTable<D::Mutex>,
-    /// The other owners', which only their threads touch.
+    /// The lock tables of the other owners; only their threads touch them.
     others: Box<[LockTable<D::Mutex>]>,
     options: EngineOptions,
-    /// Of each owner, and of all workers together where there are none.
+    /// One for each owner, or one for all workers where there are no owners.
     locking: Box<[CachePadded<Locked>]>,
-    /// Who owns what; only where workers own keys.
+    /// The owner of each key; only where workers own keys.
     pub(crate) owners: Option<Owners>,
     mail: Mail<Letter>,
     board: Board,
-    /// Locks of transactions that restart found prepared.
+    /// In-doubt locks: those of transactions that restart found prepared.
     keepers: Mutex<Vec<adopting::Keeper>>,
-    /// Whether workers own pages, and when they may.
+    /// Page ownership: whether workers own pages, and when they may.
     property: Property,
-    /// A checkpoint is being taken, and, where the pages' owner takes its part in slices, what it still has to do.
+    /// Set while a checkpoint is being taken.
     checkpointing: AtomicBool,
+    /// Where one worker owns the pages and takes its part in slices: the rest of that part.
     run: Mutex<Option<CheckpointRun>>,
 }
 
-/// What a worker knows of the transactions at its keys. Only its own thread touches this: atomics let other threads hold the engine.
+/// The local transactions that lock under one owner. Only the owner's thread touches this; atomics
+/// let other threads hold a reference to the engine.
 #[derive(Default)]
 struct Locked {
-    /// Parts under [`Protection::Locks`] now, where designs run others alone.
+    /// The local transactions under [`Protection::Locks`] at present, where designs run others
+    /// alone.
     parts: AtomicUsize,
-    /// Nobody else is let in: keys are about to be given away (`moving`).
+    /// The drain gate is shut: no other transaction is admitted, since keys are about to be given
+    /// away (`moving`).
     shut: AtomicBool,
 }
 
-/// How often a rollback looks for a frame that does not come; each look takes some 20 ms before it gives up.
+/// The number of times a rollback looks for a free frame; each look takes some 20 ms before it
+/// gives up.
 const PATIENCE: u32 = 50;
 
-/// A page that cannot be had: a fault has poisoned the store, want of room has not.
+/// The abort for a page that is unavailable. A fault has poisoned the store, a lack of frames has
+/// not.
 fn no_page(fault: StoreFault) -> Abort {
     match fault {
         StoreFault::Page(why) if why.is_want_of_room() => Abort::NoSpace,
@@ -105,10 +115,10 @@ impl<D: Design> PageEngine<D> {
         PageEngine::of(store, options, 1, owners)
     }
 
-    /// For `workers` workers, each of which owns what `owners` says.
+    /// For `workers` workers, with the keys of each given by `owners`.
     ///
     /// # Panics
-    /// If there is no worker, or if workers own keys and nothing says which.
+    /// If there is no worker, or if workers own keys and `owners` is `None`.
     pub fn of(store: Store, options: EngineOptions, workers: usize, owners: Option<Owners>) -> PageEngine<D> {
         assert!(workers > 0 && (!D::OWNERS || owners.is_some()), "owners of nothing");
         let tables = if D::OWNERS { workers } else { 1 };
@@ -128,13 +138,13 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// What the locks did since the start.
+    /// Counts of the lock tables since the start.
     pub fn lock_stats(&self) -> LockStats {
         let all = std::iter::once(&self.locks).chain(&self.others);
         all.fold(LockStats::default(), |sum, table| sum.and(&table.stats()))
     }
 
-    /// The lock table that a part of `owner`'s takes its locks in.
+    /// The lock table in which a local transaction of `owner` takes its locks.
     #[inline]
     pub(crate) fn locks(&self, owner: usize) -> &LockTable<D::Mutex> {
         if D::OWNERS && owner > 0 { &self.others[owner - 1] } else { &self.locks }
@@ -144,7 +154,8 @@ impl<D: Design> PageEngine<D> {
         &self.store
     }
 
-    /// To be called by each worker before its first part: where pages have no latches, the one that owns them.
+    /// To be called by each worker before its first local transaction. Where pages have no latches,
+    /// it makes the calling worker their owner.
     pub fn own(&self) {
         if !D::LATCHED {
             self.store.pool().owner().claim();
@@ -160,7 +171,8 @@ impl<D: Design> PageEngine<D> {
         self.store
     }
 
-    /// Protection for a transaction that needs only this instance as far as its arguments tell.
+    /// The protection for a transaction that needs only this instance, as far as its arguments
+    /// tell.
     pub fn protection_at_home(&self, worker: usize) -> Protection {
         match D::LOCKING {
             Locking::Always => Protection::Locks,
@@ -169,12 +181,12 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// An empty part of the first worker's; [`PageEngine::begin`] starts it.
+    /// An empty local transaction of the first worker; [`PageEngine::begin`] starts it.
     pub fn part(&self) -> Part {
         self.part_of(0)
     }
 
-    /// An empty part of a worker's.
+    /// An empty local transaction of a worker.
     pub fn part_of(&self, worker: usize) -> Part {
         let owner = if D::OWNERS { worker } else { 0 };
         Part {
@@ -216,15 +228,16 @@ impl<D: Design> PageEngine<D> {
 
     fn count_locking(&self, owner: usize, by: isize) {
         if D::LOCKING != Locking::Always {
-            // One worker only: a plain add would do.
+            // One thread writes this, so a load and a store are enough.
             let locking = &self.locking(owner).parts;
             let now = locking.load(Ordering::Relaxed);
             locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
         }
     }
 
-    /// An owner's part is about to ask for its first lock: from now on others must not run alone. Before that it has touched
-    /// nothing, so a transaction that is only on its way to other owners is in nobody's way.
+    /// Called before an owner's local transaction asks for its first lock: from here on others must
+    /// not run alone. Before that it has touched nothing, so a transaction that is only on its way
+    /// to other owners hinders no other.
     #[cold]
     fn begin_locking(&self, part: &mut Part) {
         part.counted = true;
@@ -246,17 +259,18 @@ impl<D: Design> PageEngine<D> {
         part.protection = Protection::Alone;
     }
 
-    /// Commits a part that was not prepared, or that was and whose decision is commit. The reply may be given once the
-    /// returned LSN is durable.
+    /// Commits a local transaction that was not prepared, or that was prepared and has the decision
+    /// to commit. The caller may reply once the returned LSN is durable.
     ///
     /// # Errors
-    /// [`Abort::Fault`] when the store accepts nothing more; the part is over, and restart undoes it.
+    /// [`Abort::Fault`] when the store accepts nothing more; the local transaction is over, and
+    /// restart undoes it.
     pub fn commit(&self, part: &mut Part) -> Result<Lsn, Abort> {
         let logged = self.store.commit(&mut part.txn, None);
         self.after_commit(part, logged)
     }
 
-    /// As [`PageEngine::commit`], with a note that is returned at every restart until it is forgotten.
+    /// As [`PageEngine::commit`], with a note that every restart returns until it is forgotten.
     pub fn commit_with_note(&self, part: &mut Part, note: &[u8]) -> Result<(Lsn, NoteId), Abort> {
         let logged = self.store.commit(&mut part.txn, Some(note));
         self.after_commit(part, logged).map(|lsn| (lsn, NoteId(lsn)))
@@ -277,13 +291,15 @@ impl<D: Design> PageEngine<D> {
         Ok(if logged == Lsn(0) { self.horizon() } else { logged })
     }
 
-    /// What a part that logged nothing has to wait for.
+    /// The position that has to be durable before the outcome of a local transaction that logged
+    /// nothing is told.
     pub fn horizon(&self) -> Lsn {
         if self.options.waits_for_log { self.store.log().end() } else { Lsn(0) }
     }
 
-    /// Prepares a part that wrote something: it can go either way from now on. Its read locks go only if the whole
-    /// transaction holds all its locks already. The vote may be given once the returned LSN is durable.
+    /// Prepares a local transaction that has written: afterwards it can commit or roll back. Its
+    /// read locks go only if the whole transaction holds all its locks already. The caller may vote
+    /// once the returned LSN is durable.
     pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
         let prepared = if part.branches.is_empty() {
             self.store.prepare(&mut part.txn, note)
@@ -301,12 +317,14 @@ impl<D: Design> PageEngine<D> {
         Ok(lsn)
     }
 
-    /// Undoes everything the part did here. Blocks for a page that has left meanwhile: what a part is about to undo it has
-    /// touched a moment ago, and while it undoes, nobody may see it half undone where nothing else protects it.
+    /// Undoes all changes of the local transaction. Blocks for a page that has been evicted
+    /// meanwhile. That is rare, because the transaction has touched the pages to undo a moment ago.
+    /// Suspending instead would let others see a half-undone state where no lock protects it.
     ///
     /// # Errors
-    /// [`Abort::Fault`] when the store has met a fault: restart does it. So it is for a part that wrote nothing, since it may
-    /// have seen what another one could not take back.
+    /// [`Abort::Fault`] when the store has met a fault: restart undoes the changes then. The same
+    /// for a local transaction that wrote nothing, since it may have read changes that another one
+    /// could not undo.
     pub fn rollback(&self, part: &mut Part) -> Result<(), Abort> {
         #[cfg(feature = "planted")]
         if crate::planted::is(crate::planted::Bug::LostUndo) {
@@ -317,8 +335,9 @@ impl<D: Design> PageEngine<D> {
         undone
     }
 
-    /// Takes back what a transaction did. What cannot be taken back here, be it for want of room, poisons the store: the
-    /// transaction's locks go next, so nobody may commit beside what is left of it. Restart takes that back.
+    /// Undoes the changes of one chain. If that fails, even for lack of frames, it poisons the
+    /// store: the transaction's locks are released next, so no other transaction may commit beside
+    /// the changes that are left. Restart undoes them.
     fn undo(&self, txn: &mut Txn) -> Result<(), Abort> {
         let mut patience = PATIENCE;
         let fault = loop {
@@ -340,7 +359,7 @@ impl<D: Design> PageEngine<D> {
                 Stop::Fault(why) => matches!(**why, PageFault::NoFrame { .. }),
                 stop => matches!(stop, Stop::NoSpace),
             };
-            // Others hold the frames for a moment, or nobody will ever let go of one.
+            // Either others hold the frames for a moment, or no frame ever becomes free.
             if !is_brief || patience == 0 {
                 break match fault {
                     Stop::Fault(why) if !why.is_want_of_room() => StoreFault::Page(why),
@@ -356,18 +375,20 @@ impl<D: Design> PageEngine<D> {
         Err(Abort::Fault)
     }
 
-    /// Lets go of a part without ending its transaction: the worker stops, and the next life of the store will find it
-    /// as its log says (prepared, or to be undone). Its locks go with the engine: until then others may still be at work.
+    /// Gives a local transaction up without ending it: the worker stops, and the next opening of
+    /// the store finds the transaction as its log records say (prepared, or to be undone). Its
+    /// locks stay until the engine ends, since others may still be at work.
     pub fn abandon(&self, part: &mut Part) {
         std::mem::forget(std::mem::replace(&mut part.locker, self.locks(part.owner).locker()));
         self.end(part);
     }
 
-    /// Makes it possible to repeat the operation that stopped, or says why it can't be. Waits for an absent page, unless
-    /// the part is protected by not waiting. `seat` is the operation's own and kept until it is done.
+    /// Makes it possible to repeat the operation that stopped, or returns the reason for which it
+    /// is not. Waits for an absent page, unless the local transaction is protected by not waiting.
+    /// The caller keeps `seat` until the operation is done.
     ///
     /// # Errors
-    /// [`Abort::NeedsLocks`] when a part that is alone would have to wait.
+    /// [`Abort::NeedsLocks`] when a local transaction that runs alone would have to wait.
     #[cold]
     pub(crate) async fn resume<'e>(
         &'e self,
@@ -397,10 +418,10 @@ impl<D: Design> PageEngine<D> {
                 Ok(())
             }
             Stop::NoSpace => Err(Abort::NoSpace),
-            // The request's own fault, and nothing was changed.
+            // The request is at fault, and nothing was changed.
             Stop::Fault(fault) if matches!(*fault, PageFault::TooLong { .. }) => Err(Abort::BadRequest),
             Stop::Fault(fault) if fault.is_want_of_room() => Err(Abort::NoSpace),
-            // A step that was sent to the wrong owner: nothing is wrong with the page.
+            // A step was sent to the wrong owner; the page is in order.
             Stop::Fault(fault) if matches!(*fault, PageFault::Foreign { .. }) => Err(Abort::BadRequest),
             Stop::Fault(fault) => {
                 self.store.poison(StoreFault::from(fault));
@@ -409,8 +430,9 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// What a worker does between transactions for the pages: takes the reads that have ended, has pages read that
-    /// a restart left to be brought up to date, and where it owns the pages, a slice of cleaning and of a checkpoint. `true` when there was something.
+    /// The worker's share of work on pages between transactions: it takes the reads that have
+    /// ended, has pages read that still await their redo after a restart, and where it owns the
+    /// pages, does a slice of cleaning and of a checkpoint. `true` if there was any.
     #[inline]
     pub fn turn(self: &Arc<Self>) -> bool {
         let mut any = self.store.pool().turn();
@@ -422,14 +444,15 @@ impl<D: Design> PageEngine<D> {
         any
     }
 
-    /// Whether [`PageEngine::turn`] has something to do: the look before a sleep on the pool's bell.
+    /// Whether [`PageEngine::turn`] has work: the check before a sleep on the pool's bell.
     pub fn ready(&self) -> bool {
         self.store.pool().flush();
         self.store.pool().ready()
     }
 
-    /// The body of the instance's cleaner thread, until `stop` is set and [`PageEngine::stop_cleaner`] called: writes pages
-    /// out and, where no worker owns them, keeps frames free.
+    /// The body of the instance's cleaner thread, until `stop` is set and
+    /// [`PageEngine::stop_cleaner`] called: it writes pages out and, where no worker owns them,
+    /// keeps frames free.
     pub fn clean(&self, stop: &AtomicBool) {
         let tending = if D::LATCHED { Tending::Cleaner } else { Tending::Owner };
         self.store.pool().serve(tending, stop);
@@ -439,7 +462,7 @@ impl<D: Design> PageEngine<D> {
         self.store.pool().stop_serving();
     }
 
-    /// What [`PageEngine::durable`] would give without waiting.
+    /// The result that [`PageEngine::durable`] has at once; `None` if it would wait.
     #[inline]
     pub fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>> {
         let log = self.store.log();
@@ -452,8 +475,8 @@ impl<D: Design> PageEngine<D> {
     /// Waits until the log up to `lsn` is as safe as the durability mode promises.
     ///
     /// # Errors
-    /// [`Abort::Fault`] when the log has failed, also in the modes that wait for nothing: what was appended after that is
-    /// written nowhere.
+    /// [`Abort::Fault`] when the log has failed, also in the modes without a wait: records that
+    /// were appended after that are not written.
     pub async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
         if let Some(known) = self.durable_now(lsn) {
             return known;
@@ -480,24 +503,26 @@ impl<D: Design> PageEngine<D> {
         .await
     }
 
-    /// Whether the device has the log up to `lsn` now; asks for it if not.
+    /// Whether the device has the log up to `lsn` already; asks for it if not.
     pub fn is_stable(&self, lsn: Lsn) -> bool {
         let log = self.store.log();
         log.ask_stable(lsn) && (log.durability() == Durability::Sync || log.poisoned().is_none())
     }
 
-    /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
+    /// Has the log's own thread flush the log for transactions that wait with [`Urge::Caller`].
     pub fn flush_log(&self) {
         self.store.log().flush();
     }
 
-    /// The same, on the calling thread if nobody else is at it: for a worker that can do nothing else meanwhile.
+    /// The same on the calling thread, if no other thread is flushing: for a worker that has
+    /// nothing else to do.
     pub fn flush_log_here(&self) {
         self.store.log().flush_here();
     }
 
-    /// Called by the workers now and then. Where pages have one owner, it copies them for the checkpoint in slices between
-    /// transactions ([`PageEngine::turn`]); otherwise the first worker leaves it all to a thread of its own.
+    /// Takes a checkpoint if one is due. The workers call it from time to time. Where pages have
+    /// one owner, it copies them for the checkpoint in slices between transactions
+    /// ([`PageEngine::turn`]). Otherwise the first worker starts a thread that does all of it.
     pub fn checkpoint_if_due(self: &Arc<Self>, worker: usize) {
         if worker != 0 || !self.store.checkpoint_due() || self.checkpointing.swap(true, Ordering::Acquire) {
             return;
@@ -513,7 +538,7 @@ impl<D: Design> PageEngine<D> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owner's share of a checkpoint that has begun. `true` when it did something.
+    /// The owner's share of a checkpoint that has begun. `true` if there was any to do.
     fn step_checkpoint(self: &Arc<Self>) -> bool {
         if !self.checkpointing.load(Ordering::Relaxed) {
             return false;
@@ -531,7 +556,7 @@ impl<D: Design> PageEngine<D> {
                 true
             }
             Err(_) => {
-                // The store is poisoned with it.
+                // The fault has poisoned the store.
                 *run = None;
                 false
             }
@@ -551,13 +576,14 @@ impl<D: Design> PageEngine<D> {
             }
             engine.checkpointing.store(false, Ordering::Release);
         };
-        // Without a thread the next tick tries again.
+        // If no thread can be started, the next call tries again.
         if std::thread::Builder::new().name(name.into()).spawn(write).is_err() {
             self.checkpointing.store(false, Ordering::Release);
         }
     }
 
-    /// Takes a lock for `part` on what lies beneath `path`, waiting for it if need be.
+    /// Takes the lock `name` in `mode` for a local transaction, and intention locks on `path` above
+    /// it; waits if need be.
     #[inline]
     pub(crate) async fn lock(
         &self,
@@ -582,7 +608,7 @@ impl<D: Design> PageEngine<D> {
                 Acquired::Granted => return Ok(()),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
                 Acquired::Crowded => return Err(Abort::Crowded),
-                // Perhaps for the table: what lies beneath it is asked for next.
+                // The wait may be for the table: the lock beneath it is requested next.
                 Acquired::Waiting => Box::pin(self.wait(executor, part)).await?,
             }
         }
@@ -620,7 +646,8 @@ impl<D: Design> PageEngine<D> {
         waited
     }
 
-    /// The lock is not granted yet: has a look whether a cycle over several owners is the reason.
+    /// Called while the lock is not granted: checks whether a cycle over several owners is the
+    /// reason.
     fn look_at_board(&self, part: &mut Part, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
         let locks = self.locks(part.owner);
         blockers.clear();

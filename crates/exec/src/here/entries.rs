@@ -1,14 +1,18 @@
-//! Locks on the entries of secondary indexes, so that a scan through one needs no lock on the table.
+//! Locks on the entries of secondary indexes, so that a scan through an index needs no lock on the
+//! table.
 //!
-//! An entry is a key of the index's own space of names and is locked like a primary key: gap and entry X by whoever
-//! puts it in or takes it out, row S + gap S by whoever meets it. The store changes the secondary trees within the
-//! operation on the row and does not check their neighbours, so the neighbours are made sure of around it:
+//! An entry is a key in the index's own name space and is locked like a primary key: row X + gap X
+//! by a transaction that inserts or deletes it, row S + gap S by a scan that meets it. The store
+//! changes the secondary trees within the operation on the row and does not check the neighbours
+//! there. So the neighbours are locked around that operation:
 //!
-//! - **Taking out** e: X on the gap of the key n behind it, until n is still the next one *after* it is locked. From then
-//!   on nothing comes between, for an inserter needs Insert on the gap that it fills, and n itself cannot be taken out.
-//! - **Putting in** e: Insert on the gap of the next key, and when e is there, once more on whatever key is next then
-//!   (a neighbour may have come in between, committed and been scanned). A reader of that gap is waited for with e
-//!   already in the tree, which it cannot believe before it has the lock on e.
+//! - **Deleting** e: X on the gap of the key n behind it, repeated until n is still the next key
+//!   *after* it is locked. From then on no key comes between, because an inserter needs Insert on
+//!   the gap that it fills, and n itself cannot be deleted.
+//! - **Inserting** e: Insert on the gap of the next key, and when e is there, once more on the key
+//!   that is next then (a neighbour may have come in between, committed and been scanned). If a
+//!   scan has locked that gap, the inserter waits for it with e already in the tree. The scan
+//!   cannot return e before it has the lock on e.
 
 use super::{Here, gap_name};
 use crate::design::Design;
@@ -18,7 +22,7 @@ use std::ops::Bound;
 use store::{StoreFault, Table};
 use txn::{Abort, Row, RowMut};
 
-/// An entry that is about to be put into its index, and the gaps locked for that moment.
+/// An entry that is about to be inserted into its index, and the gaps locked for that moment.
 pub(super) struct NewEntry {
     index: TableId,
     key: Key,
@@ -47,7 +51,7 @@ impl<D: Design> Here<'_, D> {
         Ok(gap_name(index, next.as_deref()))
     }
 
-    /// Before entries are put in.
+    /// Locks entries before they are inserted.
     pub(super) async fn lock_new(
         &mut self,
         table: &Table,
@@ -63,7 +67,7 @@ impl<D: Design> Here<'_, D> {
         Ok(new)
     }
 
-    /// After they are in.
+    /// Locks the gaps again after the entries are inserted, and releases them all.
     pub(super) async fn settle_new(&mut self, table: TableId, entries: &mut [NewEntry]) -> Result<(), Abort> {
         for entry in entries.iter_mut() {
             self.lock_gap(table, entry).await?;
@@ -72,7 +76,7 @@ impl<D: Design> Here<'_, D> {
         Ok(())
     }
 
-    /// Locks the gap that the entry is or will be in, until it is the last one locked.
+    /// Locks the gap that the entry is in or will be in, until the last gap locked is that one.
     async fn lock_gap(&mut self, table: TableId, entry: &mut NewEntry) -> Result<(), Abort> {
         loop {
             let gap = self.next_gap(entry.index, &entry.key).await?;
@@ -90,7 +94,7 @@ impl<D: Design> Here<'_, D> {
         }
     }
 
-    /// Before an entry is taken out.
+    /// Locks an entry before it is deleted.
     async fn lock_old(&mut self, table: TableId, index: TableId, key: &Key) -> Result<(), Abort> {
         self.lock(table, LockName::key(index, hash64(key)), Mode::ROW_AND_GAP_X).await?;
         let mut gap = self.next_gap(index, key).await?;
@@ -104,7 +108,7 @@ impl<D: Design> Here<'_, D> {
         }
     }
 
-    /// Before the row with this key, which is locked, is deleted.
+    /// Locks the entries of a locked row before it is deleted.
     pub(super) async fn lock_entries_of(&mut self, table: &Table, key: &[u8]) -> Result<(), Abort> {
         if table.def.indexes.is_empty() {
             return Ok(());
@@ -120,8 +124,8 @@ impl<D: Design> Here<'_, D> {
         Ok(retry!(self, self.engine.store.get::<D::Latch, _>(table, key, <[u8]>::to_vec)))
     }
 
-    /// An update of a locked row that the store has held back, for it sets a column of an index: the entries that it
-    /// changes are locked before the store changes anything.
+    /// Completes an update of a locked row that the store has held back because it sets a column of
+    /// an index. It locks the entries that change before the store changes anything.
     pub(super) async fn update_with_entries(&mut self, table: &Table, key: &[u8]) -> Result<(), Abort> {
         let (old, row) = self.part.txn.held_back();
         let (mut gone, mut come) = (of_row(table, old), of_row(table, row));

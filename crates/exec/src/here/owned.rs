@@ -1,13 +1,17 @@
-//! Locks where workers own keys: in the owner's table, one for all keys that begin alike.
+//! Locks where workers own keys: in the owner's table, one for all keys with the same first
+//! columns.
 //!
-//! How much of a key a lock stands for is the workload's choice ([`txn::Workload::lock_columns`]), and right whatever it is: every
-//! access asks for the lock of its key if the transaction has not got it yet, so no step needs to say beforehand what it
-//! will touch. What an access may not do is reach past the keys that its worker owns; debug builds look.
+//! The workload chooses how many columns of a key a lock covers ([`txn::Workload::lock_columns`]),
+//! and every choice is correct: each access acquires the lock of its key unless the transaction has
+//! it already, so no step needs to declare beforehand the keys it will touch. But an access must
+//! not touch keys of another worker; debug builds check that.
 //!
-//! A scan that does so is spread over the owners ([`txn::Spread`]), and here is one share of it: it locks and visits what its worker owns
-//! of the range. Through an index whose entries are not cut like the rows every owner goes through the same entries, which are
-//! latched as anybody's are, and visits its own rows. An entry is put in and taken out by the owner of its row, under that row's
-//! lock; so as each owner keeps its own rows as they are, all together keep the entries, and entries need no locks.
+//! A scan over keys of several workers is spread over the owners ([`txn::Spread`]), and this file
+//! runs one share of it: the share locks and visits this worker's part of the range. If the entries
+//! of an index are not cut like the rows, every owner goes through the same entries, which have no
+//! owner and are latched, and visits its own rows. The owner of a row inserts and deletes the row's
+//! entries under the row's lock. Each owner protects its own rows, so together they protect all
+//! entries, and entries need no locks.
 
 use super::{Here, Purpose};
 use crate::design::Design;
@@ -24,7 +28,7 @@ impl<D: Design> Here<'_, D> {
         !D::OWNERS && self.locks()
     }
 
-    /// The lock of a row.
+    /// The name of a row's lock.
     #[inline]
     pub(super) fn name(&self, table: TableId, key: &[u8]) -> LockName {
         let locked = match &self.engine.owners {
@@ -34,7 +38,7 @@ impl<D: Design> Here<'_, D> {
         LockName::key(table, hash64(locked))
     }
 
-    /// Asserts in debug builds that this worker owns the key: nobody else's locks protect it.
+    /// Asserts in debug builds that this worker owns the key: no other worker's locks protect it.
     #[inline]
     pub(super) fn belongs(&self, table: TableId, key: &[u8]) {
         if cfg!(debug_assertions) && D::OWNERS && self.part.protection != Protection::Quiet {
@@ -53,7 +57,7 @@ impl<D: Design> Here<'_, D> {
         );
     }
 
-    /// A row that a scan has met.
+    /// Checks a row that a scan has met.
     #[inline]
     pub(super) fn met(&self, table: &Table, index: TableId, key: &[u8]) {
         if index == table.def.id {
@@ -61,11 +65,12 @@ impl<D: Design> Here<'_, D> {
         }
     }
 
-    /// Which rows a scan of `range` is to visit; `None` for all that it names.
+    /// The rows that a scan of `range` visits; `None` for all that the range names.
     ///
     /// # Errors
-    /// [`Abort::BadRequest`] for one that goes on into other workers' keys, or through an index to other workers' rows, without being
-    /// a share of a spread step: nothing here keeps those as they are. So for rows that nobody can be told to own.
+    /// [`Abort::BadRequest`] for a scan that reaches other workers' keys, or other workers' rows
+    /// through an index, without being a share of a spread step: no lock here protects those. The
+    /// same for rows that have no certain owner.
     pub(super) fn own(&self, table: &Table, index: TableId, range: Range<'_>) -> Result<Option<Own>, Abort> {
         let Some(owners) = &self.engine.owners else { return Ok(None) };
         let Some(sites) = &self.part.sites else {
@@ -86,7 +91,8 @@ impl<D: Design> Here<'_, D> {
         }
     }
 
-    /// Before a scan: the lock of the keys' common beginning, or of all that this worker owns of the table.
+    /// Takes the lock for a scan: the one lock that covers the range, or the table lock, which
+    /// covers all that this worker owns of the table.
     pub(super) async fn lock_range(
         &mut self,
         purpose: Purpose,
@@ -117,16 +123,18 @@ impl<D: Design> Here<'_, D> {
     }
 }
 
-/// What of a table a scan may visit: the rows with keys from `from` to before `to`, to the end of the instance's if that is `None`.
+/// The rows that a scan may visit: those with keys from `from` to before `to`, or to the end of the
+/// instance's keys if that is `None`.
 pub(super) struct Own {
     from: Key,
     to: Option<Key>,
-    /// Of an index whose entries are not in the order of these keys: they are anybody's, and looked through for the worker's own.
+    /// Set if the entries of the index are not in the order of these keys. They have no owner then,
+    /// and the scan filters them for the worker's own rows.
     index: Option<IndexDef>,
 }
 
 impl Own {
-    /// What of `range` is to be looked through; `None` if it is nothing.
+    /// The part of `range` to scan; `None` if it is empty.
     pub fn clip<'r>(&'r self, range: Range<'r>) -> Option<Range<'r>> {
         if self.index.is_some() {
             return Some(range);

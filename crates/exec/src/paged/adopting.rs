@@ -1,13 +1,16 @@
-//! Transactions that restart found prepared.
+//! In-doubt locks: those of transactions that restart found prepared.
 //!
-//! Their chains are taken up by the worker that will hear of the decision, all of them, whichever workers they were written at:
-//! how many workers there are, who owns what, and even the design may have changed with the restart. What they changed is
-//! locked again before anything else runs, and stays so until the decision is carried out.
+//! The worker that will receive the decision takes over all chains of such a transaction, whichever
+//! workers wrote them: the number of workers, the owners and even the design may have changed with
+//! the restart. The rows that it changed are locked again before any other transaction runs, and
+//! stay locked until the decision is carried out.
 //!
-//! These locks belong to a *ward*, a part that does nothing else. Most wards have one transaction. But transactions that got along
-//! where they were prepared need not get along here, where one lock may stand for more keys than it did, or for the gap
-//! beside a key: those share a ward, for it does not exclude itself, and its locks go when the last of them is decided.
-//! Where workers own keys each takes its own of a ward's locks on its own thread, and lets go of them when letters say so.
+//! These locks belong to a *ward*, a local transaction that does nothing else. Most wards have one
+//! transaction. But transactions that were compatible where they were prepared may conflict here,
+//! where one lock may stand for more keys, or for the gap beside a key. Such transactions share a
+//! ward, which does not conflict with itself, and its locks go when the last of them is decided.
+//! Where workers own keys each worker takes its own part of a ward's locks on its own thread, and
+//! releases them when a message tells it to.
 
 use super::{PageDesk, PageEngine};
 use crate::branches::{Letter, Ward};
@@ -19,23 +22,24 @@ use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
 use store::{Change, InDoubt, Touched};
 
-/// What a transaction has to lock, and in whose table.
+/// The locks that a transaction needs, by owner of the table and name.
 type Claims = HashMap<(usize, LockName), Mode>;
 
 /// A ward's locks in one lock table.
 pub(super) struct Keeper {
     ward: Ward,
     owner: usize,
-    /// Those that are still to be taken.
+    /// The locks that are still to be taken.
     claims: Claims,
-    /// Has those that are taken.
+    /// Holds the locks that are taken.
     part: Option<Part>,
     /// Transactions that are not decided.
     doubts: usize,
 }
 
 impl Drop for Keeper {
-    /// What is not decided by now keeps its locks: the tables end with the engine, and until then others may be at work.
+    /// Keeps the locks of undecided transactions: the tables end with the engine, and until then
+    /// others may be at work.
     fn drop(&mut self) {
         if let Some(part) = self.part.take() {
             std::mem::forget(part.locker);
@@ -47,12 +51,13 @@ impl Drop for Keeper {
 pub struct Doubt {
     found: InDoubt,
     ward: Ward,
-    /// In whose tables it has locks.
+    /// The owners in the tables of which it has locks.
     owners: Vec<usize>,
 }
 
 impl<D: Design> PageEngine<D> {
-    /// Makes wards of what was found, and gives each transaction's note; before any worker begins.
+    /// Assigns the transactions found to wards, and returns each with its note; before any worker
+    /// begins.
     pub(super) fn doubts(&self, found: Vec<InDoubt>) -> Vec<(Vec<u8>, Doubt)> {
         let claims: Vec<Claims> = found.iter().map(|doubt| self.claims(&doubt.touched)).collect();
         let wards = wards(&claims);
@@ -64,7 +69,7 @@ impl<D: Design> PageEngine<D> {
         doubts
     }
 
-    /// What has to be locked for a transaction that changed this.
+    /// The locks for a transaction that made these changes.
     fn claims(&self, touched: &[Touched]) -> Claims {
         let mut claims = Claims::new();
         let mut claim = |owner, name, mode: Mode| {
@@ -99,7 +104,8 @@ impl<D: Design> PageEngine<D> {
         claims
     }
 
-    /// Leaves a transaction's claims to a ward's keepers; gives the tables where they are.
+    /// Adds a transaction's claims to a ward's keepers; returns the owners of the tables where they
+    /// are.
     fn entrust(&self, ward: Ward, claims: Claims) -> Vec<usize> {
         let (mut keepers, mut owners) = (self.keepers(), Vec::new());
         for ((owner, name), mode) in claims {
@@ -122,7 +128,8 @@ impl<D: Design> PageEngine<D> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the locks of all wards in this worker's table; where there is one for all, whoever comes first does.
+    /// Takes the locks of all wards in this worker's table. Where there is one table for all, the
+    /// first worker to come does so.
     pub(super) fn take_wards(&self, desk: &PageDesk) {
         let mut keepers = self.keepers();
         let own = keepers.iter_mut().filter(|keeper| !D::OWNERS || keeper.owner == desk.worker);
@@ -140,14 +147,17 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
+    /// Takes a lock for a ward.
+    ///
     /// # Panics
-    /// When somebody else holds the lock: nobody has begun, and whose locks exclude each other share a ward.
+    /// When another transaction holds the lock. No transaction has begun yet, and those with
+    /// conflicting locks share a ward.
     fn regain(&self, part: &mut Part, name: LockName, mode: Mode) {
         let granted = self.locks(part.owner).acquire(&mut part.locker, name, mode);
         assert!(matches!(granted, Acquired::Granted), "two wards claim {name:?}");
     }
 
-    /// The decision on a transaction that was found is carried out, whole.
+    /// The decision on a transaction found prepared is carried out on all its chains.
     pub(super) fn release_wards(&self, desk: &PageDesk, part: &mut Part) {
         let Some((ward, owners)) = part.branches.wards.take() else { return };
         for owner in owners {
@@ -159,7 +169,8 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// One of a ward's transactions is decided. On the thread of the table's owner, if it has one.
+    /// One of a ward's transactions is decided. Called on the thread of the table's owner, if it
+    /// has one.
     pub(super) fn release_ward(&self, ward: Ward, owner: usize) {
         let mut keepers = self.keepers();
         let Some(at) = keepers.iter().position(|k| k.ward == ward && k.owner == owner) else { return };
@@ -171,7 +182,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// Takes up a transaction that restart found prepared.
+    /// Takes over a transaction that restart found prepared.
     pub(super) fn take_up(&self, desk: &PageDesk, doubt: Doubt) -> Part {
         let Doubt { found, ward, owners } = doubt;
         let mut part = Part { txn: found.txn, protection: Protection::Locks, ..self.part_of(desk.worker) };
@@ -184,7 +195,7 @@ impl<D: Design> PageEngine<D> {
     }
 }
 
-/// A ward for each transaction: the same one for those whose claims exclude each other.
+/// A ward for each transaction: the same one for those with claims that conflict.
 fn wards(all: &[Claims]) -> Vec<Ward> {
     let mut wards: Vec<Ward> = (0..all.len()).map(Ward).collect();
     let mut claimants: HashMap<&(usize, LockName), Vec<usize>> = HashMap::new();

@@ -1,18 +1,24 @@
-//! Rows that come apart before keys change owners, where workers own heap pages (`plp-partition`, `plp-leaf`; thesis, sections 4.3.2 and
-//! 4.3.3).
+//! Division of rows before keys change owners, where workers own heap pages (`plp-partition`,
+//! `plp-leaf`; thesis, sections 4.3.2 and 4.3.3).
 //!
 //! ```text
-//!   errand ---> the giver divides pages that hold rows of both sides, one in each turn      transactions go on
-//!               shuts its door, and waits until nothing is under way
-//!               looks through its rows once more, and divides what is left                  short: little is left
-//!               splits its trees, ...                                                       as in `moving`
+//!   request --> the giver divides pages with rows of both sides,
+//!               one in each turn                                      transactions go on
+//!               shuts its drain gate, and waits until no transaction
+//!               is under way
+//!               looks through its rows once more, and divides the
+//!               pages that are left                                   short: few are left
+//!               splits its trees, ...                                 as in `moving`
 //! ```
 //!
-//! By partition all rows on one side of a border may have to move, which takes as long as it takes: so most of it is done
-//! while transactions run, by the worker that has the rows, between two of them, and other workers notice nothing of it. What a running
-//! transaction has changed waits for the shut door: then nobody is left who could undo it. By leaf it is the rows of one leaf.
+//! By partition all rows on one side of a border may have to move, which can take long. So the
+//! worker that has the rows does most of it while transactions run, between two of them, and other
+//! workers are not disturbed. Rows that a running transaction has changed wait until the gate is
+//! shut and drained: then no transaction is left that could undo the change. By leaf only the rows
+//! of one leaf move.
 //!
-//! A crash finds rows moved, each whole and in one place, and the tree cut or not: nothing is to be finished or undone.
+//! A crash finds rows moved, each whole and in one place, and the tree cut or not. There is nothing
+//! to complete or undo.
 
 use super::moving::{Carried, Errand};
 use super::{PageDesk, PageEngine};
@@ -25,19 +31,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use store::{Divided, Division, Txn, Writers};
 
-/// Leaves that are looked at in one turn: some 50 us. Of pages to be divided, each of which takes longer, one.
+/// Leaves to look at in one turn: some 50 us. Of pages to divide, each of which takes longer, one.
 const LEAVES_A_TURN: usize = 16;
 
-/// What an errand's cuts need before the door is shut.
+/// The division of rows for a request's cuts, before the gate is shut.
 pub(super) struct Apart {
-    /// Those under way, then those that are done: they end with the errand, as rows of both sides keep apart until then.
+    /// The open divisions first, then those that are done. All of them end with the request: until
+    /// then rows of the two sides are kept apart.
     divisions: VecDeque<Division>,
     open: usize,
     done: Divided,
     txn: Txn,
 }
 
-/// Where a change needs a table's tree to be cut.
+/// The keys at which a change needs a table's tree to be cut.
 pub(super) fn cuts(
     owners: &Owners,
     table: TableId,
@@ -60,7 +67,8 @@ pub(super) fn cuts(
 }
 
 impl<D: Design> PageEngine<D> {
-    /// Goes on with what has to be apart before the first errand's door is shut. `false` when there is nothing left to do.
+    /// Continues the division that must precede the shutting of the gate for the first request.
+    /// `false` when there is nothing left to do.
     pub(super) fn come_apart(&self, desk: &PageDesk) -> bool {
         if !self.property.rows() || !self.has_pages(desk) || desk.door.is_shutting() {
             return false;
@@ -86,7 +94,7 @@ impl<D: Design> PageEngine<D> {
         let Apart { divisions, open, done, txn } = apart;
         let Some(division) = divisions.front_mut() else { return false };
         let did = self.store.go_on_dividing::<D::Latch>(txn, division, Writers::Running, 1);
-        // What could not be done now is tried again behind the door, which will say what is the matter.
+        // A division that fails here is tried again behind the shut gate, which reports the error.
         let is_over = did.is_err() || division.is_done();
         if is_over {
             *open -= 1;
@@ -107,7 +115,8 @@ impl<D: Design> PageEngine<D> {
         Apart { open: divisions.len(), divisions, done: Divided::default(), txn: Txn::default() }
     }
 
-    /// Where this worker's trees are to be cut, as far as the errand can be carried out.
+    /// The keys at which this worker's trees are to be cut, as far as the request can be carried
+    /// out.
     fn cuts_to_come(&self, desk: &PageDesk, errand: &Errand) -> Vec<(TableId, Key)> {
         let Some(owners) = &self.owners else { return Vec::new() };
         let mut now = owners.ranges();
@@ -133,7 +142,8 @@ impl<D: Design> PageEngine<D> {
         all
     }
 
-    /// Has the rows on both sides of a border in different pages, for good; while nothing is under way at this worker.
+    /// Puts the rows on the two sides of a border into different pages, for good; while no
+    /// transaction is under way at this worker.
     pub(super) fn divide_at_once(
         &self,
         table: TableId,

@@ -1,4 +1,4 @@
-//! The page-based engines as an instance sees them.
+//! The engines on pages behind the trait [`Engine`].
 
 use super::adopting::Doubt;
 use super::moving::{Door, Errand};
@@ -27,15 +27,16 @@ use store::{Loaded, NoteId, Store, StoreOptions};
 use txn::{Abort, Route};
 use wal::{Durability, Urge};
 
-/// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions hold rows (escalation bounds
-/// what each holds), and no more than a core's own cache takes; with 2^16 a lock costs a quarter more.
+/// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
+/// hold rows (escalation bounds the rows of each), and no more than fit into a core's own cache.
+/// With 2^16 a lock costs a quarter more.
 const LOCK_BUCKETS: usize = 1 << 14;
 
-/// And of one owner's: it has the locks of one worker's transactions.
+/// Buckets of one owner's table, which holds the locks of one worker's transactions.
 const OWNER_BUCKETS: usize = 1 << 12;
 
-/// What one worker has of a page-based engine to itself: its number, and where workers own keys what it has under way with
-/// others.
+/// The worker context of an engine on pages: the worker's number, and where workers own keys its
+/// work under way with other workers. Only the worker's thread touches it.
 pub struct PageDesk {
     pub(super) worker: usize,
     mailbox: Option<Mailbox<Letter>>,
@@ -48,12 +49,12 @@ pub struct PageDesk {
     pub(super) spare: RefCell<Vec<Box<Part>>>,
     /// Transactions named so far.
     pub(super) number: Cell<u64>,
-    /// Branches that were sent to be undone and are not yet.
+    /// Branches that were sent to be undone and are not undone yet.
     pub(super) undoing: Cell<usize>,
     pub(super) hold: Cell<Hold>,
-    /// Rows that may lie in the wrong pages.
+    /// Leaves of which the rows may lie in the wrong pages.
     pub(super) parted: RefCell<Parted>,
-    /// Whether it has looked for such rows of an earlier life.
+    /// Whether the worker has begun to look through its leaves for such rows of an earlier opening.
     pub(super) looked: Cell<bool>,
     pub(super) door: Door,
 }
@@ -82,7 +83,7 @@ impl<D: Design> Engine for PageEngine<D> {
         let options = StoreOptions {
             trees: setup.trees,
             heaps: setup.heaps,
-            // Where pages have owners trees are cut where keys are.
+            // Where pages have owners, `divide` cuts the trees where the keys are cut.
             partitions: if setup.design.owns_pages() { 1 } else { setup.partitions },
             pool: PoolOptions { latching: setup.latching, ..PoolOptions::new(setup.pool_pages) },
             ..StoreOptions::new(setup.durability, setup.pool_pages)
@@ -164,7 +165,7 @@ impl<D: Design> Engine for PageEngine<D> {
         part.protection()
     }
 
-    /// Its waits end by time-out in any case.
+    /// The time-out ends each of its waits in any case.
     fn in_order(_: &mut Part, _: Order) {}
 
     fn wrote(part: &Part) -> bool {
@@ -181,7 +182,7 @@ impl<D: Design> Engine for PageEngine<D> {
         true
     }
 
-    /// Its locks hold what it has seen.
+    /// Locks protect all it has read.
     #[inline]
     async fn certify(&self, _: &PageDesk, _: &Executor, _: &mut Part, _: Scope) -> Result<(), Abort> {
         Ok(())
@@ -244,7 +245,7 @@ impl<D: Design> Engine for PageEngine<D> {
         let found = part.branches.wards.is_some();
         let others = self.rollback_branches(desk, part);
         let own = PageEngine::rollback(self, part);
-        // The part's own chain may hold keys of any owner's, too.
+        // The transaction's own chain may hold keys of any owner, too.
         self.release_wards(desk, part);
         self.note_parted(desk, &mut part.txn);
         if found {
@@ -454,7 +455,7 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 }
 
-/// One partition for each worker, or as many as were asked for if that is more.
+/// One partition for each worker, or the requested number if that is more.
 fn owners_of(setup: &Setup) -> Result<Owners, EngineFault> {
     let sites = setup.territory.own.len();
     if setup.partitions > setup.workers && setup.partitions > sites {

@@ -1,4 +1,5 @@
-//! The rows of an empty store on their way in: page by page, logged once, and the trees at the end.
+//! A load into an empty store: heap pages are filled one by one and logged once, and the trees are
+//! built at the end.
 
 use crate::design::Design;
 use crate::paged::PageEngine;
@@ -8,7 +9,7 @@ use std::marker::PhantomData;
 use store::{Loader, Store, Table};
 use txn::{Abort, Inserted, NewRows};
 
-/// Takes new rows only: nothing can be read before all are there.
+/// Access for a load. It takes new rows only: none can be read before all are there.
 pub struct PageFilling<'s, D> {
     store: &'s Store,
     pub(super) loader: Loader<'s>,
@@ -22,7 +23,7 @@ impl<'s, D: Design> PageFilling<'s, D> {
 }
 
 impl<D: Design> NewRows for PageFilling<'_, D> {
-    /// A key that is there twice is found when the tree is built.
+    /// A duplicate key is found when the tree is built.
     fn put(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort> {
         let table: &Table = self.store.table(table).ok_or(Abort::BadRequest)?;
         let added = self.loader.add::<D::Latch>(table, key, row);

@@ -1,29 +1,40 @@
-//! Keys that change owners while transactions run.
+//! Repartition: keys change owners while transactions run.
 //!
 //! ```text
-//!   balancer          the giver                                                        the taker
-//!   errand ---------> (has rows of both sides in different heap pages: `dividing`)
-//!                     shuts its door: who is in goes on, who comes waits
-//!                     the last one leaves: locks nothing, has nothing undecided
-//!                     splits its trees, gives the pages up, writes the chart
-//!   <---- done ------ opens the door: who waited for keys that are gone is sent on ---> runs it; owns the pages in its next turn
+//!   balancer           the giver                                           the taker
+//!   request ---------> (moves rows of the two sides to different heap
+//!                       pages: `dividing`)
+//!                      shuts its drain gate: transactions inside go on,
+//!                      new ones wait
+//!                      the last one leaves: no lock is held here, no
+//!                      transaction is undecided
+//!                      splits its trees, disowns the pages, writes the
+//!                      owner map
+//!   <---- done ------- opens the gate; steps that waited for keys that
+//!                      are gone are sent on                          ----> runs them; owns the
+//!                                                                          pages in its next turn
 //! ```
 //!
-//! **The range drains first; locks do not move.** A transaction that is under way finishes with the old border. The alternative is to hand the
-//! locks over with the range, but a step waits half-way here, with a position in a range that would then be another worker's, undo goes where
-//! the rows were changed, and pages have one owner: each of these would have to move too. What draining costs is as short
-//! as transactions are, and the giver alone pays it: the taker only begins to get letters. Transactions that run alone are never under way
-//! between two turns, so they go on while the door is shut.
+//! **The range drains first; locks do not move.** A transaction that is under way finishes with the
+//! old border. The alternative is to hand the locks over with the range, but more would have to
+//! move with them. A step waits half-way here, with a position in a range that would then be
+//! another worker's. Undo goes where the rows were changed. Pages have one owner. Draining costs as
+//! much time as the transactions under way take, and the giver alone pays it: the taker only begins
+//! to get messages. Transactions that run alone are never under way between two turns, so they go
+//! on while the gate is shut.
 //!
-//! **In** is who has asked for a lock at this owner (`Part::counted`), and a visit between its letter and its answer. Everybody else asks at
-//! the door: visits as they are read ([`PageEngine::let_in`]), the worker's own transactions before their first step here
-//! ([`PageEngine::pass`]), and steps of other instances in [`txn::Access::enter`]. Who was in stays in until its transaction ends, so
-//! a key that it has found here stays here.
+//! **Inside** is a transaction that has asked for a lock at this owner (`Part::counted`), and a
+//! visit from its admission to its answer. All others ask at the gate: visits as they are read
+//! ([`PageEngine::let_in`]), the worker's own transactions before their first step here
+//! ([`PageEngine::pass`]), and steps of other instances in [`txn::Access::enter`]. A transaction
+//! inside stays inside until it ends, so a key that it has found here stays here.
 //!
-//! **Nobody waits in a circle.** Who waits at the door waits for all that are in, and one of those may wait, at another owner, for a lock of
-//! the first. So it writes that on the board, as who waits for a lock does, and gives up if it closes a circle; over several instances the time-out
-//! ends it. The errand itself waits for [`DRAIN_NS`] at most and is then taken back: a prepared transaction whose
-//! coordinator is down would keep the door shut for ever.
+//! **No transactions wait in a cycle.** A transaction at the gate waits for all that are inside,
+//! and one of those may wait, at another owner, for a lock of the first. So a transaction at the
+//! gate records its wait in the waits-for graph, as one that waits for a lock does, and gives up if
+//! it closes a cycle. Over several instances the time-out ends the cycle. The request itself waits
+//! for [`DRAIN_NS`] at most and is then refused: a prepared transaction with a coordinator that is
+//! down would keep the gate shut for ever.
 
 use super::dividing::{Apart, cuts};
 use super::{PageDesk, PageEngine};
@@ -47,24 +58,26 @@ use std::task::{Poll, Waker};
 use store::Divided;
 use txn::Abort;
 
-/// How long an owner's door stays shut at most. Transactions take microseconds, those that wait for a device milliseconds; half the
-/// usual time-out of a lock, so that those at the door do not give up first.
+/// The longest time for which a drain gate stays shut while it drains. Transactions take
+/// microseconds, those that wait for a device milliseconds. It is half the usual time-out of a
+/// lock, so that transactions at the gate do not give up first.
 pub const DRAIN_NS: u64 = 50_000_000;
 
-/// Changes of the partitions for one worker to carry out, one after the other.
+/// A repartition request: changes of the partitions for one worker to carry out, in order.
 #[derive(Debug)]
 pub struct Errand {
-    /// The version of the partitions that the first one was made for.
+    /// The version of the partitions for which the first change was made.
     pub made_for: u64,
     pub changes: Vec<Change>,
-    /// Whether keys change hands, so that the worker has to have nothing under way.
+    /// Whether keys change hands, so that no transaction may be under way at the worker.
     pub gives: bool,
-    /// Counted up while rows are being moved: whoever waits may see that it goes on.
+    /// Incremented while rows are being moved: the thread that waits for the outcome sees the
+    /// progress.
     pub progress: Arc<AtomicU64>,
     pub done: Sender<Result<Carried, Refusal>>,
 }
 
-/// What an errand did.
+/// The work done for a repartition request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
     pub changes: usize,
@@ -72,10 +85,11 @@ pub struct Carried {
     pub moved: Moved,
     /// Trees that were split or merged.
     pub trees: usize,
-    /// Rows that had to move for that, and what it took.
+    /// Rows that had to move for that, and the work it took.
     pub rows: Divided,
-    /// How long the door was shut, ns; until nothing was under way any more, and until all was done.
+    /// How long the gate was shut, ns: until no transaction was under way,
     pub drain_ns: u64,
+    /// and until the request was done.
     pub shut_ns: u64,
     /// Visits that waited meanwhile.
     pub held: usize,
@@ -102,7 +116,8 @@ impl Carried {
     }
 }
 
-/// Why an errand was not carried out, or not to its end: the partitions are what [`Owners::ranges`] says.
+/// The reason for which a repartition request was not carried out, or not completely:
+/// [`Owners::ranges`] holds the partitions as they are.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     #[error(
@@ -110,7 +125,7 @@ pub enum Refusal {
         DRAIN_NS / 1_000_000
     )]
     Busy { worker: usize },
-    /// Or it would have given them away without need to drain, or joined with what is another's.
+    /// Also if the request gives keys away without a drain, or merges partitions of two workers.
     #[error("worker {0} does not own the keys that it was to give away, or to join")]
     NotOwner(usize),
     #[error(transparent)]
@@ -121,26 +136,27 @@ pub enum Refusal {
     NoOwners,
 }
 
-/// What a worker has at its door.
+/// The state of a worker's drain gate. Only the worker's own thread touches it.
 #[derive(Default)]
 pub(super) struct Door {
-    /// Visits that were let in and are not answered yet.
+    /// Visits that were admitted and are not answered yet.
     pub visits: Cell<usize>,
-    /// Letters that wait outside.
+    /// Messages with steps that wait for the gate to open.
     held: RefCell<VecDeque<Held>>,
-    /// When those look again whether they close a circle.
+    /// The time at which those record their blockers again and look for a cycle.
     look_ns: Cell<u64>,
-    /// Tasks of this worker that wait outside.
+    /// Tasks of this worker that wait for the gate to open.
     waiting: RefCell<Vec<Waker>>,
     pub errands: RefCell<VecDeque<Errand>>,
-    /// Of the first errand: rows that come apart before the door is shut.
+    /// For the first request: the division of rows before the gate is shut.
     pub apart: RefCell<Option<Apart>>,
-    /// Of the first errand: when the door was shut.
+    /// For the first request: the time at which the gate was shut, ns.
     shut_ns: Cell<Option<u64>>,
-    /// Visits that came since.
+    /// Visits that came since the gate was shut.
     came: Cell<usize>,
-    /// The version of the chart for which this worker owns its pages, and the partitions that it owns.
+    /// The map version for which this worker owns its pages.
     pub seen: Cell<u64>,
+    /// The partitions of which it owns the pages, each by its tree and first key.
     pub owned: RefCell<HashSet<(TableId, Key)>>,
 }
 
@@ -161,7 +177,8 @@ impl<D: Design> PageEngine<D> {
         D::OWNERS && self.locking(owner).shut.load(Ordering::Relaxed)
     }
 
-    /// Lets a part of this worker's in, if it need not wait: it may have steps here from now on until its end.
+    /// Admits a local transaction of this worker, if it need not wait: it may have steps here from
+    /// then until its end.
     #[inline]
     pub(crate) fn admit(&self, part: &mut Part) -> bool {
         if !D::OWNERS || part.counted || part.protection != Protection::Locks {
@@ -174,10 +191,10 @@ impl<D: Design> PageEngine<D> {
         true
     }
 
-    /// Waits at the door until the part is let in.
+    /// Waits at the gate until the local transaction is admitted.
     ///
     /// # Errors
-    /// [`Abort::Deadlock`] when somebody who is in waits for it; [`Abort::LockTimeout`].
+    /// [`Abort::Deadlock`] when a transaction inside waits for it; [`Abort::LockTimeout`].
     pub(super) async fn pass(
         &self,
         desk: &PageDesk,
@@ -205,14 +222,15 @@ impl<D: Design> PageEngine<D> {
         passed
     }
 
-    /// The names of those who are in, and of some who have ended.
+    /// The names of the transactions inside, and of some that have ended.
     fn insiders(&self, owner: usize) -> Vec<u64> {
         let mut names = Vec::new();
         self.locks(owner).labels(|name| names.extend((name != 0).then_some(name)));
         names
     }
 
-    /// Begins a visit, if it is for this worker and the door is open to it; else it is sent back, or waits.
+    /// Begins a visit, if its steps are this worker's and the gate is open to it; else sends it
+    /// back, or holds it.
     #[inline]
     pub(super) fn let_in(&self, desk: &PageDesk, steps: Steps) -> Option<Visit<Part>> {
         let is_in = steps.branch.as_ref().is_some_and(|branch| branch.counted);
@@ -248,7 +266,8 @@ impl<D: Design> PageEngine<D> {
         desk.door.held.borrow_mut().push_back(Held { steps, until_ns });
     }
 
-    /// The next visit that has waited at a door that is open again; looks after the others.
+    /// The next visit that waited at a gate that is open again. While the gate is shut, lets those
+    /// that wait look for a cycle again.
     #[inline]
     pub(super) fn next_held(&self, desk: &PageDesk) -> Option<Visit<Part>> {
         if desk.door.held.borrow().is_empty() { None } else { self.look_at_held(desk) }
@@ -275,7 +294,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// Writes anew whom a visit waits for: that changes while it waits.
+    /// Records the blockers of a visit again: they change while it waits.
     fn hold_on(&self, desk: &PageDesk, held: Held, now_ns: u64) {
         let name = held.steps.name;
         if self.board.closes_cycle(name, desk.worker, &self.insiders(desk.worker)) {
@@ -288,17 +307,18 @@ impl<D: Design> PageEngine<D> {
         desk.door.held.borrow_mut().push_back(held);
     }
 
-    /// Takes an errand; it is done in this worker's turns.
+    /// Queues a repartition request; this worker carries it out in its turns.
     pub(super) fn take_errand(&self, desk: &PageDesk, errand: Errand) {
         if self.owners.is_none() || !D::OWNERS {
-            // Who asked may be gone.
+            // The thread that asked may have ended.
             let _ = errand.done.send(Err(Refusal::NoOwners));
             return;
         }
         desk.door.errands.borrow_mut().push_back(errand);
     }
 
-    /// Goes on with the worker's errand, if it has one. `true` when one has ended.
+    /// Continues the worker's repartition request, if it has one. `true` if it divided rows or
+    /// ended the request.
     #[inline]
     pub(super) fn run_errands(&self, desk: &PageDesk) -> bool {
         D::OWNERS && !desk.door.errands.borrow().is_empty() && self.run_errand(desk)
@@ -311,7 +331,7 @@ impl<D: Design> PageEngine<D> {
         }
         let (door, now) = (&desk.door, world::now_ns());
         let gives = door.errands.borrow().front().is_some_and(|errand| errand.gives);
-        // Rows move only while nobody may undo what was done to them.
+        // Rows move only while no transaction may undo changes to them.
         let (drains, doubts) = match self.property.rows() {
             true => (true, self.property.in_doubt()),
             false => (gives, false),
@@ -354,13 +374,13 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// Opens the door, and says how it went.
+    /// Opens the gate, and sends the outcome.
     fn answer_errand(&self, desk: &PageDesk, errand: &Errand, outcome: Result<Carried, Refusal>) {
         desk.door.shut_ns.set(None);
         desk.door.apart.take();
         self.locking(desk.worker).shut.store(false, Ordering::Relaxed);
         desk.door.waiting.borrow_mut().drain(..).for_each(Waker::wake);
-        // Who asked may be gone.
+        // The thread that asked may have ended.
         let _ = errand.done.send(outcome);
     }
 
@@ -390,8 +410,9 @@ impl<D: Design> PageEngine<D> {
         Ok(carried)
     }
 
-    /// Cuts and joins the trees as `next` says, and gives up the pages of what changes hands. After an error some trees may have a border more
-    /// or fewer between two partitions of this worker's, which is what every change begins by mending.
+    /// Cuts and joins the trees as `next` says, and disowns the pages that change hands. After an
+    /// error some trees may have a border too many or too few between two partitions of this
+    /// worker; every later change mends that first.
     fn reshape(
         &self,
         desk: &PageDesk,
@@ -426,7 +447,7 @@ impl<D: Design> PageEngine<D> {
         Ok(())
     }
 
-    /// Makes a partition of a tree begin there.
+    /// Makes a partition of a tree begin at `key`.
     fn cut(&self, desk: &PageDesk, table: TableId, key: Key, carried: &mut Carried) -> Result<(), Stop> {
         let starts = self.store.partitions(table);
         if starts.contains(&key) {
@@ -435,7 +456,7 @@ impl<D: Design> PageEngine<D> {
         let before = starts.into_iter().rfind(|start| *start < key).unwrap_or_default();
         self.divide_at_once(table, &key, carried)?;
         carried.moved_by(self.store.split_partition::<D::Latch>(table, &key)?);
-        // What is split off an owned partition is owned.
+        // A partition split off an owned one is owned.
         let mut owned = desk.door.owned.borrow_mut();
         if owned.contains(&(table, before)) {
             owned.insert((table, key));
@@ -443,7 +464,7 @@ impl<D: Design> PageEngine<D> {
         Ok(())
     }
 
-    /// The pages of all partitions that begin in a range become nobody's.
+    /// Disowns the pages of all partitions that begin in a range.
     fn give_pages(
         &self,
         desk: &PageDesk,

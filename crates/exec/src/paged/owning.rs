@@ -1,4 +1,5 @@
-//! Parts with branches at other workers: sending steps, running visits, and one end for all.
+//! Local transactions with branches at other workers: sending steps, running visits, and one end
+//! for all branches.
 
 use super::{PageDesk, PageEngine};
 use crate::branches::{Answer, Letter, Steps, Visit};
@@ -12,11 +13,13 @@ use std::task::Poll;
 use store::{StoreFault, Txn};
 use txn::Abort;
 
-/// Bits of a transaction's name that count within its worker; the others say which worker.
+/// The bits of a transaction's name that number it within its worker; the bits above them hold the
+/// worker.
 const NUMBER_BITS: u32 = 48;
 
 impl<D: Design> PageEngine<D> {
-    /// Starts a part at a worker that owns keys: gives it a name that others can wait for.
+    /// Starts a local transaction at a worker that owns keys, and gives it the name by which others
+    /// wait for it.
     #[inline]
     pub(super) fn begin_named(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
         self.begin(part, desk.worker, protection);
@@ -61,7 +64,7 @@ impl<D: Design> PageEngine<D> {
         answers.into_iter().map(home).collect()
     }
 
-    /// Does what letters say, up to the next visit.
+    /// Handles messages, up to the next visit.
     pub(super) fn read_mail(&self, desk: &PageDesk) -> Option<Visit<Part>> {
         let mailbox = desk.mailbox();
         mailbox.push_on();
@@ -123,7 +126,7 @@ impl<D: Design> PageEngine<D> {
         desk.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
     }
 
-    /// Commits a part with branches.
+    /// Commits a local transaction with branches.
     pub(super) fn commit_branches(
         &self,
         desk: &PageDesk,
@@ -156,7 +159,8 @@ impl<D: Design> PageEngine<D> {
         self.store.prepare_together(&mut chains(part), note)
     }
 
-    /// Undoes what was found with the part, and has its branches undone. Their locks stay for the part's own chain to be undone.
+    /// Undoes the chains found with the local transaction, and has its branches undone. In-doubt
+    /// locks stay until its own chain is undone.
     pub(super) fn rollback_branches(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
         self.undo_branches(desk, part);
         let mut undone = Ok(());
@@ -166,14 +170,16 @@ impl<D: Design> PageEngine<D> {
         undone
     }
 
-    /// Lets go of branches without ending the transaction. Their locks are not given back: the tables end with the engine.
+    /// Gives branches up without ending the transaction. Their locks are not released: the tables
+    /// end with the engine.
     pub(super) fn abandon_branches(&self, part: &mut Part) {
         part.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
         part.branches.found.clear();
         part.branches.wards = None;
     }
 
-    /// Has the branches undone where they belong: there before any later letter of this worker's is read.
+    /// Sends the branches to their owners to be undone. The messages arrive before any later one of
+    /// this worker is read.
     pub(super) fn undo_branches(&self, desk: &PageDesk, part: &mut Part) {
         for (owner, branch) in part.branches.away.drain(..) {
             desk.undoing.set(desk.undoing.get() + 1);
@@ -182,7 +188,7 @@ impl<D: Design> PageEngine<D> {
     }
 }
 
-/// The part's own chain, and those of its branches.
+/// The local transaction's own chain, and those of its branches.
 fn chains(part: &mut Part) -> SmallVec<[&mut Txn; 8]> {
     std::iter::once(&mut part.txn).chain(part.branches.chains()).collect()
 }

@@ -1,28 +1,36 @@
-//! Pages that workers own (PLP, chapter 3 of Pandis' thesis): those of the primary trees, cut where the workers' keys are cut, and where
-//! heap pages are divided likewise, those of rows.
+//! Page ownership (PLP, chapter 3 of Pandis' thesis). Workers own the pages of the primary trees,
+//! which are cut where the workers' keys are cut. Where heap pages are divided likewise, workers
+//! own those of rows, too.
 //!
 //! ```text
-//!   open: trees are cut at the owners' borders      pages are nobody's: latched, whoever touches them
-//!   a load begins: take_over, and once every transaction that restart found is decided,
-//!                  each worker owns its partitions  pages are their owner's: not latched
-//!   the load halts: give_back                       pages are nobody's: filling, audits and checks go anywhere
+//!   open: trees are cut at the owners' borders    pages have no owner: every thread latches them
+//!   a load begins: take_over, and once every
+//!   transaction that restart found is decided,
+//!   each worker owns its partitions               pages have owners: not latched
+//!   the load halts: give_back                     pages have no owner: filling, audits and checks
+//!                                                 go anywhere
 //! ```
 //!
-//! While a load runs keys may change owners (`moving`): then the giver's pages become nobody's before the keys are another's, and the
-//! taker owns them in its next turn. What is wanted of a worker is what the map says, what it has is its `Door::owned`.
+//! While a load runs keys may change owners (`moving`). The giver then disowns its pages before it
+//! gives the keys away, and the taker owns them in its next turn. The owner map holds the keys that
+//! a worker should own; `Door::owned` holds the partitions of which it owns the pages.
 //!
-//! Who may do what: a worker owns and disowns on its own thread, between operations, when it holds no page; so
-//! whether a page has an owner may change under any transaction, and each access finds out from the page ([`latch::ByPage`]). What keeps others away
-//! is the routing of steps: only the owner of a key runs steps on it, whether or not its pages are owned. Three kinds of
-//! work do not follow the routing, and none of them is done while pages are owned: filling and auditing (they come when the load has halted),
-//! and carrying out the decision on a transaction that restart found (it is counted in `doubts`).
+//! Access rules: a worker owns and disowns on its own thread, between operations, when it holds no
+//! page. So the owner of a page may change during any transaction, and each access reads it from
+//! the page ([`latch::ByPage`]). The routing of steps keeps others away: only the owner of a key
+//! runs steps on it, whether or not its pages are owned. Three kinds of work do not follow the
+//! routing, and none of them runs while pages are owned: filling and auditing (both start after the
+//! load has halted), and carrying out the decision on a transaction that restart found (`doubts`
+//! counts those).
 //!
-//! Under `plp-regular` rows are latched. Under `plp-partition` and `plp-leaf` each heap page holds rows of one partition
-//! ([`store::HeapForm`]), and a worker that owns partitions takes over the heap pages that it changes, one by one as it comes to them. Pages
-//! of a table without a key are those of whoever appends to them. Entries of secondary indexes are latched, always.
+//! Under `plp-regular` rows are latched. Under `plp-partition` and `plp-leaf` each heap page holds
+//! rows of one partition ([`store::HeapForm`]), and a worker that owns partitions takes over the
+//! heap pages that it changes, one by one as it comes to them. The pages of a table without a key
+//! belong to the workers that append to them. Entries of secondary indexes are always latched.
 //!
-//! `plp-leaf`: where leaves were parted rows may have to move, once no transaction that may be undone has changed them: the owner
-//! notes it (`parted`) and comes back to it in its turns.
+//! `plp-leaf`: where a leaf was split (parted) rows may have to move, but not before
+//! every transaction that changed them and may be undone has ended. The owner notes the leaf
+//! (`parted`) and returns to it in its turns.
 
 use super::{PageDesk, PageEngine};
 use crate::design::Design;
@@ -36,38 +44,40 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use store::{HeapForm, Reach, StoreFault, Txn, Writers};
 
-/// What is to be known of pages' owners.
+/// The state of page ownership.
 #[derive(Default)]
 pub(super) struct Property {
     /// Whether workers own pages at all.
     owned: bool,
     /// Whether they own heap pages.
     rows: bool,
-    /// Whether leaves may lead to pages of others since before this life: after a crash, or after designs that leave it so.
+    /// Whether leaves may lead to pages with rows of other leaves since before this opening: after
+    /// a crash, or after designs that leave them so.
     unsettled: bool,
-    /// Transactions that restart found prepared and whose decision is not carried out yet.
+    /// Transactions that restart found prepared and of which the decision is not carried out yet.
     doubts: AtomicUsize,
-    /// Workers that have not looked yet through all leaves that were theirs at the start; above 0 for good if any could not.
+    /// Workers that have not looked through all leaves that were theirs at the start. Above 0 for
+    /// good if any worker could not.
     unsettled_workers: AtomicUsize,
 }
 
-/// Turns that pass before rows are looked at again that could not be moved yet.
+/// Turns that pass before a worker looks again at rows that it could not move.
 const PATIENCE: u32 = 256;
 
-/// Leaves that are looked at in one turn.
+/// Leaves to look at in one turn.
 const LEAVES_A_TURN: usize = 4;
 
-/// What one worker has still to do about rows in the wrong pages.
+/// One worker's remaining work on rows in the wrong pages.
 #[derive(Default)]
 pub(super) struct Parted {
-    /// Leaves to look at: their tree, a key in them, and what is next.
+    /// Leaves to look at: their tree, a key in them, and the continuation.
     leaves: VecDeque<(TableId, Key, Then)>,
     /// Turns to let pass.
     rest: u32,
     txn: Txn,
-    /// Under way through the leaves that were the worker's at the start.
+    /// The worker is on its way through the leaves that were its own at the start.
     walks: bool,
-    /// Some of what was to be looked at was not.
+    /// It has left out leaves that it should have looked at.
     skipped: bool,
 }
 
@@ -78,11 +88,11 @@ enum Then {
     Until(Option<Key>),
 }
 
-/// What a worker has, and would have.
+/// A worker's hold on its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hold {
     Nothing,
-    /// It asks for its pages.
+    /// It wants its pages and does not own them yet.
     Wanted,
     Pages,
 }
@@ -98,22 +108,22 @@ impl Property {
         self.rows
     }
 
-    /// Whether a transaction may be undone that no worker runs.
+    /// Whether a transaction that no worker runs may still be undone.
     pub fn in_doubt(&self) -> bool {
         self.doubts.load(Ordering::Acquire) > 0
     }
 
-    /// How far apart rows may lie that share a page.
+    /// How far apart two rows on one page may lie.
     pub fn reach(&self) -> Reach {
         if self.unsettled_workers.load(Ordering::Acquire) == 0 { Reach::Leaf } else { Reach::Partition }
     }
 }
 
 impl<D: Design> PageEngine<D> {
-    /// Cuts every tree where the owners' keys are cut; before any worker begins.
+    /// Cuts every tree where the owners' keys are cut; before any worker starts.
     ///
     /// # Errors
-    /// A tree with one root; too many workers; no room.
+    /// A tree with one root; too many workers; no free pages.
     pub(super) fn divide(&mut self, setup: &Setup, doubts: usize) -> Result<(), EngineFault> {
         let last = setup.workers - 1;
         if OwnerId::new(last).is_none() {
@@ -133,15 +143,15 @@ impl<D: Design> PageEngine<D> {
             }
             for (start, _) in borders.iter().filter(|(start, _)| !starts.contains(start)) {
                 if doubts > 0 && self.store.heap_form().is_some_and(|form| form != HeapForm::Shared) {
-                    // Rows that a transaction in doubt has changed cannot be told apart before it is decided: nobody owns pages until
-                    // the next opening.
+                    // Rows that a transaction in doubt has changed cannot be separated before its
+                    // decision. So no worker owns pages until the next opening.
                     return Ok(());
                 }
                 let how = (Reach::Partition, Writers::Gone);
                 self.store.divide_rows::<D::Latch>(&mut txn, table, start, how).map_err(fault)?;
                 self.store.split_partition::<D::Latch>(table, start).map_err(fault)?;
             }
-            // What an earlier life cut elsewhere: who owns what is not remembered.
+            // Cuts of an earlier opening at other keys: owners are not stored.
             for start in
                 starts.iter().skip(1).filter(|start| !borders.iter().any(|(border, _)| border == *start))
             {
@@ -163,20 +173,20 @@ impl<D: Design> PageEngine<D> {
         Ok(())
     }
 
-    /// The tables whose primary trees have owners.
+    /// The tables of which the primary trees have owners.
     pub(super) fn divided_tables(&self) -> Vec<TableId> {
         let (Some(owners), Some(schema)) = (&self.owners, self.store.schema()) else { return Vec::new() };
         let tables = schema.tables.iter().filter(|table| !table.key.is_empty());
         tables.map(|table| table.id).filter(|id| owners.border(*id, 0).is_some()).collect()
     }
 
-    /// They, and where their keys begin.
+    /// The tables of which the primary trees have owners, and the borders of each.
     fn divided(&self, now: &Ranges) -> Vec<(TableId, Vec<(Key, usize)>)> {
         let Some(owners) = &self.owners else { return Vec::new() };
         self.divided_tables().into_iter().map(|table| (table, owners.borders_in(table, now))).collect()
     }
 
-    /// Every partition with keys of this worker's: its tree, and a key in it.
+    /// Every partition with keys of this worker: its tree, and a key in it.
     fn property_of(&self, worker: usize, now: &Ranges) -> Vec<(TableId, Key)> {
         let mut all = Vec::new();
         for (table, borders) in self.divided(now) {
@@ -190,21 +200,22 @@ impl<D: Design> PageEngine<D> {
         all
     }
 
-    /// The worker begins: pages that say they are its own are touched by this thread only.
+    /// The worker starts: from here on only this thread touches pages that are marked as its own.
     pub(super) fn act(&self, desk: &PageDesk) {
         if self.property.owned {
             act_for(OwnerId::new(desk.worker));
         }
     }
 
-    /// The worker would have its pages to itself.
+    /// The worker asks for its pages.
     pub(super) fn want_pages(&self, desk: &PageDesk) {
         if self.property.owned && desk.hold.get() == Hold::Nothing {
             desk.hold.set(Hold::Wanted);
         }
     }
 
-    /// Owns what is wanted, if it can be had by now, and what has come to this worker since.
+    /// Owns the pages that the worker asked for, if that is possible yet, and those of keys that it
+    /// got since.
     #[inline]
     pub(super) fn own_wanted(&self, desk: &PageDesk) {
         if D::OWNERS && self.property.owned {
@@ -224,13 +235,13 @@ impl<D: Design> PageEngine<D> {
         }
         desk.hold.set(Hold::Pages);
         if let Some(owners) = &self.owners {
-            // In this order: what changes in between is looked at in the next turn.
+            // The version first: a change in between is seen in the next turn.
             desk.door.seen.set(owners.version());
             self.own_missing(desk, &owners.ranges());
         }
     }
 
-    /// Owns what is this worker's and not owned yet; nothing outside a load.
+    /// Owns the pages that are this worker's and not owned yet; does nothing outside a load.
     pub(super) fn own_missing(&self, desk: &PageDesk, now: &Ranges) {
         if desk.hold.get() != Hold::Pages {
             return;
@@ -242,7 +253,7 @@ impl<D: Design> PageEngine<D> {
                 continue;
             }
             if self.store.own_partition(*table, start).is_err() {
-                // A fault has poisoned the store. What is not owned is latched.
+                // A fault has poisoned the store. Pages without an owner are latched.
                 return;
             }
             owned.insert((*table, start.clone()));
@@ -262,7 +273,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// The worker may have looked through all leaves that were its own at the start.
+    /// Checks whether the worker has looked through all leaves that were its own at the start.
     fn walked(&self, parted: &mut Parted) {
         if parted.walks && parted.leaves.iter().all(|(_, _, then)| *then == Then::Done) {
             parted.walks = false;
@@ -272,7 +283,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    /// The worker has not looked, or will not look, at all it should have.
+    /// Records that the worker has not looked, or will not look, at all leaves it should have.
     fn skip(&self, parted: &mut Parted) {
         if !parted.walks && !parted.skipped {
             self.property.unsettled_workers.fetch_add(1, Ordering::AcqRel);
@@ -280,7 +291,7 @@ impl<D: Design> PageEngine<D> {
         parted.skipped = true;
     }
 
-    /// A transaction, or a branch of one, has ended here: where leaves were parted rows are to be looked at.
+    /// To be called when a transaction or a branch has ended here: notes the leaves that it parted.
     #[inline]
     pub(super) fn note_parted(&self, desk: &PageDesk, txn: &mut Txn) {
         if D::OWNERS && txn.has_parted() {
@@ -291,7 +302,7 @@ impl<D: Design> PageEngine<D> {
     #[cold]
     fn note_leaves(&self, desk: &PageDesk, txn: &mut Txn) {
         let mut parted = self.store.parted(txn);
-        // Of a copy every worker reads the rows: nobody has them to himself, to move them.
+        // Every worker reads the rows of a copy: no worker owns them, so none moves them.
         parted.retain(|(table, _)| {
             self.owners.as_ref().is_some_and(|owners| owners.border(*table, 0).is_some())
         });
@@ -307,7 +318,7 @@ impl<D: Design> PageEngine<D> {
         desk.hold.get() == Hold::Pages
     }
 
-    /// Looks at a few of the leaves noted, between transactions. `true` when there were any.
+    /// Looks at a few of the noted leaves, between transactions. `true` if there were any.
     #[inline]
     pub(super) fn settle(&self, desk: &PageDesk) -> bool {
         D::OWNERS && self.property.rows && desk.hold.get() == Hold::Pages && self.settle_some(desk)
@@ -327,12 +338,13 @@ impl<D: Design> PageEngine<D> {
         true
     }
 
-    /// Looks at no more than `most` leaves; gives how many wait for transactions to end.
+    /// Looks at `most` leaves at most; returns how many wait for transactions to end.
     fn settle_leaves(&self, parted: &mut Parted, most: usize, writers: Writers) -> usize {
         let mut later = 0;
         for _ in 0..most {
             let Some((table, key, then)) = parted.leaves.pop_front() else { break };
-            // Without room rows stay where they are: it costs order, not truth. A fault has poisoned the store.
+            // Without free pages rows stay where they are: that is worse order, not an error. A
+            // fault has poisoned the store.
             let settled = self.store.settle_rows::<D::Latch>(&mut parted.txn, table, &key, writers);
             let Ok((divided, next)) = settled else {
                 self.skip(parted);
@@ -354,7 +366,7 @@ impl<D: Design> PageEngine<D> {
         later
     }
 
-    /// Looks at every leaf that was parted; when nothing is under way at this worker.
+    /// Looks at every parted leaf; to be called when no transaction is under way at this worker.
     pub(super) fn settle_all(&self, desk: &PageDesk) {
         let mut parted = desk.parted.borrow_mut();
         let (walks, noted) = parted.leaves.drain(..).partition(|(_, _, then)| *then != Then::Done);
@@ -364,7 +376,7 @@ impl<D: Design> PageEngine<D> {
         parted.leaves.extend::<VecDeque<_>>(walks);
     }
 
-    /// Leaves from one key to another are another worker's to look at.
+    /// Forgets the leaves in a range of keys: they are another worker's to look at.
     pub(super) fn forget_leaves(&self, desk: &PageDesk, table: TableId, from: &Key, to: Option<&Key>) {
         let mut parted = desk.parted.borrow_mut();
         let is_given = |key: &Key| key >= from && to.is_none_or(|to| key < to);
@@ -397,7 +409,7 @@ impl<D: Design> PageEngine<D> {
         self.walked(&mut parted);
     }
 
-    /// The worker's pages become nobody's.
+    /// The worker disowns its pages.
     pub(super) fn disown_pages(&self, desk: &PageDesk) {
         if desk.hold.get() != Hold::Pages {
             return;
@@ -407,7 +419,7 @@ impl<D: Design> PageEngine<D> {
             let all = parted.leaves.len() * 2;
             self.settle_leaves(&mut parted, all, Writers::Running);
             self.walked(&mut parted);
-            // What was left for later is no more than order; a walk goes on with the next load.
+            // Leaves left for later lose order only; a walk continues with the next load.
             let before = parted.leaves.len();
             parted.leaves.retain(|(_, _, then)| *then != Then::Done);
             if parted.leaves.len() < before {
@@ -417,11 +429,11 @@ impl<D: Design> PageEngine<D> {
         desk.door.owned.borrow_mut().clear();
         desk.hold.set(Hold::Nothing);
         claim(Claiming::Nothing);
-        // After a fault, which has poisoned the store, nobody will get at these pages.
+        // After a fault, which has poisoned the store, no thread uses these pages.
         let _ = self.store.pool().disown_mine();
     }
 
-    /// The worker ends: its pages are nobody's, and what others have asked of it is done.
+    /// The worker ends: it disowns its pages, and completes the requests of others to it.
     pub(super) fn stop_acting(&self, desk: &PageDesk) {
         if !self.property.owned {
             return;
