@@ -1,5 +1,5 @@
-//! What a transaction costs from its begin to its commit, without the instance around it: time, and under callgrind instructions by
-//! function.
+//! The cost of a transaction from its begin to its commit, without the instance around it: time,
+//! and under callgrind instructions by function.
 //!
 //! ```text
 //! cargo build --profile quick -p exec --example deposit
@@ -8,9 +8,10 @@
 //!     target/quick/examples/deposit serial tpcb 5000
 //! ```
 //!
-//! Designs: `serial` (its parts run alone, without locks) and `conventional`. Kinds: `tpcb`, `read` and `update` (micro, 10 rows).
-//! With `async` the log is written to a file. `rows=N` sets the accounts of each of two branches, or the rows of micro. Prints how
-//! many transactions ran and the nanoseconds of each: least and median over ten parts of the run.
+//! Designs: `serial` (its transactions run alone, without locks) and `conventional`. Kinds: `tpcb`,
+//! `read` and `update` (micro, 10 rows). With `async` the log is written to a file. `rows=N` sets
+//! the accounts of each of two branches, or the rows of micro. Prints the number of transactions
+//! and the nanoseconds of each: least and median over ten parts of the run.
 
 use exec::{Conventional, Design, EngineOptions, Executor, Here, PageEngine, Part, Protection, Serial};
 use locks::{LockOptions, LockTuning};
@@ -54,7 +55,7 @@ fn either<W: Workload>(conventional: bool, workload: W, ask: (usize, Durability)
     if conventional { run::<Conventional, W>(workload, ask) } else { run::<Serial, W>(workload, ask) }
 }
 
-/// A transaction all of whose steps are at home.
+/// A transaction with all its steps at home.
 struct AtHome<'a, D: Design> {
     engine: &'a PageEngine<D>,
     executor: &'a Executor,

@@ -1,15 +1,17 @@
-//! What a transaction costs under `occ` from its begin to its commit, without the instance around it: CPU time, and under callgrind
-//! instructions by function.
+//! The cost of a transaction under `occ` from its begin to its commit, without the instance around
+//! it: CPU time, and under callgrind instructions by function.
 //!
 //! ```text
 //! cargo build --release -p exec --example occ
 //! target/release/examples/occ neworder 300000
-//! valgrind --tool=callgrind --toggle-collect=occ::measured --callgrind-out-file=/tmp/out target/release/examples/occ neworder small counted 5000
+//! valgrind --tool=callgrind --toggle-collect=occ::measured --callgrind-out-file=/tmp/out \
+//!     target/release/examples/occ neworder small counted 5000
 //! ```
 //!
-//! Kinds: `tpcc`, `neworder`, `payment` (one warehouse), `read` and `update` (micro, 10 rows; `rows=N` of them). `small` loads a tenth of
-//! the warehouse, `counted` asks for no time. Prints how many transactions ran, in how many ns of CPU time each (least and median over ten parts of the run), and
-//! how many bytes of memory they added each.
+//! Kinds: `tpcc`, `neworder`, `payment` (one warehouse), `read` and `update` (micro, 10 rows;
+//! `rows=N` of them). `small` loads a tenth of the warehouse, `counted` asks for no time. Prints
+//! the number of transactions, the CPU time of each in ns (least and median over ten parts of the
+//! run), and the bytes of memory that each added.
 
 use exec::memory::{MemoryDesk, MemoryHere, MemoryPart};
 use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
@@ -34,7 +36,7 @@ fn main() {
     let rows = arguments.iter().find_map(|a| a.strip_prefix("rows=")?.parse().ok()).unwrap_or(240_000);
     let transactions = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(100_000);
     let micro = |op| Micro::new(MicroOptions { dataset: rows, op, ..MicroOptions::new(1) });
-    // Under valgrind the clock cannot be found.
+    // Under valgrind there is no clock to read.
     let clock = if has("counted") { || 0 } else { || world::usage().cpu_ns };
     let whole = TpccOptions::new(1);
     let size = if has("small") { 10 } else { 1 };
@@ -49,7 +51,7 @@ fn main() {
     }
 }
 
-/// A transaction all of whose steps are at home.
+/// A transaction with all its steps at home.
 struct AtHome<'a> {
     bench: &'a Bench,
     part: &'a mut MemoryPart,

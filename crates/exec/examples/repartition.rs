@@ -1,14 +1,17 @@
-//! What splitting and merging partitions of a table takes while transactions run: time, and what it moved beside the cost model (thesis,
-//! sections 4.3 and 4.5), with 0 to 4 secondary indexes.
+//! The cost of splitting and merging partitions of a table while transactions run: time, and the
+//! amount moved beside the cost model (thesis, sections 4.3 and 4.5), with 0 to 4 secondary
+//! indexes.
 //!
 //! ```text
 //! cargo run --release -p exec --example repartition [ROWS] [shared|partition|leaf]
 //! ```
 //!
-//! A table of 64 partitions; all of its 63 borders shift (63 splits, 63 merges), and shift back, over and over. Its trees are those of the three
-//! forms of PLP: only the primary one is cut. Under `shared` (`plp-regular`) rows stay where they are, and another thread updates
-//! some all the while; under the other two the rows on one side of a border may have to move, which secondary indexes are told, and
-//! whoever moves them has them to itself: `--example rebalancing` of `instance` has transactions beside that. The log is in memory.
+//! A table of 64 partitions; all of its 63 borders shift (63 splits, 63 merges), and shift back,
+//! over and over. Its trees are those of the three forms of PLP: only the primary one is cut. Under
+//! `shared` (`plp-regular`) rows stay where they are, and another thread updates some all the
+//! while. Under the other two the rows on one side of a border may have to move, and the secondary
+//! indexes change with them. The thread that moves rows has them to itself; `--example rebalancing`
+//! of `instance` has transactions beside that. The log is in memory.
 
 use base::{Key, TableId};
 use exec::{Design, Partitioned};
@@ -86,7 +89,7 @@ fn work(store: &Store, rows: u64, stop: &AtomicBool, done: &AtomicU64) {
     }
 }
 
-/// What all splits of a shift moved.
+/// The sum of all splits of a shift.
 #[derive(Default)]
 struct Shifted {
     trees: access::Moved,
@@ -119,7 +122,8 @@ fn system(form: HeapForm) -> System {
     }
 }
 
-/// A split of table 4.1 in the worst case for a sub-tree of so many rows, beside the mean of those that were counted.
+/// A split of table 4.1 in the worst case for a sub-tree of so many rows, beside the mean of the
+/// counted ones.
 fn beside(form: HeapForm, indexes: usize, rows: u64, splits: u64, shifted: &Shifted) -> Beside {
     // Full leaves of 8 KiB hold about so many entries of a key of 8 bytes here.
     let fanout: u64 = 340;
@@ -187,7 +191,7 @@ fn measure(store: &Store, form: HeapForm, rows: u64, indexes: usize) {
             let (start, before) = (Instant::now(), updates());
             let shifted = shift(store, from, to);
             if round == 0 {
-                // Later ones find pages that end where they cut.
+                // Later shifts find pages that end at their cuts.
                 first = shifted;
             }
             times.push(start.elapsed().as_secs_f64() * 1e3);

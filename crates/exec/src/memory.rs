@@ -1,26 +1,29 @@
-//! The engine of design `occ`: rows in main memory, optimistic concurrency control (`memstore`), and no pages, locks or
-//! owners.
+//! The engine of design `occ`: rows in main memory, optimistic concurrency control (`memstore`),
+//! and no pages, locks or owners.
 //!
 //! ```text
-//!   operations   note what they saw and buffer what they write; nobody else notices
-//!   certify      lock the writes, check all that was seen     distributed: and keep it so until the decision
+//!   operations   note the rows they read, and buffer their writes, which no other transaction sees
+//!   certify      lock the writes, validate the reads; distributed: and keep both to the decision
 //!   commit       write, unlock
 //! ```
 //!
-//! A transaction that stays at home runs from its first operation to its end without giving up its worker, but for a row
-//! that another one has prepared for two-phase commit: it parks until that one has ended (`waiting`), or aborts where
-//! [`Abort`](crate::OccConflict::Abort) is asked for. What it read may be inconsistent until it is certified; so whatever a
-//! procedure concludes from it, an abort included, is an answer only if [`Engine::holds`](crate::Engine::holds). One that only
-//! reads may read what was there when it began ([`Protection::Past`]): it waits for those that came before it and were not done,
-//! and is neither checked nor aborted.
+//! A transaction that stays at home runs from its first operation to its end without giving up its
+//! worker, with one exception: when it meets a row that another transaction has prepared for
+//! two-phase commit, it parks until that one has ended (`waiting`), or aborts if the conflict
+//! policy is [`Abort`](crate::OccConflict::Abort). Its reads may be inconsistent until they are
+//! validated. So each conclusion that a procedure draws from them, an abort included, is an answer
+//! only if [`Engine::holds`](crate::Engine::holds). A transaction that only reads may read the
+//! state at its begin ([`Protection::Past`]): it waits for transactions that came before it and
+//! were not done, and is neither validated nor aborted.
 //!
-//! What is committed goes to the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this engine is the number of an
-//! epoch, and a reply or a vote waits until all of its epoch, and so all that it has seen, is durable. A checkpoint copies the
-//! rows on threads of its own, once enough was logged, and the log before it goes. The tables' definitions lie in the
+//! Commits are logged in the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this
+//! engine is the number of an epoch. A reply or a vote waits until all of its epoch, and so every
+//! commit that it has read from, is durable. Once enough is logged, a checkpoint copies the rows on
+//! threads of its own, and the log before it is deleted. The definitions of the tables are in the
 //! store's control file.
 //!
-//! A secondary index is a table of entries without values: an entry ends with the primary key. Entries are changed with their
-//! rows, in the same transaction, so that validation covers them like rows.
+//! A secondary index is a table of entries without values: an entry ends with the primary key.
+//! Entries change with their rows, in the same transaction, so validation covers them like rows.
 
 mod awaiting;
 mod check;
@@ -53,17 +56,19 @@ pub use here::MemoryHere;
 /// One instance's rows, shared by its workers.
 pub struct MemoryEngine {
     pub(crate) store: Arc<Memstore>,
-    /// By id.
+    /// The table or index of each id.
     places: Vec<Place>,
     pub(crate) waiting: Waiting,
     wait_ns: u64,
-    /// The number after those of the instance's workers: whoever looks at the store without being one of them.
+    /// The number after those of the instance's workers, for a thread that reads the store without
+    /// being one of them.
     spare: usize,
-    /// Something has been committed since the ticker looked last.
+    /// Set at each commit, cleared by the ticker: whether the next epoch is needed.
     stirred: AtomicBool,
     ticker: Ticker,
-    /// A checkpoint is being written.
+    /// Set while a checkpoint is being written.
     checkpointing: AtomicBool,
+    /// The reason for which the last checkpoint was not written, if it was not.
     unwritten: Mutex<Option<String>>,
 }
 
@@ -74,13 +79,13 @@ struct Ticker {
     bell: std::sync::Condvar,
 }
 
-/// What an id names.
+/// The meaning of an id.
 enum Place {
     Nothing,
     Table(Box<Table>),
     Index {
         table: TableId,
-        /// Which of the table's indexes.
+        /// The position among the table's indexes.
         at: usize,
     },
 }
@@ -97,32 +102,32 @@ impl Place {
 pub(crate) struct Table {
     pub(crate) def: TableDef,
     pub(crate) layout: Layout,
-    /// The columns that some index is over.
+    /// The columns that some index covers.
     pub(crate) indexed: Columns,
 }
 
-/// What one worker has of the engine to itself.
+/// The worker context of this engine. Only the worker's thread touches it.
 pub struct MemoryDesk {
     pub(crate) worker: RefCell<Worker>,
     pub(crate) number: usize,
     awaiting: awaiting::Awaiting,
 }
 
-/// A transaction's work at one instance.
+/// A local transaction of this engine.
 pub struct MemoryPart {
     /// `None` before it has begun and after its end, and where it reads the past.
     pub(crate) txn: Option<Box<Txn>>,
-    /// What it reads under [`Protection::Past`].
+    /// The snapshot that it reads under [`Protection::Past`].
     past: Option<Snapshot>,
     pub(crate) protection: Protection,
     pub(crate) order: Order,
-    /// What it has read and written is kept from others until it ends.
+    /// Its reads and writes are kept from others until it ends.
     pub(crate) prepared: bool,
-    /// Rows seen or written by a [`Protection::Quiet`] part since it was last cut.
+    /// Rows read or written by a [`Protection::Quiet`] transaction since it was last cut.
     pub(crate) rows: u32,
-    /// The latest epoch that it has committed something in when it was cut; 0 if nothing.
+    /// The latest epoch of its commits at cuts; 0 if there is none.
     pub(crate) logged: u64,
-    /// Where a scan stands: memory for the next scan.
+    /// Buffers for the position of a scan, kept for the next one.
     pub(crate) keys: [Vec<u8>; 2],
 }
 
@@ -140,25 +145,27 @@ impl MemoryPart {
         }
     }
 
-    /// Whether others may wait for its end: for what it holds, or for their turn behind it.
+    /// Whether other transactions may wait for its end: for rows that it holds, or for their turn
+    /// behind it.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         self.prepared || self.txn.as_ref().is_some_and(|txn| txn.has_turns())
     }
 
     /// # Panics
-    /// If the part has not begun.
+    /// If the local transaction has not begun.
     #[inline]
     pub(crate) fn txn(&mut self) -> &mut Txn {
         self.txn.as_mut().expect("a part begins before it is worked on")
     }
 }
 
-/// With fewer epochs left a store says so: half a year of a million snapshots a second.
+/// The number of epochs left below which a store warns: half a year of a million snapshots a
+/// second.
 const FEW_EPOCHS: u64 = 1 << 44;
 
-/// Rows after which a part that nobody else is in the way of ends its transaction and goes on with another: what it has read
-/// need not be remembered.
+/// The number of rows after which a local transaction with no concurrent writer on its rows ends
+/// its transaction and starts another, so that it need not remember its reads.
 pub(crate) const CUT: u32 = 512;
 
 impl MemoryEngine {
@@ -194,7 +201,7 @@ impl MemoryEngine {
         }
     }
 
-    /// A table, and which of its indexes this is; none for the table itself.
+    /// The table of an id, and the position among its indexes if the id is an index.
     pub(crate) fn index(&self, id: TableId) -> Result<(&Table, Option<usize>), Abort> {
         match self.places.get(usize::from(id.0)) {
             Some(Place::Table(table)) => Ok((table, None)),
@@ -203,7 +210,7 @@ impl MemoryEngine {
         }
     }
 
-    /// Said long before the store has used up its epochs.
+    /// A warning, long before the store has used up its epochs.
     fn short_of_epochs(&self) -> Option<String> {
         let left = self.store.epochs_left();
         (left < FEW_EPOCHS).then(|| {
@@ -214,13 +221,14 @@ impl MemoryEngine {
         })
     }
 
-    /// Begins the next epoch, as the ticker does while transactions commit: what was deleted in the last one can go.
+    /// Begins the next epoch, as the ticker does while transactions commit: rows deleted in the
+    /// last one can be freed.
     pub fn begin_epoch(&self) {
         self.store.tick();
         self.store.back_ahead();
     }
 
-    /// Tells the ticker that there is something to begin an epoch for. Written once per epoch, read at every commit.
+    /// Tells the ticker that another epoch is needed. Written once per epoch, read at every commit.
     #[inline]
     fn stir(&self) {
         if !self.stirred.load(Ordering::Relaxed) {
@@ -228,7 +236,8 @@ impl MemoryEngine {
         }
     }
 
-    /// Has those look again who wait for what a part had prepared, or for their turn behind it.
+    /// Wakes the transactions that wait for rows that a local transaction had prepared, or for
+    /// their turn behind it.
     #[inline]
     fn ended(&self, was_in_the_way: bool) {
         if was_in_the_way {
@@ -236,7 +245,8 @@ impl MemoryEngine {
         }
     }
 
-    /// Ends a part that read the past; gives the epoch that has to be durable before anybody is told what it saw. 0 of any other.
+    /// Ends a local transaction that read the past. Returns the epoch that has to be durable before
+    /// its results are told, or 0 if it did not read the past.
     fn end_past(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> u64 {
         let Some(past) = part.past.take() else { return 0 };
         probe::part_ends();
@@ -246,8 +256,8 @@ impl MemoryEngine {
         epoch
     }
 
-    /// Ends a part's transaction, of which nobody else takes notice, and begins another: of a part that is alone with what
-    /// it reads.
+    /// Ends the store's transaction and begins another, for a local transaction with no concurrent
+    /// writer on its rows.
     pub(crate) fn cut(&self, worker: &mut Worker, part: &mut MemoryPart) -> Result<(), Abort> {
         let awaited = part.is_awaited();
         let Some(txn) = part.txn.take() else { return Ok(()) };
@@ -263,7 +273,8 @@ impl MemoryEngine {
         ended
     }
 
-    /// Commits a transaction that was not certified: one that nobody else is in the way of. Gives its epoch.
+    /// Commits a transaction that was not validated: one with no concurrent writer on its rows.
+    /// Returns its epoch.
     fn commit_now(&self, worker: &mut Worker, txn: Box<Txn>) -> Result<u64, Abort> {
         self.stir();
         let has_turns = txn.has_turns();
@@ -281,7 +292,7 @@ impl MemoryEngine {
     }
 }
 
-/// What a refusal means to the transaction.
+/// The abort for a refusal of the store.
 #[cold]
 pub(crate) fn abort_of(refused: Refused) -> Abort {
     match refused {

@@ -1,9 +1,11 @@
-//! The chart under loom: every interleaving of a giver, a taker and a home, with loom's memory model. The file is compiled a
-//! second time here against loom's atomics, so what is explored is what runs.
+//! The owner map under loom: every interleaving of a giver, a taker and a home, with loom's memory
+//! model. `chart.rs` is compiled here a second time, against loom's atomics, so the explored code
+//! is the shipped code.
 //!
-//! What a worker does on a site is two accesses of a counter that order nothing themselves: two workers at work at once, or a taker that
-//! does not see what the giver did, lose a count. Letters travel in loom's channels; as in the rings, what was written before a
-//! letter is seen by whoever reads it.
+//! A worker's work on a site is two accesses of a counter that order nothing themselves. Two
+//! workers at work at once, or a taker that does not see the giver's work, lose a count. Messages
+//! travel in loom's channels. As with the rings, the receiver of a message sees all writes before
+//! its sending.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -20,7 +22,7 @@ use sync::{AtomicU64, Ordering};
 
 enum Letter {
     Step(Stamp),
-    /// From whoever balances.
+    /// From the balancer.
     Give,
     End,
 }
@@ -31,7 +33,7 @@ enum Reply {
     Moved,
 }
 
-/// One site, and what was counted there.
+/// One site, and the count of the work there.
 struct World {
     chart: Chart,
     count: AtomicU64,
@@ -62,7 +64,7 @@ impl World {
 fn a_site_that_changes_hands_has_one_worker_at_a_time() {
     const STEPS: u64 = 2;
     let mut model = loom::model::Builder::new();
-    // More switches than that have found nothing that fewer do not, and take minutes.
+    // More switches have found nothing beyond these, and take minutes.
     model.preemption_bound = Some(2);
     model.check(|| {
         let world = Arc::new(World { chart: Chart::new([0]), count: AtomicU64::new(0) });

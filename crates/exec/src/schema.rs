@@ -1,8 +1,9 @@
-//! Changes of the schema, and going back part of the way: what a part may do besides operations on rows.
+//! Changes of the schema, and partial rollback.
 //!
-//! A change of a table takes X on the table by name, to the transaction's end: nobody else is at work on it, and who
-//! waits for it looks the table up once the lock is granted, so finds what the change made of it. The work itself
-//! blocks for pages; a worker that does it serves nobody meanwhile.
+//! A change of a table takes X on the table by name, to the transaction's end: no other transaction
+//! is at work on the table. A transaction that waits for that lock looks the table up after it is
+//! granted, so it finds the changed table. The work itself blocks for pages, and its worker runs no
+//! other transaction meanwhile.
 
 use crate::design::Design;
 use crate::here::Here;
@@ -11,7 +12,8 @@ use locks::Mode;
 use store::{Savepoint, StoreFault};
 use txn::{Abort, IndexDef, TableDef};
 
-/// Why the schema was not changed. Nothing was; the transaction may go on, but for an abort.
+/// The reason for which the schema was not changed. Nothing was changed; except after an abort, the
+/// transaction may go on.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
     #[error("the transaction must end: {0:?}")]
@@ -27,7 +29,7 @@ impl From<Abort> for Refused {
 }
 
 impl<D: Design> Here<'_, D> {
-    /// Creates a table with its indexes, unless it is there already, and alike.
+    /// Creates a table with its indexes, unless the same table exists already.
     ///
     /// # Errors
     /// [`Refused`].
@@ -63,15 +65,16 @@ impl<D: Design> Here<'_, D> {
         Ok(self.engine.store.drop_index::<D::Latch>(&mut self.part.txn, id)?)
     }
 
-    /// Where the part stands, to come back to with [`Here::rollback_to`].
+    /// The current point of the local transaction, for [`Here::rollback_to`].
     pub fn savepoint(&self) -> Savepoint {
         self.engine.store.savepoint(&self.part.txn)
     }
 
-    /// Undoes what the part did here since `savepoint`; its locks stay. The part goes on from there.
+    /// Undoes the changes of the local transaction since `savepoint`. Its locks stay, and it goes
+    /// on from there.
     ///
     /// # Errors
-    /// [`Abort`]: the part must be rolled back whole.
+    /// [`Abort`]: the whole local transaction must be rolled back.
     ///
     /// # Panics
     /// If the savepoint belongs to another transaction, or was rolled back over.

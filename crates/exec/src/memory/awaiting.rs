@@ -1,13 +1,17 @@
-//! Transactions of one worker that wait for the log.
+//! The transactions of one worker that wait for the log.
 //!
 //! ```text
-//!   transaction --enters--> group of its epoch        the first of a group asks the log for the worker
-//!   log --epoch durable, one wake-up--> worker        looks how far the log is, wakes all groups up to there
+//!   transaction --enters--> group of its epoch        the first of a group asks the log to wake
+//!                                                     the worker
+//!   log --epoch durable, one wake-up--> worker        looks how far the log is, wakes all groups
+//!                                                     up to there
 //! ```
-//! The log's thread wakes workers, not transactions: a wake-up that comes from another thread moves a line of the worker's
-//! and fences, for each of hundreds that one flush makes durable. A worker's own wakes cost a few instructions each.
 //!
-//! Who may do what: all of it is the worker's; only its waker goes to the log.
+//! The log's thread wakes workers, not transactions. A wake-up from another thread moves a cache
+//! line of the worker's and fences, and one flush makes hundreds of transactions durable. A wake-up
+//! by the worker itself costs a few instructions.
+//!
+//! Access rules: only the worker touches any of this. Its waker alone goes to the log.
 
 use crate::executor::Unpark;
 use std::cell::RefCell;
@@ -24,7 +28,7 @@ pub(crate) struct Awaiting {
 struct Groups {
     /// By epoch, ascending. Few: a flush ends an epoch.
     waiting: VecDeque<(u64, Vec<Waker>)>,
-    /// Memory of groups that were woken.
+    /// Buffers of groups that were woken, for reuse.
     spare: Vec<Vec<Waker>>,
 }
 
@@ -44,12 +48,13 @@ impl Awaiting {
         Awaiting { groups: RefCell::default(), worker: Waker::from(Arc::new(Bell(unpark))) }
     }
 
-    /// Has a task woken once `epoch` is known about. `ask` has the given waker woken then, unless that is known already
-    /// (`false`); it is called for the first task of an epoch.
+    /// Has a task woken once the outcome of `epoch` is known. Called for the first task of an
+    /// epoch, `ask` registers the given waker and returns `true`, or returns `false` if the outcome
+    /// is known already.
     pub(crate) fn enter(&self, epoch: u64, task: &Waker, ask: impl FnOnce(&mut Context<'_>) -> bool) {
         let mut groups = self.groups.borrow_mut();
         let Groups { waiting, spare } = &mut *groups;
-        // From the back: who committed last waits for the latest epoch.
+        // From the back: the latest commit waits for the latest epoch.
         let behind = waiting.iter().rposition(|(other, _)| *other <= epoch).map_or(0, |at| at + 1);
         if let Some((_, group)) =
             behind.checked_sub(1).map(|at| &mut waiting[at]).filter(|(e, _)| *e == epoch)
@@ -65,7 +70,7 @@ impl Awaiting {
         }
     }
 
-    /// Wakes all whose epoch `is_known`. `true` when there was anybody.
+    /// Wakes all tasks of epochs for which `is_known` holds. `true` if there was any.
     #[inline]
     pub(crate) fn wake(&self, is_known: impl Fn(u64) -> bool) -> bool {
         let mut groups = self.groups.borrow_mut();
@@ -79,7 +84,7 @@ impl Awaiting {
         any
     }
 
-    /// Whether [`Awaiting::wake`] would find nobody.
+    /// Whether [`Awaiting::wake`] would find no task.
     #[inline]
     pub(crate) fn is_quiet(&self, is_known: impl Fn(u64) -> bool) -> bool {
         self.groups.borrow().waiting.front().is_none_or(|(epoch, _)| !is_known(*epoch))
@@ -105,7 +110,7 @@ mod tests {
         let awaiting = Awaiting::new(Arc::new(|| {}));
         let (woken, mut asked) = (Arc::new(Woken::default()), Vec::new());
         let task = Waker::from(woken.clone());
-        // Who only read waits for what is older than the last commit.
+        // A transaction that only read waits for an epoch before the last commit.
         for epoch in [7, 9, 7, 8, 9, 5] {
             awaiting.enter(epoch, &task, |_| {
                 asked.push(epoch);

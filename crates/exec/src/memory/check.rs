@@ -1,40 +1,41 @@
-//! Whether rows and indexes say the same, of a store that nobody else uses.
+//! A check that rows and indexes agree, in a store that no other thread uses.
 //!
-//! Files are checked as the store opens: every block of checkpoint and log has a checksum, and what must be there is named by
-//! the control file. What is left is whether the rows are rows of their tables, under their own keys, with one entry in each
-//! index and no entry more.
+//! Files are checked as the store opens: every block of checkpoint and log has a checksum, and the
+//! control file names the files that must exist. This check covers the rest: each row is a row of
+//! its table, under its own key, with one entry in each index, and there are no other entries.
 
 use crate::memory::{CUT, MemoryEngine, Place, Table};
 use base::TableId;
 use memstore::{Refused, Txn, Worker};
 use txn::{Direction, Flow, Range, Row};
 
-/// What was found of a table.
+/// The counts of one table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableCount {
     pub id: TableId,
     pub name: String,
     pub rows: u64,
-    /// Of keys and rows, without what memory adds.
+    /// Bytes of keys and rows, without the overhead in memory.
     pub bytes: u64,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     pub tables: Vec<TableCount>,
-    /// What is wrong, and in which table; the first of each kind.
+    /// The errors found, each with its table; the first of each kind.
     pub wrong: Vec<(TableId, String)>,
 }
 
-/// A walk over rows that goes on where it was when it had seen as much as one transaction may.
+/// A walk over rows in several transactions: each resumes at the point where the one before had
+/// read as much as one transaction may.
 struct Walk<'w> {
     worker: &'w mut Worker,
     txn: Box<Txn>,
 }
 
 impl Walk<'_> {
-    /// Visits all of a table, or index: `f` gets the transaction, key and row.
+    /// Visits all rows of a table, or entries of an index: `f` gets the transaction, key and row.
     fn all(
         &mut self,
         table: TableId,
@@ -62,7 +63,8 @@ impl Walk<'_> {
 }
 
 impl MemoryEngine {
-    /// Looks at every row and every entry. `watch` is told what is looked at, how many tables are done, and of how many.
+    /// Checks every row and every entry. `watch` is called with a description, the number of tables
+    /// done, and the number of tables.
     pub fn check(&self, watch: &mut dyn FnMut(&str, u64, u64)) -> Checked {
         let mut checked = Checked::default();
         let Ok(mut worker) = self.store.worker(self.spare) else { return checked };

@@ -1,4 +1,4 @@
-//! What outlives the process: opening a store from its files, waiting until a commit is durable, and checkpoints.
+//! Durability: opening a store from its files, waiting until a commit is durable, and checkpoints.
 
 use crate::design::OccConflict;
 use crate::engine::{EngineFault, Recovered, Setup};
@@ -15,10 +15,10 @@ use txn::{Abort, Schema};
 use wal::{Durability, Urge};
 use world::Files;
 
-/// Table ids of a store are below this, unless its tables' are higher.
+/// Table ids of a store are below this, unless the schema has higher ones.
 const IDS: u16 = 256;
 
-/// All ids of a schema are below this.
+/// The number above all ids of a schema.
 pub(super) fn ids_of(schema: &Schema) -> u16 {
     ids(schema).map(|id| id.0 + 1).max().unwrap_or(1)
 }
@@ -35,7 +35,7 @@ pub fn expect_files(files: &dyn Files, dir: &Path) -> Result<(), EngineFault> {
     Ok(memstore::expect_files(files, dir)?)
 }
 
-/// The mode of the same promise.
+/// The store's mode with the same promise.
 fn mode(durability: Durability) -> memstore::Durability {
     match durability {
         Durability::Sync => memstore::Durability::Sync,
@@ -52,16 +52,17 @@ fn urge_of(urge: Urge) -> memstore::Urge {
 }
 
 impl MemoryEngine {
-    /// As [`Engine::open`](crate::Engine::open), on these files and with a log as `tune` makes it.
+    /// As [`Engine::open`](crate::Engine::open), on these files and with the log options that
+    /// `tune` sets.
     ///
     /// # Errors
-    /// [`EngineFault`] with what was expected in the folder.
+    /// [`EngineFault`]: the folder does not hold the expected data, or cannot be read.
     pub fn open_on(
         files: Arc<dyn Files>,
         setup: &Setup,
         tune: impl FnOnce(&mut LogOptions),
     ) -> Result<(MemoryEngine, Recovered<InDoubt>), EngineFault> {
-        // Silo knows no queues either.
+        // Silo has no queues either.
         let (conflict, contention) = match setup.occ_conflict {
             OccConflict::Wait => (memstore::Conflict::Wait, memstore::Contention::Queues),
             OccConflict::Abort => (memstore::Conflict::Abort, memstore::Contention::Optimistic),
@@ -108,8 +109,8 @@ impl MemoryEngine {
         .await
     }
 
-    /// Waits until the device has all commits of epochs up to `lsn`. Where the mode does not
-    /// promise that, few ask.
+    /// Waits until the device has all commits of epochs up to `lsn`. In the mode that does not
+    /// promise this, few transactions ask for it, so each polls the log itself.
     pub(super) async fn await_stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
         if self.store.durability() != Some(memstore::Durability::Async) {
             return match self.known(lsn) {
@@ -125,19 +126,19 @@ impl MemoryEngine {
         .await
     }
 
-    /// Why the last checkpoint was not written, if it was not.
+    /// The reason for which the last checkpoint was not written, if it was not.
     pub(super) fn unwritten(&self) -> MutexGuard<'_, Option<String>> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a checkpoint written by a thread of its own, unless one is.
+    /// Starts a thread that writes a checkpoint, unless one is running.
     pub(super) fn checkpoint_beside(self: &Arc<Self>) {
         if self.checkpointing.swap(true, Ordering::Acquire) {
             return;
         }
         let engine = Arc::clone(self);
         let write = move || {
-            // One that fails changes nothing; the next is due when as much again was logged.
+            // A failed checkpoint changes nothing; the next is due when as much again is logged.
             let fault = engine.store.checkpoint().err();
             *engine.unwritten() = fault.map(|fault| {
                 format!(
@@ -152,7 +153,7 @@ impl MemoryEngine {
     }
 }
 
-/// Makes the tables of an empty store.
+/// Creates the tables of an empty store.
 fn define(store: &Memstore, schema: &Schema) -> Result<Schema, EngineFault> {
     let bytes = postcard::to_stdvec(schema).map_err(|e| EngineFault::Tables(e.to_string()))?;
     store.define(&bytes, &ids(schema).collect::<Vec<_>>())?;
@@ -160,7 +161,8 @@ fn define(store: &Memstore, schema: &Schema) -> Result<Schema, EngineFault> {
 }
 
 impl EngineFault {
-    /// The file of a main-memory store that a fault is about, and the byte in it, where it says so.
+    /// The file of a main-memory store where a fault lies, and the byte in it, if the fault names
+    /// them.
     pub fn place(&self) -> Option<(&Path, Option<u64>)> {
         let EngineFault::Memory(OpenError::Log(fault)) = self else { return None };
         match fault {

@@ -1,5 +1,5 @@
-//! The engine over restarts, on a simulated disk: what was acknowledged is there, what is in doubt goes either way, notes come
-//! back until they are forgotten, and a log that fails ends commits.
+//! The engine over restarts, on a simulated disk: acknowledged commits survive, a transaction in
+//! doubt goes either way, notes come back until they are forgotten, and a failed log ends commits.
 
 use super::tests::{BY_VALUE, T, Tried, key, once, row, setup, table_schema};
 use super::*;
@@ -60,7 +60,7 @@ impl Life {
         read
     }
 
-    /// Waits as a worker that has nothing else to do.
+    /// Waits as an idle worker does.
     fn wait(&self, lsn: base::Lsn) -> Result<(), Abort> {
         let mut durable = Box::pin(self.engine.durable(&self.desk, lsn, Urge::Caller));
         loop {
@@ -108,7 +108,7 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
         assert_eq!(recovered.life, 2);
         assert!((1..50).all(|id| second.value(id) == Tried::Done(Some(id * 10))));
         assert!(second.engine.check(&mut |_, _, _| {}).wrong.is_empty());
-        // Nobody waits for this one: closing writes it, whatever the durability.
+        // No transaction waits for this commit: closing writes it, in every durability mode.
         let mut part = second.begin();
         second.put(&mut part, 7, 77);
         second.certify(&mut part, Scope::Home);
@@ -269,7 +269,7 @@ fn rows_that_do_not_fit_the_budget_and_files_of_nobody_are_refused_in_words() {
     assert!(place.ends_with("control") && at == Some(0), "{fault}");
 }
 
-/// An entry without its row, and a row without its entry, made behind the engine's back.
+/// An entry without its row, and a row without its entry, made below the engine.
 #[test]
 fn a_check_finds_rows_and_entries_that_do_not_agree() {
     let disk = Disk::new();

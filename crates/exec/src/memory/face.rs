@@ -1,4 +1,4 @@
-//! The main-memory engine as an instance sees it.
+//! The main-memory engine behind the trait [`Engine`].
 
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
@@ -17,14 +17,14 @@ use store::NoteId;
 use txn::{Abort, Direction, Flow, Range};
 use wal::Urge;
 
-/// An epoch of a store that is at work, in ms: memory is used again an epoch after it was given up.
+/// The length of an epoch of a store at work, in ms. Freed memory is reused an epoch later.
 const EPOCH_MS: u64 = 10;
-/// With fewer transactions than this to run meanwhile a worker that is done with them flushes the log itself, sooner than
-/// its thread would be awake.
+/// With fewer other transactions than this, a worker that has run them flushes the log itself,
+/// sooner than the log's thread would wake up.
 const FEW: usize = 8;
-/// Rows and versions that an idle worker takes away at once: some tens of microseconds.
+/// Rows and versions that an idle worker frees at once: some tens of microseconds.
 const TIDIED: usize = 128;
-/// The longest look-away of the ticker from a store where nothing happens, in ms.
+/// The longest interval between the ticker's looks at an idle store, in ms.
 const IDLE_MS: u64 = 160;
 
 impl Engine for MemoryEngine {
@@ -187,7 +187,8 @@ impl Engine for MemoryEngine {
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
         let awaited = part.is_awaited();
-        // A transaction with parts elsewhere was certified before they were asked.
+        // A transaction with local transactions elsewhere is validated before they are asked to
+        // prepare.
         let Some(txn) = part.txn.take_if(|txn| txn.is_prepared()) else {
             return Err(Abort::BadRequest);
         };
@@ -212,7 +213,8 @@ impl Engine for MemoryEngine {
     ) -> Result<Lsn, Abort> {
         let mut worker = desk.worker.borrow_mut();
         if lock_point == LockPoint::Reached {
-            // All its other parts are certified: nobody can come between them and this one any more.
+            // All other local transactions of it are validated: no transaction can come between
+            // them and this one.
             worker.release_reads(part.txn());
             self.waiting.ended();
         }
@@ -231,7 +233,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    /// What is prepared stays locked: its transaction may have been committed.
+    /// A prepared transaction's rows stay locked: it may have been committed elsewhere.
     fn abandon(&self, desk: &MemoryDesk, part: &mut MemoryPart) {
         let awaited = part.is_awaited();
         if let Some(txn) = part.txn.take() {
@@ -245,7 +247,8 @@ impl Engine for MemoryEngine {
     }
 
     /// # Panics
-    /// When somebody else has what it has written: prepared transactions had theirs together before the crash.
+    /// When another transaction holds its rows: prepared transactions held theirs side by side
+    /// before the crash.
     fn adopt(&self, desk: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
         let adopted = desk.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
         let txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
@@ -301,7 +304,8 @@ impl Engine for MemoryEngine {
         if !worker.has_garbage() {
             return false;
         }
-        // What cannot go yet waits for epochs to end, and nothing else may end them.
+        // Rows that cannot be freed yet wait for epochs to end, and there may be no commit that
+        // ends them.
         self.stir();
         worker.may_collect() && worker.collect(TIDIED) > 0
     }
@@ -314,7 +318,7 @@ impl Engine for MemoryEngine {
         None
     }
 
-    /// Begins epochs: one after the other while transactions commit, seldom else.
+    /// Begins epochs: one after the other while transactions commit, seldom otherwise.
     fn clean(&self, stop: &AtomicBool) {
         let mut pause = EPOCH_MS;
         while !stop.load(Ordering::Acquire) {
@@ -365,7 +369,7 @@ impl Engine for MemoryEngine {
         }
     }
 
-    /// Looks for a row, as a worker that the instance does not have.
+    /// Looks for a row, under a worker number that the instance does not use.
     fn is_blank(&self) -> bool {
         let Ok(mut worker) = self.store.worker(self.spare) else { return false };
         let mut txn = worker.begin();

@@ -1,11 +1,11 @@
-//! New rows on their way into an empty store: small transactions, by all workers at once.
+//! A load into an empty store: small transactions, by all workers at once.
 
 use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, abort_of};
 use base::TableId;
 use memstore::{Refused, Worker};
 use txn::{Abort, Inserted, NewRows, Row};
 
-/// Takes new rows only, as the filling of every engine does.
+/// Access for a load. It takes new rows only, as in every engine.
 pub struct MemoryFilling<'a> {
     engine: &'a MemoryEngine,
     desk: &'a MemoryDesk,
@@ -19,7 +19,7 @@ impl<'a> MemoryFilling<'a> {
         MemoryFilling { engine, desk, part }
     }
 
-    /// Commits what is left.
+    /// Commits the rows that are left.
     pub(super) fn finish(mut self) -> Result<(), Abort> {
         let mut worker = self.desk.worker.borrow_mut();
         self.engine.cut(&mut worker, &mut self.part)
@@ -49,7 +49,7 @@ impl NewRows for MemoryFilling<'_> {
 }
 
 impl Drop for MemoryFilling<'_> {
-    /// One that is given up has no effect beyond what it has committed.
+    /// A load that is given up keeps only the rows it has committed.
     fn drop(&mut self) {
         if let Some(txn) = self.part.txn.take() {
             self.desk.worker.borrow_mut().abort(txn);

@@ -1,7 +1,8 @@
 //! Record operations of one transaction on a main-memory instance.
 //!
-//! The store works on bytes and never waits; what is added here are columns, secondary indexes, and the waits for rows
-//! that other transactions have prepared: an operation that met one changed nothing and is repeated.
+//! The store works on bytes and never waits. This file adds columns, secondary indexes, and the
+//! waits for rows that other transactions have prepared: an operation that meets such a row has
+//! changed nothing and is repeated.
 
 use crate::engine::Order;
 use crate::executor::Executor;
@@ -13,7 +14,7 @@ use probe::{Counter, Wait};
 use std::task::Poll;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
-/// The rows of this instance, as one part sees them.
+/// Page access under `occ`: the rows of this instance as one local transaction sees them.
 pub struct MemoryHere<'a> {
     pub(super) engine: &'a MemoryEngine,
     pub(super) desk: &'a MemoryDesk,
@@ -27,7 +28,7 @@ macro_rules! retry {
         loop {
             match $op {
                 Ok(value) => break value,
-                // Boxed, as it hardly ever happens: the future of every operation holds one.
+                // Boxed because it is rare, and the future of every operation would hold it.
                 Err(Refused::Busy(row)) => {
                     Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
                 }
@@ -38,11 +39,14 @@ macro_rules! retry {
     };
 }
 
-/// Whoever waits is woken when a prepared transaction ends; it looks by itself too, for a turn at a hot row ends with any
-/// transaction: soon at first, then less often, in ns.
+/// The first interval between a waiting transaction's own checks, ns, doubled at each. A waiting
+/// transaction is woken when a prepared transaction ends. It checks by itself too, because a turn
+/// at a hot row ends with any transaction.
 const FIRST_LOOK_NS: u64 = 4_000;
+/// The longest such interval, ns.
 const LAST_LOOK_NS: u64 = 256_000;
-/// A wait that may close a circle over instances: longer than most decisions take, in ns.
+/// The longest wait, ns, where a wait may close a cycle over instances: longer than most decisions
+/// take.
 const SHORT_NS: u64 = 1_000_000;
 
 /// A change of a secondary index.
@@ -60,7 +64,8 @@ impl MemoryEngine {
         self.looking(executor, most, |cx| self.waiting.poll(&self.store, row, cx)).await
     }
 
-    /// Waits for what `poll` says, which may wake nobody, at most so many ns.
+    /// Waits until `poll` is ready, for at most `most` ns. Nothing need wake the task: it polls at
+    /// intervals, too.
     async fn looking(
         &self,
         executor: &Executor,
@@ -94,7 +99,7 @@ impl<'a> MemoryHere<'a> {
         op(&mut self.desk.worker.borrow_mut(), self.part.txn())
     }
 
-    /// An operation on the past: a row that stays locked is a wait, too.
+    /// An operation on the past: a row that stays locked makes it wait, too.
     fn back_then<R>(&self, op: impl FnOnce(&mut Worker) -> Result<R, Refused>) -> Result<R, Refused> {
         let done = op(&mut self.desk.worker.borrow_mut());
         done.map_err(|refused| match refused {
@@ -103,7 +108,7 @@ impl<'a> MemoryHere<'a> {
         })
     }
 
-    /// Waits until all that comes before what the part reads is written.
+    /// Waits until every transaction before the snapshot has written its rows.
     #[cold]
     async fn past_written(&mut self) -> Result<(), Abort> {
         let (engine, desk, past) = (self.engine, self.desk, self.part.past.as_ref());
@@ -121,7 +126,8 @@ impl<'a> MemoryHere<'a> {
         }
     }
 
-    /// A part that nobody is in the way of forgets now and then what it has seen.
+    /// Counts a row of a [`Protection::Quiet`] transaction, and from time to time cuts it, so that
+    /// it forgets its reads.
     #[inline]
     fn quietly(&mut self) -> Result<(), Abort> {
         if self.part.protection != Protection::Quiet {
@@ -134,7 +140,7 @@ impl<'a> MemoryHere<'a> {
         self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)
     }
 
-    /// Brings the indexes of `table` in line with a change of one of its rows.
+    /// Changes the index entries of one row.
     #[cold]
     async fn change_entries(&mut self, changes: Vec<(TableId, Change)>) -> Result<(), Abort> {
         for (index, change) in changes {
@@ -144,7 +150,7 @@ impl<'a> MemoryHere<'a> {
                     retry!(self, self.with(|w, txn| w.insert(txn, index, key, &[]))) == Inserted::Done
                 }
             };
-            // Row and entries were not seen at one moment.
+            // The row and its entries were not read at one moment.
             if !done {
                 return Err(Abort::Conflict);
             }
@@ -152,8 +158,9 @@ impl<'a> MemoryHere<'a> {
         Ok(())
     }
 
-    /// Visits the rows of a table of the store, an index's entries among them; or of a table `through` its index of this number,
-    /// whose entries `f` then gets for keys.
+    /// Visits the rows of a table of the store (an index is one, too). With `through`, visits the
+    /// rows of that table in the order of its index of this number, and `f` gets the entries as
+    /// keys.
     async fn scan_rows(
         &mut self,
         id: TableId,
@@ -208,7 +215,7 @@ impl<'a> MemoryHere<'a> {
     }
 }
 
-/// What of a range is left: from `bound` on upwards, or what is below it.
+/// The rest of a range: from `bound` on upwards, or below it.
 fn behind<'r>(range: Range<'r>, direction: Direction, bound: &'r [u8]) -> Range<'r> {
     match direction {
         Direction::Forward => Range { low: Some(bound), ..range },
@@ -216,14 +223,14 @@ fn behind<'r>(range: Range<'r>, direction: Direction, bound: &'r [u8]) -> Range<
     }
 }
 
-/// Makes the last key of a scan the bound that the rest of it begins at.
+/// Turns the last key of a scan into the bound at which the rest of it begins.
 fn from_behind(direction: Direction, last: &mut Vec<u8>) {
     if direction == Direction::Forward {
         last.push(0);
     }
 }
 
-/// What an update changes in the indexes of its table.
+/// The changes of an update to the indexes of its table.
 fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, Change)> {
     let (old, new) = (Row::new(&table.layout, old), Row::new(&table.layout, new));
     let mut changes = Vec::new();
@@ -305,7 +312,7 @@ impl Access for MemoryHere<'_> {
         if self.part.past.is_some() {
             return;
         }
-        // A table that is not there is found out by the operation itself.
+        // The operation itself reports a table that does not exist.
         let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
     }
 
@@ -323,7 +330,7 @@ impl Access for MemoryHere<'_> {
             t.def.put_entry(index, Row::new(&t.layout, row), &mut entry);
             let come = retry!(self, self.with(|worker, txn| worker.insert(txn, index.id, &entry, &[])));
             self.part.keys[0] = entry;
-            // Row and entries were not seen at one moment.
+            // The row and its entries were not read at one moment.
             if come == Inserted::Exists {
                 return Err(Abort::Conflict);
             }
@@ -377,7 +384,7 @@ impl Access for MemoryHere<'_> {
     ) -> Result<(), Abort> {
         let from = if direction == Direction::Forward { range.low } else { range.high };
         let (table, _) = self.engine.index(index)?;
-        // It fails at rows of the table, whichever way it has found them.
+        // Writes conflict at rows of the table, even where an index led to them.
         if let (Some(from), None) = (from, &self.part.past) {
             retry!(self, self.with(|worker, txn| worker.queue_at(txn, table.def.id, from)));
         }

@@ -1,5 +1,5 @@
-//! Two transactions side by side on one thread, step by step: anomalies end with an abort of one of them when it is
-//! certified; what is prepared is waited for; indexes follow their rows.
+//! Two transactions side by side on one thread, step by step. An anomaly ends with the abort of one
+//! of them at its validation; a prepared row is waited for; indexes follow their rows.
 
 use super::*;
 use crate::design::{DesignKind, OccConflict};
@@ -77,7 +77,7 @@ pub(super) enum Tried<T> {
 }
 use Tried::{Done, Fails, Waits};
 
-/// Polled once: it is done, or it waits.
+/// Polls once: the operation is done, or it waits.
 pub(super) fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => Done(value),
@@ -127,7 +127,7 @@ impl Bench {
         Scene { bench: self, desk, part }
     }
 
-    /// Values of rows 1 and 2, seen by a transaction of its own.
+    /// The values of rows 1 and 2, read by a separate transaction.
     fn rows(&self) -> (Option<i64>, Option<i64>) {
         let mut scene = self.begin(0);
         let mut read = |id| match scene.read(id) {
@@ -214,7 +214,7 @@ impl Drop for Scene<'_> {
 const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 const CONFLICT: Tried<()> = Fails(Abort::Conflict);
 
-/// With a log, which makes no difference to what follows.
+/// With a log, which makes no difference to the tests below.
 fn bench() -> Bench {
     let setup = Setup { durability: Durability::Sync, ..setup(OccConflict::Wait) };
     let files = world::sim::Disk::new().files();
@@ -310,7 +310,8 @@ fn p3_phantoms_of_every_kind_through_table_and_index() {
     }
 }
 
-/// Who wants entries alone does not mind what becomes of the rows they lead to, and finds those of its own changes.
+/// A scan of entries alone does not conflict with changes of the rows they lead to, and finds the
+/// entries of its own changes.
 #[test]
 fn entries_alone_are_read_without_their_rows() {
     let b = bench();
@@ -360,8 +361,8 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
     }
 }
 
-/// Rows and index as they were at the beginning, whatever happens meanwhile; and whoever reads them so stops nobody and is not
-/// stopped.
+/// The past shows rows and index as they were at the begin. Its reader blocks no transaction and is
+/// blocked by none.
 #[test]
 fn the_past_is_read_whole_and_unchecked() {
     let b = bench();
@@ -392,7 +393,7 @@ fn the_past_is_read_whole_and_unchecked() {
     assert_eq!(past.commit(), Done(()));
 }
 
-/// Who wrote before it and was not done is waited for; who comes later is not.
+/// The past waits for transactions that wrote before it and were not done, not for later ones.
 #[test]
 fn the_past_is_read_when_all_of_it_is_decided() {
     for commits in [true, false] {
@@ -416,7 +417,7 @@ fn the_past_is_read_when_all_of_it_is_decided() {
     }
 }
 
-/// A procedure that was said to write nothing and writes runs again as any other.
+/// A procedure that was declared to write nothing and writes runs again like any other.
 #[test]
 fn nothing_is_written_in_the_past() {
     let b = bench();
@@ -430,7 +431,7 @@ fn nothing_is_written_in_the_past() {
     assert_eq!(b.rows(), (Some(10), Some(20)));
 }
 
-/// What was never shown need not be durable before the answer, even if it comes before it.
+/// A commit that the answer does not show need not be durable before it, even if it is earlier.
 #[test]
 fn an_answer_from_the_past_rests_on_what_it_shows() {
     let b = bench();
@@ -459,8 +460,8 @@ fn a_prepared_row_is_an_abort_where_that_is_asked_for() {
     assert_eq!(two.commit(), Done(()));
 }
 
-/// Two transactions, each of which reads at one instance what the other writes there (write skew over two instances): once
-/// the first is prepared, the other cannot be.
+/// Two transactions, each of which reads at one instance the row that the other writes there (write
+/// skew over two instances): once the first is prepared, the other cannot be.
 #[test]
 fn what_a_distributed_part_has_read_stays_until_its_decision() {
     let b = Bench::new(OccConflict::Abort);
@@ -506,8 +507,8 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     engine.rollback(&desk, &mut part).unwrap();
 }
 
-/// Random operations of transactions that follow each other, on a map beside: rows, an index, both ways through both, and
-/// what was rolled back is gone.
+/// Random operations of consecutive transactions, compared with a map: rows, an index, both
+/// directions through both, and rollbacks.
 #[test]
 fn rows_and_their_index_agree_with_a_map() {
     let b = bench();
@@ -558,7 +559,7 @@ fn rows_and_their_index_agree_with_a_map() {
     }
 }
 
-/// More rows than one cut of a quiet part, in one transaction's place.
+/// More rows than one cut of a quiet transaction, in one transaction's place.
 #[test]
 fn a_filling_and_a_quiet_scan_of_many_rows() {
     let b = bench();
@@ -610,7 +611,8 @@ fn bad_requests_and_a_full_budget_are_aborts_that_change_nothing() {
     assert_eq!(b.rows(), (Some(10), Some(20)));
 }
 
-/// After the last transaction nothing follows that would take away what that one has left: the worker does it when it is idle.
+/// No transaction follows that would free the rows that the last one deleted: the worker does so
+/// when it is idle.
 #[test]
 fn an_idle_worker_takes_away_what_is_deleted() {
     let b = bench();
@@ -620,7 +622,7 @@ fn an_idle_worker_takes_away_what_is_deleted() {
         assert_eq!(once(scene.here().insert(T, &key(id), &row(id, 5))), Done(Inserted::Done));
     }
     assert_eq!(scene.commit(), Done(()));
-    // One that began before the deletion, which keeps all of it until that is over.
+    // A transaction that began before the deletion keeps all of it until it ends.
     let reader = b.begin(1);
     let mut scene = b.begin(0);
     ids.for_each(|id| assert_eq!(once(scene.here().delete(T, &key(id))), Done(true)));

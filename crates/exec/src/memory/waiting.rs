@@ -1,8 +1,17 @@
-//! Transactions that wait for another one, which has prepared a row they need, to be decided.
+//! Transactions that wait for the end of another one, which has prepared a row they need.
 //!
-//! Who may do what: any worker's transaction enters itself; whoever ends a prepared transaction wakes all, for few are
-//! prepared at a time and those who wait look again. Entering and ending meet like this: the one enters, fences, and looks
-//! at the row once more; the other unlocks, fences, and looks whether anybody has entered. One of them sees the other.
+//! Access rules: any worker's transaction enters itself. The thread that ends a prepared
+//! transaction wakes all: few are prepared at a time, and each woken transaction checks its row
+//! again.
+//!
+//! No wake-up is lost. Each side writes, fences, and reads the other's variable:
+//!
+//! ```text
+//!   waiter: set the flag;    fence;  is the row still busy?  -> if not, it goes on
+//!   ender:  unlock the row;  fence;  is the flag set?        -> if so, it wakes all
+//! ```
+//!
+//! The fences are sequentially consistent, so at least one of the two sees the other's write.
 
 use memstore::{Memstore, RowId};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -30,7 +39,7 @@ impl Waiting {
         if store.is_busy(row) { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// A prepared transaction has ended, and its rows are free.
+    /// To be called after a prepared transaction has ended and its rows are free.
     pub(crate) fn ended(&self) {
         fence(Ordering::SeqCst);
         if self.anybody.load(Ordering::Relaxed) {

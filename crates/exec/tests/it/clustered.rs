@@ -1,4 +1,5 @@
-//! Every script and history once more on clustered tables: what is locked has the same names, so the outcomes are the same.
+//! Every script and history once more on clustered tables: the locks have the same names, so the
+//! outcomes are the same.
 
 use crate::isolation::KIND;
 use crate::{histories, isolation, schema, secondary};

@@ -14,7 +14,7 @@ use txn::{Abort, Access, Column, Inserted, RowBuf, TableDef, TableKind, Type};
 
 const T: TableId = TableId(1);
 
-/// One lock of an owner's stands for all rows of a group.
+/// One lock of an owner covers all rows of a group.
 fn table() -> TableDef {
     let int = |name| Column::new(name, Type::I64);
     TableDef {
@@ -42,7 +42,7 @@ fn row((group, id): Id) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
-/// Whatever has to be waited for in this long is a lock.
+/// Polls after which an operation that still waits waits for a lock.
 const LOOKS: usize = 200;
 
 struct Life<D: Design> {
@@ -62,7 +62,7 @@ impl<D: Design> Life<D> {
         (Life { engine, desks, executor: Executor::new(Arc::new(|| {})) }, doubts)
     }
 
-    /// With these rows, by the first worker.
+    /// A table with these rows, inserted by the first worker.
     fn with(design: DesignKind, dir: &Path, ids: &[Id]) -> Life<D> {
         let (life, _) = Life::open(design, dir, 1);
         let mut part = life.begin(0);
@@ -80,7 +80,7 @@ impl<D: Design> Life<D> {
         part
     }
 
-    /// What an operation gives; `None` if it has to wait for a lock.
+    /// The result of an operation; `None` if it has to wait for a lock.
     fn try_it<'a, R>(
         &'a self,
         worker: usize,
@@ -112,7 +112,7 @@ impl<D: Design> Life<D> {
         assert_eq!(self.try_it(0, part, async |here| here.delete(T, &key(id)).await), Some(Ok(true)));
     }
 
-    /// Prepares all these, and ends without their decisions.
+    /// Prepares all these transactions, and ends without their decisions.
     fn crash(self, parts: Vec<Part>) {
         for mut part in parts {
             let prepared =
@@ -122,7 +122,7 @@ impl<D: Design> Life<D> {
         }
     }
 
-    /// What a transaction of its own sees; `None` if it would have to wait.
+    /// The value that a separate transaction sees; `None` if it would have to wait.
     fn value(&self, worker: usize, id: Id) -> Option<Result<Option<i64>, Abort>> {
         let mut part = self.begin(worker);
         let seen =
@@ -131,7 +131,7 @@ impl<D: Design> Life<D> {
         seen
     }
 
-    /// Whether a row could be put in there.
+    /// Whether a row could be inserted there.
     fn has_room(&self, id: Id) -> bool {
         let mut part = self.begin(0);
         let put = self.try_it(0, &mut part, async |here| here.insert(T, &key(id), &row(id)).await);
@@ -143,7 +143,7 @@ impl<D: Design> Life<D> {
         Engine::adopt(&*self.engine, &self.desks[worker], doubt)
     }
 
-    /// Carries out the decision, and has everybody hear of it.
+    /// Carries out the decision, and has every worker read its messages.
     fn decide(&self, worker: usize, part: &mut Part, commits: bool) {
         match commits {
             true => drop(Engine::commit(&*self.engine, &self.desks[worker], part).unwrap()),
@@ -153,7 +153,8 @@ impl<D: Design> Life<D> {
     }
 }
 
-/// One deletes a key, the other changes the row behind it: the gap between them is the first one's.
+/// One transaction deletes a key, the other changes the row behind it: the gap between them is the
+/// first one's.
 #[test]
 fn two_in_doubt_that_got_along_before_the_crash_get_along_after_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -199,7 +200,7 @@ fn rows_of_one_group_in_doubt_share_its_owners_lock() {
     assert_eq!(of(&life), [Some(Ok(Some(9))), Some(Ok(Some(0))), Some(Ok(Some(9)))]);
 }
 
-/// With owners nobody locks gaps, so two may have deleted neighbours.
+/// With owners no transaction locks gaps, so two may have deleted neighbours.
 #[test]
 fn neighbours_deleted_under_owners_share_the_gap_at_a_central_table() {
     let dir = tempfile::tempdir().unwrap();

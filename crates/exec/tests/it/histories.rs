@@ -1,6 +1,7 @@
-//! Random histories of three transactions at a time, each operation polled once. What has to wait rolls back. Locks are
-//! held to the end, so the order of commits is an order in which the transactions could have run one by one: every
-//! committed transaction is replayed in that order on an ordered map, and must have been told the same.
+//! Random histories of three transactions at a time, each operation polled once. An operation that
+//! has to wait rolls its transaction back. Locks are held to the end, so the transactions could
+//! have run one by one in the order of their commits. Each committed transaction is replayed in
+//! that order on an ordered map, and its results must be the same.
 
 use crate::isolation::{BY_VALUE, Bench, Done, INDEXED, Tried, Waits, bench_with, key, once, row};
 use exec::{Conventional, Executor, Here, PageEngine, Protection};
@@ -114,7 +115,7 @@ fn replay(model: &mut BTreeMap<i64, i64>, op: Op) -> Told {
     }
 }
 
-/// Everything that was answered, in order.
+/// Every answer, in order.
 fn history(tuning: LockTuning, seed: u64) -> (Vec<Tried<Told>>, Bench) {
     let b = bench_with(tuning, INDEXED, (0..40).step_by(2));
     let mut model: BTreeMap<i64, i64> = (0..40).step_by(2).map(|id| (id, 0)).collect();
@@ -192,7 +193,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A committed transaction: its place in the order of commits, and what it did.
+/// A committed transaction: its place in the order of commits, and its operations with their
+/// results.
 type Committed = (u64, Vec<(Op, Told)>);
 
 fn transactions(
@@ -219,7 +221,8 @@ fn transactions(
             engine.rollback(&mut part).unwrap();
             continue;
         }
-        // All locks are held: whoever conflicts has drawn its number before, or draws it after this commit.
+        // All locks are held: a conflicting transaction has drawn its number before, or draws it
+        // after this commit.
         let place = order.fetch_add(1, Ordering::SeqCst);
         engine.commit(&mut part).unwrap();
         all.lock().unwrap().push((place, done));

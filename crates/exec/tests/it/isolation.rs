@@ -19,7 +19,7 @@ pub const T: TableId = TableId(1);
 /// As `T`, with an index over `value`.
 pub const INDEXED: TableId = TableId(2);
 pub const BY_VALUE: TableId = TableId(3);
-/// Rows so wide that a leaf's neighbours and several heap pages come into play.
+/// Rows so wide that a leaf's neighbours and several heap pages take part.
 const WIDE: u16 = 400;
 
 fn table(id: TableId) -> TableDef {
@@ -53,18 +53,18 @@ pub fn row(id: i64, value: i64) -> Vec<u8> {
 
 pub struct Bench {
     pub engine: PageEngine<Conventional>,
-    /// What the operations below work on.
+    /// The table on which the operations below work.
     table: TableId,
-    /// Parts of scenes that are over: the next ones inherit from them.
+    /// Local transactions of ended scenes: the next scenes inherit table locks from them.
     parts: RefCell<Vec<Part>>,
     executor: Executor,
-    /// Scans of values look at entries alone, not at the rows that they lead to.
+    /// Scans of values read entries alone, not the rows they lead to.
     pub entries_alone: Cell<bool>,
     _dir: tempfile::TempDir,
 }
 
 thread_local! {
-    /// Where the rows of benches made on this thread lie.
+    /// How the tables of benches made on this thread store their rows.
     pub static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
     static INHERITANCE: Cell<Inheritance> = const { Cell::new(Inheritance::On) };
 }
@@ -74,7 +74,7 @@ fn bench(ids: impl Iterator<Item = i64>) -> Bench {
     bench_with(LockTuning { inheritance, ..LockTuning::PLAIN }, T, ids)
 }
 
-/// `table` with these rows, all of value 0, and some lockers that have something to inherit.
+/// `table` with these rows, all of value 0, and some local transactions with locks to inherit.
 pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = i64>) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions::new(Durability::Memory, 1024);
@@ -272,7 +272,8 @@ pub fn a_missing_key_stays_missing() {
     assert_eq!(b.insert(&mut two, 15), Waits);
 }
 
-/// The oldest of a queue, say: whoever takes the next ones or adds to it need not wait.
+/// For example the oldest of a queue: a transaction that takes the next ones or adds to the queue
+/// need not wait.
 #[test]
 fn a_scan_that_has_enough_at_once_locks_only_what_it_saw() {
     let b = bench((0..10).map(|i| i * 10));
@@ -301,7 +302,7 @@ pub fn an_aborted_insert_is_gone_and_a_duplicate_is_told() {
     assert_eq!(b.read(&mut two, 100), Done(None));
 }
 
-/// Ids 0, 10, 20, ... so many that the index has several leaves.
+/// Ids 0, 10, 20, ...: so many that the index has several leaves.
 const MANY: i64 = 3000;
 
 #[test]
@@ -388,7 +389,8 @@ pub fn a_whole_scan_and_a_writer_exclude_each_other() {
     assert_eq!(b.write(&mut three, 1, 1), Done(Some(())));
 }
 
-/// TPC-C's Delivery takes the oldest of a queue. With read locks both would have seen it, and each waited for the other.
+/// TPC-C's Delivery takes the oldest of a queue. With read locks both transactions would see it,
+/// and each would wait for the other.
 #[test]
 pub fn two_that_scan_to_take_the_oldest_do_not_deadlock() {
     let b = bench((0..10).map(|i| i * 10));
@@ -419,7 +421,8 @@ pub fn two_that_scan_to_take_the_oldest_do_not_deadlock() {
     assert_eq!(oldest(&mut three), Done(Some(10)));
 }
 
-/// TPC-C's Payment finds its customer by name. Two that choose look at the same keys; what they have seen stays so.
+/// TPC-C's Payment finds its customer by name. Two transactions that choose read the same keys, and
+/// both are protected.
 #[test]
 pub fn two_that_scan_keys_to_choose_a_row_share_them() {
     let b = bench((0..10).map(|i| i * 10));

@@ -1,5 +1,5 @@
-//! Two transactions side by side, step by step: what the second may see and do while the first has not ended; and random
-//! histories of several, each replayed in the order of commits.
+//! Two transactions side by side, step by step: the reads and writes that the second may do while
+//! the first has not ended. And random histories of several, each replayed in the order of commits.
 
 mod clustered;
 mod doubts;

@@ -1,5 +1,5 @@
-//! Keys that change owners, driven by hand on one thread: who is in goes on, who comes waits, and what was sent to the old owner is sent
-//! back.
+//! Keys that change owners, driven by hand on one thread. A transaction inside goes on, a new one
+//! waits, and steps sent to the old owner are sent back.
 
 use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
@@ -53,7 +53,8 @@ fn keys_go_to_another_owner_at_once_when_nothing_is_under_way() {
     end(&b, 1, &mut part);
 }
 
-/// The old border holds until the last transaction that was in has ended; steps that came meanwhile go back to their home.
+/// The old border holds until the last transaction inside has ended; steps that came meanwhile go
+/// back to their home.
 #[test]
 fn what_is_under_way_ends_first_and_what_comes_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -62,14 +63,14 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     assert_eq!(b.write(0, &mut first, 10, 1), DONE);
     let done = ask(&b, 1);
     turn(&b, 0);
-    // A letter that comes now, and a transaction of the giver's own.
+    // A message that comes while the gate is shut, and a transaction of the giver's own.
     let meeting = b.engine.meeting(&b.desks[1]);
     b.engine.send(&b.desks[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
     assert!(b.engine.receive(&b.desks[0]).is_none(), "the door is shut");
     assert!(!b.engine.admit(&mut own));
     let entered = b.here(0, &mut own).enter(Route { table: T, key: 10 });
     assert_eq!(entered, Err(Abort::NotHere(0)), "not now");
-    // Who is in goes on.
+    // A transaction inside goes on.
     assert!(b.engine.admit(&mut first));
     assert_eq!(b.write(0, &mut first, 10, 2), DONE);
     turn(&b, 0);
@@ -79,7 +80,7 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     assert_eq!(done.try_recv().unwrap().unwrap().held, 1);
     assert_eq!(owner(&b, 10), 1);
     assert!(b.engine.admit(&mut own), "the door is open again");
-    // The letter has waited for a stamp that is over.
+    // The message waited, and its map version is out of date.
     assert!(b.engine.receive(&b.desks[0]).is_none());
     assert!(b.engine.receive(&b.desks[1]).is_none());
     let answers = once(b.engine.rendezvous(&b.desks[1], &mut late, meeting)).unwrap();
@@ -89,7 +90,8 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     end(&b, 0, &mut own);
 }
 
-/// One is in at the first owner and wants what the other has at the second; that one comes to the first owner's door.
+/// T1 is inside at the first owner and wants a lock of T2 at the second; T2 comes to the first
+/// owner's gate.
 #[test]
 fn a_circle_through_a_shut_door_is_found_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +117,7 @@ fn a_circle_through_a_shut_door_is_found_at_once() {
     assert_eq!(done.try_recv().unwrap().map(|carried| carried.changes), Ok(1));
 }
 
-/// The same when who comes is held first, and the other begins to wait for it only then.
+/// The same when T2 is held at the gate first, and T1 begins to wait for it only then.
 #[test]
 fn a_circle_that_closes_behind_one_who_is_held_is_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -182,7 +184,7 @@ fn what_cannot_be_is_refused_and_nothing_is_changed() {
     assert_eq!(b.engine.ranges().unwrap().version(), 1);
 }
 
-/// Their pages go with the keys: cut, given up by one, owned by the other; and back again.
+/// Pages go with their keys: cut, disowned by one worker, owned by the other; and back again.
 #[test]
 fn pages_go_with_their_keys() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +196,7 @@ fn pages_go_with_their_keys() {
         b.commit(0, &mut part);
     }
     let owned = || {
-        // More than there are: some below the last one are free.
+        // More ids than there are pages: some below the last one are free.
         let pages = (1..64).map(base::PageId);
         let owners = pages.filter_map(|page| b.engine.store().pool().owner_of(page));
         owners.fold([0; 2], |mut owned, owner| {
@@ -239,8 +241,9 @@ fn pages_go_with_their_keys() {
     assert_eq!(report.lost_pages, 0);
 }
 
-/// Rows of keys that are given away do not share pages with those that stay, and nobody who may be undone is in the way: what a transaction
-/// has changed waits until it has ended.
+/// Rows of keys that are given away do not share pages with those that stay. A row that a
+/// transaction has changed is divided only after that has ended, since the transaction may be
+/// undone.
 #[test]
 fn rows_go_with_their_keys() {
     for (design, ends) in [
@@ -266,7 +269,7 @@ fn rows_go_with_their_keys() {
             assert_eq!(b.write(0, &mut part, id, 1), DONE);
         }
         let done = ask(&b, 1);
-        // Once for what can be done now, once to shut the door.
+        // One turn for the rows that can be divided at once, one to shut the gate.
         (0..4).for_each(|_| turn(&b, 0));
         assert!(done.try_recv().is_err() && !b.engine.admit(&mut b.begin(0)), "the door is shut");
         latch::act_for(latch::OwnerId::new(0));
@@ -279,7 +282,7 @@ fn rows_go_with_their_keys() {
         turn(&b, 0);
         let carried = done.try_recv().unwrap().unwrap();
         assert_eq!((carried.changes, carried.trees), (1, 1));
-        // They lay in one page: the nine below the border are fewer.
+        // They were in one page; the nine below the border are fewer, so they moved.
         assert_eq!((carried.rows.rows, carried.rows.primary, carried.rows.later), (9, 9, 1), "{carried:?}");
         turn(&b, 1);
         for (worker, id) in [(0, 5), (1, 15)] {

@@ -1,5 +1,5 @@
-//! Workers that own heap pages: each puts in, changes and takes out rows of its own keys, on a thread of its own, and keeps rows of different
-//! leaves, or partitions, apart while it does.
+//! Workers that own heap pages. Each inserts, updates and deletes rows of its own keys, on its own
+//! thread, and keeps rows of different leaves, or partitions, apart meanwhile.
 
 use base::{Key, TableId};
 use exec::{
@@ -66,7 +66,8 @@ fn once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Works on the keys of `worker` under its own pages; gives how many of the pages it had at the end.
+/// Works on the keys of `worker` while it owns its pages; returns how many pages it owned at the
+/// end.
 fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
     let (desk, executor) = (engine.desk(worker, Arc::new(|| {})), Executor::new(Arc::new(|| {})));
     engine.take_over(&desk);
@@ -128,7 +129,7 @@ fn owners_keep_their_rows_in_pages_of_their_own() {
         let report = engine.store().check().unwrap_or_else(|fault| panic!("{design}: {fault}"));
         let table = &report.tables[0];
         assert_eq!((table.form, table.undivided), (design.heap_form(), 0), "{design}");
-        // 3,000 a worker but for a quarter, and but for those of every seventh transaction.
+        // 3,000 for each worker, less a quarter, and less those of every seventh transaction.
         assert!((3_500..4_200).contains(&table.rows()), "{design}: {} rows", table.rows());
         let heap_too = design.heap_form() != HeapForm::Shared;
         assert!(owned.iter().all(|pages| (*pages > 18) == heap_too), "{design}: {owned:?} pages");
@@ -140,7 +141,7 @@ fn owners_keep_their_rows_in_pages_of_their_own() {
         );
         let Some(engine) = Arc::into_inner(engine) else { panic!("a thread has kept it") };
         Engine::close(engine).unwrap();
-        // Divided by leaf, nothing has to move when other workers own other parts.
+        // Divided by leaf, no row has to move when other workers own other parts.
         let more = Setup {
             workers: 3,
             territory: Territory { sites: 3, own: 0..3, lock_columns: vec![(T, 1)] },

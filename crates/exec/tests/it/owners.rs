@@ -1,4 +1,5 @@
-//! Two workers that own keys, driven by hand on one thread: letters, branches, waits and restarts, step by step.
+//! Two workers that own keys, driven by hand on one thread: messages, branches, waits and restarts,
+//! step by step.
 
 use base::{Key, TableId};
 use exec::{
@@ -18,7 +19,7 @@ use wal::Durability;
 
 pub const T: TableId = TableId(1);
 const BY_VALUE: TableId = TableId(2);
-/// Keys below belong to the first of two workers, the others to the second.
+/// Keys below it belong to the first of two workers, the others to the second.
 const BORDER: i64 = 50;
 
 pub type Owned = PageEngine<Partitioned>;
@@ -128,7 +129,8 @@ impl Bench {
         self.engine.here(&self.desks[worker], &self.executor, part)
     }
 
-    /// Runs steps of a transaction at an owner: there, by `steps`, and back.
+    /// Runs steps of a transaction at an owner: sends them, runs `steps` there, and brings the
+    /// answer back.
     pub fn visit<R>(
         &self,
         home: usize,
@@ -140,7 +142,7 @@ impl Bench {
         self.finish(home, part, visit, steps)
     }
 
-    /// As far as the owner.
+    /// Sends steps of a transaction to an owner, up to their arrival.
     pub fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
         let desk = &self.desks[home];
         let meeting = self.engine.meeting(desk);
@@ -168,7 +170,7 @@ impl Bench {
         done
     }
 
-    /// Brings the mail of every worker.
+    /// Has every worker read its messages.
     pub fn mail(&self) {
         for _ in 0..2 {
             self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
@@ -189,14 +191,14 @@ impl Bench {
         once(self.here(worker, part).read(T, &key(id), |row| row.int(1)))
     }
 
-    /// The value of a row, read by a transaction of its owner's; `None` if it has to wait.
+    /// The value of a row, read by a transaction of its owner; `None` if it has to wait.
     pub fn value(&self, id: i64) -> Option<i64> {
         let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
         let mut part = self.begin(worker);
         let seen = {
             let (mut here, wanted) = (self.here(worker, &mut part), key(id));
             let mut read = pin!(here.read(T, &wanted, |row| row.int(1)));
-            // A page may have to be read; a lock is not given back meanwhile.
+            // A page may have to be read; no lock is released meanwhile.
             (0..200).find_map(|_| {
                 self.engine.turn();
                 std::thread::sleep(std::time::Duration::from_micros(100));
@@ -225,7 +227,7 @@ fn a_transaction_of_two_owners_commits_at_both() {
     let mut part = b.begin(0);
     assert_eq!(b.write(0, &mut part, 10, 1), DONE);
     b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
-    // A second visit goes on with the same branch.
+    // A second visit continues the same branch.
     b.visit(0, &mut part, 1, |branch| assert_eq!(b.read(1, branch, 60), Some(Ok(Some(2)))));
     assert_eq!((b.value(10), b.value(60)), (None, None), "both are locked");
     b.commit(0, &mut part);
@@ -249,7 +251,8 @@ fn a_rollback_reaches_every_owner() {
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
 
-/// Each holds what the other wants, at different owners: no lock table sees a circle.
+/// Each transaction holds the lock that the other wants, at different owners: no lock table sees
+/// the cycle.
 #[test]
 fn a_circle_over_two_owners_is_found_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -270,7 +273,8 @@ fn a_circle_over_two_owners_is_found_at_once() {
     assert_eq!((b.value(10), b.value(60)), (Some(1), Some(0)));
 }
 
-/// One of the circle has locks at one owner only, and says nothing of its waiting: who looks sees through it.
+/// One transaction of the cycle has locks at one owner only, and records no wait: the one that
+/// searches looks through it.
 #[test]
 fn a_circle_leads_through_one_that_is_at_a_single_owner() {
     let dir = tempfile::tempdir().unwrap();
@@ -330,7 +334,7 @@ fn a_step_that_reaches_into_another_owners_keys_is_a_bug() {
     let _ = b.read(0, &mut part, 60);
 }
 
-/// Nobody here keeps what comes behind the worker's own keys as it is.
+/// No lock here protects keys behind the worker's own.
 #[test]
 fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -347,7 +351,7 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
             Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
         }
     }
-    // One owner may go anywhere.
+    // A single owner may scan everything.
     drop(b);
     let (b, _) = Bench::open(dir.path(), 1);
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
@@ -363,7 +367,8 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     assert_eq!(seen, 2);
 }
 
-/// A step that is spread over sites sees those of one owner at each, and leaves that owner's locks behind.
+/// A step spread over sites sees the rows of one owner at each, and leaves that owner's locks
+/// behind.
 #[test]
 fn a_share_of_a_scan_visits_its_sites_and_keeps_them_as_they_are() {
     let dir = tempfile::tempdir().unwrap();
@@ -388,14 +393,15 @@ fn a_share_of_a_scan_visits_its_sites_and_keeps_them_as_they_are() {
     }
     assert_eq!(b.here(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
     Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
-    // The next transaction of the same part is no share of anything.
+    // The next transaction in the same value is no share of a spread step.
     Engine::begin(&*b.engine, &b.desks[0], &mut one, Protection::Locks);
     let scan = once(b.here(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
     assert_eq!(scan, Some(Err(Abort::BadRequest)));
     Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
 }
 
-/// Its entries lead to rows of other workers, whom nothing keeps from changing them: refused with and without locks.
+/// Its entries lead to rows of other workers, which may change them: refused with and without
+/// locks.
 #[test]
 fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread() {
     let dir = tempfile::tempdir().unwrap();
@@ -434,7 +440,8 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     };
     assert_eq!(share(0, &mut home, 0..5), [10, 20]);
     assert_eq!(b.visit(0, &mut home, 1, |branch| share(1, branch, 5..10)), [60]);
-    // A row that gets into the range does so at its owner, who has locked its part of the index with its rows.
+    // A row that enters the range does so at its owner, which has locked its part of the index with
+    // its rows.
     let mut other = b.begin(1);
     assert_eq!(b.write(1, &mut other, 70, 8), None);
     Engine::rollback(&*b.engine, &b.desks[1], &mut other).unwrap();
@@ -455,7 +462,7 @@ fn a_scan_over_the_border_is_a_bug() {
     let _ = once(here.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
 }
 
-/// Prepared at two owners, found by three, decided either way.
+/// Prepared at two owners, found by three, and decided either way.
 #[test]
 fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
     for commits in [true, false] {
@@ -488,8 +495,8 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
     }
 }
 
-/// What one worker has prepared for keys of both is in one chain, which its heir undoes: before the other owner hears that
-/// its lock may go.
+/// One worker has prepared changes of keys of both owners in one chain. The worker that takes it
+/// over undoes it before it tells the other owner to release its locks.
 #[test]
 fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
     let dir = tempfile::tempdir().unwrap();
@@ -529,7 +536,8 @@ fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
 
-/// Whoever hears of the decision touches pages of several workers: none of them has an owner before it is carried out.
+/// The worker that receives the decision touches pages of several workers: none of them has an
+/// owner before it is carried out.
 #[test]
 fn pages_have_owners_only_when_nothing_is_in_doubt() {
     for commits in [true, false] {

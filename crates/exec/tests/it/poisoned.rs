@@ -1,4 +1,4 @@
-//! A store that has met a fault takes nothing back: no answer may tell of what it shows from then on.
+//! A store that has met a fault undoes nothing: from then on no answer may show its state.
 
 use crate::isolation::{Done, bench_with, row};
 use locks::LockTuning;

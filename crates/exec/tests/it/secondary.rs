@@ -1,4 +1,5 @@
-//! Scans through a secondary index: what they protect, and what they leave to others.
+//! Scans through a secondary index: the rows and entries they protect, and those they leave to
+//! others.
 
 use crate::isolation::{Bench, Done, INDEXED, Tried, Waits, bench_with, key, row};
 use locks::{Inheritance, LockTuning};
@@ -133,8 +134,8 @@ pub fn a_scan_to_the_end_of_an_index_protects_what_lies_behind() {
     });
 }
 
-/// What is read through the index is the row: a writer of another column is waited for as well, unless the entry was all that was
-/// wanted.
+/// A scan through the index reads the row: it waits for a writer of another column as well, unless
+/// it wanted the entry alone.
 #[test]
 pub fn a_row_met_through_an_index_is_locked_itself() {
     every_way(|b, way| {
@@ -148,8 +149,8 @@ pub fn a_row_met_through_an_index_is_locked_itself() {
     });
 }
 
-/// An inserter that has made sure of its entry's neighbour and then waits for the row's gap: meanwhile another entry has
-/// come in between, committed and been scanned up to.
+/// An inserter has locked its entry's neighbour and then waits for the row's gap. Meanwhile another
+/// entry comes in between, is committed and scanned up to.
 #[test]
 pub fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
     let b = bench(Inheritance::On);
