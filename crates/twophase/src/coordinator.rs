@@ -1,45 +1,53 @@
 //! The coordinator: the home instance's view of a distributed transaction.
 //!
 //! ```text
-//!              LocalReady             all votes in               Logged                  all acknowledged
-//!   Running -----------------> Voting --------------> Logging ----------------> Telling -----------------> Done(Commit)
-//!      |      Prepare to those   |       LogCommit      |   Commit, Decide          |          Forget
-//!      |      not yet asked,     |                      |   Commit, Answer     (Tick, PeerBack, Inquired:
-//!      |      Release to readers |                      |                       Decide Commit again)
-//!      |                         |                      +--> Done(Commit) when nobody voted Yes
-//!      +-------------------------+--> Done(Abort)
-//!        LocalFailed, Vote No, PeerLost of one that matters, Timeout:  Abort, Decide Abort once, Answer
+//!            LocalReady            all votes in          Logged                all acknowledged
+//!   Running -------------> Voting -------------> Logging --------> Telling --------------> Done
+//!      |     Prepare to each  |      LogCommit      |     Commit,  |  |        Forget     (Commit)
+//!      |     peer not asked   |                     |     Decide   |  | Tick, PeerBack, Inquired:
+//!      |     yet; Release     |                     |     Commit,  |  | Decide Commit again
+//!      |     to readers       |                     |     Answer   +--+
+//!      |                      |                     +--> Done(Commit) if there is no Yes-voter
+//!      |                      |                          (Commit, Answer)
+//!      +----------------------+--> Done(Abort)
+//!        LocalFailed, Vote No, PeerLost of a peer that matters, Timeout:
+//!        Abort, Decide Abort once, Answer
 //! ```
 //!
 //! Each peer has its own standing:
 //!
 //! ```text
 //!   Working --asked--> Asked --+--> Yes ----> Acknowledged
-//!                              +--> Reader                       (Asked, Yes, Reader know the lock point)
+//!                              +--> Reader       (Asked, Yes, Reader know the lock point)
 //! ```
 //!
 //! 1. `LogCommit` only when the procedure has ended well and every peer has voted Yes or ReadOnly.
-//! 2. `Answer(Commit)` and `Decide(Commit)` only after the commit record, with the list of Yes-voters, is durable.
-//! 3. The list holds Yes-voters only; readers take no part in the second phase: not listed, not told, not waited for.
+//! 2. `Answer(Commit)` and `Decide(Commit)` only after the commit record, with the list of
+//!    Yes-voters, is durable.
+//! 3. The list holds Yes-voters only. Readers take no part in the second phase: not listed, not
+//!    told, not waited for.
 //! 4. `Forget` only after every Yes-voter has acknowledged.
 //! 5. Nothing is logged for an abort: no coordinator and no live commit note means abort.
-//! 6. No reader is released before the lock point; a peer that is lost before it has lost its read locks, so the
-//!    transaction aborts even if that peer had voted. The lock point is where every part, the home's own included, holds
-//!    what it has seen: with [`Holds::FromSteps`] when the last step has run, with [`Holds::FromPrepare`] when the last
-//!    part is prepared. Only a peer that brings the lock point about by its own prepare may be asked *at* it.
-//! 7. From `LogCommit` on nothing but `Logged` or a restart moves the machine: after a failed log write the caller
-//!    feeds nothing, and the restart finds out whether the record was there.
+//! 6. No reader is released before the lock point. A peer that is lost before it has lost its read
+//!    locks, so the transaction aborts even if that peer had voted. The lock point is reached when
+//!    every local transaction, the home's own included, protects its reads: with
+//!    [`Holds::FromSteps`] when the last step has run, with [`Holds::FromPrepare`] when the last
+//!    one is prepared. A peer may be asked *at* the lock point only if its own prepare completes
+//!    it.
+//! 7. From `LogCommit` on only `Logged` or a restart moves the machine. After a failed log write
+//!    the caller feeds nothing, and the restart finds out whether the record was written.
 
 use crate::message::{CommitNote, Decision, Instances, LockPoint, Message, Vote};
 use base::{Gtid, InstanceId};
 use smallvec::SmallVec;
 
-/// What happened, told to the machine.
+/// An event at the home, fed to the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The procedure returned well: every result it waited for is in, and it issues no more steps.
     LocalReady,
-    /// The home's own part failed, or the procedure asked for rollback; the own part is rolled back already.
+    /// The home's own local transaction failed, or the procedure asked for rollback; it is rolled
+    /// back already.
     LocalFailed,
     Voted {
         from: InstanceId,
@@ -53,36 +61,38 @@ pub enum Event {
     Inquired {
         from: InstanceId,
     },
-    /// The link to a peer broke, or the peer has come back. Must be told before its next life lets a transaction in, unless
-    /// [`Event::Timeout`] is.
+    /// The link to a peer broke, or the peer has restarted. Must be fed before the restarted peer
+    /// admits a transaction, unless [`Event::Timeout`] is.
     PeerLost {
         from: InstanceId,
     },
     PeerBack {
         from: InstanceId,
     },
-    /// The transaction has run for too long (this is also what breaks distributed deadlocks). A caller that relies on the time
-    /// after which nothing is decided Commit tells it in place of any event that comes later.
+    /// The transaction has run for too long (this also breaks distributed deadlocks). A caller that
+    /// relies on a time after which nothing is decided Commit feeds this in place of any later
+    /// event.
     Timeout,
-    /// Some milliseconds passed in `Telling`. The caller chooses the pace.
+    /// Some milliseconds passed in `Telling`. The caller chooses the interval.
     Tick,
 }
 
-/// What the caller must do, in this order.
+/// An effect that the caller must carry out, in the order given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     Send {
         to: InstanceId,
         message: Message,
     },
-    /// Append the own commit record; feed [`Event::Logged`] when it is durable. With participants, the record carries
-    /// their [`CommitNote`] (even if the home itself wrote nothing); with none it is an ordinary local commit.
+    /// Append the home's own commit record; feed [`Event::Logged`] when it is durable. With
+    /// participants, the record carries their [`CommitNote`] (even if the home itself wrote
+    /// nothing). With none it is an ordinary local commit.
     LogCommit {
         participants: Instances,
     },
-    /// The own part is committed: release its locks, make its effects final.
+    /// The home's local transaction is committed: release its locks, make its effects final.
     Commit,
-    /// Roll the own part back.
+    /// Roll the home's local transaction back.
     Abort,
     /// Tell the client. Once per transaction; never after a restart.
     Answer(Decision),
@@ -101,7 +111,7 @@ pub enum Phase {
     Done(Decision),
 }
 
-/// What a step request to a peer carries.
+/// The content of a step request to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Request {
     /// Steps; more may follow.
@@ -110,7 +120,8 @@ pub enum Request {
     LastSteps(LockPoint),
 }
 
-/// The peer has been asked to prepare, or the transaction is past its lock point: it takes no more steps.
+/// The peer has been asked to prepare, or the transaction is past its lock point: the peer takes no
+/// more steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "transaction {gtid} sends steps to {peer:?} after its `last` ones: issue all steps for an instance before its last"
@@ -135,15 +146,17 @@ struct Peer {
     standing: Standing,
 }
 
-/// Since when a peer's part holds what keeps others from undoing what it has seen.
+/// The moment from which a peer's local transaction keeps others from changing the rows it has
+/// read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Holds {
-    /// Since it ran its steps: locks. The lock point is reached with the last step. The home's own part holds what it has
-    /// seen as the peers do.
+    /// From its steps on, by locks. The lock point is reached with the last step. The home's own
+    /// local transaction protects its reads as the peers do.
     #[default]
     FromSteps,
-    /// Since it was prepared: validation. The lock point is reached with the last peer to be prepared. The home's own part
-    /// is to be validated before [`Event::LocalReady`], and before a peer is asked at the lock point.
+    /// From its prepare on, by validation. The lock point is reached when the last peer is
+    /// prepared. The home's own local transaction is to be validated before [`Event::LocalReady`],
+    /// and before a peer is asked at the lock point.
     FromPrepare,
 }
 
@@ -152,23 +165,25 @@ pub struct Coordinator {
     gtid: Gtid,
     phase: Phase,
     holds: Holds,
-    /// One entry per remote instance the transaction touched, in the order of first contact.
+    /// One entry per remote instance that the transaction touched, in the order of first contact.
     peers: SmallVec<[Peer; 8]>,
 }
 
 impl Coordinator {
-    /// Register it where inquiries look before the first step leaves: an unknown transaction counts as aborted.
+    /// Register it before the first step leaves, where inquiries look it up: an unknown transaction
+    /// counts as aborted.
     pub fn new(gtid: Gtid) -> Coordinator {
         Coordinator { gtid, phase: Phase::Running, holds: Holds::default(), peers: SmallVec::new() }
     }
 
-    /// The same, of an engine that protects its parts so.
+    /// The same coordinator for an engine with this kind of protection.
     #[must_use]
     pub fn holding(self, holds: Holds) -> Coordinator {
         Coordinator { holds, ..self }
     }
 
-    /// From a commit note that was live at restart. Feed [`Event::Tick`] to tell the participants again.
+    /// From a commit note that was live at restart. Feed [`Event::Tick`] to tell the participants
+    /// again.
     pub fn recover(note: &CommitNote) -> Coordinator {
         let told = |&id| Peer { id, standing: Standing::Yes(LockPoint::Reached) };
         Coordinator {
@@ -187,12 +202,13 @@ impl Coordinator {
         self.phase
     }
 
-    /// The caller may drop the machine: [`reply_unknown`](crate::reply_unknown) speaks for it from now on.
+    /// The caller may drop the machine: [`reply_unknown`](crate::reply_unknown) answers for it from
+    /// then on.
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done(_))
     }
 
-    /// Has the transaction touched another instance at all?
+    /// Whether the transaction has touched another instance.
     pub fn is_distributed(&self) -> bool {
         !self.peers.is_empty()
     }
@@ -206,14 +222,15 @@ impl Coordinator {
         CommitNote { gtid: self.gtid, participants: self.yes_voters().collect() }
     }
 
-    /// Call before a step request goes out to `peer`.
+    /// To be called before a step request goes out to `peer`.
     ///
     /// # Errors
-    /// [`TooLate`] when the peer was asked to prepare before, any peer was asked at the lock point, or the transaction no
-    /// longer runs.
+    /// [`TooLate`] when the peer was asked to prepare before, any peer was asked at the lock point,
+    /// or the transaction does not run any more.
     ///
     /// # Panics
-    /// In debug builds, when the peer is to be asked at the lock point while another holds nothing yet (invariant 6).
+    /// In debug builds, when the peer is to be asked at the lock point while another peer does not
+    /// yet protect its reads (invariant 6).
     pub fn request(&mut self, peer: InstanceId, request: Request) -> Result<(), TooLate> {
         let gtid = self.gtid;
         let standing = match request {
@@ -249,7 +266,8 @@ impl Coordinator {
         }
     }
 
-    /// One transition. An event that has no arrow in the drawing changes nothing: messages come late and twice.
+    /// One transition. An event without an arrow in the drawing changes nothing: messages come late
+    /// and twice.
     pub fn on(&mut self, event: Event) -> Effects {
         let mut out = Effects::new();
         match event {
@@ -274,7 +292,8 @@ impl Coordinator {
         self.phase = Phase::Voting;
         let is_ahead = match self.holds {
             Holds::FromSteps => self.others_still_run(),
-            // Those asked now are prepared in any order: what the first holds from then on counts until the last one does.
+            // The peers asked here are prepared in any order: the reads of the first one count
+            // until the last one is prepared.
             Holds::FromPrepare => self.unprepared() > 1,
         };
         let lock_point = if is_ahead { LockPoint::Ahead } else { LockPoint::Reached };
@@ -287,7 +306,8 @@ impl Coordinator {
         self.count(out);
     }
 
-    /// The caller has rolled back the own part: everyone else has to, nobody is asked again.
+    /// The caller has rolled back the home's local transaction: the peers are told to, and none is
+    /// asked again.
     fn local_failed(&mut self, out: &mut Effects) {
         if self.undecided() {
             self.abort_others(out);
@@ -318,7 +338,8 @@ impl Coordinator {
         self.count(out);
     }
 
-    /// In `Voting`: let the readers go once the lock point is reached, and log once every vote is in.
+    /// In `Voting`: releases the readers once the lock point is reached, and logs once every vote
+    /// is in.
     fn count(&mut self, out: &mut Effects) {
         if self.phase != Phase::Voting || !self.all_hold() {
             return;
@@ -363,8 +384,9 @@ impl Coordinator {
         }
     }
 
-    /// Someone waits for news. While undecided there is none, except for a reader once the lock point is passed; after a
-    /// restart the readers are forgotten, so whoever is not listed is one.
+    /// A participant asks for the outcome. While undecided there is none, except for a reader once
+    /// the lock point is passed. A restart forgets the readers, so a participant that is not listed
+    /// is one.
     fn inquired(&mut self, from: InstanceId, out: &mut Effects) {
         let gtid = self.gtid;
         let standing = self.peers.iter().find(|p| p.id == from).map(|p| p.standing);
@@ -401,7 +423,8 @@ impl Coordinator {
         out.push(Effect::Answer(Decision::Abort));
     }
 
-    /// In `Telling`: the decision, to those who have not acknowledged it.
+    /// In `Telling`: sends the decision to those of the given Yes-voters that have not acknowledged
+    /// it.
     fn tell(&self, out: &mut Effects, whom: impl Fn(InstanceId) -> bool) {
         if self.phase == Phase::Telling {
             let message = Message::Decide { gtid: self.gtid, decision: Decision::Commit };
@@ -413,7 +436,8 @@ impl Coordinator {
         matches!(self.phase, Phase::Running | Phase::Voting)
     }
 
-    /// Has a peer been told that no other step runs or will be sent? It may have let go of what it has read.
+    /// Whether a peer was told that no other step runs or will be sent. Such a peer may have
+    /// released its read locks.
     fn passed_lock_point(&self) -> bool {
         use Standing::{Asked, Reader, Yes};
         let told =
@@ -421,7 +445,8 @@ impl Coordinator {
         self.peers.iter().any(|p| told(p.standing))
     }
 
-    /// Does a peer of this standing hold what it has seen, if every result that the procedure waited for is in?
+    /// Whether a peer of this standing protects its reads, if every result that the procedure
+    /// waited for is in.
     fn holds_now(&self, standing: Standing) -> bool {
         match standing {
             Standing::Working => self.holds == Holds::FromSteps,
@@ -430,7 +455,8 @@ impl Coordinator {
         }
     }
 
-    /// Does every peer hold what it has seen? The home's own part does, once its procedure has ended well.
+    /// Whether every peer protects its reads. The home's own local transaction does, once its
+    /// procedure has ended well.
     fn all_hold(&self) -> bool {
         match self.holds {
             Holds::FromSteps => !self.others_still_run(),
@@ -438,12 +464,12 @@ impl Coordinator {
         }
     }
 
-    /// Peers that have not voted.
+    /// The number of peers that have not voted.
     fn unprepared(&self) -> usize {
         self.peers.iter().filter(|p| matches!(p.standing, Standing::Working | Standing::Asked(_))).count()
     }
 
-    /// May some peer still be acquiring locks for steps on which the prepare request rode?
+    /// Whether a peer may still be acquiring locks for steps on which the prepare request rode.
     fn others_still_run(&self) -> bool {
         self.peers.iter().any(|p| p.standing == Standing::Asked(LockPoint::Ahead))
     }
@@ -452,7 +478,7 @@ impl Coordinator {
         self.peers.iter().filter(|p| matches!(p.standing, Standing::Yes(_))).map(|p| p.id)
     }
 
-    /// The numbered invariants, as far as one machine can see them.
+    /// Checks the numbered invariants, as far as one machine can see them.
     ///
     /// # Panics
     /// When one does not hold: a bug in this file.
@@ -534,7 +560,8 @@ mod tests {
 
     const AT_THE_LOCK_POINT: Message = Message::Prepare { gtid: GTID, lock_point: LockPoint::Reached };
 
-    /// Wrote at A in one phase, then read at B in its last: what B guards counts until A is prepared.
+    /// The transaction wrote at A in one phase, then read at B in its last: B's reads count until A
+    /// is prepared.
     #[test]
     fn a_reader_is_kept_until_the_last_part_is_prepared() {
         let mut c = Coordinator::new(GTID).holding(Holds::FromPrepare);
@@ -562,7 +589,7 @@ mod tests {
         assert!(effects.contains(&Effect::Abort), "{effects:?}");
     }
 
-    /// Locks are held since the steps ran: there B may go, and both are asked at the lock point.
+    /// Locks are held from the steps on: there B may go, and both are asked at the lock point.
     #[test]
     fn under_locks_the_lock_point_comes_with_the_last_step() {
         let mut c = Coordinator::new(GTID);

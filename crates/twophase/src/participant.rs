@@ -1,74 +1,77 @@
-//! A participant: one remote part of a distributed transaction.
+//! A participant: the local transaction of a distributed one at a remote instance.
 //!
 //! ```text
-//!              Prepare, wrote             Prepared                Decided(Commit)           Logged
-//!   Working -----------------> Preparing ----------> InDoubt ----------------> Committing ---------> Done(Committed)
-//!    | |   LogPrepare            |        Vote Yes    |        Commit                      Ack
-//!    | |                         |                    | Decided(Abort)
-//!    | |   LocalFailed (Vote No), Decided(Abort) or   v
-//!    | +-- PeerLost --------------------------------> Done(Aborted)
+//!            Prepare, wrote          Prepared           Decided(Commit)          Logged
+//!   Working ----------------> Preparing -----> InDoubt ----------------> Committing -----> Done
+//!    | |     LogPrepare         |     Vote Yes   |          Commit                  Ack  (Committed)
+//!    | |                        |                | Decided(Abort)
+//!    | |     LocalFailed (Vote No), Decided(Abort) or
+//!    | +---- PeerLost ---------------------------+-----> Done(Aborted)
 //!    |
 //!    |     Prepare, wrote nothing                Released or Decided
 //!    +--------------------------------> Reading ---------------------> Done(Read)
-//!       Vote ReadOnly        (lock point ahead)       Release
-//!       (lock point reached: straight to Done(Read))
+//!         Vote ReadOnly        (lock point ahead)       Release
+//!         (lock point reached: straight to Done(Read))
 //! ```
 //!
 //! 1. `Vote Yes` leaves only after the prepare record is durable.
-//! 2. After `Vote Yes` this part ends only by a decision of its home: no time-out, lost link or restart ends it.
+//! 2. After `Vote Yes` only a decision of its home ends the participant: no time-out, lost link or
+//!    restart does.
 //! 3. Before `Vote Yes` it may roll back at any moment, by itself.
-//! 4. `Ack` leaves only after the local commit record is durable: the home forgets on it, and from then on presumes abort.
-//! 5. Read locks are kept until the transaction's lock point, here also across a lost link.
-//! 6. A restart keeps `InDoubt` (from its prepare record) and nothing else: a part without a durable prepare record is
-//!    rolled back, one with a durable commit record is done.
+//! 4. `Ack` leaves only after the local commit record is durable: the home forgets on it, and from
+//!    then on presumes abort.
+//! 5. Read locks are kept until the transaction's lock point, also across a lost link.
+//! 6. A restart keeps `InDoubt` (from its prepare record) and no other state: a participant without
+//!    a durable prepare record is rolled back, one with a durable commit record is done.
 
 use crate::message::{Decision, LockPoint, Message, Vote};
 use base::{Gtid, InstanceId};
 use smallvec::SmallVec;
 
-/// What happened, told to the machine.
+/// An event at the participant, fed to the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The prepare request, alone or riding on steps, once every step here has succeeded.
+    /// The prepare request, alone or riding on steps, after every step here has succeeded.
     Prepare {
         wrote: Wrote,
         lock_point: LockPoint,
     },
-    /// A step failed, or the prepare record could not be written; this part is rolled back already.
+    /// A step failed, or the prepare record could not be written; the local transaction is rolled
+    /// back already.
     LocalFailed,
     /// The prepare record is durable.
     Prepared,
     Decided(Decision),
-    /// The transaction holds all its locks: a reader may let go.
+    /// The transaction holds all its locks: a reader may release its own.
     Released,
     /// The local commit record is durable.
     Logged,
     /// The link to the home broke.
     PeerLost,
-    /// Some milliseconds passed without news. The caller chooses the pace.
+    /// Some milliseconds passed without a message. The caller chooses the interval.
     Tick,
 }
 
-/// Whether this part changed anything.
+/// Whether the transaction has written anything here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wrote {
     Nothing,
     Something,
 }
 
-/// What the caller must do, in this order.
+/// An effect that the caller must carry out, in the order given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// To the home.
+    /// Send a message to the home.
     Send { to: InstanceId, message: Message },
-    /// Append the prepare record with its note; feed [`Event::Prepared`] when it is durable.
-    /// Read locks may be released with it only when the lock point is reached.
+    /// Append the prepare record with its note; feed [`Event::Prepared`] when it is durable. Read
+    /// locks may be released with it only if the lock point is reached.
     LogPrepare { lock_point: LockPoint },
-    /// Append the commit record and release the locks; feed [`Event::Logged`] when the record is durable.
+    /// Append the commit record and release the locks; feed [`Event::Logged`] when it is durable.
     Commit,
-    /// Roll back and release the locks. A step that is still running here has to be stopped first.
+    /// Roll back and release the locks. A step that still runs here has to be stopped first.
     Abort,
-    /// Release the read locks; there is nothing to log.
+    /// Release the read locks; nothing is logged.
     Release,
 }
 
@@ -76,15 +79,15 @@ pub type Effects = SmallVec<[Effect; 2]>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Its steps run, or wait for the next.
+    /// Its steps run, or it waits for the next ones.
     Working,
-    /// The prepare record is appended, not yet durable; nobody has been promised anything.
+    /// The prepare record is appended and not yet durable; no vote has been given.
     Preparing,
     /// Voted Yes. Also the state after a restart that finds the prepare record without an outcome.
     InDoubt,
-    /// Voted ReadOnly ahead of the lock point: keeps its read locks.
+    /// Voted ReadOnly ahead of the lock point: it keeps its read locks.
     Reading,
-    /// Told to commit; the record is not yet durable.
+    /// Told to commit; the commit record is not yet durable.
     Committing,
     Done(End),
 }
@@ -103,12 +106,13 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// The first step of `gtid` has arrived.
+    /// For the first step of `gtid` at this instance.
     pub fn new(gtid: Gtid) -> Participant {
         Participant { gtid, state: State::Working }
     }
 
-    /// The restart found a prepare record without an outcome. Feed [`Event::Tick`] to send the first inquiry.
+    /// For a prepare record without an outcome, found by restart. Feed [`Event::Tick`] to send the
+    /// first inquiry.
     pub fn recover(gtid: Gtid) -> Participant {
         Participant { gtid, state: State::InDoubt }
     }
@@ -121,17 +125,18 @@ impl Participant {
         self.state
     }
 
-    /// The caller may drop the machine: [`reply_unknown`](crate::reply_unknown) speaks for it from now on.
+    /// The caller may drop the machine: [`reply_unknown`](crate::reply_unknown) answers for it from
+    /// then on.
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done(_))
     }
 
-    /// Voted Yes and not told the outcome.
+    /// Whether it has voted Yes and does not know the outcome.
     pub fn is_in_doubt(&self) -> bool {
         self.state == State::InDoubt
     }
 
-    /// Takes a message addressed to this part. `wrote` is asked for only by `Prepare`.
+    /// Takes a message to this participant. Only `Prepare` uses `wrote`.
     pub fn receive(&mut self, message: Message, wrote: Wrote) -> Effects {
         match message {
             Message::Prepare { lock_point, .. } => self.on(Event::Prepare { wrote, lock_point }),
@@ -141,7 +146,8 @@ impl Participant {
         }
     }
 
-    /// One transition. An event that has no arrow in the drawing changes nothing: messages come late and twice.
+    /// One transition. An event without an arrow in the drawing changes nothing: messages come late
+    /// and twice.
     pub fn on(&mut self, event: Event) -> Effects {
         use State::{Committing, Done, InDoubt, Preparing, Reading, Working};
         match (self.state, event) {
@@ -167,7 +173,7 @@ impl Participant {
                 self.go(Done(End::Committed), [self.send(Message::Ack { gtid: self.gtid })])
             }
 
-            // The same again: the first answer may have been lost.
+            // A repeated message: the first answer may have been lost.
             (InDoubt, Event::Prepare { .. }) => self.go(InDoubt, [self.vote(Vote::Yes)]),
             (Done(End::Committed), Event::Decided(Decision::Commit)) => {
                 self.go(self.state, [self.send(Message::Ack { gtid: self.gtid })])

@@ -1,7 +1,7 @@
-//! Two instances with a log each, in `async` mode, on a disk each; a power cut takes an end from
-//! one of them, or another end from each. What they have agreed on is there at both or at neither,
-//! if they wait for the device where the other relies on them; where they only wait for what
-//! `async` promises to clients, that is found out.
+//! Two instances, each with a log in `async` mode on a disk of its own. A power cut takes an end of
+//! the log from one of them, or another end from each. A transaction that both agreed on survives
+//! at both or at neither, if each waits for the device where the other relies on it. If they wait
+//! only for the promise of `async` to clients, this test must see that.
 
 use base::{Gtid, InstanceId, Lsn, TxnId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const PART: usize = 1;
 const DIR: &str = "log";
 const TRANSACTIONS: u64 = 8;
 
-/// When a record counts for the other instance.
+/// The moment at which a record counts for the other instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
     ForTheDevice,
@@ -31,7 +31,7 @@ enum Kind {
     Prepared = 1,
     Committed,
     Aborted,
-    /// The home's, with the participant to be told.
+    /// The home's commit record, with the participant to be told.
     Decided,
     Forgotten,
 }
@@ -65,7 +65,7 @@ impl Node {
         self.log.append(&header, Order::ANY, &[&[kind as u8; 40]]).end
     }
 
-    /// The transactions that a record of this kind is here for.
+    /// The transactions that have a record of this kind here.
     fn of(&self, kind: Kind) -> BTreeSet<u64> {
         let records = self.log.read_from(Lsn(0)).map(|record| record.unwrap());
         records
@@ -74,7 +74,7 @@ impl Node {
             .collect()
     }
 
-    /// The record of which a machine is to be told next.
+    /// The next record that is safe and of which a machine has to be told.
     fn ready(&mut self, waits: Waits) -> Option<(Kind, u64)> {
         let is_there = |end: Lsn| match waits {
             Waits::ForTheDevice => self.log.ask_stable(end),
@@ -206,7 +206,7 @@ impl Pair {
         }
     }
 
-    /// A machine hears of a record that it waits for.
+    /// Tells a machine of a record that it waits for.
     fn hear(&mut self, node: usize) -> bool {
         let waits = self.waits;
         let Some((kind, number)) = self.nodes[node].ready(waits) else { return false };
@@ -219,7 +219,7 @@ impl Pair {
         true
     }
 
-    /// Power is gone at some of the instances, at this moment; the others see their links break.
+    /// Cuts power at some of the instances at this moment; the others see their links break.
     fn cut(&mut self, nodes: &[usize], seed: u64) {
         self.flying.clear();
         let images: Vec<_> =
@@ -265,8 +265,8 @@ impl Pair {
     }
 }
 
-/// Runs transactions, cuts power somewhere in their midst, and lets them come to rest. Whether what
-/// is there is whole.
+/// Runs transactions, cuts power somewhere in their midst, and lets them come to rest. Returns
+/// whether both instances agree.
 fn is_whole(waits: Waits, seed: u64) -> bool {
     let mut pair = Pair::new(waits, seed);
     let last = pair.below(60 * TRANSACTIONS as usize);

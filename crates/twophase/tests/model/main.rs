@@ -1,7 +1,9 @@
-//! Explores every order of events of one distributed transaction with up to three participants: lost, repeated and
-//! reordered messages, broken links, failures, time-outs, crashes and restarts of any node.
+//! Explores every order of events of one distributed transaction with up to three participants:
+//! lost, repeated and reordered messages, broken links, failures, time-outs, crashes and restarts
+//! of any node.
 //!
-//! Then the same with planted bugs, each of which the checker must find: a model that accepts everything proves nothing.
+//! Then the same with planted bugs. The checker must find each: a model that accepts everything
+//! proves nothing.
 
 mod world;
 
@@ -31,7 +33,7 @@ struct Universe {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Action {
     Deliver(Packet),
-    /// Deliver, and leave a copy to come again.
+    /// Deliver, and leave a copy to be delivered again.
     Repeat(Packet),
     Lose(Packet),
     /// The steps arrive and fail.
@@ -51,10 +53,10 @@ enum Action {
     HomeRestart,
     ReadNotes,
     PartRestart(usize),
-    /// The next life of a participant tells the home.
+    /// A participant tells the home of its restart.
     Announce(usize),
     LetIn(usize),
-    /// The transaction has run for as long as it may.
+    /// The transaction has run for its longest time.
     TimeIsOver,
 }
 
@@ -84,7 +86,7 @@ impl Model for Universe {
             }
         }
         self.home_actions(w, out);
-        // It matters only to a door that waits for it.
+        // It matters only to a gate that waits for it.
         if !w.overdue && w.parts.iter().any(|part| part.closed) {
             out.push(Action::TimeIsOver);
         }
@@ -341,7 +343,7 @@ fn readers_only_need_no_second_phase() {
     );
 }
 
-/// Parts that hold what they have seen only since they were prepared, in every way of being asked.
+/// Local transactions that protect their reads from their prepare on, asked in every way.
 #[test]
 fn parts_that_are_validated_when_they_are_prepared() {
     let budget = Budget { crashes: 1, losses: 1, ticks: 1, ..NO_TROUBLE };

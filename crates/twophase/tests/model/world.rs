@@ -1,8 +1,9 @@
-//! One distributed transaction in a hostile world: the real machines, a log per node that can lose its tail, a network
-//! that loses, repeats and reorders, and a budget for each kind of trouble.
+//! One distributed transaction in a hostile world: the real machines, a log per node that can lose
+//! its tail, a network that loses, repeats and reorders, and a budget for each kind of fault.
 //!
-//! Everything that the room above would do with an effect is done here on plain values, so a planted [`Bug`] is a
-//! wrong deed of that room (or of a wrong machine), not an edit of the code under test.
+//! This file carries out on plain values all effects that the crate above would carry out. So a
+//! planted [`Bug`] is a wrong action of that crate (or of a wrong machine), not an edit of the code
+//! under test.
 
 use base::{Gtid, InstanceId};
 use std::collections::BTreeSet;
@@ -14,14 +15,15 @@ use twophase::{
 };
 
 pub const HOME: u16 = 0;
-/// Of the home's worker 3.
+/// A transaction of the home's worker 3.
 pub const GTID: Gtid = Gtid { home: InstanceId(HOME), life: 1, number: 7 << WORKER_BITS | 3 };
-/// Workers of a node before its first crash, and after: of the home and of a participant. The home's own link then ends at
-/// another worker of a participant than the one that has the machine.
+/// Workers of a node before its first crash and after it, of the home and of a participant. After a
+/// crash the home's own link ends at another worker of a participant than the one that has the
+/// machine.
 const HOME_WORKERS: [usize; 2] = [4, 2];
 const PART_WORKERS: [usize; 2] = [4, 3];
 
-/// How a participant comes to be asked.
+/// How a participant is asked to prepare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rides {
     /// Plain steps; the prepare request is a message of its own.
@@ -38,7 +40,7 @@ pub struct Role {
     pub wrote: Wrote,
 }
 
-/// Deeds that break the protocol. The checker must find each out.
+/// Actions that break the protocol. The checker must find each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
     None,
@@ -51,19 +53,20 @@ pub enum Bug {
     AnswersBeforeNotesAreRead,
     NeverInquires,
     RemembersNobody,
-    /// A home is told of a peer's next life, and goes on with what rests on the life before.
+    /// A home is told of a peer's restart, and goes on with reads from before it.
     IgnoresLostReaders,
-    /// A participant's next life lets others in before the home knows of it.
+    /// A participant admits other transactions after a restart before the home knows of it.
     LetsInUnannounced,
-    /// A home decides Commit when its time is over.
+    /// A home decides Commit after its time is over.
     DecidesLate,
-    /// The readers are let go while a part is being prepared (of [`Holds::FromPrepare`]).
+    /// The readers are released while another local transaction is being prepared (of
+    /// [`Holds::FromPrepare`]).
     ReleasesBeforeTheLastPrepare,
-    /// The worker that a message arrives at answers, though another has the machine.
+    /// The worker at which a message arrives answers, though another has the machine.
     AnswersWhereItArrives,
 }
 
-/// How often each kind of trouble may happen on one path.
+/// How often each kind of fault may happen on one path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Budget {
     pub crashes: u8,
@@ -76,7 +79,7 @@ pub struct Budget {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Wire {
-    /// Steps, with the prepare request riding on them or not. At most once, dies with its link.
+    /// Steps, with or without the prepare request on them. At most once; lost with their link.
     Steps(Option<LockPoint>),
     /// The results of steps without a vote.
     Results,
@@ -98,7 +101,7 @@ pub enum Disk {
     Durable,
 }
 
-/// How much of what was appended a crash leaves in the log.
+/// How much of the appended log a crash leaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kept {
     Nothing,
@@ -110,13 +113,14 @@ pub enum Kept {
 pub struct Home {
     pub up: bool,
     pub machine: Option<Coordinator>,
-    /// The commit record, and whom it lists.
+    /// The state of the commit record.
     pub record: Disk,
+    /// The participants that it lists.
     pub list: Vec<InstanceId>,
     pub forgotten: bool,
     /// The notes have not been read yet (only a planted bug answers in this state).
     pub ignorant: bool,
-    /// Own steps are done.
+    /// The home's own steps are done.
     pub own_done: bool,
     pub results: u8,
     pub replied: Option<Decision>,
@@ -132,13 +136,14 @@ pub struct Part {
     pub prepare: Disk,
     pub commit: Disk,
     pub ran: bool,
-    /// What keeps others from undoing what was read here: locks, or what validation left. After a crash the closed door does.
+    /// Whether the reads here are protected: by locks, or by validation. After a crash the closed
+    /// gate protects them.
     pub read_locks: bool,
-    /// It was prepared, or voted that it only read.
+    /// It was prepared, or has voted ReadOnly.
     pub prepared: bool,
-    /// It has crashed, and lets no other transaction in yet.
+    /// It has crashed, and admits no other transaction yet.
     pub closed: bool,
-    /// The home has been told of this life.
+    /// The home has been told of this restart.
     pub announced: bool,
     pub committed: bool,
     pub aborted: bool,
@@ -151,9 +156,9 @@ pub struct World {
     pub parts: Vec<Part>,
     pub net: BTreeSet<Packet>,
     pub left: Budget,
-    /// Somebody let go of read locks while the transaction was still acquiring locks elsewhere.
+    /// Read locks were released while the transaction was still acquiring locks elsewhere.
     pub released_early: bool,
-    /// So long has the transaction run that its home must not decide Commit any more.
+    /// The transaction has run for so long that its home must not decide Commit any more.
     pub overdue: bool,
     pub holds: Protected,
     pub bug: Planted,
@@ -173,7 +178,7 @@ pub enum Ended {
     Dropped,
     Kept,
 }
-/// Whether a machine that is done stays around and answers for itself.
+/// Whether a machine that is done stays and answers for itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Machines(pub Ended);
 
@@ -247,7 +252,7 @@ impl World {
         self.net.insert(Packet { from: HOME, to: i as u16 + 1, wire: Wire::Steps(rides) });
     }
 
-    /// The very last steps go out once every other result is in.
+    /// Whether the very last steps may go out: every other result is in.
     pub fn can_send_last(&self, i: usize) -> bool {
         let others = (0..self.parts.len()).filter(|&j| j != i && self.roles.0[j].rides != Rides::Last);
         self.roles.0[i].rides == Rides::Last
@@ -256,7 +261,8 @@ impl World {
             && others.into_iter().all(|j| self.home.results & (1 << j) != 0)
     }
 
-    /// At the lock point, unless others hold nothing before they are prepared, which is still to come.
+    /// Sends the last steps at the lock point, unless other participants protect no reads before
+    /// their prepare, which is still to come.
     pub fn send_last(&mut self, i: usize) {
         let others_to_prepare =
             self.holds.0 == Holds::FromPrepare && self.roles.0.iter().any(|role| role.rides == Rides::Not);
@@ -273,7 +279,7 @@ impl World {
         self.undecided(coordinator::Phase::Running) && self.home.results == (1 << self.parts.len()) - 1
     }
 
-    /// Every node holds all that the transaction will ever see there.
+    /// Whether every node protects all reads of the transaction.
     fn lock_point(&self) -> bool {
         let holds = |p: &Part| match self.holds.0 {
             Holds::FromSteps => p.ran,
@@ -287,7 +293,7 @@ impl World {
         self.parts[i].read_locks = false;
     }
 
-    // ---- the home ----
+    // The home.
 
     pub fn home(&mut self, event: coordinator::Event) {
         if self.time_is_over() {
@@ -381,7 +387,7 @@ impl World {
         }
     }
 
-    // ---- the participants ----
+    // The participants.
 
     pub fn part(&mut self, i: usize, event: participant::Event) {
         let Some(machine) = self.parts[i].machine.as_mut() else { return };
@@ -402,7 +408,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Send { to, message } => {
-                    // What it has read is validated before it votes.
+                    // Its reads are validated before it votes.
                     self.parts[i].prepared |= matches!(message, Message::Vote { vote: Vote::ReadOnly, .. });
                     self.post(i as u16 + 1, to.0, Wire::Protocol(message));
                 }
@@ -475,7 +481,7 @@ impl World {
         }
     }
 
-    /// The next life of a participant tells the home that it is there.
+    /// A participant tells the home that it has restarted.
     pub fn announce(&mut self, i: usize) {
         if self.bug.0 != Bug::IgnoresLostReaders {
             self.home(coordinator::Event::PeerLost { from: InstanceId(i as u16 + 1) });
@@ -483,7 +489,7 @@ impl World {
         self.parts[i].announced = true;
     }
 
-    /// Steps wait at its door.
+    /// Whether steps wait at its gate.
     pub fn is_closed(&self, node: u16) -> bool {
         node != HOME && self.parts[usize::from(node) - 1].closed
     }
@@ -494,13 +500,14 @@ impl World {
         part.up && part.closed && may
     }
 
-    /// Other transactions come in, and may change what was read here: nothing keeps them from it.
+    /// Admits other transactions, which may change the rows that were read here: nothing protects
+    /// them.
     pub fn let_in(&mut self, i: usize) {
         self.parts[i].closed = false;
         self.releases(i);
     }
 
-    /// One end sees the link break; unanswered steps on it are gone.
+    /// One end sees the link break; unanswered steps on it are lost.
     pub fn break_link(&mut self, i: usize) {
         let me = i as u16 + 1;
         self.net.retain(|p| p.to != me || !matches!(p.wire, Wire::Steps(_)));
@@ -512,7 +519,7 @@ impl World {
         }
     }
 
-    // ---- the network ----
+    // The network.
 
     fn post(&mut self, from: u16, to: u16, wire: Wire) {
         self.net.insert(Packet { from, to, wire });
@@ -534,7 +541,7 @@ impl World {
         }
         let Wire::Protocol(message) = wire else { return };
         if self.time_is_over() {
-            // It has given up; a vote that comes now is answered as any that comes later.
+            // The home has given up; a vote that comes then is answered like any later one.
             return self.post(from, HOME, wire);
         }
         match self.home.machine.as_mut() {
@@ -601,9 +608,9 @@ impl World {
         worker_of(GTID, homes) % self.part_workers(i)
     }
 
-    // ---- what must hold ----
+    // The properties.
 
-    /// The home forgets only what every writer has done for good.
+    /// The home forgets only after the commit of every writer is durable.
     pub fn forgets_what_is_done(&self) -> bool {
         let wrote = self.parts.iter().zip(self.roles.0).filter(|(_, role)| role.wrote == Wrote::Something);
         !self.home.forgotten || wrote.into_iter().all(|(part, _)| part.commit == Disk::Durable)
@@ -615,7 +622,8 @@ impl World {
         !(committed && aborted)
     }
 
-    /// Told Commit: nobody has rolled back, and the record that will make everyone commit is safe.
+    /// After the answer Commit no node has rolled back, and the record that makes all nodes commit
+    /// is durable.
     pub fn acknowledged_is_safe(&self) -> bool {
         let told = self.home.replied == Some(Decision::Commit);
         !told
@@ -640,7 +648,8 @@ impl World {
         !(self.released_early && self.home.replied == Some(Decision::Commit))
     }
 
-    /// From here, with every node up and every message arriving, does everyone come to rest, in agreement?
+    /// Whether from here, with every node up and every message delivered, all nodes come to rest,
+    /// in agreement.
     pub fn comes_to_rest(&self) -> bool {
         let mut w = self.clone();
         if !w.home.up {
@@ -696,7 +705,7 @@ impl World {
         home && parts && note && all_in && answered && self.net.is_empty()
     }
 
-    /// Is such a vote on its way?
+    /// Whether such a vote is on its way.
     pub fn voted(&self, vote: Vote) -> bool {
         self.net.iter().any(|p| matches!(p.wire, Wire::Protocol(Message::Vote { vote: v, .. }) if v == vote))
     }
