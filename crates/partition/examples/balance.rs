@@ -1,15 +1,15 @@
-//! What the balancer decides for a histogram in a file, and why.
+//! Prints the balancer's decision for a histogram in a file, and the reason.
 //!
 //! ```text
 //! cargo run --release -p partition --example balance -- FILE [off|advise|on]
 //!
 //! keys 3000                          the table's routing keys: 0..3000
-//! partition 0 40 4 6 10 20           first key, requests, then accesses of sub-buckets of equal width
+//! partition 0 40 4 6 10 20           first key, requests, accesses by sub-buckets of equal width
 //! partition 1000 240 60 70 60 50
 //! partition 2000 20 10 6 2 2
 //! ```
 //!
-//! Lines that begin with # and empty lines mean nothing.
+//! Lines that begin with # and empty lines are ignored.
 
 use base::{TableId, WorkerId};
 use partition::{

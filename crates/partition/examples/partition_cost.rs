@@ -1,6 +1,8 @@
-//! What watching and routing cost: nanoseconds per look-up and per counted access, over random keys.
+//! The cost of counting and routing: nanoseconds per look-up and per counted access, over random
+//! keys.
 //!
-//! `cargo run --release -p partition --example partition_cost`; each line is the median of 15 runs with the spread of all.
+//! `cargo run --release -p partition --example partition_cost`; each line is the median of 15 runs
+//! with the spread of all.
 
 use base::{TableId, WorkerId};
 use partition::{Grain, Histogram, RangeMap, Ranges};

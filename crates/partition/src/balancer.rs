@@ -1,22 +1,28 @@
-//! When to repartition a table, and when rather not.
+//! The decision whether to repartition a table.
 //!
 //! ```text
 //!   every period:  loads of all partitions --> busiest / mean above the trigger?  --no--> keep
-//!                                                     | yes, in `confirm` periods (one is enough if the queues say so too)
-//!                                                     v
-//!                                   level (Algorithm 3) --> does it gain enough? --no--> keep
-//!                                                     | yes
-//!                                                     v
-//!                                   plan --> (on) carried out by others --> settle: periods in which nothing is decided
+//!                                  | yes, in `confirm` periods
+//!                                  | (one is enough if the queues agree)
+//!                                  v
+//!                  level (Algorithm 3) --> does it gain enough? --no--> keep
+//!                                  | yes
+//!                                  v
+//!                  plan --> (on) carried out by the crate above
+//!                       --> settle: periods without a decision
 //! ```
 //!
-//! Why it does not oscillate. The trigger lies well above the tolerance that levelling reaches, and above what counting so
-//! few accesses may be off by chance. A plan must take away a good part of the excess. After one, nothing is decided until
-//! the histograms have forgotten the time before it. Then the balancer compares what it promised with what came: if
-//! less than half came (the load moves faster than the ranges), it waits twice as long next time, up to a limit, and half as
-//! long after a success. There is one good excuse: the hottest sub-bucket now lies within the hottest of then and is narrower, so
-//! the load stayed and was but less even within than the histogram could tell. That ends at single keys. The thesis (section
-//! 4.4.3) leaves this to future work.
+//! Why it does not oscillate. The trigger lies well above the tolerance that levelling reaches, and
+//! above the chance error of the counts. A plan must remove a good part of the excess. After a plan
+//! there is no decision until the histograms have forgotten the time before it. Then the balancer
+//! compares the promised gain with the gain that came. If less than half came (the load moves
+//! faster than the ranges), it waits twice as long next time, up to a limit, and half as long after
+//! a success.
+//!
+//! There is one exception: the hottest sub-bucket lies within the hottest one of the time before,
+//! and is narrower. Then the load stayed, and was less even inside that sub-bucket than the
+//! histogram could show. That ends at single keys. The thesis (section 4.4.3) leaves all this to
+//! future work.
 
 use crate::histogram::{PartitionLoad, WEIGHT};
 use crate::level::{Drift, Group, Levelled, imbalance, level, work};
@@ -25,11 +31,11 @@ use crate::range::{Partition, RangeError, Ranges};
 use base::TableId;
 use std::fmt;
 
-/// What the balancer may do.
+/// The mode of a balancer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     Off,
-    /// Decide and say so; nothing is carried out.
+    /// Decide and report; no plan is carried out.
     Advise,
     On,
 }
@@ -86,14 +92,14 @@ pub struct Settings {
     pub tolerance: f64,
     /// The busiest partition must be this much above the mean, as a share of it.
     pub trigger: f64,
-    /// In so many periods one after the other.
+    /// The number of consecutive periods in which it must be so.
     pub confirm: u32,
     /// Periods without a decision after a plan: as many as the histograms remember.
     pub settle: u32,
-    /// `settle` grows to this at most.
+    /// The limit to which `settle` grows.
     pub settle_at_most: u32,
-    /// A plan must bring the busiest partition down by this share of the mean, by a quarter of its excess and by more than
-    /// chance.
+    /// A plan must reduce the busiest partition by this share of the mean, by a quarter of its
+    /// excess and by more than chance.
     pub gain: f64,
 }
 
@@ -145,21 +151,21 @@ pub enum BalanceError {
     Range(#[from] RangeError),
 }
 
-/// How uneven it is.
+/// How uneven the load is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Finding {
     /// Work of the busiest partition over the mean.
     pub imbalance: f64,
     pub busiest: usize,
-    /// Longest queue over the mean one; `None` if nearly nothing waits.
+    /// Longest queue over the mean one; `None` if almost no request waits.
     pub queues: Option<f64>,
-    /// Accesses the finding rests on, recent ones counting fully.
+    /// The accesses that the finding is based on; recent ones count fully.
     pub accesses: u64,
     /// Keys of the sub-bucket with the most work.
     pub hottest: (u64, u64),
 }
 
-/// Why nothing is done.
+/// The reason to change nothing.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Keep {
     Off,
@@ -183,7 +189,7 @@ pub enum Keep {
     Settling {
         periods: u32,
     },
-    /// Moving borders would not help enough.
+    /// Moving borders would gain too little.
     LittleGain {
         promised: f64,
         stuck: usize,
@@ -196,14 +202,14 @@ pub enum Verdict {
     Repartition {
         plan: Plan,
         to: Ranges,
-        /// Busiest over mean that is expected afterwards.
+        /// The expected ratio of busiest to mean afterwards.
         promised: f64,
         /// Sub-buckets that were split to find the borders.
         sub_splits: usize,
     },
 }
 
-/// What was decided about a table in one period, with the reasons.
+/// The decision about a table in one period, with its reasons.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     pub table: TableId,
@@ -214,7 +220,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The plan to be carried out; `None` if nothing is to be done, or advice was all that was asked for.
+    /// The plan to carry out; `None` if there is none, or only advice was asked for.
     pub fn plan(&self) -> Option<&Plan> {
         match (&self.verdict, self.mode) {
             (Verdict::Repartition { plan, .. }, Mode::On) => Some(plan),
@@ -223,7 +229,7 @@ impl Decision {
     }
 }
 
-/// What a plan promised, to be compared with what came.
+/// The promise of a plan, to be compared with the gain that came.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Promise {
     made_for: u64,
@@ -233,15 +239,15 @@ struct Promise {
     hottest: (u64, u64),
 }
 
-/// Watches one table. Called once each period by whoever balances; keeps no reference to anything.
+/// The balancer of one table. The caller calls it once each period; it keeps no reference.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     settings: Settings,
-    /// Periods in a row in which the load was uneven.
+    /// Consecutive periods in which the load was uneven.
     uneven: u32,
-    /// Periods still without a decision.
+    /// Periods left without a decision.
     quiet: u32,
-    /// How many there are after the next plan.
+    /// Periods without a decision after the next plan.
     settle: u32,
     promise: Option<Promise>,
 }
@@ -266,7 +272,7 @@ impl Balancer {
         Ok(Decision { table, mode, partitions: ranges.len(), finding, verdict })
     }
 
-    /// A reason to do nothing, found without levelling.
+    /// A reason to keep the ranges that needs no levelling.
     fn keeps(&mut self, ranges: &Ranges, finding: &Finding) -> Option<Keep> {
         if self.settings.mode == Mode::Off {
             return Some(Keep::Off);
@@ -305,7 +311,8 @@ impl Balancer {
         self.settings.trigger.max(self.settings.tolerance + chance(partitions, finding))
     }
 
-    /// Whether the last plan kept its promise decides how long the next one is given.
+    /// Checks whether the last plan kept its promise, and sets the settling time after the next
+    /// plan accordingly.
     fn compare(&mut self, ranges: &Ranges, finding: &Finding) {
         let Some(promise) = self.promise.take() else { return };
         if ranges.version() < promise.leads_to {
@@ -351,8 +358,8 @@ impl Balancer {
     }
 }
 
-/// What a partition may be off by chance, as a share of the mean: six standard deviations of its count, with n accesses over N
-/// partitions 6 / sqrt(n / N).
+/// The chance error of a partition's load, as a share of the mean: six standard deviations of its
+/// count, 6 / sqrt(n / N) with n accesses over N partitions.
 fn chance(partitions: usize, finding: &Finding) -> f64 {
     6.0 / (finding.accesses.max(1) as f64 / partitions as f64).sqrt()
 }

@@ -1,9 +1,11 @@
-//! What splitting or merging a partition costs in six systems (thesis section 4.3, table 4.1), and what it did cost beside it.
+//! The cost of splitting or merging a partition in six systems (thesis section 4.3, table 4.1), and
+//! the counted cost beside it.
 //!
-//! The sub-tree has `height` levels (level 1 is the leaves) with `fanout` entries on a full page. On the path to the first
-//! key of the new partition, `moved[k - 1]` entries of level k lie at or right of it: they move to a new page. The model is
-//! the worst case, where that key is found in a leaf. If it is found in a page of a higher level, nothing on the levels
-//! below moves, and they have 0 in `moved`.
+//! The sub-tree has `height` levels (level 1 is the leaves) with `fanout` entries on a full page.
+//! On the path to the first key of the new partition, `moved[k - 1]` entries of level k lie at or
+//! right of it: they move to a new page. The model is the worst case, where that key is found in a
+//! leaf. If it is found in a page of a higher level, no entry on the levels below moves, and they
+//! have 0 in `moved`.
 
 use std::fmt;
 
@@ -77,15 +79,15 @@ impl Changes {
     }
 }
 
-/// The columns of table 4.1, as counts. What the model says and what a split really did have the same shape.
+/// The columns of table 4.1, as counts. The model and a counted split have the same shape.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cost {
     pub records_moved: u64,
     /// Entries of the primary index that changed pages.
     pub entries_moved: u64,
-    /// Entries read to learn where records lie.
+    /// Entries read to find the records.
     pub reads: u64,
-    /// Leaf pages read for that.
+    /// Leaf pages read to find the records.
     pub pages_read: u64,
     /// Sibling pointers and the routing page's entry.
     pub pointer_updates: u64,
@@ -94,7 +96,7 @@ pub struct Cost {
     pub secondary: Changes,
 }
 
-/// The tree and where it is cut.
+/// The tree and the point of the cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Split {
     pub height: usize,
@@ -104,7 +106,8 @@ pub struct Split {
 }
 
 impl Split {
-    /// Table 4.1. `PlpClustered` and `SharedNothingClustered` have records in the leaves, the other four beside the tree.
+    /// The cost by table 4.1. `PlpClustered` and `SharedNothingClustered` have records in the
+    /// leaves, the other four beside the tree.
     pub fn cost(&self, system: System) -> Result<Cost, CostError> {
         self.check()?;
         let m1 = self.moved[0];
@@ -156,8 +159,9 @@ impl Split {
         }
     }
 
-    /// Records of the new partition: M. All that hang on the moved entries, whose pages are full; above the level where the
-    /// key was found, one moved entry of each page leads back to the path.
+    /// Records of the new partition: M. These are all below the moved entries, of which the pages
+    /// are full. Above the level where the key was found, one moved entry of each page leads back
+    /// to the path.
     fn records_right(&self) -> Result<u64, CostError> {
         let too_large = || CostError::TooLarge { height: self.height, fanout: self.fanout };
         let found = self.moved.iter().position(|&m| m > 0).unwrap_or(0);
@@ -179,7 +183,7 @@ impl Split {
 pub struct MergeCost {
     pub records_moved: u64,
     pub entries_moved: u64,
-    /// Pages on the way down to where the lower tree is hung in.
+    /// Pages on the way down to the place where the lower tree is attached.
     pub pages_visited: u64,
     pub entries_inserted: u64,
 }
@@ -191,13 +195,14 @@ pub struct Merge {
     pub high_height: usize,
     /// Entries in the root of the tree with the larger keys.
     pub high_root_entries: u64,
-    /// Records of the partition that is given up: what a shared-nothing system moves.
+    /// Records of the partition that is given up: a shared-nothing system moves these.
     pub records: u64,
 }
 
 impl Merge {
-    /// In every form of PLP: equal heights append root to root; otherwise the lower tree becomes an entry on the
-    /// edge of the higher, one level above its own root.
+    /// The cost in every form of PLP. With equal heights one root is appended to the other;
+    /// otherwise the lower tree becomes an entry on the edge of the higher, one level above its own
+    /// root.
     pub fn plp(&self) -> MergeCost {
         match self.low_height.abs_diff(self.high_height) {
             0 => MergeCost { entries_moved: self.high_root_entries, ..MergeCost::default() },
@@ -210,7 +215,7 @@ impl Merge {
     }
 }
 
-/// A model's row and what was counted, side by side.
+/// The model's row and the counted one, side by side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beside {
     pub model: Cost,
@@ -236,7 +241,7 @@ impl Beside {
         ]
     }
 
-    /// Columns in which more was counted than the model's worst case.
+    /// The columns of which the count exceeds the model's worst case.
     pub fn above(&self) -> Vec<&'static str> {
         self.columns().into_iter().filter(|(_, model, counted)| counted > model).map(|c| c.0).collect()
     }
@@ -257,7 +262,8 @@ impl fmt::Display for Beside {
 mod tests {
     use super::*;
 
-    /// Section 4.3.4: a full tree of height 3 with 170 entries of 32 bytes on a page, cut in half, records of 100 bytes.
+    /// Section 4.3.4: a full tree of height 3 with 170 entries of 32 bytes on a page, cut in half,
+    /// records of 100 bytes.
     fn half() -> Split {
         Split { height: 3, fanout: 170, moved: vec![85; 3] }
     }

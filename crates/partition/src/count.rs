@@ -1,8 +1,9 @@
-//! How many partitions a table should have: as its share of the requests (thesis section 4.4.2).
+//! The number of partitions of each table: in proportion to its share of the requests (thesis
+//! section 4.4.2).
 //!
-//! With N_avg partitions and QT_avg requests per table on average, QT_avg / N_avg = QT_i / N_i for every table i. The N_i are
-//! whole numbers, at least 1, no more than the table has keys, and sum up to the total: what rounding leaves goes to the largest
-//! remainders.
+//! With N_avg partitions and QT_avg requests per table on average, QT_avg / N_avg = QT_i / N_i for
+//! every table i. The N_i are whole numbers, at least 1, at most the number of the table's keys,
+//! and sum up to the total. The partitions that rounding leaves go to the largest remainders.
 
 use base::TableId;
 
@@ -18,21 +19,22 @@ pub enum CountError {
     NoKeys { table: TableId },
 }
 
-/// What a table asks for.
+/// The demand of one table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand {
     pub table: TableId,
-    /// Requests (or work) in the time looked at: the thesis' QT_i.
+    /// Requests (or work) in the observed time: the thesis' QT_i.
     pub requests: u64,
-    /// Routing keys: no table gets more partitions.
+    /// The number of routing keys: no table gets more partitions.
     pub keys: u64,
-    /// Partitions it has now.
+    /// Its partitions at present.
     pub partitions: u32,
 }
 
-/// Partitions for each table, in the order given, summing up to `total`: for T tables on a machine the thesis takes T times
-/// its hardware contexts. Nobody's number changes unless some table is off by more than one partition and by more than a
-/// quarter of what it has, and `total` is still the sum.
+/// The number of partitions for each table, in the order given, summing up to `total`. For T tables
+/// on a machine the thesis takes T times its hardware contexts. All numbers stay as they are unless
+/// some table is off by more than one partition and by more than a quarter of its number, or
+/// `total` is not the sum.
 pub fn counts(demands: &[Demand], total: u32) -> Result<Vec<u32>, CountError> {
     if (total as usize) < demands.len() {
         return Err(CountError::TooFew { total, tables: demands.len() });
@@ -58,11 +60,13 @@ pub fn counts(demands: &[Demand], total: u32) -> Result<Vec<u32>, CountError> {
     Ok(rounded(demands, &ideal, total))
 }
 
-/// Shares of the total that lie between 1 and the table's keys: what these limits take from one table the others divide.
+/// Shares of the total between 1 and the number of the table's keys. The partitions that these
+/// limits take from one table go to the others.
 fn ideals(demands: &[Demand], total: u32) -> Vec<f64> {
     let quiet = demands.iter().all(|d| d.requests == 0);
     let weight = |d: &Demand| if quiet { 1.0 } else { d.requests as f64 };
-    // The factor from requests to partitions for which the limited shares sum up to the total, by bisection.
+    // The factor from requests to partitions for which the limited shares sum up to the total,
+    // found by bisection.
     let share = |d: &Demand, factor: f64| (weight(d) * factor).clamp(1.0, d.keys as f64);
     let sum = |factor: f64| demands.iter().map(|d| share(d, factor)).sum::<f64>();
     let (mut low, mut high) = (0.0, 1.0);
@@ -80,7 +84,7 @@ fn ideals(demands: &[Demand], total: u32) -> Vec<f64> {
 }
 
 fn rounded(demands: &[Demand], ideal: &[f64], total: u32) -> Vec<u32> {
-    // A hair more, for shares that are whole but for rounding.
+    // Slightly more, for shares that are whole but for rounding.
     let mut counts: Vec<u32> = ideal.iter().map(|i| (i + 1e-6) as u32).collect();
     let mut left = total.saturating_sub(counts.iter().sum());
     while left > 0 {

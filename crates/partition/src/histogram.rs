@@ -1,18 +1,20 @@
-//! Where in a partition's key range the accesses fall, recent ones weighing more (thesis section 4.4.1, figures 4.4, 4.5).
+//! The distribution of accesses over a partition's keys. Recent accesses weigh more (thesis section
+//! 4.4.1, figures 4.4, 4.5).
 //!
 //! ```text
-//!   age bucket     sub-bucket 0    1    2    3          one row is counted in: the active one
-//!      0 (2 ago)             10   12    9   11          ageing clears the oldest row and makes it active
-//!      1 (1 ago)             10   10   55   10
-//!      2 (active)             9   11   80   12          load of a sub-bucket = sum over ages of floor(100 / (age + 1)) * count
+//!   age bucket   sub-bucket 0    1    2    3     accesses are counted in one row: the active one
+//!      0 (2 ago)           10   12    9   11     ageing clears the oldest row and activates it
+//!      1 (1 ago)           10   10   55   10
+//!      2 (active)           9   11   80   12     load of a sub-bucket = sum over ages of
+//!                                                  floor(100 / (age + 1)) * count
 //! ```
 //!
-//! The thesis' formula runs forward from the active bucket and so weighs the oldest count second; its figure and its text
-//! weigh recent ones more. This is the figure.
+//! The thesis' formula runs forward from the active bucket and so gives the oldest count the second
+//! weight; its figure and its text weigh recent counts more. This file follows the figure.
 //!
-//! Who may do what: the owner of a partition alone counts and ages, without an atomic. Whoever balances asks the owner for a
-//! [`PartitionLoad`], which is a value. The upper level of the two (accesses of the whole partition) is summed up then
-//! instead of being counted each time.
+//! Access rules: the owner of a partition alone counts and ages, without an atomic. The balancer
+//! asks the owner for a [`PartitionLoad`], which is a value. The upper level of the two (accesses
+//! of the whole partition) is summed up for that value instead of being counted at each access.
 
 use std::ops::Range;
 
@@ -26,17 +28,18 @@ pub struct BadKeys {
     end: u64,
 }
 
-/// How finely accesses are remembered.
+/// The resolution of a histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grain {
     /// Sub-ranges of a partition's range; fewer if it has fewer keys. At least 1.
     pub sub_buckets: usize,
-    /// Periods remembered, the current one among them. At least 1.
+    /// Periods that are remembered, the current one among them. At least 1.
     pub ages: usize,
 }
 
 impl Default for Grain {
-    /// 32 sub-buckets: one of them is 3 % of an even partition, well inside the tolerance of 10 %. 4 ages: figure 4.5.
+    /// 32 sub-buckets: one is 3 % of an even partition, well inside the tolerance of 10 %. 4 ages:
+    /// figure 4.5.
     fn default() -> Self {
         Grain { sub_buckets: 32, ages: 4 }
     }
@@ -44,7 +47,8 @@ impl Default for Grain {
 
 /// Access counts of one partition.
 ///
-/// Invariant: `starts` begins with the first key and rises strictly; `counts` has `ages` rows of as many counts.
+/// Invariant: `starts` begins with the first key and rises strictly; `counts` has `ages` rows, each
+/// with one count per start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     keys: Range<u64>,
@@ -72,9 +76,10 @@ impl Histogram {
         Histogram { keys, starts, active: 0, counts }
     }
 
-    /// The histogram of a new partition, made from those of the old ones it overlaps, with what they counted. Their
-    /// sub-buckets stay where they are, so that what was found out about a hot spot is kept; idle neighbours are joined and
-    /// busy ones halved until there are as many as `grain` says.
+    /// The histogram of a new partition, made from the histograms of the old ones that it overlaps,
+    /// with their counts. Their sub-buckets stay in place, so that the position of a hot spot is
+    /// kept. Idle neighbours are joined and busy ones halved until there are as many as `grain`
+    /// says.
     pub fn successor<'a>(
         keys: Range<u64>,
         grain: Grain,
@@ -96,7 +101,8 @@ impl Histogram {
         Ok(successor)
     }
 
-    /// Starts of `count` sub-buckets (fewer if there are fewer keys) that hold about as much load each.
+    /// Starts of `count` sub-buckets (fewer if there are fewer keys) that hold about the same load
+    /// each.
     fn reshaped(&self, count: usize) -> Box<[u64]> {
         let subs = (0..self.starts.len()).map(|i| (self.starts[i], self.load(i))).collect();
         let mut shape = Shape { subs, end: self.keys.end };
@@ -125,8 +131,8 @@ impl Histogram {
         crate::range::last_at_most(&self.starts, key)
     }
 
-    /// Counts one access. A key outside the range counts at the end it is nearest to: the first and the last partition own
-    /// the keys beyond the domain too.
+    /// Counts one access. A key outside the range counts at the nearest end: the first and the last
+    /// partition own the keys beyond the domain too.
     #[inline]
     pub fn record(&mut self, key: u64) {
         self.counts[self.active + self.sub(key)] += 1;
@@ -139,7 +145,8 @@ impl Histogram {
         *count = count.saturating_add(accesses);
     }
 
-    /// The current period ends: the oldest counts are forgotten, and their row is counted in from now on.
+    /// Ends the current period: the oldest counts are forgotten, and their row becomes the active
+    /// one.
     pub fn age(&mut self) {
         self.active = (self.active + self.starts.len()) % self.counts.len();
         self.counts[self.active..self.active + self.starts.len()].fill(0);
@@ -172,14 +179,15 @@ impl Histogram {
         self.starts.get(sub).copied().unwrap_or(self.keys.end)
     }
 
-    /// What the balancer is told.
+    /// The load for the balancer.
     pub fn snapshot(&self, requests: u64, queue: QueueLength) -> PartitionLoad {
         let sub = |i| SubLoad { start: self.border(i), load: self.load(i) };
         PartitionLoad { end: self.keys.end, requests, queue, subs: (0..self.starts.len()).map(sub).collect() }
     }
 
-    /// Adds the counts of another histogram of the same sub-buckets, age by age: two that several threads kept, or one
-    /// before and one after a hand-over. Gives `other` back if it is of another shape.
+    /// Adds the counts of another histogram with the same sub-buckets, age by age: two of several
+    /// threads, or one from before a change of owners and one from after it. Returns `other` if its
+    /// sub-buckets differ.
     pub fn merge(&mut self, other: Histogram) -> Result<(), Histogram> {
         if (&self.keys, &self.starts, self.ages()) != (&other.keys, &other.starts, other.ages()) {
             return Err(other);
@@ -192,8 +200,9 @@ impl Histogram {
         Ok(())
     }
 
-    /// Takes over what was counted in the part of `old`'s range that is in this one's, spreading the count of a sub-bucket evenly
-    /// over its keys. Over all partitions that share `old` between them nothing is lost or counted twice.
+    /// Takes over the counts of `old` in the keys that the two ranges share, and spreads the count
+    /// of a sub-bucket evenly over its keys. Over all partitions that share `old`, no access is
+    /// lost or counted twice.
     fn inherit(&mut self, old: &Histogram) {
         for age in 0..self.ages().min(old.ages()) {
             for sub in 0..old.starts.len() {
@@ -233,19 +242,19 @@ impl Shape {
         self.subs.get(i + 1).map_or(self.end, |s| s.0) - self.subs[i].0
     }
 
-    /// The neighbours with the least load together, and their load.
+    /// The pair of neighbours with the least load together, and that load.
     fn idlest(&self) -> Option<(usize, u64)> {
         let pairs = self.subs.windows(2).map(|w| w[0].1.saturating_add(w[1].1)).enumerate();
         pairs.min_by_key(|p| p.1)
     }
 
-    /// The one with the most load, of those with two keys or more.
+    /// The sub-bucket with the most load, of those with two keys or more.
     fn busiest(&self) -> Option<usize> {
         let divisible = (0..self.subs.len()).filter(|&i| self.width(i) > 1);
         divisible.max_by_key(|&i| (self.subs[i].1, self.width(i)))
     }
 
-    /// Whether a half of the busiest still has more than the idlest two.
+    /// Whether half of the busiest still has more load than the idlest pair.
     fn is_lopsided(&self) -> bool {
         let busiest = self.busiest().map_or(0, |i| self.subs[i].1);
         self.idlest().is_some_and(|(_, load)| busiest / 2 > load)
@@ -268,7 +277,7 @@ impl Shape {
     }
 }
 
-/// Load of a run of keys: from `start` to where the next one starts.
+/// Load of a run of keys: from `start` to the start of the next run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubLoad {
     pub start: u64,
@@ -276,13 +285,13 @@ pub struct SubLoad {
     pub load: u64,
 }
 
-/// What a partition's owner tells the balancer.
+/// The load of a partition, from its owner to the balancer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionLoad {
     /// First key past the partition.
     pub end: u64,
-    /// Work the partition has done, in any unit that all partitions share: requests served, or nanoseconds busy where
-    /// requests differ. The thesis' request load.
+    /// Work that the partition has done, in any unit that all partitions share: requests served, or
+    /// nanoseconds busy where requests differ. The thesis' request load.
     pub requests: u64,
     pub queue: QueueLength,
     /// In key order, at least one.
@@ -300,7 +309,8 @@ impl PartitionLoad {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct QueueLength(pub u64);
 
-/// Watches one queue: a single look tells little, since a queue that is full now was empty a moment ago.
+/// Measures one queue. A single look tells little, since a full queue may have been empty a moment
+/// ago.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct QueueMeter {
     sum: u64,
@@ -308,14 +318,14 @@ pub struct QueueMeter {
 }
 
 impl QueueMeter {
-    /// Takes note of the requests that wait now.
+    /// Records the number of requests that wait.
     #[inline]
     pub fn look(&mut self, waiting: usize) {
         self.sum += waiting as u64;
         self.looks += 1;
     }
 
-    /// The mean since the last call, and begins anew.
+    /// The mean since the last call; starts over.
     pub fn take(&mut self) -> QueueLength {
         let QueueMeter { sum, looks } = std::mem::take(self);
         QueueLength(sum.saturating_mul(1000) / looks.max(1))

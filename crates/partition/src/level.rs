@@ -1,26 +1,33 @@
-//! New borders that even the load out: the thesis' Algorithm 3, and what it takes for the last partition to come out even too.
+//! New borders that even the load out: the thesis' Algorithm 3, and the additions by which the last
+//! partition comes out even too.
 //!
 //! ```text
 //!   partition i                 partition i + 1
 //!   | 9 | 11 | 10 | 12 |        | 80 | 75 | 60 | 12 |
-//!                      <--- leftmost sub-bucket moves left while i has too little; split in two if it is too much
+//!                      <--- leftmost sub-bucket moves left while i has too little;
+//!                           split in two if it is too much
 //! ```
 //!
-//! From left to right each partition but the last gains sub-buckets from its right neighbour or gives them to it until its load
-//! is within its ideal load plus or minus a tolerance. Three things differ from the printed algorithm:
+//! From left to right each partition but the last takes sub-buckets from its right neighbour, or
+//! gives some to it, until its load is within its ideal load plus or minus a tolerance. Three
+//! things differ from the printed algorithm:
 //!
-//! 1. It updates the load of partition i alone. Here sub-buckets really change sides, so the next round sees them.
-//! 2. It stops as soon as a partition is just inside the tolerance, so 63 partitions that each stop at 90 % leave 7.3 times its
-//!    share to the 64th, and as no later run looks at the last one, that stays. [`Drift::Carried`] gives partition i what
-//!    those before it have too little or too much, within half the tolerance: then every border is off by half a tolerance
-//!    at most, and so every partition, the last too, by a whole one. [`Drift::Left`] is the printed rule.
-//! 3. A sub-bucket of one key cannot be split. It goes where the load is nearer to the ideal, and what that is off is
-//!    shared out over all partitions to the right. Each partition keeps at least one key.
+//! 1. The printed algorithm updates the load of partition i alone. Here sub-buckets change sides,
+//!    so the next round sees them.
+//! 2. The printed algorithm stops as soon as a partition is just inside the tolerance. So 63
+//!    partitions that each stop at 90 % leave 7.3 times its share to the 64th, and as no later run
+//!    looks at the last one, that stays. [`Drift::Carried`] gives partition i the excess or
+//!    shortfall of those before it, within half the tolerance. Then every border is off by half a
+//!    tolerance at most, and every partition, the last too, by a whole one. [`Drift::Left`] is the
+//!    printed rule.
+//! 3. A sub-bucket of one key cannot be split. It goes to the side where the load is nearer to the
+//!    ideal, and the difference is shared out over all partitions to the right. Each partition
+//!    keeps at least one key.
 
 use crate::histogram::PartitionLoad;
 use std::collections::VecDeque;
 
-/// What happens to the part of a load that a partition is off its ideal.
+/// The treatment of the difference between a partition's load and its ideal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drift {
     /// It ends up in the last partition: Algorithm 3 as printed.
@@ -29,7 +36,7 @@ pub enum Drift {
     Carried,
 }
 
-/// Work on a run of keys, in whatever unit the caller levels.
+/// Work on a run of keys, in the unit that the caller levels.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Piece {
     pub start: u64,
@@ -89,8 +96,9 @@ impl Group {
     }
 }
 
-/// Each partition's sub-buckets with their share of the partition's work: requests where any were counted, for a request may
-/// be long or short, else accesses. Work that no access was counted for is spread evenly over the keys.
+/// Each partition's sub-buckets with their share of the partition's work. Work is requests if any
+/// were counted, since requests differ in length, else accesses. Work without a counted access is
+/// spread evenly over the keys.
 pub fn work(loads: &[PartitionLoad]) -> Vec<Group> {
     let counted = loads.iter().any(|l| l.requests > 0);
     loads.iter().map(|l| group(l, counted)).collect()
@@ -112,28 +120,30 @@ fn group(load: &PartitionLoad, by_requests: bool) -> Group {
     Group { pieces: load.subs.iter().zip(ends).map(piece).collect() }
 }
 
-/// The thesis' ideal access loads, `Q_ideal * L_i / Q_i` (section 4.4.2): what a partition's access load had to be for its request load
-/// to be the mean. They sum up to the loads there are only where requests cost the same everywhere, and a partition without a
-/// request has none; so [`work`] turns accesses into work first, and then every ideal is the mean. For comparison.
+/// The thesis' ideal access loads, `Q_ideal * L_i / Q_i` (section 4.4.2): the access load at which
+/// a partition's request load would be the mean. They sum up to the given loads only where requests
+/// cost the same everywhere, and a partition without a request has none. So [`work`] turns accesses
+/// into work first, and then every ideal is the mean. This function is for comparison.
 pub fn thesis_ideals(loads: &[PartitionLoad]) -> Vec<f64> {
     let mean = loads.iter().map(|l| l.requests as f64).sum::<f64>() / loads.len() as f64;
     loads.iter().map(|l| mean * l.load() as f64 / (l.requests as f64).max(1.0)).collect()
 }
 
-/// What levelling came to.
+/// The result of levelling.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Levelled {
     pub groups: Vec<Group>,
     /// Sub-buckets that were split in two.
     pub splits: usize,
-    /// Partitions that single keys, or too few keys, keep from their ideal.
+    /// Partitions that miss their ideal because of single keys, or of too few keys.
     pub stuck: usize,
 }
 
-/// Moves borders until the work of group i is `ideals[i]` plus or minus `tolerance` (in units of work), as far as keys allow.
+/// Moves borders until the work of group i is `ideals[i]` plus or minus `tolerance` (in units of
+/// work), as far as the keys allow.
 ///
 /// # Panics
-/// If there is not one ideal per group.
+/// If the number of ideals is not the number of groups.
 pub fn level(groups: Vec<Group>, ideals: &[f64], tolerance: f64, drift: Drift) -> Levelled {
     assert_eq!(groups.len(), ideals.len(), "one ideal for each partition");
     let mut run = Levelled { groups, splits: 0, stuck: 0 };
@@ -170,7 +180,7 @@ impl Window {
 }
 
 impl Levelled {
-    /// Group i takes leftmost sub-buckets from its right; whether it got enough.
+    /// Group i takes leftmost sub-buckets from its right; whether it has enough afterwards.
     fn fill(&mut self, i: usize, window: Window) -> bool {
         let needed = (self.groups.len() - 1 - i) as u64;
         let mut right: u64 = self.groups[i + 1..].iter().map(Group::keys).sum();
@@ -204,7 +214,8 @@ impl Levelled {
         }
     }
 
-    /// Group i gives rightmost sub-buckets to its right neighbour; whether it got rid of enough.
+    /// Group i gives rightmost sub-buckets to its right neighbour; whether it has little enough
+    /// afterwards.
     fn shed(&mut self, i: usize, window: Window) -> bool {
         loop {
             let group = &mut self.groups[i];
@@ -240,14 +251,15 @@ impl Levelled {
     }
 }
 
-/// Largest over mean; 1 for nothing at all.
+/// The largest over the mean; 1 if there is no work.
 pub fn imbalance(work: impl Iterator<Item = f64> + Clone) -> f64 {
     let (sum, count) = work.clone().fold((0.0, 0.0), |(s, n), w| (s + w, n + 1.0));
     if sum <= 0.0 { 1.0 } else { work.fold(0.0, f64::max) * count / sum }
 }
 
-/// The same sub-buckets in `count` groups: the busiest are cut where their work is halved, or the neighbours with the least
-/// work together are joined. `None` if there are fewer keys than that, or no group is asked for.
+/// The same sub-buckets in `count` groups. The busiest group is cut where its work is halved, or
+/// the pair of neighbours with the least work together is joined. `None` if there are fewer keys
+/// than `count`, or `count` is 0.
 pub fn regroup(mut groups: Vec<Group>, count: usize) -> Option<Vec<Group>> {
     if count == 0 || count as u64 > groups.iter().map(Group::keys).sum() {
         return None;
@@ -267,7 +279,7 @@ pub fn regroup(mut groups: Vec<Group>, count: usize) -> Option<Vec<Group>> {
     Some(groups)
 }
 
-/// Cuts a group of two keys or more near half its work.
+/// Cuts a group of two keys or more near half its work, and returns the upper half.
 fn upper_half(group: &mut Group) -> Group {
     let half = group.work() / 2.0;
     let mut upper = Group::default();
@@ -320,7 +332,8 @@ mod tests {
     fn both_sides_of_a_border_are_updated() {
         let run = run(groups(12, &[&[10, 10], &[30, 30], &[10, 30]]), 0.0, Drift::Left);
         assert_eq!(loads(&run), [40.0, 40.0, 40.0]);
-        // Two thirds of the first 30 went left. Did partition 1 not know, it would give away 20 of its 60 again.
+        // Two thirds of the first 30 moved left. If partition 1 did not count that, it would give
+        // 20 of its 60 away again.
         assert_eq!(run.starts(), Some(vec![0, 32, 48]));
         assert!(run.splits > 0);
     }
@@ -396,12 +409,13 @@ mod tests {
 
     #[test]
     fn requests_that_cost_more_weigh_more() {
-        // As many accesses everywhere, but those of the first partition are three times the work.
+        // Equal accesses everywhere, but those of the first partition are three times the work.
         let loads = told(&[(300, 1000), (100, 1000), (100, 1000), (100, 1000)]);
         let even = run(work(&loads), 0.1, Drift::Carried);
         assert!(even.imbalance() <= 1.1);
         assert!(even.groups[0].keys() < 60);
-        // The thesis' ideals: partition 1 should take 50 % more accesses, although they come from the dear side.
+        // By the thesis' ideals partition 1 should take 50 % more accesses, although they come from
+        // the costly side.
         let accesses: Vec<PartitionLoad> =
             loads.iter().cloned().map(|l| PartitionLoad { requests: 0, ..l }).collect();
         let thesis = level(work(&accesses), &thesis_ideals(&loads), 15.0, Drift::Left);

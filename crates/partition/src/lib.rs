@@ -1,13 +1,16 @@
-//! Who owns which keys, and when that should change: everything a partitioned design decides, as plain values.
+//! The owners of keys, and when they should change: all decisions of a partitioned design, as plain
+//! values.
 //!
-//! Takes in: where transactions' keys fall, how much work each partition did, which partitions met in transactions. Gives
-//! back: an owner for a key ([`RangeMap`]), a list of splits, merges and moves with reasons ([`Balancer`], [`Plan`]), numbers of
-//! partitions ([`counts`]), islands for partitions ([`placement`]). Knows no thread, no page, no clock and no I/O: who counts,
-//! asks and carries plans out is above (`exec`), how a sub-tree is split is below (`access`).
+//! In: the keys that transactions access, the work of each partition, the pairs of partitions that
+//! met in transactions. Out: an owner for a key ([`RangeMap`]), a list of splits, merges and moves
+//! with reasons ([`Balancer`], [`Plan`]), numbers of partitions ([`counts`]), islands for
+//! partitions ([`placement`]). This crate knows no thread, page, clock or I/O. The crate above
+//! (`exec`) counts, asks and carries plans out; the crate below (`access`) splits a sub-tree.
 //!
-//! In the order of a key's way and then of a decision's: [`Routing`] makes a number of a key, [`Ranges`] finds its owner, the
-//! owner counts it in a [`Histogram`], [`level`] finds new borders, [`Balancer`] judges whether they are worth it, [`Plan`] says
-//! how to get there, [`cost`] what that costs. `docs/balancing.md` says where this differs from the thesis.
+//! In the order of a key's way and then of a decision's: [`Routing`] turns a key into a number,
+//! [`Ranges`] finds its owner, the owner counts it in a [`Histogram`], [`level`] finds new borders,
+//! [`Balancer`] judges whether they are worth the change, [`Plan`] lists the changes, and [`cost`]
+//! gives their cost. `docs/balancing.md` says where this differs from the thesis.
 
 #![forbid(unsafe_code)]
 

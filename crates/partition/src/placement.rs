@@ -1,13 +1,21 @@
-//! Which island each partition should live on: what transactions touch together belongs together (after ATraPos).
+//! The island for each partition: partitions that transactions touch together belong together
+//! (after ATraPos).
 //!
-//! Given are each partition's work, how often two of them were in one transaction, and the islands with their cores. Wanted is
-//! an assignment with as little co-access across islands as can be, no island having more than its cores' share of the work
-//! plus a slack. That is graph partitioning, which is hard, so: several starts (what there is; whole clusters of co-access by
-//! descending work; the busiest partition first to the idlest island), each improved by passes of moves and swaps that go on through worse states and
-//! then return to the best one they saw (Kernighan and Lin; Fiduccia and Mattheyses).
+//! Given are each partition's work, how often two of them were in one transaction, and the islands
+//! with their cores. Wanted is an assignment with as little co-access across islands as possible,
+//! and no island with more than its cores' share of the work plus a slack. That is graph
+//! partitioning, which is NP-hard. So the search has several starts:
 //!
-//! A better placement is worth little if half of the database moves for it. So [`improve`] starts from what there is, counts
-//! a price for each partition that moves, and moves nothing for less.
+//! - the current placement;
+//! - whole clusters of co-access by descending work;
+//! - the busiest partition first to the idlest island.
+//!
+//! It improves each by passes of moves and swaps that continue through worse states and then return
+//! to the best one they saw (Kernighan and Lin; Fiduccia and Mattheyses).
+//!
+//! A better placement is worth little if half of the database moves for it. So [`improve`] starts
+//! from the current placement, counts a price for each partition that moves, and moves none for
+//! less.
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlacementError {
@@ -35,7 +43,7 @@ pub struct Together {
     pub transactions: u64,
 }
 
-/// What is to be placed where.
+/// The input of a placement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     /// Work of each partition, in any unit.
@@ -43,7 +51,7 @@ pub struct Problem {
     pub together: Vec<Together>,
     /// Cores of each island.
     pub islands: Vec<usize>,
-    /// What an island may have above its share, as a share of it.
+    /// The work that an island may have above its share, as a part of that share.
     pub slack: f64,
 }
 
@@ -51,12 +59,12 @@ pub struct Problem {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement(pub Vec<usize>);
 
-/// What a placement is worth; smaller is better, the first field first.
+/// The price of a placement; smaller is better, and the first field counts first.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub struct Price {
-    /// Work above what islands may have, summed up.
+    /// Work above the islands' limits, summed up.
     pub overload: f64,
-    /// Transactions across islands, plus what the moves cost.
+    /// Transactions across islands, plus the price of the moves.
     pub crossing: f64,
 }
 
@@ -82,7 +90,8 @@ impl Problem {
         Ok(())
     }
 
-    /// Work each island may have. Never less than the largest partition on its own, which has to be somewhere.
+    /// The work that each island may have. Never less than the largest partition alone, which has
+    /// to be on some island.
     fn limits(&self) -> Vec<f64> {
         let cores: usize = self.islands.iter().sum();
         let all: f64 = self.work.iter().sum();
@@ -91,21 +100,21 @@ impl Problem {
         self.islands.iter().map(|own| share(own).max(largest)).collect()
     }
 
-    /// The price of a placement without moves; also for those that others made.
+    /// The price of a placement without moves, made here or elsewhere.
     pub fn price(&self, placement: &Placement) -> Price {
         Search::new(self, placement.0.clone(), None).price()
     }
 }
 
-/// A placement from nothing.
+/// A placement without regard to a current one.
 pub fn place(problem: &Problem) -> Result<Placement, PlacementError> {
     problem.check()?;
     let starts = [clustered(problem), spread(problem)];
     Ok(best(starts.map(|start| Search::new(problem, start, None).run())))
 }
 
-/// A placement for a system that has one. `move_price` is what moving a partition costs, in transactions across islands that it
-/// must save while the placement lasts.
+/// A placement for a system that has one. `move_price` is the price of moving a partition: the
+/// number of transactions across islands that the move must save while the placement lasts.
 pub fn improve(problem: &Problem, current: &Placement, move_price: f64) -> Result<Placement, PlacementError> {
     problem.check()?;
     let (expected, islands) = (problem.work.len(), problem.islands.len());
@@ -122,13 +131,14 @@ fn best(found: [(Price, Vec<usize>); 2]) -> Placement {
     Placement(if b.0 < a.0 { b.1 } else { a.1 })
 }
 
-/// The busiest first, each to the island with the least work per core.
+/// The busiest partition first, each to the island with the least work per core.
 fn spread(problem: &Problem) -> Vec<usize> {
     let singles = (0..problem.work.len()).map(|p| vec![p]).collect();
     laid_out(problem, singles)
 }
 
-/// Partitions joined along the heaviest co-access while a cluster still fits the smallest island; then clusters laid out.
+/// Partitions joined along the heaviest co-access while a cluster still fits the smallest island,
+/// then the clusters assigned to islands.
 fn clustered(problem: &Problem) -> Vec<usize> {
     let room = problem.limits().into_iter().fold(f64::INFINITY, f64::min);
     let mut clusters: Vec<Vec<usize>> = (0..problem.work.len()).map(|p| vec![p]).collect();
@@ -174,7 +184,7 @@ struct Search<'a> {
     neighbours: Vec<Vec<(usize, f64)>>,
     at: Vec<usize>,
     loads: Vec<f64>,
-    /// Where partitions are now, and the price of moving one.
+    /// The current islands of the partitions, and the price of moving one.
     stay: Option<(&'a [usize], f64)>,
 }
 
@@ -191,7 +201,7 @@ impl<'a> Search<'a> {
     }
 
     fn over(&self, island: usize, load: f64) -> f64 {
-        // A billionth of slack for sums in another order.
+        // A billionth of slack, for sums in another order.
         (load - self.limits[island] * (1.0 + 1e-9)).max(0.0)
     }
 
@@ -205,7 +215,7 @@ impl<'a> Search<'a> {
         Price { overload, crossing: crossing + moved }
     }
 
-    /// What crossing and moves a partition would cost on `island`.
+    /// The crossing and moves of a partition on `island`.
     fn pull(&self, partition: usize, island: usize) -> f64 {
         let apart = self.neighbours[partition].iter().filter(|(other, _)| self.at[*other] != island);
         let away = self.stay.filter(|(from, _)| from[partition] != island);
@@ -228,7 +238,7 @@ impl<'a> Search<'a> {
                 let (x, y) = (self.at[a], self.at[b]);
                 let shared: f64 = self.neighbours[a].iter().filter(|n| n.0 == b).map(|n| n.1).sum();
                 let old = self.pull(a, x) + self.pull(b, y);
-                // Each counts the other as already gone, although both change sides.
+                // Each term counts the other partition as already gone, although both change sides.
                 let crossing = self.pull(a, y) + self.pull(b, x) + 2.0 * shared - old;
                 (shift(x, y, work[a] - work[b]), crossing)
             }
@@ -251,8 +261,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Passes until one brings nothing. Each state's price is summed up anew, so it falls strictly from state to state, and that
-    /// ends; a price carried along by differences could go round in circles by rounding.
+    /// Repeats passes until one brings no gain. The price of each state is summed up anew, so it
+    /// falls strictly from state to state, and the search ends. A price updated by differences
+    /// could cycle through rounding errors.
     fn run(mut self) -> (Price, Vec<usize>) {
         loop {
             let (before, start) = (self.price(), self.at.clone());
@@ -266,11 +277,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes the best step again and again, worse ones too, no partition twice; gives the best state on the way.
+    /// Takes the best step repeatedly, worse states included, no partition twice; returns the best
+    /// state on the way.
     fn pass(&mut self, before: Price) -> Vec<usize> {
         let mut best = (before, self.at.clone());
         let mut price = before;
-        // Differences below these are rounding.
+        // Smaller differences are rounding errors.
         let work = 1e-9 * self.loads.iter().sum::<f64>();
         let least = 1e-9 * (1.0 + before.crossing);
         let mut free = vec![true; self.at.len()];

@@ -1,11 +1,14 @@
-//! From the ranges that there are to those that are wanted, by as few splits, merges and moves as can be.
+//! The way from one version of the ranges to wanted ones, by as few splits, merges and moves as
+//! possible.
 //!
-//! A split makes one border, a merge takes one away, and a move changes the owner of a partition whose borders stay. So a
-//! plan needs a split for each new border, a merge for each border that goes, and a move for each unchanged range with
-//! another owner: no fewer will do, and the plan has no more. (63 borders that all shift are 126 changes: thesis section 4.5.2.)
+//! A split makes one border, a merge removes one, and a move changes the owner of a partition with
+//! unchanged borders. So a plan needs a split for each new border, a merge for each border that
+//! goes, and a move for each unchanged range with another owner. It has no more. (63 borders that
+//! all shift are 126 changes: thesis section 4.5.2.)
 //!
-//! Splits come first, since they are what relieves a busy owner; then merges; then moves. Meanwhile there are at most as many
-//! partitions as before plus new borders, and each piece already belongs to the owner of the range it ends up in.
+//! Splits come first, since they relieve a busy owner; then merges; then moves. Meanwhile there are
+//! at most as many partitions as before plus new borders, and each piece already belongs to the
+//! owner of its final range.
 
 use crate::range::{Change, RangeError, RangeMap, Ranges};
 use base::{TableId, WorkerId};
@@ -33,7 +36,7 @@ pub struct Plan {
     pub changes: Vec<Change>,
 }
 
-/// How many changes of each kind.
+/// The number of changes of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
     pub splits: usize,
@@ -55,7 +58,8 @@ impl fmt::Display for Counts {
 }
 
 impl Plan {
-    /// The shortest plan from `old` to the borders and owners of `new`, whose version does not matter.
+    /// The shortest plan from `old` to the borders and owners of `new`. The version of `new` does
+    /// not matter.
     pub fn between(old: &Ranges, new: &Ranges) -> Result<Plan, PlanError> {
         if (old.table(), old.domain()) != (new.table(), new.domain()) {
             return Err(PlanError::OtherTable {
@@ -69,7 +73,7 @@ impl Plan {
         let has = |ranges: &Ranges, at: &u64| ranges.starts().binary_search(at).is_ok();
         let made = new.starts().iter().filter(|at| !has(old, at));
         let splits = made.map(|&at| {
-            // What the lower half begins with: the nearest border to the left, old or new.
+            // The lower half begins at the nearest border to the left, old or new.
             let (a, b) = (old.starts()[old.index(at)], new.starts()[new.index(at - 1)]);
             Change::Split { at, lower: owner(a.max(b)), upper: owner(at) }
         });
@@ -86,7 +90,7 @@ impl Plan {
         self.changes.is_empty()
     }
 
-    /// The version of the ranges when all is done.
+    /// The version of the ranges after all changes.
     pub fn leads_to(&self) -> u64 {
         self.made_for + self.changes.len() as u64
     }
@@ -111,7 +115,7 @@ impl Plan {
         Ok(done?)
     }
 
-    /// Refuses a plan after which one of `workers` owns nothing in any table.
+    /// Refuses a plan that leaves one of `workers` without a partition in any table.
     pub fn feeds(&self, map: &RangeMap, workers: &[WorkerId]) -> Result<(), PlanError> {
         let after = self.apply(map)?;
         let fed = |worker| after.tables().any(|t| t.owners().contains(worker));

@@ -1,14 +1,15 @@
-//! Which worker owns which keys: table -> ordered partitions of its routing keys -> owner.
+//! The worker that owns each key: table -> ordered partitions of its routing keys -> owner.
 //!
 //! ```text
 //!   table 3, version 7      0          2500      3100           10000
 //!                           |-- w0 ----|-- w1 ---|----- w2 -------> (keys past the domain too)
 //! ```
 //!
-//! Who may do what: a map is a value that never changes. Whoever dispatches holds a reference to one and looks owners up
-//! in it without a shared write; a split, a merge or a move makes the next version, which the dispatcher is handed between
-//! two transactions (thesis section 3.3.1: workers do not consult partition tables in normal work). An update names the
-//! version it was made for and is refused by every other, so that two of them never mix.
+//! Access rules: a map is a value that never changes. A dispatcher holds a reference to one and
+//! looks owners up in it without a shared write. A split, a merge or a move makes the next version,
+//! which the dispatcher gets between two transactions (thesis section 3.3.1: workers do not consult
+//! partition tables in normal work). An update names the version it was made for, and every other
+//! version refuses it, so that two updates never mix.
 
 use crate::routing::MAX_DOMAIN;
 use base::{TableId, WorkerId};
@@ -48,22 +49,23 @@ pub enum RangeError {
     NoLeftNeighbour { table: TableId },
 }
 
-/// A partition: `keys`, as far as they are inside the domain, and who runs the steps on them.
+/// A partition: its keys, as far as they are inside the domain, and the worker that runs the steps
+/// on them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Partition {
     pub keys: Range<u64>,
     pub owner: WorkerId,
 }
 
-/// What a look-up gives.
+/// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Position of the partition among its table's, in key order; holds for one version of the map.
+    /// Position of the partition among its table's, in key order; valid for one version of the map.
     pub partition: u32,
     pub owner: WorkerId,
 }
 
-/// One step from a version to the next. A border is named by the first key to its right.
+/// One change from a version to the next. A border is named by the first key to its right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// The partition around `at` becomes two, the upper one beginning at `at`.
@@ -128,7 +130,7 @@ impl Ranges {
         Ok(Ranges { table, domain, version: 1, starts, owners: partitions.iter().map(|p| p.owner).collect() })
     }
 
-    /// `count` partitions of equal length (to one key), handed to `owners` in runs of neighbours.
+    /// `count` partitions of equal length (to one key), given to `owners` in runs of neighbours.
     pub fn equal(
         table: TableId,
         domain: u64,
@@ -162,7 +164,7 @@ impl Ranges {
     pub fn len(&self) -> usize {
         self.starts.len()
     }
-    /// Never: a table that is partitioned has a partition.
+    /// Always false: a partitioned table has at least one partition.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
@@ -174,8 +176,10 @@ impl Ranges {
         &self.owners
     }
 
+    /// The `i`-th partition, in key order.
+    ///
     /// # Panics
-    /// If there are not so many partitions.
+    /// If there are fewer partitions.
     pub fn partition(&self, i: usize) -> Partition {
         let end = self.starts.get(i + 1).copied().unwrap_or(self.domain);
         Partition { keys: self.starts[i]..end, owner: self.owners[i] }
@@ -185,8 +189,8 @@ impl Ranges {
         (0..self.len()).map(|i| self.partition(i))
     }
 
-    /// Position of the partition with `key`; keys past the domain are in the last one. Binary search without a branch that
-    /// depends on the key: 64 partitions take six loads.
+    /// Position of the partition with `key`; keys past the domain are in the last one. A binary
+    /// search without a branch that depends on the key: 64 partitions take six loads.
     #[inline]
     pub fn index(&self, key: u64) -> usize {
         last_at_most(&self.starts, key)
@@ -198,7 +202,8 @@ impl Ranges {
         Place { partition: i as u32, owner: self.owners[i] }
     }
 
-    /// The next version, in which `change` has happened. `made_for` is the version that whoever made the change saw.
+    /// The next version, with `change` made. `made_for` is the version on which the change was
+    /// decided.
     pub fn apply(&self, made_for: u64, change: Change) -> Result<Ranges, RangeError> {
         let table = self.table;
         if made_for != self.version {
@@ -260,7 +265,7 @@ fn fits(table: TableId, domain: u64, partitions: usize) -> Result<(), RangeError
     Ok(())
 }
 
-/// All partitioned tables. Tables that every instance holds a copy of are not in it.
+/// All partitioned tables. Tables of which every instance holds a copy are not in it.
 #[derive(Clone, Default, Debug)]
 pub struct RangeMap {
     tables: Vec<Option<Arc<Ranges>>>,
@@ -271,7 +276,8 @@ impl RangeMap {
         tables.into_iter().fold(RangeMap::default(), RangeMap::with)
     }
 
-    /// The same map with these ranges for their table; the other tables are shared with the old map.
+    /// The same map with these ranges for their table. The other tables are shared with the old
+    /// map.
     #[must_use]
     pub fn with(mut self, ranges: Ranges) -> RangeMap {
         let place = ranges.table.0 as usize;
@@ -291,13 +297,14 @@ impl RangeMap {
         self.tables.iter().flatten().map(|r| &**r)
     }
 
-    /// Who runs a step on routing key `key`; `None` for a table that is not partitioned.
+    /// The partition and worker for a step on routing key `key`; `None` for a table that is not
+    /// partitioned.
     #[inline]
     pub fn find(&self, table: TableId, key: u64) -> Option<Place> {
         self.table(table).map(|ranges| ranges.find(key))
     }
 
-    /// The next map, in which one table has changed.
+    /// The next map, with one table changed.
     pub fn apply(&self, table: TableId, made_for: u64, change: Change) -> Result<RangeMap, RangeError> {
         let ranges = self.table(table).ok_or(RangeError::UnknownTable { table })?;
         Ok(self.clone().with(ranges.apply(made_for, change)?))

@@ -1,15 +1,18 @@
-//! From an encoded primary key to the number by which its table is divided, and back to a border between sub-trees.
+//! From an encoded primary key to the number by which its table is divided, and back to a border
+//! between sub-trees.
 //!
-//! One routing column is rarely enough: two warehouses make two partitions, however many cores there are. So the routing
-//! key is a number in mixed radix over the leading columns of the primary key: with `w_id` in 1..=2 and `d_id` in 1..=10,
-//! (2, 3) is 1 * 10 + 2 = 12 of 20. Since the columns lead the key, order among routing keys is order among keys, and a range
-//! of the one is a range of the other.
+//! One routing column is rarely enough: two warehouses make two partitions, for any number of
+//! cores. So the routing key is a number in mixed radix over the leading columns of the primary
+//! key. With `w_id` in 1..=2 and `d_id` in 1..=10, (2, 3) is 1 * 10 + 2 = 12 of 20. Since the
+//! columns lead the key, routing keys are ordered like keys, and a range of routing keys is a range
+//! of keys.
 
 use base::{Key, KeyReader, TableId};
 use std::ops::RangeInclusive;
 use txn::schema::{TableDef, Type};
 
-/// Routing keys are below this, so that arithmetic on them cannot overflow and sub-buckets keep their width.
+/// Routing keys are below this, so that arithmetic on them cannot overflow and sub-buckets keep
+/// their width.
 pub const MAX_DOMAIN: u64 = 1 << 56;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +46,7 @@ struct Digit {
     count: u64,
 }
 
-/// How a table's keys become routing keys.
+/// The function from a table's keys to routing keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Routing {
     table: TableId,
@@ -52,8 +55,8 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// `columns` are the table's leading key columns with the values they usually take; a value outside counts as the
-    /// nearest inside, so that every key has a place.
+    /// `columns` are the table's leading key columns with the range of values they usually take. A
+    /// value outside counts as the nearest inside, so that every key has a routing key.
     pub fn new(def: &TableDef, columns: &[(&str, RangeInclusive<i64>)]) -> Result<Routing, RoutingError> {
         let key: Vec<&str> = def.key.iter().map(|&c| def.columns[c as usize].name.as_str()).collect();
         let mut digits = Vec::new();
@@ -82,7 +85,7 @@ impl Routing {
         self.domain
     }
 
-    /// The routing key of an encoded primary key or of a prefix that has the routing columns.
+    /// The routing key of an encoded primary key, or of a prefix with all routing columns.
     pub fn route(&self, key: &[u8]) -> Result<u64, RoutingError> {
         let mut reader = KeyReader::new(key);
         let mut route = 0;
@@ -106,8 +109,8 @@ impl Routing {
         Ok(route)
     }
 
-    /// The smallest encoded key with routing key `route`: where a sub-tree begins. Routing key 0 begins with the empty key,
-    /// since what is smaller than all extents belongs there.
+    /// The smallest encoded key with routing key `route`: the first key of a sub-tree. Routing key
+    /// 0 begins with the empty key, since it includes keys below all ranges of values.
     pub fn border(&self, route: u64) -> Key {
         if route == 0 {
             return Key::new();
@@ -124,7 +127,8 @@ impl Routing {
     }
 }
 
-/// The position in the row of the `i`-th routing column, which must be the `i`-th of the key.
+/// The position in the row of the `i`-th routing column, which must be the `i`-th column of the
+/// key.
 fn leads(def: &TableDef, key: &[&str], i: usize, column: &str) -> Result<u16, RoutingError> {
     if !key.contains(&column) {
         return Err(RoutingError::NotInKey {

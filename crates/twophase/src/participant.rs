@@ -3,7 +3,7 @@
 //! ```text
 //!            Prepare, wrote          Prepared           Decided(Commit)          Logged
 //!   Working ----------------> Preparing -----> InDoubt ----------------> Committing -----> Done
-//!    | |     LogPrepare         |     Vote Yes   |          Commit                  Ack  (Committed)
+//!    | |     LogPrepare         |     Vote Yes   |          Commit                Ack (Committed)
 //!    | |                        |                | Decided(Abort)
 //!    | |     LocalFailed (Vote No), Decided(Abort) or
 //!    | +---- PeerLost ---------------------------+-----> Done(Aborted)

@@ -1,4 +1,4 @@
-//! The balancer under the thesis' loads, under loads that stay, and under loads that never do.
+//! The balancer under the thesis' loads, under loads that stay, and under loads that keep moving.
 
 use crate::world::{Load, T, World};
 use base::WorkerId;
@@ -8,7 +8,8 @@ use partition::{
 };
 use proptest::prelude::*;
 
-/// Figure 4.8: 64 partitions, ageing each period, tolerance 10 %; after a while half of the requests go to 30 % of the keys.
+/// Figure 4.8: 64 partitions, ageing each period, tolerance 10 %; after a while half of the
+/// requests go to 30 % of the keys.
 #[test]
 fn figure_4_8_a_hot_spot_is_followed_within_three_periods() {
     let mut world = World::new(640_000, 64, Settings::default(), 1);
@@ -22,7 +23,7 @@ fn figure_4_8_a_hot_spot_is_followed_within_three_periods() {
     let imbalance = world.imbalance(&hot);
     assert!(imbalance <= 1.15, "{imbalance}");
     let counts = Plan::between(&before, world.ranges()).unwrap().counts();
-    // 63 of each if no new border fell on an old one; here every fifth ideal border does.
+    // 63 of each if no new border equalled an old one; here every fifth ideal border does.
     assert!((55..=63).contains(&counts.splits) && counts.merges == counts.splits, "{counts}");
     assert_eq!(counts.moves, 0);
 }
@@ -42,7 +43,8 @@ fn figure_4_9_the_hot_tenth_is_divided_among_narrow_partitions() {
     assert!(widths.len() >= 4 && widths.iter().all(|&w| w < 20_000), "{widths:?}");
 }
 
-/// A hot spot that is elsewhere before it was caught: repartitioning cannot win, so it must become rare.
+/// A hot spot that moves before a plan can catch it: repartitioning cannot gain, so it must become
+/// rare.
 #[test]
 fn a_hot_spot_that_moves_each_period_is_not_chased() {
     let mut world = World::new(640_000, 16, Settings::default(), 3);
@@ -59,7 +61,7 @@ fn a_hot_spot_that_moves_each_period_is_not_chased() {
     assert!(late <= 6, "{plans:?}");
 }
 
-/// One that stays for a minute is worth it each time.
+/// A hot spot that stays for a minute is worth a plan each time.
 #[test]
 fn a_hot_spot_that_moves_now_and_then_is_followed() {
     let mut world = World::new(640_000, 16, Settings::default(), 4);
@@ -146,7 +148,8 @@ fn one_hot_key_is_isolated_and_then_left_alone() {
     assert!(last.contains("would gain too little"), "{last}");
 }
 
-/// A new division used to forget where the heat was, so two narrow hot spots took turns in being lost.
+/// A new division must keep the position of the heat: otherwise two narrow hot spots are lost in
+/// turn.
 #[test]
 fn two_narrow_hot_spots_are_both_remembered() {
     for seed in 0..5 {
@@ -157,7 +160,8 @@ fn two_narrow_hot_spots_are_both_remembered() {
     }
 }
 
-/// With partitions bound by single hot keys, the busiest is now one, now another; plans were made for what chance had added.
+/// With partitions bound by single hot keys, the busiest alternates by chance; no plan may be made
+/// for such a gain.
 #[test]
 fn a_gain_over_chance_is_no_gain() {
     let parts =
@@ -212,7 +216,8 @@ fn any_load(domain: u64) -> impl Strategy<Value = Load> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A load that stays, even within each sub-bucket, so that the histogram tells all: one plan at most.
+    /// A load that stays, even within each sub-bucket, so that the histogram shows all of it: one
+    /// plan at most.
     #[test]
     fn a_load_that_stays_is_repartitioned_once_at_most(
         partitions in 2usize..24,
@@ -246,13 +251,14 @@ proptest! {
         prop_assert!(plans <= 1, "{plans} plans");
     }
 
-    /// Any load that stays, sampled: plans end, and what is left uneven cannot be evened.
+    /// Any load that stays, sampled: plans end, and the remaining unevenness cannot be levelled.
     #[test]
     fn any_load_that_stays_is_settled(load in any_load(1 << 20), partitions in 2usize..20, seed: u64) {
         let mut world = World::new(1 << 20, partitions, Settings::default(), seed);
         let plans = world.run(&load, 200, 6_000);
         prop_assert!(plans.len() <= 8, "{plans:?}");
-        // A load just at the trigger may cross it by chance once more; what oscillates would be back every few periods.
+        // A load just at the trigger may cross it by chance once more; an oscillation would be back
+        // every few periods.
         let late = plans.iter().filter(|&&p| p >= 100).count();
         prop_assert!(late <= 2, "{plans:?}");
         let now = world.imbalance(&load);

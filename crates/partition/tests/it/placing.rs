@@ -1,4 +1,4 @@
-//! Placement against all placements there are, on cases small enough to try them.
+//! Placement compared with all possible placements, on cases small enough to try them all.
 
 use partition::placement::{Placement, PlacementError, Price, Problem, Together, improve, place};
 use proptest::prelude::*;
@@ -25,7 +25,8 @@ fn together(pairs: &[(usize, usize, u64)]) -> Vec<Together> {
     pairs.iter().map(|&(a, b, transactions)| Together { a, b, transactions }).collect()
 }
 
-/// Four warehouses with four tables each; Payment touches three of one warehouse, now and then another's customers.
+/// Four warehouses with four tables each. Payment touches three tables of one warehouse, and
+/// sometimes another one's customers.
 fn warehouses() -> Problem {
     let mut pairs = Vec::new();
     for w in 0..4 {
@@ -68,7 +69,8 @@ fn a_good_placement_stays_and_one_stray_comes_home_alone() {
     assert_eq!(improve(&problem, &relabelled, 1.0).unwrap(), relabelled, "islands are alike");
 }
 
-/// Work in nanoseconds has rounding errors larger than small loads; the search must end all the same, with the same answer.
+/// Work in nanoseconds has rounding errors larger than small loads; the search must end with the
+/// same answer.
 #[test]
 fn the_unit_of_work_does_not_matter() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -114,7 +116,8 @@ fn any_problem() -> impl Strategy<Value = Problem> {
     })
 }
 
-/// Over 300 random problems: how often the heuristic is the best there is, and how far off otherwise.
+/// Over 300 random problems: how often the heuristic finds the best placement, and how far off it
+/// is otherwise.
 #[test]
 fn placements_are_nearly_always_the_best_there_are() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

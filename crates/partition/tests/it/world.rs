@@ -1,4 +1,5 @@
-//! A partitioned table under load, period by period: what the balancer lives in, without threads or time.
+//! A partitioned table under load, period by period: the balancer's environment, without threads or
+//! time.
 
 use base::{TableId, WorkerId};
 use partition::{
@@ -8,7 +9,7 @@ use std::ops::Range;
 
 pub const T: TableId = TableId(1);
 
-/// Ranges of keys with their share of the requests; within one, all keys are alike.
+/// Ranges of keys with their share of the requests; within a range all keys are alike.
 #[derive(Clone, Debug)]
 pub struct Load(pub Vec<(Range<u64>, f64)>);
 
@@ -17,7 +18,7 @@ impl Load {
         Load(vec![(0..domain, 1.0)])
     }
 
-    /// `requests` of all go to `keys`, the others to the keys outside.
+    /// The share `requests` of all goes to `keys`, the rest to the keys outside.
     pub fn hot(domain: u64, keys: Range<u64>, requests: f64) -> Load {
         let cold = (domain - (keys.end - keys.start)) as f64;
         let part = |r: Range<u64>| ((r.end - r.start) as f64 / cold * (1.0 - requests), r);
@@ -77,13 +78,13 @@ impl World {
         self.ranges().partitions().map(|p| Histogram::new(p.keys, self.grain).unwrap()).collect()
     }
 
-    /// Busiest partition over the mean, of the requests to be expected.
+    /// Busiest partition over the mean, of the expected requests.
     pub fn imbalance(&self, load: &Load) -> f64 {
         let shares = self.ranges().partitions().map(|p| load.share(&p.keys));
         shares.fold(0.0, f64::max) * self.ranges().len() as f64
     }
 
-    /// `requests` come; the balancer judges; what it wants is done at once.
+    /// One period: `requests` come, the balancer judges, and its plan is carried out at once.
     pub fn period(&mut self, load: &Load, requests: usize) -> Decision {
         let mut served = vec![0; self.ranges().len()];
         for _ in 0..requests {
