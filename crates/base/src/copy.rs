@@ -1,7 +1,8 @@
-//! Copying a few bytes: for those a call of `memcpy`, whose length it has to find out about first, takes longer than the copying.
+//! Copies of a few bytes. A call of `memcpy` first has to examine the length, which takes longer
+//! than such a copy itself.
 
-/// Copies `from` to all of `to`. Up to 64 bytes by two moves that may overlap: what a row or a log record consists of is
-/// mostly no longer.
+/// Copies `from` to all of `to`. Up to 64 bytes it uses two moves that may overlap: the pieces of
+/// rows and log records are mostly no longer.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -1,4 +1,5 @@
-//! Distinct types for distinct numbers: a page is never mistaken for a table, an instance never for a worker.
+//! Distinct types for distinct numbers: a page is never mistaken for a table, or an instance for a
+//! worker.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,19 +25,21 @@ macro_rules! id {
 }
 
 id!(
-    /// A page of an instance's data file; the page lies at byte `id * 8192` of it. Page 0 is never handed out.
+    /// A page of an instance's data file; the page starts at byte `id * 8192` of it. Page 0 is
+    /// never allocated.
     PageId(u32), "page "
 );
 id!(
-    /// A byte position in an instance's log. Grows for ever; 0 means "none".
+    /// A byte position in an instance's log (log sequence number). Grows for ever; 0 means "none".
     Lsn(u64), "lsn "
 );
 id!(
-    /// A transaction (or an instance's part of one), unique within one instance for its whole life.
+    /// A transaction (or the local transaction of a distributed one), unique within one instance
+    /// for its whole life.
     TxnId(u64), "txn "
 );
 id!(
-    /// A table or an index: both are numbered in one space within a schema.
+    /// A table or an index: the two share one sequence of numbers within a schema.
     TableId(u16), "table "
 );
 id!(
@@ -52,7 +55,7 @@ id!(
     SiteId(u32), "site "
 );
 
-/// Where a record lies: a heap page and a slot in it.
+/// The address of a record: a heap page and a slot in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rid {
     pub page: PageId,
@@ -76,8 +79,9 @@ impl Rid {
     }
 }
 
-/// A distributed transaction's name, unique over the life of a deployment: the home instance, which of its
-/// lives (counted up at every restart), and a number within that life.
+/// A distributed transaction's name, unique over the life of a deployment: the home instance, the
+/// number of that instance's lives so far (incremented at every restart), and a number within that
+/// life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Gtid {
     pub home: InstanceId,

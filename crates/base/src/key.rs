@@ -1,18 +1,18 @@
-//! Order-preserving keys: comparing two encoded keys as bytes gives the order of the values they encode.
+//! Order-preserving keys: comparing two encoded keys as bytes gives the order of their values.
 //!
-//! An unsigned integer is its big-endian bytes; a signed one has its sign bit flipped first. A string is its
-//! bytes with every 0x00 written as 0x00 0xff, ended by 0x00 0x00, so that no string is a prefix of another key's
-//! bytes and `("a", "b")` sorts before `("ab", "")`.
+//! An unsigned integer is its big-endian bytes; a signed one has its sign bit flipped first. A
+//! string is its bytes with every 0x00 written as 0x00 0xff, ended by 0x00 0x00. So no string is a
+//! prefix of another key's bytes, and `("a", "b")` sorts before `("ab", "")`.
 
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 
-/// An encoded key. Up to 32 bytes live in place; longer ones allocate.
+/// An encoded key. Up to 32 bytes are stored in place; longer ones allocate.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key(SmallVec<[u8; PLACE]>);
 
-/// Bytes of a key that need no allocation.
+/// The length in bytes up to which a key needs no allocation.
 const PLACE: usize = 32;
 
 impl Key {
@@ -38,7 +38,7 @@ impl Key {
     pub fn u64(mut self, v: u64) -> Key {
         let bytes = v.to_be_bytes();
         if self.0.is_empty() {
-            // Most keys are one number: no call to make room for it.
+            // Most keys are one number: this path spares them the call that makes room for it.
             let mut place = [0; PLACE];
             place[..8].copy_from_slice(&bytes);
             return Key(SmallVec::from_buf_and_len(place, 8));
@@ -53,7 +53,7 @@ impl Key {
         self.u64((v as u64) ^ (1 << 63))
     }
 
-    /// Of several numbers: what [`Key::i64`] makes of one after the other, in one go.
+    /// The key of several numbers: the same as repeated [`Key::i64`], in one pass.
     #[inline]
     pub fn of_i64s<const N: usize>(numbers: [impl Into<i64> + Copy; N]) -> Key {
         if 8 * N > PLACE {
@@ -89,13 +89,14 @@ impl Key {
         self.bytes(v.as_bytes())
     }
 
-    /// Appends what [`Key::i64`] would to a key that is built elsewhere.
+    /// Appends to `out` the bytes that [`Key::i64`] would append, for a key that is built outside
+    /// [`Key`].
     #[inline]
     pub fn put_i64(out: &mut Vec<u8>, v: i64) {
         out.extend_from_slice(&((v as u64) ^ (1 << 63)).to_be_bytes());
     }
 
-    /// As [`Key::put_i64`], what [`Key::bytes`] would.
+    /// As [`Key::put_i64`], for [`Key::bytes`].
     pub fn put_bytes(out: &mut Vec<u8>, v: &[u8]) {
         out.extend_from_slice(&Key::new().bytes(v));
     }
@@ -105,7 +106,7 @@ impl Key {
         &self.0
     }
 
-    /// The smallest key greater than every key that starts with this one; `None` when there is none.
+    /// The smallest key greater than every key that starts with this one; `None` if there is none.
     pub fn prefix_end(&self) -> Option<Key> {
         let mut end = self.clone();
         while let Some(last) = end.0.last_mut() {
@@ -142,7 +143,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Takes an encoded key apart, in the order it was built. Every method gives `None` on bytes that do not fit.
+/// Decodes an encoded key, in the order in which it was built. Every method returns `None` on bytes
+/// that do not fit.
 #[derive(Clone, Debug)]
 pub struct KeyReader<'a>(&'a [u8]);
 
@@ -183,7 +185,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// As [`KeyReader::bytes`], of bytes that nobody wants.
+    /// As [`KeyReader::bytes`], without returning the bytes.
     pub fn skip_bytes(&mut self) -> Option<()> {
         loop {
             let zero = self.0.iter().position(|b| *b == 0)?;
@@ -196,7 +198,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// The number that the key ends with, whatever lies before it.
+    /// The number at the end of the key; the bytes before it are not looked at.
     pub fn last_i64(bytes: &[u8]) -> Option<i64> {
         KeyReader(bytes.last_chunk::<8>()?).i64()
     }
@@ -205,13 +207,14 @@ impl<'a> KeyReader<'a> {
         self.0.is_empty()
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 }
 
-/// A fast, well-mixed 64-bit hash of a key (not keyed: collisions cost speed or a false lock conflict, never truth).
+/// A fast, well-mixed 64-bit hash of a key. It is not keyed: a collision costs speed or a false
+/// lock conflict, never correctness.
 #[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,9 +1,10 @@
-//! The ground under every room: identifiers, order-preserving keys, checksums, short copies.
+//! The lowest crate: identifiers, order-preserving keys, checksums, short copies.
 //!
-//! Nothing here allocates behind the caller's back, talks to the operating system or knows what a
-//! transaction is. A type lives here only when two rooms that must not know each other both speak it.
+//! Nothing here allocates without the caller's knowledge, talks to the operating system or knows
+//! transactions. A type lives here only when two crates that must not know each other both use it.
 //!
-//! `unsafe` is the call of one function that is compiled for a processor that was asked for first (`checksum`).
+//! The one `unsafe` block calls a function that is compiled for a processor feature, after a check
+//! for that feature (`checksum`).
 
 mod checksum;
 mod copy;

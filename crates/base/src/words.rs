@@ -1,12 +1,12 @@
 //! Numbers in sentences.
 
-/// So many of a thing, in words: `1 instance`, `2 instances`. `noun` is the word for one, and takes
-/// an `s` for more.
+/// A count with its noun: `1 instance`, `2 instances`. `noun` is the singular, and the plural adds
+/// an `s`.
 pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     match count.try_into() {
         Ok(1) => format!("1 {noun}"),
         Ok(count) => format!("{count} {noun}s"),
-        // Only what is wider than 64 bits, or negative, does not fit.
+        // Only numbers wider than 64 bits, and negative ones, do not fit.
         Err(_) => format!("{noun}s"),
     }
 }

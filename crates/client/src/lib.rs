@@ -1,8 +1,9 @@
-//! A client of a deployment: connects to its instances, sends each request to its home, and says honestly what is
-//! known of the outcome.
+//! A client of a deployment. It connects to the instances, sends each request to its home, and
+//! reports the known outcome.
 //!
-//! A request whose link breaks before the answer is [`ClientError::Unknown`]: it may have committed or not. A client is
-//! used by one thread; it knows instances by address and the workload's routes, and nothing of storage.
+//! A request of which the link breaks before the answer is [`ClientError::Unknown`]: it may have
+//! committed or not. One thread uses a client. The client knows instances by address and the
+//! workload's routes, and nothing of storage.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use txn::{Abort, Placement, Schema, Workload};
 use wire::{Caller, Frame};
 
-/// What became of a request that did not commit for certain.
+/// The outcome of a request that did not certainly commit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClientError {
     /// It had no effect.
@@ -21,12 +22,14 @@ pub enum ClientError {
     /// It was never sent: its home cannot be reached. No effect.
     #[error("instance {instance} cannot be reached: {why}")]
     Unreachable { instance: InstanceId, why: String },
-    /// The link to its home was lost, or time ran out, before the answer came: it may have committed.
+    /// The link to its home was lost, or time ran out, before the answer came: it may have
+    /// committed.
     #[error("the answer of instance {0} is missing: the request may or may not have committed")]
     Unknown(InstanceId),
 }
 
-/// One connection to every instance of a deployment; opened when first needed, and again after it broke.
+/// One connection to every instance of a deployment, opened when first needed and again after it
+/// broke.
 pub struct Client<W: Workload> {
     workload: W,
     schema: Schema,
@@ -37,12 +40,12 @@ pub struct Client<W: Workload> {
     parker: Parker,
     next_call: u64,
     frame: Vec<u8>,
-    /// How long an answer may take.
+    /// The longest wait for an answer.
     pub patience: Duration,
 }
 
 impl<W: Workload> Client<W> {
-    /// A client of the deployment with this number, whose instance `i` listens at `addresses[i]`.
+    /// A client of the deployment `deployment`; its instance `i` listens at `addresses[i]`.
     pub fn new(
         workload: W,
         placement: Placement,
@@ -76,7 +79,7 @@ impl<W: Workload> Client<W> {
         home.unwrap_or(InstanceId(0))
     }
 
-    /// Runs one request at its home and waits for its durable end.
+    /// Runs one request at its home and waits until its outcome is durable.
     pub fn submit(&mut self, request: &W::Request) -> Result<W::Reply, ClientError> {
         let home = self.home(request);
         self.link(home)?;
@@ -145,7 +148,8 @@ impl<W: Workload> Client<W> {
                     if Instant::now() >= end {
                         return Err(unknown);
                     }
-                    // A long request finds room bit by bit. The end of the link is told by the next look.
+                    // A long request is sent bit by bit as there is room. The next receive reports
+                    // the end of the link.
                     let _ = link.flush();
                     self.parker.park(Some(Duration::from_millis(20)), || true);
                 }

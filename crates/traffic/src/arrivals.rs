@@ -1,9 +1,11 @@
-//! An open loop's arrivals: requests come when they come, whether or not the one before has been answered.
+//! The arrivals of an open loop: requests arrive at their own times, whether or not the one before
+//! has been answered.
 //!
-//! A stream counts in *requests*, not in time: the distance to the next arrival is drawn in units of the mean number of
-//! requests (exponential for Poisson, 1 for uniform), and the rate's curve turns that into time. So a ramp, or a new rate in
-//! the middle of a gap, needs nothing special: what is left of the gap is kept in requests. (The time-change theorem for
-//! Poisson processes; Lewis and Shedler 1979 have its history.)
+//! A stream counts in *requests*, not in time. The distance to the next arrival is drawn in units
+//! of the mean number of requests (exponential for Poisson, 1 for uniform), and the rate's curve
+//! turns that into time. So a ramp, or a new rate in the middle of a gap, needs no special case:
+//! the rest of the gap is kept in requests. (The time-change theorem for Poisson processes; Lewis
+//! and Shedler 1979 have its history.)
 
 use crate::rate::Rate;
 use fastrand::Rng;
@@ -12,7 +14,7 @@ use std::str::FromStr;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Arrivals {
-    /// Independent of each other, as those of very many people are.
+    /// Independent of each other, like the requests of very many people.
     Poisson,
     /// Evenly spaced.
     Uniform,
@@ -39,21 +41,22 @@ impl FromStr for Arrivals {
     }
 }
 
-/// The moments at which one worker's requests are due, ascending.
+/// The moments at which one worker's requests are due, in ascending order.
 #[derive(Clone, Debug)]
 pub struct ArrivalStream {
     arrivals: Arrivals,
     random: Rng,
     rate: Rate,
-    /// When the rate's curve began.
+    /// The start of the rate's curve.
     began_ns: u64,
-    /// Of the next arrival, since `began_ns`. Exact to the nanosecond for a hundred days.
+    /// The next arrival, in seconds since `began_ns`. Exact to the nanosecond for a hundred days.
     next_s: f64,
 }
 
 impl ArrivalStream {
-    /// A stream that begins at `now_ns`. `phase`, 0..1, is where in its gap a uniform stream begins: streams that share a
-    /// rate take different ones, so that their arrivals interleave evenly.
+    /// A stream that begins at `now_ns`. `phase`, 0..1, is the position in its gap at which a
+    /// uniform stream begins: streams that share a rate take different ones, so that their arrivals
+    /// interleave evenly.
     pub fn new(arrivals: Arrivals, rate: Rate, seed: u64, phase: f64, now_ns: u64) -> ArrivalStream {
         let mut stream =
             ArrivalStream { arrivals, random: Rng::with_seed(seed), rate, began_ns: now_ns, next_s: 0.0 };
@@ -65,7 +68,7 @@ impl ArrivalStream {
         stream
     }
 
-    /// To the next arrival, in requests.
+    /// The distance to the next arrival, in requests.
     fn gap(&mut self) -> f64 {
         match self.arrivals {
             Arrivals::Poisson => -(1.0 - self.random.f64()).ln(),
@@ -73,13 +76,13 @@ impl ArrivalStream {
         }
     }
 
-    /// When the next request is due.
+    /// The moment at which the next request is due.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.began_ns.saturating_add((self.next_s * 1e9) as u64)
     }
 
-    /// Takes the next arrival.
+    /// Takes the next arrival, and returns the moment at which it was due.
     #[inline]
     pub fn take(&mut self) -> u64 {
         let due = self.next_ns();
@@ -88,7 +91,8 @@ impl ArrivalStream {
         due
     }
 
-    /// Another rate from `now_ns` on, whose ramp begins now. Arrivals that are due already stay due.
+    /// Changes the rate from `now_ns` on; its ramp begins at that moment. Arrivals that are due
+    /// already stay due.
     pub fn change(&mut self, rate: Rate, now_ns: u64) {
         let now_s = now_ns.saturating_sub(self.began_ns) as f64 / 1e9;
         let late = self.next_s < now_s;
@@ -106,8 +110,8 @@ mod tests {
         ArrivalStream::new(arrivals, rate.parse().unwrap(), 42, 0.0, 1_000)
     }
 
-    /// Gaps of a Poisson stream against the exponential law: mean, variance, and the share above multiples of the mean
-    /// (each within five standard deviations of 200,000 draws).
+    /// Compares the gaps of a Poisson stream with the exponential law: mean, variance, and the
+    /// share above multiples of the mean (each within five standard deviations of 200,000 draws).
     #[test]
     fn gaps_of_a_poisson_stream_are_exponential() {
         const DRAWS: usize = 200_000;
@@ -124,7 +128,7 @@ mod tests {
             let five = 5.0 * (expected * (1.0 - expected) / DRAWS as f64).sqrt();
             assert!((found - expected).abs() < five, "above {k}: expected {expected}, found {found}");
         }
-        // One after the other without memory: neighbouring gaps do not correlate.
+        // The gaps have no memory: neighbouring ones do not correlate.
         let together = gaps.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum::<f64>() / DRAWS as f64;
         assert!(together.abs() < 5.0 / (DRAWS as f64).sqrt(), "covariance {together}");
     }

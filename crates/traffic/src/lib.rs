@@ -1,16 +1,18 @@
-//! When requests come: arrivals at a rate, people at terminals, and what a client does after an abort.
+//! The times at which requests come: arrivals at a rate, people at terminals, and a client's
+//! retries after an abort.
 //!
-//! Pure values and state machines over a time that the caller brings along (nanoseconds of one clock): no clock, no
-//! thread, no idea of what a request is. The workers of an instance drive them, the driver and the command line fill them
-//! in, and a test can let an hour pass in a millisecond.
+//! Pure values and state machines over a time that the caller passes in (nanoseconds of one clock).
+//! This crate has no clock and no thread, and does not know the content of a request. The workers
+//! of an instance drive the machines, the driver and the command line fill in the values, and a
+//! test can let an hour pass in a millisecond.
 //!
-//! - [`rate`]: so many a second, constant or on a ramp.
+//! - [`rate`]: requests per second, constant or on a ramp.
 //! - [`time`]: lengths of time as people type them.
 //! - [`arrivals`]: the moments at which requests of an open loop are due.
 //! - [`wheel`]: very many timers, one for each terminal, in 16 bytes each.
 //! - [`think`]: how long a person keys in a request and looks at the answer.
 //! - [`retry`]: how often and how soon an aborted request is tried again.
-//! - [`model`]: all of it as the one value that an instance is told.
+//! - [`model`]: all of it in the one value that an instance gets.
 
 #![forbid(unsafe_code)]
 

@@ -6,22 +6,23 @@ use crate::retry::Retries;
 use crate::think::Think;
 use serde::{Deserialize, Serialize};
 
-/// What the clients of a deployment do.
+/// The behaviour of the clients of a deployment.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Traffic {
     pub model: LoadModel,
-    /// Of each worker: those of a closed loop, else the most requests that are under way at once.
+    /// For each worker: the clients of a closed loop, else the most requests under way at once.
     pub clients: u32,
     pub retries: Retries,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LoadModel {
-    /// Each client sends its next request when the answer to the last one is there.
+    /// Each client sends its next request when it has the answer to the last one.
     Closed,
-    /// Requests come at a rate, of the whole deployment.
+    /// Requests arrive at a rate, which is that of the whole deployment.
     Open { rate: Rate, arrivals: Arrivals },
-    /// So many people in all, bound to sites, each with one request at a time and pauses between them.
+    /// `terminals` people in total, bound to sites, each with one request at a time and pauses
+    /// between them.
     Terminals { terminals: u32, think: Think },
 }
 
@@ -31,24 +32,24 @@ impl Traffic {
     }
 }
 
-/// An instance's place among the workers of its deployment.
+/// An instance's position among the workers of its deployment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Share {
-    /// Workers of the instances before it.
+    /// The number of workers of the instances before it.
     pub first: u32,
-    /// Workers in all.
+    /// The number of workers in total.
     pub of: u32,
 }
 
 impl Share {
-    /// Everything: the only instance, with so many workers.
+    /// The share of the only instance, which has all `workers`.
     pub fn whole(workers: u32) -> Share {
         Share { first: 0, of: workers }
     }
 }
 
-/// The terminals of `terminals` in all that are bound to `sites` of `all` sites. Each site has an equal share, in order of
-/// its number.
+/// Of `terminals` in total, the terminals that are bound to `sites` of `all` sites. Each site has
+/// an equal share, in order of its number.
 pub fn terminals_of(terminals: u32, sites: std::ops::Range<u32>, all: u32) -> std::ops::Range<u32> {
     let edge = |site: u32| (u64::from(site) * u64::from(terminals)).div_ceil(u64::from(all.max(1))) as u32;
     edge(sites.start)..edge(sites.end)

@@ -1,4 +1,4 @@
-//! Requests a second, constant or rising and falling in a straight line.
+//! Requests per second, constant or rising or falling in a straight line.
 
 use crate::time::parse_time;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,8 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// From `from` to `to` requests a second within `over_ns`, and `to` from then on. Both ends are above 0 and finite.
+/// From `from` to `to` requests per second within `over_ns`, and `to` from then on. Both ends are
+/// above 0 and finite.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Rate {
     from: f64,
@@ -14,16 +15,21 @@ pub struct Rate {
     over_ns: u64,
 }
 
-/// More than a machine answers; at a hundred times as many a worker would do nothing but count arrivals.
+/// The highest rate, per second: more than a machine answers. At a hundred times this rate a worker
+/// would only count arrivals.
 const HIGHEST: f64 = 1e7;
 
 impl Rate {
+    /// A constant rate.
+    ///
     /// # Errors
-    /// A number that is not above 0, or above ten millions, with what was expected.
+    /// A description, for a number that is not above 0, or above ten million.
     pub fn constant(per_second: f64) -> Result<Rate, String> {
         Rate::ramp(per_second, per_second, Duration::ZERO)
     }
 
+    /// A ramp from `from` to `to` requests per second within `over`.
+    ///
     /// # Errors
     /// As for [`Rate::constant`].
     pub fn ramp(from: f64, to: f64, over: Duration) -> Result<Rate, String> {
@@ -37,7 +43,7 @@ impl Rate {
         Ok(Rate { from, to, over_ns: over.as_nanos() as u64 })
     }
 
-    /// The rate before the ramp, for as long as that has not begun.
+    /// The rate before the ramp begins.
     #[must_use]
     pub fn at_rest(&self) -> Rate {
         Rate { to: self.from, over_ns: 0, ..*self }
@@ -48,20 +54,21 @@ impl Rate {
         self.over_ns > 0 && self.from != self.to
     }
 
-    /// This share of it.
+    /// The given share of this rate.
     #[must_use]
     pub fn scaled(&self, share: f64) -> Rate {
         Rate { from: self.from * share, to: self.to * share, ..*self }
     }
 
-    /// Requests a second, `seconds` after the ramp has begun.
+    /// Requests per second, `seconds` after the ramp has begun.
     pub fn at(&self, seconds: f64) -> f64 {
         let over = self.over_ns as f64 / 1e9;
         if seconds >= over { self.to } else { self.from + (self.to - self.from) * seconds / over }
     }
 
-    /// The length of time, from `seconds` after the begin, in which `requests` come on average. Solves
-    /// `r d + a d^2 / 2 = requests` on the ramp, where `r` is the rate now and `a` its slope.
+    /// The length of time, from `seconds` after the begin, in which `requests` arrive on average.
+    /// Solves `r d + a d^2 / 2 = requests` for `d` on the ramp, where `r` is the rate at `seconds`
+    /// and `a` its slope.
     pub(crate) fn time_for(&self, seconds: f64, requests: f64) -> f64 {
         let left = self.over_ns as f64 / 1e9 - seconds;
         let now = self.at(seconds);
@@ -76,7 +83,7 @@ impl Rate {
         2.0 * requests / (now + (now * now + 2.0 * slope * requests).max(0.0).sqrt())
     }
 
-    /// How many requests come on average between two moments after the begin.
+    /// The number of requests that arrive on average between two moments after the begin.
     pub fn requests_between(&self, from: f64, until: f64) -> f64 {
         let over = (self.over_ns as f64 / 1e9).max(from);
         let ramp_end = until.min(over);

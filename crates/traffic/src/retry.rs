@@ -1,4 +1,4 @@
-//! What a client does after a transient abort (a deadlock, a time-out, an instance that is down).
+//! A client's retries after a transient abort (a deadlock, a time-out, an instance that is down).
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -6,18 +6,19 @@ use std::time::Duration;
 /// How often and how soon an aborted request is tried again. Other aborts end a request at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Retries {
-    /// Tries after the first one; `None`: until it commits or the load ends.
+    /// Tries after the first one; `None` means until it commits or the load ends.
     pub limit: Option<u32>,
-    /// The first pause is drawn from 0 up to this, and the range doubles with each try; 0: again at once.
+    /// The first pause is drawn from 0 up to this, and the range doubles with each try; 0 means at
+    /// once.
     pub backoff_ns: u64,
 }
 
-/// The range of pauses grows no further than to so many times the first.
+/// The number of times that the range of pauses doubles at most.
 const DOUBLINGS: u32 = 6;
 
 impl Retries {
-    /// The pause before try `n` after the first (n = 1, 2, ...); `None` to give up. `random`: 64 random bits, so that
-    /// two that collided do not meet again ("full jitter").
+    /// The pause before try `n` after the first (n = 1, 2, ...); `None` to give up. `random` is 64
+    /// random bits, so that two requests that collided do not collide again ("full jitter").
     pub fn pause(&self, n: u32, random: u64) -> Option<Duration> {
         if self.limit.is_some_and(|limit| n > limit) {
             return None;

@@ -1,11 +1,12 @@
-//! People at terminals: keying a request in, and looking at the answer (TPC-C clauses 5.2.5.2 to 5.2.5.7).
+//! People at terminals: keying a request in, and looking at the answer (TPC-C clauses 5.2.5.2 to
+//! 5.2.5.7).
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// Pauses as the workload has them, times this. 0: none at all.
+/// A factor on the workload's pauses. 0 means no pauses.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Think(f64);
 
@@ -53,9 +54,9 @@ pub struct Thinker {
     random: Rng,
 }
 
-/// Longer thoughts are cut, in means.
+/// Longer think times are cut to this many means.
 const LONGEST: f64 = 10.0;
-/// Three rounds of TPC-C's pauses.
+/// Three rounds of TPC-C's pauses, in seconds.
 const LEAD_S: f64 = 60.0;
 
 impl Thinker {
@@ -63,16 +64,17 @@ impl Thinker {
         Thinker { think, random: Rng::with_seed(seed) }
     }
 
-    /// From one answer to the next request: a thought about the answer, of `think_s` on average, and the keying in of what
-    /// comes next, which always takes `keying_s`.
+    /// The pause between an answer and the next request: a think time with mean `think_s`, and the
+    /// keying time `keying_s`, which is constant.
     pub fn pause_ns(&mut self, think_s: f64, keying_s: f64) -> u64 {
         let drawn = -(1.0 - self.random.f64()).ln();
         let seconds = think_s * drawn.min(LONGEST) + keying_s;
         (seconds * self.think.0 * 1e9) as u64
     }
 
-    /// How long people have been at it when the load begins: long enough that they have forgotten when they began, so that
-    /// requests come at the rate of the long run from the first moment on.
+    /// How long before the load's begin the people began. It is long enough that the time of their
+    /// begin has no effect left, so that requests arrive at the long-run rate from the first moment
+    /// on.
     pub fn lead_ns(&self) -> u64 {
         (LEAD_S * self.think.0 * 1e9) as u64
     }

@@ -1,4 +1,4 @@
-//! Lengths of time as people type them: one way to write them, wherever one is asked for.
+//! Lengths of time as people type them: one notation for all options.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use std::time::Duration;
 const UNITS: [(&str, f64); 6] =
     [("d", 86_400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
 
-/// What an option takes unless it says otherwise.
+/// The range of an option without a range of its own.
 const USUAL: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
 
 /// `5s`, `500ms`, `2m`, `1.5s`, `1h30m`; a number alone is seconds.
 ///
 /// # Errors
-/// What was typed and what was expected, also outside 1 ms to a day.
+/// A description with the text and the expected form; also outside 1 ms to a day.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     parse_time_in(text, "s", USUAL)
 }
@@ -22,12 +22,11 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 /// another range.
 ///
 /// # Errors
-/// What was typed and what was expected.
+/// A description with the text and the expected form.
 pub fn parse_time_in(text: &str, unit: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
     let seconds = seconds(text, unit)
         .ok_or_else(|| format!("{text:?} is no length of time; expected e.g. 5s, 500ms, 2m or 1h30m"))?;
-    // Written so that a number that is none, or too large for a length of time, is out of range
-    // too.
+    // Written so that NaN, and a number too large for a length of time, are out of range too.
     let fits = seconds >= range.start().as_secs_f64() && seconds <= range.end().as_secs_f64();
     if !fits {
         let (from, to) = (in_words(*range.start()), in_words(*range.end()));
@@ -36,7 +35,7 @@ pub fn parse_time_in(text: &str, unit: &str, range: RangeInclusive<Duration>) ->
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// In the largest unit that leaves no rest: `90m`, `1500ms`.
+/// In the largest unit without a remainder: `90m`, `1500ms`.
 pub fn in_words(time: Duration) -> String {
     let us = time.as_micros();
     let whole = |(_, scale): &&(&str, f64)| us.is_multiple_of((scale * 1e6) as u128);
@@ -46,8 +45,8 @@ pub fn in_words(time: Duration) -> String {
     }
 }
 
-/// Pieces of a number and a unit, each unit shorter than the one before; a number alone only where
-/// it is all there is.
+/// Pieces of a number and a unit, each unit shorter than the one before; a number without a unit
+/// only if it is the whole text.
 fn seconds(text: &str, unit: &str) -> Option<f64> {
     if let Ok(number) = number(text) {
         return Some(number * scale_of(unit)?.1);
@@ -67,7 +66,7 @@ fn seconds(text: &str, unit: &str) -> Option<f64> {
     last.map(|_| sum)
 }
 
-/// Digits, perhaps with a point; no sign, no exponent.
+/// Digits, perhaps with a point; no sign and no exponent.
 fn number(text: &str) -> Result<f64, ()> {
     let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     text.parse::<f64>().ok().filter(|_| plain).ok_or(())

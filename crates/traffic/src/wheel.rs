@@ -1,20 +1,21 @@
 //! Very many timers: a hierarchical timing wheel (Varghese and Lauck, SOSP 1987, scheme 7).
 //!
 //! ```text
-//!   level 0: 64 slots of one tick    level 1: 64 slots of 64 ticks    ...    level 4: 64 slots of 64^4 ticks
-//!   slot -> entry -> entry -> entry      (a list threaded through one array: 16 bytes an entry, nothing is allocated)
+//!   level 0: 64 slots of one tick   level 1: 64 slots of 64 ticks  ...  level 4: of 64^4 ticks
+//!   slot -> entry -> entry -> entry     a list threaded through one array: 16 bytes per entry,
+//!                                       no allocation
 //! ```
 //!
-//! A timer lies at the level of the highest digit (base 64) in which its tick differs from the current one, and moves
-//! down a level whenever time enters its slot: at most four moves in its life. A bit per slot says whether anything is in
-//! it, so empty ticks cost nothing.
+//! A timer lies at the level of the highest digit (base 64) in which its tick differs from the
+//! current one. It moves down a level whenever time enters its slot: at most four times. A bit per
+//! slot says whether the slot holds a timer, so empty ticks cost nothing.
 
-/// 2^20 ns: about a millisecond, beside pauses of seconds.
+/// 2^20 ns, about a millisecond; pauses last seconds.
 pub const TICK_NS: u64 = 1 << 20;
 const BITS: u32 = 6;
 const SLOTS: u64 = 1 << BITS;
 const LEVELS: usize = 5;
-/// The furthest a timer can lie ahead: some 13 days.
+/// The farthest that a timer can lie ahead, in ticks: some 13 days.
 const HORIZON: u64 = 1 << (BITS * LEVELS as u32);
 const NONE: u32 = u32::MAX;
 
@@ -30,13 +31,13 @@ pub struct Wheel {
     entries: Vec<Entry>,
     heads: [[u32; SLOTS as usize]; LEVELS],
     occupied: [u64; LEVELS],
-    /// Every timer before this tick has fired; those of this very tick lie at level 0.
+    /// Every timer before this tick has fired; the timers of this tick are at level 0.
     tick: u64,
     armed: usize,
 }
 
 impl Wheel {
-    /// So many timers, none armed.
+    /// A wheel of `timers` timers, none armed.
     pub fn new(timers: u32, now_ns: u64) -> Wheel {
         Wheel {
             entries: vec![Entry { at_tick: 0, next: NONE }; timers as usize],
@@ -51,7 +52,8 @@ impl Wheel {
         self.armed
     }
 
-    /// Has `timer` fire at the first tick that is not before `at_ns`; returns that moment. One that is not armed.
+    /// Arms `timer`, which must not be armed, to fire at the first tick that is not before `at_ns`;
+    /// returns that moment.
     pub fn arm(&mut self, timer: u32, at_ns: u64) -> u64 {
         let at_tick =
             at_ns.div_ceil(TICK_NS).clamp(self.tick, self.tick + HORIZON - SLOTS.pow(LEVELS as u32 - 1));
@@ -65,7 +67,7 @@ impl Wheel {
         let at = self.entries[timer as usize].at_tick;
         let differs = at ^ self.tick;
         let level = if differs == 0 { 0 } else { ((63 - differs.leading_zeros()) / BITS) as usize };
-        // Beyond the top level's turn the slots come round again; the horizon keeps them apart.
+        // Beyond the top level's range the slots repeat; the horizon keeps them apart.
         let level = level.min(LEVELS - 1);
         let slot = (at >> (BITS * level as u32)) & (SLOTS - 1);
         self.entries[timer as usize].next = self.heads[level][slot as usize];
@@ -78,7 +80,8 @@ impl Wheel {
         std::mem::replace(&mut self.heads[level][slot as usize], NONE)
     }
 
-    /// Fires what is due, earliest first: `fire` is given the timer and the moment it was armed for.
+    /// Fires the timers that are due, earliest first: `fire` gets the timer and the moment it was
+    /// armed for.
     pub fn advance(&mut self, now_ns: u64, mut fire: impl FnMut(u32, u64)) {
         let until = now_ns / TICK_NS;
         while self.tick <= until {
@@ -116,7 +119,7 @@ impl Wheel {
         }
     }
 
-    /// The next tick at which anything can move down: level 0 is empty from here on.
+    /// The next tick at which a timer can move down: level 0 is empty from the current tick on.
     fn boundary(&self) -> u64 {
         let mut level = 1;
         while level < LEVELS - 1 {
@@ -129,7 +132,8 @@ impl Wheel {
         ((self.tick >> (BITS * level as u32)) + 1) << (BITS * level as u32)
     }
 
-    /// Time has entered a new slot of level 1, and perhaps of those above: what lies in them moves down.
+    /// Time has entered a new slot of level 1, and perhaps of higher levels: the timers in these
+    /// slots move down.
     fn cascade(&mut self) {
         let mut top = 1;
         while top < LEVELS - 1 && (self.tick >> (BITS * top as u32)) & (SLOTS - 1) == 0 {
@@ -146,7 +150,7 @@ impl Wheel {
         }
     }
 
-    /// A moment before which nothing fires; `None` when nothing is armed.
+    /// A moment before which no timer fires; `None` when none is armed.
     pub fn next_ns(&self) -> Option<u64> {
         if self.armed == 0 {
             return None;
@@ -167,7 +171,7 @@ mod tests {
     use fastrand::Rng;
     use std::collections::BTreeMap;
 
-    /// The same as a sorted map, over random arms and steps of very different lengths.
+    /// Compared with a sorted map, over random arms and steps of very different lengths.
     #[test]
     fn it_fires_what_a_sorted_map_would() {
         for seed in 0..40 {

@@ -1,6 +1,7 @@
-//! Several steps, or several outputs, in one frame: `[tag u16][length u32][bytes]` each, little endian.
+//! Several steps, or several outputs, in one frame: `[tag u16][length u32][bytes]` each, little
+//! endian.
 
-/// Builds a batch. Reuse it: its buffer stays.
+/// Builds a batch. Reuse it: its buffer stays allocated.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -23,8 +24,8 @@ impl Batch {
         &self.bytes
     }
 
-    /// Starts an item whose bytes the caller appends to [`Batch::buffer`], awaiting if need be; [`Batch::close`]
-    /// ends it.
+    /// Starts an item. The caller appends its bytes to [`Batch::buffer`], and may await meanwhile;
+    /// [`Batch::close`] ends it.
     pub fn open(&mut self, tag: u16) -> usize {
         self.bytes.extend_from_slice(&tag.to_le_bytes());
         self.bytes.extend_from_slice(&[0; 4]);

@@ -1,8 +1,9 @@
-//! What instances and clients say to each other: step requests, votes, decisions; requests and replies.
+//! The messages between instances and clients: step requests, votes, decisions; requests and
+//! replies.
 //!
-//! A [`Frame`] is one message of a channel. Between instances there is nothing else: no page, no lock, no log record
-//! ever crosses. Frames borrow their payload from the receive buffer; [`Frame::decode`] checks every length before
-//! anything is allocated and refuses what does not fit with [`Malformed`].
+//! A [`Frame`] is one message of a channel. Instances exchange nothing else: no page, lock or log
+//! record crosses. Frames borrow their payload from the receive buffer. [`Frame::decode`] checks
+//! every length before it allocates, and refuses bytes that do not fit with [`Malformed`].
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use twophase::{LockPoint, Message, Vote};
 use txn::Abort;
 
-/// Bumped whenever a frame changes its meaning; peers of another version are refused at the handshake.
+/// Incremented whenever a frame changes its meaning; the handshake refuses peers of another
+/// version.
 pub const VERSION: u16 = 3;
 
-/// The first message of a connection: who is calling. `deployment` keeps instances of different deployments apart.
+/// The first message of a connection: it names the caller. `deployment` keeps instances of
+/// different deployments apart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     pub version: u16,
@@ -28,18 +31,21 @@ pub struct Hello {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Caller {
-    /// A worker of an instance, in the life with this number: its store has been opened so often.
+    /// A worker of an instance, and the number of times that the instance's store has been opened
+    /// (its life).
     Instance(InstanceId, WorkerId, u32),
     Client,
 }
 
-/// Whether more steps of this transaction may follow at this participant, or the prepare request rides along.
+/// Piggyback: whether more steps of this transaction may follow at this participant, or the prepare
+/// request rides on these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Ride {
     More,
     Prepare(LockPoint),
-    /// No steps: the procedure has decided to abort. Was all that the transaction has seen here there until now? The
-    /// participant rolls back and says so, or that it was not ([`Abort::Conflict`]), once that is durable here.
+    /// There are no steps: the procedure has decided to abort, and asks the participant to validate
+    /// that. The participant rolls back. Once that is durable here, it answers whether all the
+    /// transaction's reads here held until then ([`Abort::Conflict`] if not).
     Check,
 }
 
@@ -53,8 +59,8 @@ pub enum Frame<'a> {
         #[serde(borrow, serialize_with = "whole")]
         steps: &'a [u8],
     },
-    /// Their outputs in the order of the steps, or why the participant has rolled back. The vote, if the prepare
-    /// request rode along.
+    /// The outputs of the steps in their order, and the vote if the prepare request rode on them;
+    /// or the reason for which the participant has rolled back.
     StepsDone {
         call: u32,
         gtid: Gtid,
@@ -62,7 +68,7 @@ pub enum Frame<'a> {
         #[serde(borrow, serialize_with = "whole")]
         outputs: &'a [u8],
     },
-    /// From the commit protocol.
+    /// A message of the commit protocol.
     TwoPhase(Message),
     /// A client's request (an encoded `Workload::Request`).
     Submit {
@@ -77,12 +83,14 @@ pub enum Frame<'a> {
         #[serde(borrow, serialize_with = "whole")]
         reply: &'a [u8],
     },
-    /// The first frame on a link that an instance was called by: nothing here rests any more on a
-    /// life of yours before this one; and this is the life that was called.
+    /// The answer of an instance that was called, and the first frame it sends on the link. It
+    /// acknowledges the caller's life `yours`: no worker here has a link to an earlier one, and no
+    /// undecided transaction depends on one. `mine` is the life of the instance that was called.
     Known { yours: u32, mine: u32 },
 }
 
-/// As one run of bytes, which reads the same and is written in one go.
+/// Written as one run of bytes: the encoding is the same as element by element, and faster to
+/// produce.
 fn whole<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
