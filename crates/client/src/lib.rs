@@ -1,8 +1,8 @@
 //! A client of a deployment. It connects to the instances, sends each request to its home, and
 //! reports the known outcome.
 //!
-//! A request of which the link breaks before the answer is [`ClientError::Unknown`]: it may have
-//! committed or not. One thread uses a client. The client knows instances by address and the
+//! If the link breaks before the answer, the outcome is [`ClientError::Unknown`]: the request may
+//! have committed or not. One thread uses a client. The client knows instances by address and the
 //! workload's routes, and nothing of storage.
 
 #![forbid(unsafe_code)]

@@ -16,8 +16,8 @@
 //!
 //! **Every cycle is found.** Recording and searching are one step under the mutex, so the last
 //! member of a cycle to record its wait sees all the others. The blockers of a waiting transaction
-//! may change while it waits (a transaction that stood before it gets the lock). It therefore
-//! records them again every [`AGAIN_NS`], and finds a cycle that such a change has closed then.
+//! may change while it waits (a transaction that stood before it gets the lock), and that may close
+//! a cycle. It therefore records them again every [`AGAIN_NS`], and finds the cycle then.
 //!
 //! **No cycle is reported where there is none,** with one exception. A name in the graph belongs to
 //! one transaction for ever, and a transaction keeps its locks until its end. An entry that is out

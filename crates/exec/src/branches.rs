@@ -84,7 +84,7 @@ pub(crate) struct Branches {
     /// For a transaction that restart found prepared: its chains beside the local transaction's
     /// own.
     pub found: Vec<Txn>,
-    /// Its in-doubt locks, and the owners in the tables of which it has them.
+    /// Its in-doubt locks, and the owners that have them in their tables.
     pub wards: Option<(Ward, Vec<usize>)>,
 }
 

@@ -66,7 +66,7 @@ pub struct Setup {
     /// How rows are grouped into heap pages if the folder holds no tables; no effect on `occ`.
     pub heaps: HeapForm,
     /// The number of parts into which a load divides each multi-rooted tree. Where workers own
-    /// keys, the least number of partitions of these.
+    /// keys, the least number of partitions of the keys.
     pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
@@ -85,7 +85,7 @@ pub struct Recovered<T> {
     pub notes: Vec<(NoteId, Vec<u8>)>,
 }
 
-/// The reason for which an engine did not open, load or close.
+/// Why an engine did not open, load or close.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineFault {
     #[error(transparent)]
@@ -235,8 +235,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn part(&self, desk: &Self::Desk) -> Self::Part;
     fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
 
-    /// Prefetches the index entries that lead to a row for which a transaction to come will ask. It
-    /// takes no lock and promises nothing.
+    /// Prefetches the data by which a row is found, for a row that a transaction to come will ask
+    /// for. It takes no lock and promises nothing.
     fn want(&self, _: &Self::Desk, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
 
     /// Prefetches the rows themselves, and clears the list. To be called a while after
@@ -372,7 +372,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
         0
     }
 
-    /// The sites of which a worker owns the keys, where that matters.
+    /// The sites with keys that the worker owns, where that matters.
     fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
         None
     }
@@ -422,8 +422,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
         unreachable!("an engine without owners")
     }
 
-    /// Whether there is neither a message nor a transaction of which the wait for the log has
-    /// ended: part of the check before a sleep.
+    /// Whether there is neither a message nor a transaction that has finished its wait for the log:
+    /// part of the check before a sleep.
     fn is_quiet(&self, _: &Self::Desk) -> bool {
         true
     }

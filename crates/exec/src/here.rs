@@ -68,7 +68,7 @@ mod owned;
 
 use owned::Own;
 
-/// The reason for which rows are scanned.
+/// Why rows are scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Read,
@@ -76,7 +76,7 @@ enum Purpose {
     Update,
     /// The rows are not read: the caller wants the keys, or the entries of an index.
     Keys,
-    /// As `Keys`, but the caller changes one of the rows that the entries lead to next.
+    /// As `Keys`, but next the caller changes one of the rows that the entries lead to.
     Choice,
 }
 
@@ -160,7 +160,8 @@ impl<'a, D: Design> Here<'a, D> {
         self.part.protection == Protection::Locks
     }
 
-    /// Reports an index entry without a row, though no other transaction may be changing them.
+    /// Poisons the store: an index entry has no row, although no other transaction may be changing
+    /// either.
     #[cold]
     fn lost_row(&self, table: &Table) -> Abort {
         let what = "an index entry has no row".to_owned();

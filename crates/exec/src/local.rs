@@ -17,8 +17,8 @@ use store::{Ahead, Txn};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locking {
     Always,
-    /// Only local transactions of distributed ones take locks, and each one that starts while one
-    /// of those lives.
+    /// Only local transactions that belong to distributed ones take locks, and those that start
+    /// while one of these lives.
     WhileShared,
     /// As [`Locking::WhileShared`], with a lock table for each worker and the keys it owns. One
     /// lock stands for all keys with the same first columns.
@@ -48,7 +48,7 @@ pub struct Part {
     /// The rows it is about to ask for.
     pub(crate) ahead: Ahead,
     pub(crate) protection: Protection,
-    /// The worker in the lock table of which it takes its locks.
+    /// The worker that owns the lock table it uses.
     pub(crate) owner: usize,
     /// The transaction's name in the waits-for graph ([`Board`](crate::board::Board)); 0 where
     /// there is none.

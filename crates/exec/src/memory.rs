@@ -68,7 +68,7 @@ pub struct MemoryEngine {
     ticker: Ticker,
     /// Set while a checkpoint is being written.
     checkpointing: AtomicBool,
-    /// The reason for which the last checkpoint was not written, if it was not.
+    /// Why the last checkpoint was not written, if it was not.
     unwritten: Mutex<Option<String>>,
 }
 

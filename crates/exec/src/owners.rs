@@ -314,8 +314,8 @@ impl Owners {
         &key[..locked.min(key.len())]
     }
 
-    /// The lock that covers a range of a table, or of an index of which the rows' locks protect the
-    /// entries: the table, and the prefix that all keys of the range share. `None` if that prefix
+    /// The lock that covers a range of a table, or of an index with entries that the rows' locks
+    /// protect: the table, and the prefix that all keys of the range share. `None` if that prefix
     /// is shorter than the part that a lock covers.
     pub fn covering<'k>(
         &self,

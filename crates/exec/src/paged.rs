@@ -383,9 +383,9 @@ impl<D: Design> PageEngine<D> {
         self.end(part);
     }
 
-    /// Makes it possible to repeat the operation that stopped, or returns the reason for which it
-    /// is not. Waits for an absent page, unless the local transaction is protected by not waiting.
-    /// The caller keeps `seat` until the operation is done.
+    /// Makes it possible to repeat the operation that stopped, or returns why it cannot be
+    /// repeated. Waits for an absent page, unless the local transaction is protected by not
+    /// waiting. The caller keeps `seat` until the operation is done.
     ///
     /// # Errors
     /// [`Abort::NeedsLocks`] when a local transaction that runs alone would have to wait.

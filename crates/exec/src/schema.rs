@@ -12,8 +12,8 @@ use locks::Mode;
 use store::{Savepoint, StoreFault};
 use txn::{Abort, IndexDef, TableDef};
 
-/// The reason for which the schema was not changed. Nothing was changed; except after an abort, the
-/// transaction may go on.
+/// Why the schema was not changed. Nothing was changed; except after an abort, the transaction may
+/// go on.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
     #[error("the transaction must end: {0:?}")]

@@ -19,10 +19,10 @@
 //! faster than the ranges), it waits twice as long next time, up to a limit, and half as long after
 //! a success.
 //!
-//! There is one exception: the hottest sub-bucket lies within the hottest one of the time before,
-//! and is narrower. Then the load stayed, and was less even inside that sub-bucket than the
-//! histogram could show. That ends at single keys. The thesis (section 4.4.3) leaves all this to
-//! future work.
+//! There is one exception to the doubled wait: the hottest sub-bucket lies within the hottest one
+//! of the time before, and is narrower. Then the load stayed, and was less even inside that
+//! sub-bucket than the histogram could show. That ends at single keys. The thesis (section 4.4.3)
+//! leaves all this to future work.
 
 use crate::histogram::{PartitionLoad, WEIGHT};
 use crate::level::{Drift, Group, Levelled, imbalance, level, work};

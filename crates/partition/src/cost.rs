@@ -159,9 +159,9 @@ impl Split {
         }
     }
 
-    /// Records of the new partition: M. These are all below the moved entries, of which the pages
-    /// are full. Above the level where the key was found, one moved entry of each page leads back
-    /// to the path.
+    /// Records of the new partition: M. These are all records below the moved entries, each of
+    /// which leads to full pages. Above the level where the key was found, one moved entry of each
+    /// page leads back to the path.
     fn records_right(&self) -> Result<u64, CostError> {
         let too_large = || CostError::TooLarge { height: self.height, fanout: self.fanout };
         let found = self.moved.iter().position(|&m| m > 0).unwrap_or(0);
@@ -241,7 +241,7 @@ impl Beside {
         ]
     }
 
-    /// The columns of which the count exceeds the model's worst case.
+    /// The columns with a count above the model's worst case.
     pub fn above(&self) -> Vec<&'static str> {
         self.columns().into_iter().filter(|(_, model, counted)| counted > model).map(|c| c.0).collect()
     }

@@ -238,7 +238,8 @@ impl<'a> Search<'a> {
                 let (x, y) = (self.at[a], self.at[b]);
                 let shared: f64 = self.neighbours[a].iter().filter(|n| n.0 == b).map(|n| n.1).sum();
                 let old = self.pull(a, x) + self.pull(b, y);
-                // Each term counts the other partition as already gone, although both change sides.
+                // Each pull takes the other partition as staying on its island, although both
+                // change sides. So neither counts the transactions that the two share.
                 let crossing = self.pull(a, y) + self.pull(b, x) + 2.0 * shared - old;
                 (shift(x, y, work[a] - work[b]), crossing)
             }

@@ -265,7 +265,7 @@ fn fits(table: TableId, domain: u64, partitions: usize) -> Result<(), RangeError
     Ok(())
 }
 
-/// All partitioned tables. Tables of which every instance holds a copy are not in it.
+/// All partitioned tables. Tables with a copy in every instance are not in it.
 #[derive(Clone, Default, Debug)]
 pub struct RangeMap {
     tables: Vec<Option<Arc<Ranges>>>,

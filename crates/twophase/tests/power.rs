@@ -74,7 +74,7 @@ impl Node {
             .collect()
     }
 
-    /// The next record that is safe and of which a machine has to be told.
+    /// The next safe record of which a machine is still to be told.
     fn ready(&mut self, waits: Waits) -> Option<(Kind, u64)> {
         let is_there = |end: Lsn| match waits {
             Waits::ForTheDevice => self.log.ask_stable(end),

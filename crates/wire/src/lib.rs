@@ -60,7 +60,7 @@ pub enum Frame<'a> {
         steps: &'a [u8],
     },
     /// The outputs of the steps in their order, and the vote if the prepare request rode on them;
-    /// or the reason for which the participant has rolled back.
+    /// or why the participant has rolled back.
     StepsDone {
         call: u32,
         gtid: Gtid,

@@ -126,7 +126,7 @@ impl MemoryEngine {
         .await
     }
 
-    /// The reason for which the last checkpoint was not written, if it was not.
+    /// Why the last checkpoint was not written, if it was not.
     pub(super) fn unwritten(&self) -> MutexGuard<'_, Option<String>> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }

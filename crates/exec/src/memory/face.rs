@@ -246,9 +246,8 @@ impl Engine for MemoryEngine {
         self.end_past(desk, part);
     }
 
-    /// # Panics
-    /// When another transaction holds its rows: prepared transactions held theirs side by side
-    /// before the crash.
+    /// When another transaction holds its rows. That is a bug: prepared transactions held theirs at
+    /// the same time before the crash.
     fn adopt(&self, desk: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
         let adopted = desk.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
         let txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));

@@ -51,7 +51,7 @@ impl Drop for Keeper {
 pub struct Doubt {
     found: InDoubt,
     ward: Ward,
-    /// The owners in the tables of which it has locks.
+    /// The owners that have its locks in their tables.
     owners: Vec<usize>,
 }
 

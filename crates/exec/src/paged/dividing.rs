@@ -31,7 +31,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use store::{Divided, Division, Txn, Writers};
 
-/// Leaves to look at in one turn: some 50 us. Of pages to divide, each of which takes longer, one.
+/// The number of leaves to look at in one turn: some 50 us. A page to divide takes longer: there is
+/// one in a turn.
 const LEAVES_A_TURN: usize = 16;
 
 /// The division of rows for a request's cuts, before the gate is shut.

@@ -52,7 +52,7 @@ pub struct PageDesk {
     /// Branches that were sent to be undone and are not undone yet.
     pub(super) undoing: Cell<usize>,
     pub(super) hold: Cell<Hold>,
-    /// Leaves of which the rows may lie in the wrong pages.
+    /// Leaves with rows that may lie in the wrong pages.
     pub(super) parted: RefCell<Parted>,
     /// Whether the worker has begun to look through its leaves for such rows of an earlier opening.
     pub(super) looked: Cell<bool>,

@@ -16,12 +16,12 @@
 //! ```
 //!
 //! **The range drains first; locks do not move.** A transaction that is under way finishes with the
-//! old border. The alternative is to hand the locks over with the range, but more would have to
-//! move with them. A step waits half-way here, with a position in a range that would then be
-//! another worker's. Undo goes where the rows were changed. Pages have one owner. Draining costs as
-//! much time as the transactions under way take, and the giver alone pays it: the taker only begins
-//! to get messages. Transactions that run alone are never under way between two turns, so they go
-//! on while the gate is shut.
+//! old border. The alternative is to hand the locks over with the range. Then more would have to
+//! move: a step that waits half-way here has a position in a range that would be another worker's,
+//! undo goes to where the rows were changed, and pages have one owner. Draining takes as long as
+//! the transactions under way, and the giver alone pays for it: the taker only begins to get
+//! messages. Transactions that run alone are never under way between two turns, so they go on while
+//! the gate is shut.
 //!
 //! **Inside** is a transaction that has asked for a lock at this owner (`Part::counted`), and a
 //! visit from its admission to its answer. All others ask at the gate: visits as they are read
@@ -87,9 +87,9 @@ pub struct Carried {
     pub trees: usize,
     /// Rows that had to move for that, and the work it took.
     pub rows: Divided,
-    /// How long the gate was shut, ns: until no transaction was under way,
+    /// How long the gate was shut until no transaction was under way, ns.
     pub drain_ns: u64,
-    /// and until the request was done.
+    /// How long the gate was shut in total, ns.
     pub shut_ns: u64,
     /// Visits that waited meanwhile.
     pub held: usize,
@@ -116,8 +116,8 @@ impl Carried {
     }
 }
 
-/// The reason for which a repartition request was not carried out, or not completely:
-/// [`Owners::ranges`] holds the partitions as they are.
+/// Why a repartition request was not carried out, or not completely: [`Owners::ranges`] holds the
+/// partitions as they are.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     #[error(
@@ -156,7 +156,7 @@ pub(super) struct Door {
     came: Cell<usize>,
     /// The map version for which this worker owns its pages.
     pub seen: Cell<u64>,
-    /// The partitions of which it owns the pages, each by its tree and first key.
+    /// The partitions with pages that it owns, each by its tree and first key.
     pub owned: RefCell<HashSet<(TableId, Key)>>,
 }
 

@@ -28,9 +28,9 @@
 //! heap pages that it changes, one by one as it comes to them. The pages of a table without a key
 //! belong to the workers that append to them. Entries of secondary indexes are always latched.
 //!
-//! `plp-leaf`: where a leaf was split (parted) rows may have to move, but not before
-//! every transaction that changed them and may be undone has ended. The owner notes the leaf
-//! (`parted`) and returns to it in its turns.
+//! `plp-leaf`: where a leaf was split (parted) rows may have to move, but not before every
+//! transaction that changed them and may be undone has ended. The owner notes the leaf (`parted`)
+//! and returns to it in its turns.
 
 use super::{PageDesk, PageEngine};
 use crate::design::Design;
@@ -54,7 +54,7 @@ pub(super) struct Property {
     /// Whether leaves may lead to pages with rows of other leaves since before this opening: after
     /// a crash, or after designs that leave them so.
     unsettled: bool,
-    /// Transactions that restart found prepared and of which the decision is not carried out yet.
+    /// Transactions that restart found prepared, with a decision that is not carried out yet.
     doubts: AtomicUsize,
     /// Workers that have not looked through all leaves that were theirs at the start. Above 0 for
     /// good if any worker could not.
@@ -173,14 +173,14 @@ impl<D: Design> PageEngine<D> {
         Ok(())
     }
 
-    /// The tables of which the primary trees have owners.
+    /// The tables with primary trees that workers own.
     pub(super) fn divided_tables(&self) -> Vec<TableId> {
         let (Some(owners), Some(schema)) = (&self.owners, self.store.schema()) else { return Vec::new() };
         let tables = schema.tables.iter().filter(|table| !table.key.is_empty());
         tables.map(|table| table.id).filter(|id| owners.border(*id, 0).is_some()).collect()
     }
 
-    /// The tables of which the primary trees have owners, and the borders of each.
+    /// The same tables, with the borders of each.
     fn divided(&self, now: &Ranges) -> Vec<(TableId, Vec<(Key, usize)>)> {
         let Some(owners) = &self.owners else { return Vec::new() };
         self.divided_tables().into_iter().map(|table| (table, owners.borders_in(table, now))).collect()

@@ -42,7 +42,7 @@ fn row((group, id): Id) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
-/// Polls after which an operation that still waits waits for a lock.
+/// An operation that still waits after this many polls waits for a lock.
 const LOOKS: usize = 200;
 
 struct Life<D: Design> {

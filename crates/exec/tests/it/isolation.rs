@@ -272,8 +272,8 @@ pub fn a_missing_key_stays_missing() {
     assert_eq!(b.insert(&mut two, 15), Waits);
 }
 
-/// For example the oldest of a queue: a transaction that takes the next ones or adds to the queue
-/// need not wait.
+/// A scan for the oldest entry of a queue, for example: a transaction that takes later entries or
+/// adds to the queue need not wait.
 #[test]
 fn a_scan_that_has_enough_at_once_locks_only_what_it_saw() {
     let b = bench((0..10).map(|i| i * 10));
