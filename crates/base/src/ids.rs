@@ -51,7 +51,8 @@ id!(
     WorkerId(u16), "worker "
 );
 id!(
-    /// A logical site: one of equally many routing keys; an instance owns a run of adjacent sites.
+    /// A logical site. Sites have equally many routing keys; an instance owns a run of adjacent
+    /// sites.
     SiteId(u32), "site "
 );
 

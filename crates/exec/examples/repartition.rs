@@ -128,7 +128,7 @@ fn beside(form: HeapForm, indexes: usize, rows: u64, splits: u64, shifted: &Shif
     // Full leaves of 8 KiB hold about so many entries of a key of 8 bytes here.
     let fanout: u64 = 340;
     let height = (1..).find(|h| fanout.pow(*h) >= rows / PARTITIONS).unwrap_or(1) as usize;
-    // Each level is cut in half, the root of a sub-tree that is not full less.
+    // Each level is cut in half. The root of a sub-tree is not full, so fewer of its entries move.
     let root = (rows / PARTITIONS).div_ceil(fanout.pow(height as u32 - 1));
     let split = Split {
         height,

@@ -55,8 +55,8 @@ pub struct Part {
     pub(crate) name: u64,
     /// Its scans visit only rows of these sites of the deployment.
     pub(crate) sites: Option<Range<u32>>,
-    /// It is one of several local transactions of its transaction, or others may follow: the one
-    /// that it waits for may wait for its transaction elsewhere.
+    /// It is one of several local transactions of one transaction, or others may follow. A
+    /// transaction that blocks it here may wait elsewhere for one of those.
     pub(crate) abroad: bool,
     /// It has asked for a lock and is counted among those that lock ([`Locking::ByOwner`]).
     pub(crate) counted: bool,

@@ -90,7 +90,8 @@ impl fmt::Display for Change {
 
 /// The partitions of one table.
 ///
-/// Invariant: `starts` begins with 0, rises strictly and stays below `domain`; `owners` is as long.
+/// Invariant: `starts` begins with 0, rises strictly and stays below `domain`; `owners` has the
+/// same length.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ranges {
     table: TableId,

@@ -13,7 +13,7 @@
 //!
 //! While a load runs keys may change owners (`moving`). The giver then disowns its pages before it
 //! gives the keys away, and the taker owns them in its next turn. The owner map holds the keys that
-//! a worker should own; `Door::owned` holds the partitions of which it owns the pages.
+//! a worker should own; `Door::owned` holds the partitions with pages that it owns.
 //!
 //! Access rules: a worker owns and disowns on its own thread, between operations, when it holds no
 //! page. So the owner of a page may change during any transaction, and each access reads it from
