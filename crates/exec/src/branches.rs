@@ -77,7 +77,7 @@ pub struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ward(pub usize);
 
-/// A part's branches at other workers.
+/// A local transaction's branches at other workers.
 #[derive(Default)]
 pub(crate) struct Branches {
     pub away: Vec<(usize, Box<Part>)>,
