@@ -146,8 +146,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Acknowledges the commits whose records are on the device. The home forgets the transaction
-    /// on the acknowledgement.
+    /// Acknowledges the commits that are on the device. The home forgets the transaction on the
+    /// acknowledgement.
     pub(crate) fn poll_acks(&self) -> bool {
         let mut any = false;
         loop {
@@ -345,8 +345,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         Ok(Vote::ReadOnly)
     }
 
-    /// Ends a session whose home is about to abort by its own decision. Succeeds if all rows that
-    /// were read here were there at one moment.
+    /// Ends a session of which the home is about to abort by its own decision. Succeeds if all rows
+    /// that were read here were there at one moment.
     async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
         // A session that is gone, or of which a step still runs, cannot be confirmed. A prepared
