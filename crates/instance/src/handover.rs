@@ -4,7 +4,7 @@
 //! ```text
 //!   worker 0                                              worker 1
 //!   a client draws a request; worker 1 owns all its keys
-//!     hand ------ ring of requests, published once a turn ----> a runner runs the whole transaction
+//!   hand ---- ring of requests, published once a turn ----> a runner runs the whole transaction
 //!   the client goes on <--- ring of answers, likewise -------- answer
 //! ```
 //!

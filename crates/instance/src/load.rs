@@ -1,8 +1,9 @@
-//! Loading and auditing: work of the workers that is not a client's.
+//! Loading and auditing: work of the workers that comes from no client.
 //!
-//! Both run when nothing else does, so they take no locks. Loading is divided into pieces that the workers take one by
-//! one. Into an empty store rows go page by page, logged once, and the last worker builds the trees; else each piece is a
-//! transaction of inserts. Either way whoever ordered the load knows whether it has ended, and a checkpoint makes it durable.
+//! Both run while nothing else does, so they take no locks. Loading is divided into pieces that the
+//! workers take one by one. Into an empty store rows go page by page, logged once, and the last
+//! worker builds the trees. Otherwise each piece is a transaction of inserts. In both cases the
+//! caller learns whether the load has ended, and a checkpoint makes it durable.
 
 use crate::local::Local;
 use crate::plan::{LoadPlan, Way};

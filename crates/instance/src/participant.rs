@@ -1,9 +1,10 @@
 //! The participant side: steps of transactions that have their home at another instance.
 //!
 //! A session is one transaction's local part, from its first step until it is over. Tasks serve the
-//! requests, since a step may wait for a lock; [`twophase::Participant`] decides what comes next.
+//! requests, since a step may wait for a lock; [`twophase::Participant`] decides the next action.
 //! While a task serves a session, the task holds the local transaction and `Session::part` is
 //! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
+//! the local transaction back.
 //! the local transaction back.
 
 use crate::home;
