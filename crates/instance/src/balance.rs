@@ -4,7 +4,7 @@
 //!   workers: for each site, a count of the steps of their transactions
 //!       ^ once a period |
 //!       |               v
-//!   balancer's thread: counts -> histograms with ages -> partition::Balancer -> a plan, with reasons
+//!   balancer's thread: counts -> aged histograms -> partition::Balancer -> a plan, with reasons
 //!       |
 //!       +-- repartition request --> inbox of the worker that gives, or owns, the keys; one by one
 //! ```

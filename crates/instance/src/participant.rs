@@ -5,7 +5,6 @@
 //! While a task serves a session, the task holds the local transaction and `Session::part` is
 //! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
 //! the local transaction back.
-//! the local transaction back.
 
 use crate::home;
 use crate::links::{LinkId, MOST_PAYLOAD, Peer};
