@@ -215,7 +215,8 @@ fn rebuild<W: Workload>(spec: &WorkloadSpec) -> Result<W, String> {
 fn load<W: Workload>(instance: &Instance<W>, replies: &UnixStream) -> Result<(), String> {
     let report = |done, total| {
         if let Ok(mut stream) = replies.try_clone() {
-            let _ = send(&mut stream, &Reply::Progress { done, total }); // the reader thread notices a lost parent
+            // The reader thread notices a lost parent.
+            let _ = send(&mut stream, &Reply::Progress { done, total });
         }
     };
     instance.load(&report).map_err(|e| e.to_string())

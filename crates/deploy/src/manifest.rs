@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! DIR/ (0700)
-//!   deployment.json   describes the data; written after the load, so a half-loaded directory has none
-//!   lock              locked (flock) by the one deployment that runs here; the kernel drops the lock
-//!                     when that process dies
-//!   0/ 1/ ...         one directory per instance: its data file and its log, and instance.json with
-//!                     the number of the instance and the identity of the database
+//!   deployment.json   describes the data; written after the load: a half-loaded directory has none
+//!   lock              locked (flock) by the one deployment that runs here; the kernel drops
+//!                     the lock when that process dies
+//!   0/ 1/ ...         one directory per instance: its data file and its log, and instance.json
+//!                     with the number of the instance and the identity of the database
 //!   run/              the same for a deployment that runs on a copy; leftovers are of a killed run
 //! ```
 //!

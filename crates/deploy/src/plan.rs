@@ -144,7 +144,7 @@ pub struct Deployment {
     pub backing: Backing,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
-    /// What the lock managers inherit and when they escalate.
+    /// Inheritance and escalation of the lock managers.
     pub locks: LockTuning,
     /// How long a lock wait may take, in ms. This time-out ends distributed deadlocks.
     pub lock_timeout_ms: u64,

@@ -345,7 +345,8 @@ impl Running {
                 restarted.push(self.members[i].id());
             }
             match self.start(&dead).and_then(|()| self.connect()).and_then(|()| self.order_drive(&dead)) {
-                Ok(()) | Err(DeployError::Lost { .. }) => {} // another one died meanwhile: once more
+                // Another one died meanwhile: the loop runs once more.
+                Ok(()) | Err(DeployError::Lost { .. }) => {}
                 Err(other) => return Err(other),
             }
             dead = self.dead()?;
