@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             steal + max(0, busy - own)
-//!   noise  =  --------------------------     over the CPUs of `/proc/stat`, both ends read around the window
+//!   noise  =  --------------------------     over the CPUs of `/proc/stat`, read before and after
 //!                  CPUs x window
 //! ```
 //!
