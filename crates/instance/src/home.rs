@@ -9,7 +9,7 @@
 //!                    <--- rendezvous: results by value; votes ride back on the last results
 //!   commit
 //!     no other instance took part: commit record -> durable -> reply
-//!     others took part:            twophase::Coordinator says what comes next:
+//!     others took part:            twophase::Coordinator gives the order:
 //!                                  [prepare], log, decide, reply, forget
 //! ```
 

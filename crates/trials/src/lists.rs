@@ -6,7 +6,7 @@
 //!                                              a run of slots
 //!   generation  0: a list   a list             a list takes a fixed number of elements, then the
 //!               1: a list                      next generation begins
-//!                                              index: lists by generation, cut differently than rows
+//!                                              index: lists by generation, not cut like rows
 //! ```
 //!
 //! A request of one kind contains its operations, for outside clients that record the outcome
