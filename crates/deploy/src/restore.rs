@@ -1,8 +1,8 @@
 //! From a backup to a database: the length and the checksum of every file are verified before the
 //! database gets its name.
 //!
-//! A restored database has an identity of its own, different from the database that was backed up,
-//! so a folder of one is not mistaken for a folder of the other.
+//! A restored database has an identity of its own, different from that of the original. So a folder
+//! of one is not mistaken for a folder of the other.
 
 use crate::DeployError;
 use crate::backup::{

@@ -2,9 +2,9 @@
 //!
 //! Two questions about the seconds. Is there a trend? (Mann 1945 and Kendall: among all pairs of
 //! seconds, how many more rise than fall; by chance that many in one case of twenty.) And does it
-//! matter? (The slope of Theil and Sen, which is the median of the slopes of all pairs, over the
-//! whole length, against the median throughput.) Both tests use ranks and medians, so a second lost
-//! to another program is one point of many. Throughput is steady if it has no such trend, or a
+//! matter? (The slope of Theil and Sen is the median of the slopes of all pairs. Over the whole
+//! length it is compared with the median throughput.) Both tests use ranks and medians. So a second
+//! lost to another program is one point of many. Throughput is steady if it has no such trend, or a
 //! small one.
 
 /// With fewer seconds than this there is no result.

@@ -9,14 +9,14 @@
 //!
 //! Two instances of one worker and 100,000 rows each. A transaction updates one row at home and
 //! reads one, at home or at the other instance. Prints the median of the rounds: commits a second,
-//! processor time of both workers per commit, messages per commit, aborts, and the ratios of
-//! throughput and processor time to the local transactions, with their least and greatest. Other
-//! work on the machine changes processor time least. On two CPUs that only this program uses, its
-//! ratio equals that of the throughput.
+//! processor time of both workers per commit, messages per commit, aborts. Throughput and processor
+//! time also as ratios to those of local transactions, with their least and greatest. Other work on
+//! the machine changes processor time least. On two CPUs that only this program uses, its ratio
+//! equals that of the throughput.
 //!
-//! How many instructions a commit takes at both instances once most rows have been read, and in
-//! which functions, with the share of distributed transactions in the place of `100` (without the
-//! flag, `rustix` searches for the vdso, which faults under valgrind):
+//! The second form counts the instructions of a commit at both instances, by function, once most
+//! rows have been read. The share of distributed transactions goes in the place of `100`. Without
+//! the flag, `rustix` searches for the vdso, which faults under valgrind.
 //!
 //! ```text
 //! RUSTFLAGS=--cfg=rustix_use_libc cargo build --profile quick -p instance --example occ_cluster

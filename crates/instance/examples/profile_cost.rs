@@ -3,11 +3,12 @@
 //!
 //! `cargo run --profile quick -p instance --example profile_cost [rounds] [off] [design ...]`
 //!
-//! Prints, as a Markdown table, processor time per transaction: the floor (the mean of the fastest
-//! tenth of the windows, which other work on the machine disturbed least) and the median, and the
-//! ratios on / off of both. The ratio of the medians within each pair of neighbouring windows has a
-//! spread. The cost of the hooks while they are off shows only in comparison with a build without
-//! them: with `off` the profile is never turned on, so that two builds can run in turn.
+//! Prints, as a Markdown table, processor time per transaction: the floor, the median, and the
+//! ratios on / off of both. The floor is the mean of the fastest tenth of the windows, which other
+//! work on the machine disturbed least. The ratio of the medians within each pair of neighbouring
+//! windows has a spread. The cost of the hooks while they are off shows only in comparison with a
+//! build without them: with `off` the profile is never turned on, so that two builds can run in
+//! turn.
 
 use exec::DesignKind;
 use instance::{Instance, InstanceConfig};

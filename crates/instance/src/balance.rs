@@ -14,8 +14,8 @@
 //! access, so the histogram belongs to the balancer. The balancer runs on a thread that sleeps
 //! between periods.
 //!
-//! A plan is carried out change by change. If a change fails because its owner is never idle, the
-//! partitions stay as the changes before it left them, and the balancer looks at those in the next
+//! A plan is carried out change by change. A change fails if its owner is never idle. Then the
+//! partitions stay as the earlier changes left them, and the balancer starts from those in the next
 //! period.
 
 use crate::config::Balance;

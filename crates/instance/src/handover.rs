@@ -1,5 +1,5 @@
-//! Request forwarding: a request of which all keys belong to one other worker of the instance is
-//! handed to that worker whole, and runs there as one of its own.
+//! Request forwarding: if another worker of the instance owns all keys of a request, the request is
+//! handed to that worker whole. It runs there like a request of the worker's own clients.
 //!
 //! ```text
 //!   worker 0                                              worker 1

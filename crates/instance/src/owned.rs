@@ -8,8 +8,8 @@
 //!
 //! A phase that reads has all its steps under way at once. A phase that writes runs its steps kind
 //! by kind, in the order of the procedure; for each kind it visits the owners in the order of their
-//! numbers. All transactions of such a phase lock their rows in one order, at whichever worker
-//! their home is, so they never wait for each other in a circle.
+//! numbers. All transactions of such a phase lock their rows in this one order, wherever their home
+//! is. So they never wait for each other in a circle.
 //!
 //! The procedure names the rows that many transactions want, such as a branch or a warehouse, last.
 //! They are therefore not locked while the transaction waits for others. Circles over several

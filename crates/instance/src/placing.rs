@@ -2,7 +2,7 @@
 //! same island (ATraPos; thesis, section 3.5).
 //!
 //! Workers of an instance may lie on several islands. A transaction with steps on two of them sends
-//! messages over the slow path between, so partitions that often meet belong together, as long as
+//! messages over the slow path between. So partitions that often meet belong together, as long as
 //! every island keeps its share of the work. The transactions' workers sample the meetings.
 //! [`partition::placement`] decides, and charges a price for each partition that moves. It does not
 //! change borders: it decides only when the balancer leaves them as they are.

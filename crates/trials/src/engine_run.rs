@@ -2,7 +2,7 @@
 //! life of one process.
 //!
 //! The changes of each transaction are recorded from the results of its operations (a row was there
-//! or not), so the order of the clients does not matter: the order of the log determines the rows.
+//! or not). So the order of the clients does not matter: the order of the log determines the rows.
 
 use crate::ledger::{Changes, Commit, Ledger, Prepare};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};

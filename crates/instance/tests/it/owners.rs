@@ -232,8 +232,8 @@ fn owners_latch_none_of_their_pages() {
     assert!(owned.0 <= 0.2 * coupled.0 && owned.1 <= 0.1 * coupled.1, "{owned:?} {coupled:?}");
 }
 
-/// Found by NewOrders under `--latching coupled`: a worker that latched items to read them took
-/// ownership of their pages, though every worker reads them, and transactions of the other workers
+/// Found by NewOrders under `--latching coupled`. A worker that latched items to read them took
+/// ownership of their pages, though every worker reads them. Transactions of the other workers then
 /// ended as bad requests again and again.
 #[test]
 fn rows_that_everybody_reads_are_nobodys() {

@@ -74,8 +74,8 @@ fn segments_are_removed_in_an_order_that_a_crash_keeps() {
 }
 
 /// A control file that could not be read was treated as one that a crash had garbled. The database
-/// was then opened from the older control file, of which the part of the log is gone (and a later
-/// version overwrote the good file with it).
+/// was then opened from the older control file. The log that belongs to that one is gone, and a
+/// later version even overwrote the good file with it.
 #[test]
 fn a_control_file_that_cannot_be_read_is_no_reason_to_use_the_older_one() {
     let disk = Disk::new();
