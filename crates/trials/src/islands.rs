@@ -3,7 +3,7 @@
 //! another design.
 //!
 //! ```text
-//!   clients   invoke, submit -> committed | aborted | unknown       one connection to each instance
+//!   clients   invoke, submit -> committed | aborted | unknown   one connection to each instance
 //!   owner     wait for some commits | end one or all | restart with other workers, and with a
 //!             design that can read the files | connect | ... | clients end | every list is read
 //! ```
