@@ -218,6 +218,7 @@ impl Watch {
         Ok(Some(Watch { stop, thread }))
     }
 
+    /// Ends the thread, and waits for it.
     pub fn end(self) {
         drop(self.stop);
         // A panic of the thread has already printed its message.
@@ -225,6 +226,7 @@ impl Watch {
     }
 }
 
+/// The state of the balancer's thread.
 struct Watching<'s, W: Workload, E: Engine> {
     shared: &'s Shared<W, E>,
     ledger: Ledger,

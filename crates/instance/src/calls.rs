@@ -14,6 +14,7 @@ pub(crate) struct Reply {
     pub outputs: Vec<u8>,
 }
 
+/// The state of a slot.
 enum State {
     Free,
     Waiting { gtid: Gtid, link: LinkId, waker: Option<Waker>, patience: Patience },
@@ -52,6 +53,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// Opens a call of a transaction on `link`, and returns its number.
     pub fn open(&self, gtid: Gtid, link: LinkId) -> u32 {
         self.open_with(gtid, link, Patience::Endless)
     }
@@ -169,6 +171,7 @@ impl Calls {
         })
     }
 
+    /// The reply to a call, once it has arrived; this frees the call.
     pub fn poll(&self, call: u32, cx: &mut Context<'_>) -> Poll<Reply> {
         let mut slots = self.slots.borrow_mut();
         if let State::Waiting { waker, .. } = &mut slots[(call & SLOT_MASK) as usize].state {

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use txn::{Placement, TableKind};
 use wal::Durability;
 
+/// The settings of one instance. Those of all instances of a deployment must have the same
+/// `deployment`, `placement` and time-outs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InstanceConfig {
     pub id: InstanceId,
@@ -151,6 +153,7 @@ impl InstanceConfig {
         self.distributed_timeout_ms.unwrap_or(by_locks).saturating_mul(1_000_000)
     }
 
+    /// The number of workers.
     pub fn workers(&self) -> usize {
         self.cpus.len()
     }

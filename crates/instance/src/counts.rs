@@ -10,6 +10,7 @@ pub(crate) enum Reach {
     Distributed,
 }
 
+/// The counters of one worker for the current window.
 pub(crate) struct Counts {
     committed: Vec<(&'static str, u64)>,
     /// By kind, and for each kind by reason.
@@ -61,6 +62,7 @@ impl Counts {
         self.series.latency(latency_ns);
     }
 
+    /// Counts a try that ended with an abort.
     pub fn aborted(&mut self, kind: &'static str, abort: Abort, now_ns: u64) {
         *entry(entry(&mut self.aborted, kind), abort.name()) += 1;
         self.series.aborted(now_ns);

@@ -17,8 +17,10 @@ use std::task::{Poll, Waker};
 /// that was not quiet.
 pub(crate) const MOST: usize = 64;
 
+/// A counting semaphore with a first-come, first-served queue.
 #[derive(Default)]
 pub(crate) struct Gate {
+    /// Passes given out and not returned.
     inside: Cell<usize>,
     /// First come, first served.
     outside: RefCell<VecDeque<(u64, Waker)>>,
@@ -29,6 +31,7 @@ pub(crate) struct Gate {
 pub(crate) struct Pass<'g>(&'g Gate);
 
 impl Gate {
+    /// Waits until fewer than `most` transactions are inside and no earlier one waits.
     pub async fn enter(&self, most: usize) -> Pass<'_> {
         if self.inside.get() >= most || !self.outside.borrow().is_empty() {
             self.wait(most).await;

@@ -16,6 +16,7 @@ pub(crate) struct Group<O, C = ()> {
     pub call: C,
 }
 
+/// The steps of a phase, grouped by owner.
 pub(crate) type Groups<O, C = ()> = SmallVec<[Group<O, C>; 4]>;
 
 /// Encodes and groups the steps for which `elsewhere` names an owner. `elsewhere` gets a step's

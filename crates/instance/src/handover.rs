@@ -38,6 +38,7 @@ use txn::Abort;
 /// sender.
 const ROOM: usize = if cfg!(test) { 2 } else { 256 };
 
+/// The outcome of a forwarded request.
 type Outcome = Result<(), Abort>;
 
 /// A client's number at its worker; answers are addressed to it.
@@ -53,12 +54,17 @@ pub(crate) struct Handed<R> {
 
 /// One worker's ends of the rings to and from one other worker.
 struct Lane<R> {
+    /// Requests of this worker's clients, for the other worker.
     requests: Out<(Seat, R)>,
+    /// Answers to the other worker's clients.
     answers: Out<(Seat, Outcome)>,
+    /// Requests of the other worker's clients.
     handed: Consumer<(Seat, R)>,
+    /// Answers to this worker's clients.
     answered: Consumer<(Seat, Outcome)>,
 }
 
+/// The sending end of a ring, with an overflow queue.
 struct Out<T> {
     ring: Producer<T>,
     /// Values that found the ring full, oldest first.
@@ -173,6 +179,7 @@ impl<R> Handover<R> {
         })
     }
 
+    /// Frees a seat.
     pub fn give_seat(&self, seat: Seat) {
         self.free.borrow_mut().push(seat);
     }
@@ -220,6 +227,7 @@ impl<R> Handover<R> {
         None
     }
 
+    /// Answers a request of worker `from`.
     #[inline]
     pub fn answer(&self, from: usize, seat: Seat, outcome: Outcome) {
         self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.send((seat, outcome));

@@ -224,8 +224,10 @@ struct Asked {
     keeps: Keeps,
 }
 
+/// Since when another instance keeps the rows that were read there unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
+    /// Not yet: locks or a later validation protect them.
     NotYet,
     /// From its vote to the decision, or to the lock point.
     SinceVote,
@@ -242,6 +244,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         self.gtid.is_none()
     }
 
+    /// Runs one phase: here if this worker runs all its steps, else with the workers and instances
+    /// that own them.
     pub(crate) async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
@@ -607,6 +611,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 }
 
+/// For which participants the steps of a phase are the last ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     No,
@@ -674,6 +679,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.perform_home(gtid, effects);
     }
 
+    /// Carries out the effects that a coordinator returned.
     pub(crate) fn perform_home(&self, gtid: Gtid, effects: Effects) {
         let (mut wake, mut forget) = (None, false);
         for effect in effects {

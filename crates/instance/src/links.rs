@@ -47,6 +47,7 @@ pub(crate) enum Peer {
     Client,
 }
 
+/// A link that stands.
 struct Slot {
     link: Link,
     peer: Peer,
@@ -117,6 +118,7 @@ impl Slot {
     }
 }
 
+/// All links of one worker.
 #[derive(Default)]
 pub(crate) struct Links {
     slots: RefCell<Vec<Option<Slot>>>,
@@ -136,10 +138,12 @@ pub(crate) struct Links {
 }
 
 impl Links {
+    /// No links; see `most_asked`.
     pub fn new(most_asked: usize) -> Links {
         Links { most_asked, ..Links::default() }
     }
 
+    /// Adds a link. Of several links that this worker opened to one instance, the last one is used.
     pub fn add(&self, link: Link, peer: Peer) -> LinkId {
         let generation = self.generation.get() + 1;
         self.generation.set(generation);
@@ -335,6 +339,7 @@ impl Links {
         self.slots.borrow().iter().flatten().any(|s| !s.socket && !s.held_back && s.link.poll())
     }
 
+    /// Sends the frames that are held back in buffers.
     pub fn flush(&self) {
         for slot in self.slots.borrow_mut().iter_mut().flatten() {
             // A failure shows at the next receive, which reports the link as broken.
@@ -342,6 +347,7 @@ impl Links {
         }
     }
 
+    /// Closes all links.
     pub fn clear(&self) {
         self.slots.borrow_mut().clear();
         self.callees.borrow_mut().clear();

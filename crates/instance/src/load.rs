@@ -14,6 +14,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use txn::Workload;
 
+/// One worker's part of a load.
 pub(crate) async fn load<W: Workload, E: Engine>(
     local: &Rc<Local<W, E>>,
     plan: &LoadPlan,
@@ -90,6 +91,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
     Ok(())
 }
 
+/// The workload's report on the data of this instance, encoded.
 pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Result<Vec<u8>, String> {
     let workload = local.workload();
     let (engine, desk) = (&local.shared.engine, &local.desk);

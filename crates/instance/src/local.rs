@@ -60,11 +60,16 @@ pub(crate) enum Keys {
     Spread,
 }
 
+/// The state of one worker. No borrow of a `RefCell` is held over an await.
 pub(crate) struct Local<W: Workload, E: Engine> {
     pub shared: Arc<Shared<W, E>>,
+    /// This worker's number within the instance.
     pub worker: usize,
+    /// The engine's worker context.
     pub desk: E::Desk,
+    /// The tasks and timers of this worker.
     pub executor: Executor,
+    /// Replaced by [`Local::reconfigure`].
     pub workload: RefCell<Rc<W>>,
     /// Domain of the routing keys by table id; 0 for a table that every instance holds.
     domains: RefCell<Vec<u64>>,
@@ -74,40 +79,57 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     in_log: Cell<usize>,
     /// A task has begun to wait for the log since its last flush was requested.
     unflushed: Cell<bool>,
-    /// Limits the transactions over several instances, where too many of them would conflict.
+    /// Limits the distributed transactions, where too many of them would slow each other down.
     pub gate: Option<Gate>,
     /// Transactions that write nothing read the rows as of their begin.
     pub reads_past: bool,
     /// The rows that a request names are prefetched while other requests run before it.
     pub wants: bool,
+    /// Coordinators of the distributed transactions that have their home at this worker.
     pub homes: RefCell<ByGtid<Home>>,
+    /// Participants at this worker.
     pub sessions: RefCell<ByGtid<Session<E::Part>>>,
+    /// Requests that wait for a task, oldest first.
     pub jobs: RefCell<VecDeque<Job<E::Part>>>,
+    /// Tasks that wait for jobs.
     pub idle: RefCell<Vec<Waker>>,
     /// A task has been woken or spawned for the first job and has not taken it yet.
     pub summoned: Cell<bool>,
+    /// Request forwarding to and from the other workers.
     pub handover: Handover<W::Request>,
+    /// Local transactions for reuse.
     parts: RefCell<Vec<E::Part>>,
+    /// Batches for reuse.
     batches: RefCell<Vec<Batch>>,
+    /// Buffers for reuse.
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// Commits that are acknowledged once they are durable, oldest first.
     pub acks: RefCell<VecDeque<PendingAck>>,
+    /// Counters of this window.
     pub counts: RefCell<Counts>,
     /// The workload's own counts of its requests, in this window.
     pub observed: RefCell<Vec<(&'static str, u64)>>,
+    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
     pub halting: Cell<bool>,
+    /// Tasks of the load that have not ended.
     pub clients: Cell<usize>,
+    /// The workload's present options.
     pub mix: Cell<Mix>,
     /// Of an open loop.
     pub source: RefCell<Option<Source<W>>>,
     /// Steps of this worker's transactions by site of the instance, since the balancer last
     /// collected them. Empty where there is no balancer.
     pub tallies: Box<[Cell<u32>]>,
+    /// Samples of the steps of other workers that wait here.
     pub queue: Cell<QueueMeter>,
     /// Which sites occurred together, in one of [`DRAWN`] transactions. `None` where placement does
     /// not use it.
     pub meetings: Option<RefCell<Meetings>>,
+    /// Transactions since the start, for the sampling of meetings.
     drawn: Cell<u32>,
+    /// The number of the next transaction, before the worker's bits are added.
     next_number: Cell<u64>,
+    /// A buffer in which frames are encoded.
     frame: RefCell<Vec<u8>>,
     /// The message that a procedure issues steps after its last ones was printed.
     told_of_bug: Cell<bool>,
@@ -175,6 +197,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         local
     }
 
+    /// Replaces the options of the workload.
     pub fn reconfigure(&self, workload: W) {
         *self.workload.borrow_mut() = Rc::new(workload);
         self.learn_domains();
@@ -212,6 +235,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         placement.owner(placement.site(route.key, domain))
     }
 
+    /// Whether there is only one instance.
     pub fn is_alone(&self) -> bool {
         self.shared.config.placement.instances() == 1
     }
@@ -316,6 +340,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         keys.unwrap_or(Keys::Here)
     }
 
+    /// A new transaction number, unique over instances, lives and workers.
     pub fn new_gtid(&self) -> Gtid {
         let n = self.next_number.get();
         self.next_number.set(n + 1);
@@ -368,6 +393,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.buffers.borrow_mut().push(buffer);
     }
 
+    /// The rows, as one local transaction sees them.
     #[inline]
     pub fn here<'a>(&'a self, part: &'a mut E::Part) -> E::Here<'a> {
         self.shared.engine.here(&self.desk, &self.executor, part)

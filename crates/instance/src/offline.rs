@@ -65,6 +65,7 @@ struct Looked {
     opened: Opened,
 }
 
+/// An opened store, by family.
 enum Opened {
     /// It does not open.
     Nothing,

@@ -73,6 +73,7 @@ pub(crate) struct Opening {
     by_ns: u64,
 }
 
+/// The state of the door, under its mutex.
 struct Door {
     /// Peers that have not acknowledged this life. The door is open when there are none.
     unaware: BTreeSet<InstanceId>,

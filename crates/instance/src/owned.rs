@@ -176,6 +176,7 @@ struct Turn {
     index: usize,
 }
 
+/// The steps of a phase in the order in which they run.
 type Turns = SmallVec<[Turn; 16]>;
 
 /// The open steps of this instance in the order in which they are run. Adjacent steps with one

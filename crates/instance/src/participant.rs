@@ -203,6 +203,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
+    /// The number of participants in doubt at this worker.
     pub(crate) fn in_doubt(&self) -> u64 {
         self.sessions.borrow().values().filter(|s| s.machine.is_in_doubt()).count() as u64
     }

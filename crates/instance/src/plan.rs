@@ -26,6 +26,7 @@ pub(crate) struct LoadPlan {
 }
 
 impl LoadPlan {
+    /// The pieces of `sites`, for `workers` workers.
     pub fn new<W: Workload>(workload: &W, sites: std::ops::Range<u32>, workers: usize) -> LoadPlan {
         let pieces = sites
             .map(SiteId)
@@ -40,6 +41,7 @@ impl LoadPlan {
         }
     }
 
+    /// How rows enter the store; the first call decides.
     pub fn way(&self, decide: impl FnOnce() -> Way) -> Way {
         *self.way.get_or_init(decide)
     }
@@ -49,10 +51,12 @@ impl LoadPlan {
         self.busy.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
+    /// The number of pieces.
     pub fn total(&self) -> u64 {
         self.pieces.len() as u64
     }
 
+    /// The next piece that no worker has taken.
     pub fn take(&self) -> Option<(SiteId, u32)> {
         self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed) as usize).copied()
     }

@@ -39,6 +39,7 @@ pub fn planted() -> Bug {
     Bug::ALL.into_iter().find(|bug| *bug as u8 == now).unwrap_or(Bug::None)
 }
 
+/// Whether `bug` is the selected one.
 pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }

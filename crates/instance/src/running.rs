@@ -43,15 +43,21 @@ pub struct Recovery {
     pub log_bytes: u64,
 }
 
+/// A running instance: its threads and the state that they share.
 pub(crate) struct Running<W: Workload, E: Engine> {
     shared: Arc<Shared<W, E>>,
     workers: Vec<JoinHandle<()>>,
+    /// The listener, its stop flag and its thread; `None` for an instance without an address.
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
+    /// Orders to the connector thread, and the thread.
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
+    /// The stop flag of the cleaner thread, and the thread.
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    /// `None` where keys are not balanced.
     balancer: Option<Watch>,
     /// The balancer's decisions in this window.
     ledger: Ledger,
+    /// The present options; the workers have copies.
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
@@ -495,6 +501,7 @@ fn start_cleaner<W: Workload, E: Engine>(
     Ok((stop, thread))
 }
 
+/// The listener, its stop flag, and its thread.
 type ListenerThread = (Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>);
 
 fn start_listener<W: Workload, E: Engine>(

@@ -18,6 +18,7 @@ use traffic::{Rate, Share, Traffic};
 use twophase::Message;
 use txn::Workload;
 
+/// The state shared by the threads of an instance.
 pub(crate) struct Shared<W: Workload, E: Engine> {
     pub config: InstanceConfig,
     pub engine: Arc<E>,
@@ -26,7 +27,9 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub filled: Mutex<Vec<E::Filled>>,
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
+    /// Admission of transactions after a restart.
     pub opening: Opening,
+    /// The last known life of each peer.
     pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
     /// Between workers that own keys, to forward requests of which another worker owns all keys.
@@ -112,6 +115,7 @@ impl<W> Default for Inbox<W> {
 }
 
 impl<W> Inbox<W> {
+    /// Adds an order, and wakes the worker.
     pub fn put(&self, order: Order<W>) {
         self.orders.lock().expect("no holder of this lock panics").push(order);
         self.filled.store(true, Ordering::Release);
@@ -132,11 +136,13 @@ impl<W> Inbox<W> {
         assert!(self.unparker.set(unparker).is_ok(), "an inbox has one owner");
     }
 
+    /// Whether there is no order; costs one load.
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.filled.load(Ordering::Acquire)
     }
 
+    /// Takes all orders. The flag is cleared under the lock, so a later order sets it again.
     pub fn take(&self) -> Vec<Order<W>> {
         if self.is_empty() {
             return Vec::new();
@@ -160,6 +166,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
         self.config.balance.mode != Mode::Off && islands.iter().any(|island| *island != islands[0])
     }
 
+    /// Sends an order to every worker.
     pub fn order_all(&self, order: impl Fn() -> Order<W>) {
         self.inboxes.iter().for_each(|inbox| inbox.put(order()));
     }

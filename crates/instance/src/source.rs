@@ -31,6 +31,7 @@ pub(crate) struct Due {
     pub terminal: Option<u32>,
 }
 
+/// The two kinds of open loops.
 pub(crate) enum Kind<W: Workload> {
     Arrivals(ArrivalStream),
     Terminals(Box<Terminals<W>>),
@@ -92,12 +93,16 @@ fn pauses<W: Workload>(workload: &W, request: &W::Request) -> Pauses {
     workload.pauses(request).unwrap_or(Pauses { keying_s: 0.0, think_s: 0.0 })
 }
 
+/// The source of one worker's requests.
 pub(crate) struct Source<W: Workload> {
     kind: Kind<W>,
+    /// Requests that are due, oldest first.
     waiting: VecDeque<Due>,
+    /// Counts of this window.
     offered: Offered,
     /// Open-loop clients without work.
     pub idle: Vec<Waker>,
+    /// Wakes the arrival timer's task.
     pub pump: Option<Waker>,
     /// When the arrival timer fires next; `u64::MAX` if it is not set.
     armed_ns: u64,
@@ -131,6 +136,7 @@ impl<W: Workload> Source<W> {
         }
     }
 
+    /// The oldest request that is due.
     pub fn take(&mut self) -> Option<Due> {
         self.waiting.pop_front()
     }

@@ -32,9 +32,11 @@ enum Cut {
     Sites,
 }
 
+/// The shares of one step.
 type Shares<S> = SmallVec<[Share<S>; 4]>;
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
+    /// Runs a step that is spread over sites.
     pub(crate) async fn spread<S: Spread>(&mut self, step: &S) -> Result<S::Output, Abort> {
         if S::EFFECT == Effect::Writes {
             return self.visit(step, Cut::Sites).await;

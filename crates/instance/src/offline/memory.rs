@@ -28,6 +28,7 @@ pub(super) struct Opened {
     in_doubt: Vec<(Vec<u8>, <MemoryEngine as Engine>::InDoubt)>,
 }
 
+/// Opens an instance in `dir`. Returns it with the transactions that it remembers as committed.
 pub(super) fn open<W: Workload>(
     files: &Arc<dyn Files>,
     dir: &Path,

@@ -23,6 +23,7 @@ pub(super) struct Opened {
     in_doubt: Vec<InDoubt>,
 }
 
+/// Opens an instance in `dir`. Returns it with the transactions that it remembers as committed.
 pub(super) fn open(
     files: &Arc<dyn Files>,
     dir: &Path,
