@@ -70,6 +70,7 @@ pub(crate) struct Description {
     pub files: Vec<Entry>,
 }
 
+/// A file of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// Below the database's directory.
@@ -291,6 +292,7 @@ pub(crate) struct Reading<'a, R> {
 }
 
 impl<'a, R: Read> Reading<'a, R> {
+    /// Reads `bytes` bytes from `from`.
     pub fn new(from: R, bytes: u64, tell: Tell<'a>) -> Reading<'a, R> {
         let digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         Reading { from, done: 0, left: bytes, digest, trouble: None, told: 0, tell }

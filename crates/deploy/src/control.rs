@@ -67,12 +67,14 @@ pub(crate) struct Cue {
     pub requests: Option<(WorkloadSpec, u64)>,
 }
 
+/// The parameters of an instance's start.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Birth {
     pub spec: WorkloadSpec,
     pub config: InstanceConfig,
 }
 
+/// A reply to an order, or news from an instance.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum Reply {
     /// The address at which it listens; a port that the system chose is known from here on.
@@ -89,6 +91,7 @@ pub(crate) enum Reply {
     Fault(String),
 }
 
+/// Sends one frame.
 pub(crate) fn send<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Result<()> {
     let mut frame = vec![0u8; 4];
     postcard::to_io(value, &mut frame).map_err(io::Error::other)?;

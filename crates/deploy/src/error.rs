@@ -4,6 +4,7 @@
 use base::InstanceId;
 use std::path::PathBuf;
 
+/// Why a deployment or a database is not usable, or a run failed.
 #[derive(thiserror::Error, Debug)]
 pub enum DeployError {
     /// The requested deployment cannot exist on any machine: the options are wrong.
@@ -114,6 +115,7 @@ fn fault_in_words(instance: InstanceId, why: &str) -> String {
 }
 
 impl DeployError {
+    /// Makes a [`DeployError::Io`] from a system error; `action` completes "cannot ...".
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -77,6 +77,7 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspecte
     Ok(Inspected { look, findings: judgement.all, instances: instances.map_err(damaged)? })
 }
 
+/// Examines the instances with the workload's own type.
 struct Examine<'a> {
     folders: Vec<(PathBuf, Vec<Finding>)>,
     islands: u16,

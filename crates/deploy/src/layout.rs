@@ -201,6 +201,7 @@ pub(crate) fn clear(dir: &Path) -> Result<(), DeployError> {
     Ok(())
 }
 
+/// The contents of `sweep.json`.
 #[derive(Serialize, Deserialize)]
 struct SweepFile {
     format: u32,
@@ -283,6 +284,7 @@ pub fn begin_sweep(dir: &Path) -> Result<(), DeployError> {
     Ok(())
 }
 
+/// Creates a directory (0700) and its parents, unless it exists.
 pub(crate) fn make_private(path: &Path) -> Result<(), DeployError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(DeployError::io("create", path))
 }

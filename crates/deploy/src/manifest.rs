@@ -133,6 +133,7 @@ pub struct Home {
     identity: Option<Identity>,
 }
 
+/// Removes a directory when it is dropped.
 struct RemovedAtEnd(PathBuf);
 
 impl Drop for RemovedAtEnd {
@@ -233,6 +234,7 @@ impl Home {
         Ok(())
     }
 
+    /// The directory of the data, which may be a copy.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -22,21 +22,26 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long an orderly end may take before the host is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// An entry of the mailbox.
 enum Mail {
     Reply(Reply),
+    /// The socket has ended.
     Lost,
 }
 
+/// The host of an instance.
 enum Body {
     Process(Child),
     Thread(Option<JoinHandle<()>>),
 }
 
+/// A hosted instance.
 pub(crate) struct Member {
     pub config: InstanceConfig,
     socket: UnixStream,
     mail: Receiver<Mail>,
     body: Body,
+    /// The host has ended.
     lost: bool,
     /// Why nothing commits there any more.
     fault: Option<String>,
@@ -84,6 +89,7 @@ impl Member {
         self.config.id
     }
 
+    /// The process of the host; `None` for a thread.
     pub fn pid(&self) -> Option<u32> {
         match &self.body {
             Body::Process(child) => Some(child.id()),
@@ -91,6 +97,7 @@ impl Member {
         }
     }
 
+    /// Sends an order. Its reply is collected by [`Member::reply`].
     pub fn order(&mut self, order: &Order) -> Result<(), DeployError> {
         if send(&mut self.socket, order).is_err() {
             return Err(self.last_words(order.name()));

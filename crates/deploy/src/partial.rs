@@ -15,12 +15,14 @@ use std::path::{Path, PathBuf};
 
 const ENDING: &str = ".atoll-partial";
 
+/// A file or a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     File,
     Directory,
 }
 
+/// A file or directory under its temporary name. Dropping it unfinished removes it.
 pub(crate) struct Partial {
     path: PathBuf,
     to: PathBuf,
@@ -60,10 +62,12 @@ impl Partial {
         Ok(partial)
     }
 
+    /// The temporary name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// The file to write to.
     pub fn file(&self) -> &File {
         &self.handle
     }

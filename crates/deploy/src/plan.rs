@@ -91,6 +91,7 @@ impl ChannelKind {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
+    /// Interrupts the deployment.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -24,6 +24,7 @@ use workload::WorkloadSpec;
 pub(crate) struct Identity(String);
 
 impl Identity {
+    /// A random identity.
     pub fn draw() -> Identity {
         Identity(format!("{:016x}", world::entropy()))
     }

@@ -133,6 +133,7 @@ fn locked(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The parameters of a kill loop, and the row for its results.
 struct Torment<'a> {
     session: &'a mut Session,
     schedule: &'a Schedule,
@@ -202,6 +203,7 @@ fn run_client<W: Workload>(
     }
 }
 
+/// The owner's side of the kill loop.
 struct Owner<'t, 'a, W> {
     torment: Torment<'t>,
     workload: &'a W,

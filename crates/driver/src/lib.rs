@@ -43,6 +43,7 @@ pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};
 
 /// The folder of the build's results: `debug`, `release`, `quick`.
 pub const PROFILE: &str = env!("ATOLL_PROFILE");
+/// The target triple of the build.
 pub const TARGET: &str = env!("ATOLL_TARGET");
 /// The commit of this build, with `-dirty` if the tree had changes; "unknown" outside a repository.
 pub const COMMIT: &str = env!("ATOLL_COMMIT");

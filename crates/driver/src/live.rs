@@ -41,6 +41,7 @@ impl Pieces {
     }
 }
 
+/// Whether a window ends now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Now,

@@ -23,6 +23,7 @@ pub struct Moment {
     parent_ns: u64,
 }
 
+/// Sums over all CPUs of `/proc/stat`, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticks {
     cpus: usize,
@@ -31,6 +32,7 @@ struct Ticks {
 }
 
 impl Moment {
+    /// Reads the clocks.
     pub fn now() -> Moment {
         let machine = std::fs::read_to_string("/proc/stat").ok().and_then(|text| Ticks::parse(&text));
         Moment { at: Instant::now(), machine, parent_ns: deploy::cpu_ns() }

@@ -28,6 +28,7 @@ pub struct PhaseError {
     what: String,
 }
 
+/// A change that a line describes.
 #[derive(Clone, PartialEq, Debug)]
 enum What {
     Hot(Option<Hot>),
@@ -50,6 +51,7 @@ impl fmt::Display for What {
     }
 }
 
+/// A line of a script.
 #[derive(Clone, PartialEq, Debug)]
 struct Line {
     number: usize,

@@ -49,6 +49,7 @@ pub enum Warmup {
     UntilSteady,
 }
 
+/// The longest warm-up of [`Warmup::UntilSteady`].
 pub const LONGEST_WARMUP: Duration = Duration::from_secs(60);
 
 /// An interrupted window that is shorter than this is dropped: its rate would be a guess.
@@ -78,6 +79,7 @@ pub trait Watcher {
     fn sample(&mut self, _instances: &[Measured]) {}
 }
 
+/// How often a watcher gets samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sampling {
     Off,
@@ -87,6 +89,7 @@ pub enum Sampling {
 /// The present latency between the cores, in nanoseconds; `None` on a single core.
 pub type Ping<'a> = &'a dyn Fn() -> Option<f64>;
 
+/// A deployment in use. See the head of this file.
 pub struct Session {
     pub(crate) running: Running,
     /// Effects committed since loading, modulo 2^64. `None` once an instance has died and its
@@ -244,6 +247,7 @@ impl Session {
         }
     }
 
+    /// Sets the request mix and begins a row.
     pub(crate) fn begin(
         &mut self,
         subject: &Subject,

@@ -14,6 +14,7 @@ pub struct Window {
 }
 
 impl Window {
+    /// Sums the measurements of all instances.
     pub fn of(instances: &[Measured], host: Host) -> Window {
         let mut all = Measured::default();
         instances.iter().for_each(|m| all.merge(m));

@@ -162,6 +162,7 @@ struct Image {
     moment: String,
 }
 
+/// One chain; see the head of this file.
 struct Chain<'a> {
     seed: u64,
     effort: Effort,

@@ -51,6 +51,7 @@ fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
+/// The elements of a list in its text form.
 pub(crate) fn elements(text: &str) -> Vec<i64> {
     text.split(',').filter_map(|n| n.parse().ok()).collect()
 }
@@ -70,6 +71,7 @@ pub(crate) enum Seen {
     Read { id: i64, list: Option<Vec<i64>> },
 }
 
+/// The start or the end of an attempt.
 pub(crate) struct Event {
     pub order: u64,
     pub kind: OpType,
@@ -86,6 +88,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// The next position in the total order of events.
     pub fn stamp(&self) -> u64 {
         self.order.fetch_add(1, Ordering::SeqCst)
     }
@@ -106,6 +109,7 @@ impl Recorder {
         first..first + ACTIVE
     }
 
+    /// Adds events.
     pub fn push(&self, events: Vec<Event>) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
     }
@@ -117,6 +121,7 @@ impl Recorder {
         events
     }
 
+    /// The recorded history in the checker's form; the recorder is empty afterwards.
     pub fn history(&self) -> History {
         history(&self.events())
     }
@@ -251,6 +256,7 @@ fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
     recorder.history()
 }
 
+/// Has the checker judge a history.
 pub(crate) fn judge(history: &History) -> Verdict {
     let count = |kind| history.ops.iter().filter(|op| op.kind == kind).count();
     let opts = Opts { timeout: std::time::Duration::from_secs(20), ..Opts::default() };

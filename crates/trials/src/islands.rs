@@ -48,6 +48,7 @@ const LAST_READING: Duration = Duration::from_secs(60);
 /// A client that cannot reach an instance tries again after this time.
 const AGAIN: Duration = Duration::from_millis(1);
 
+/// The channel between instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Via {
     Ring,
@@ -223,6 +224,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether no promise was broken.
     pub fn is_sound(&self) -> bool {
         self.verdict.strictly_serialisable && self.flaws.is_empty()
     }

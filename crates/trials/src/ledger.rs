@@ -102,6 +102,7 @@ pub struct Settled {
     pub in_doubt: BTreeMap<i64, Txn>,
 }
 
+/// Applies changes to rows.
 pub fn apply(rows: &mut Rows, changes: &Changes) {
     for (id, now) in changes {
         match now {

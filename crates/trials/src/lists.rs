@@ -32,6 +32,7 @@ use txn::{
 const LISTS: TableId = TableId(1);
 const BY_GENERATION: TableId = TableId(2);
 const LIST: u16 = 2;
+/// Slots, which are also the sites.
 pub(crate) const SLOTS: i64 = 12;
 /// Elements of a generation, over all slots.
 pub(crate) const ELEMENTS: i64 = 240;
@@ -126,6 +127,7 @@ pub(crate) struct Survey {
     pub direction: Way,
 }
 
+/// The keys by which a survey reads.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum By {
     /// From this slot to the one before the other; unbounded at the first and the last slot.
@@ -133,6 +135,7 @@ pub(crate) enum By {
     Index,
 }
 
+/// Whether the shares of a survey run at once, or in which order.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Way {
     AtOnce,
@@ -225,6 +228,7 @@ pub(crate) enum Ask {
     Survey(Survey),
 }
 
+/// Whether a phase is the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// Others may follow.
@@ -311,6 +315,7 @@ pub(crate) fn unknown(asks: &[Ask]) -> Vec<Seen> {
     asks.iter().flat_map(Ask::unknown).collect()
 }
 
+/// The workload.
 #[derive(Clone, Default)]
 pub(crate) struct Lists {
     /// Records attempts that are drawn inside.
@@ -367,6 +372,7 @@ pub(crate) struct Ticket {
     pub to_do: ToDo,
 }
 
+/// The operations of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToDo {
     /// Drawn when it runs, anew for each attempt, and recorded then.
@@ -375,6 +381,7 @@ pub(crate) enum ToDo {
     Given { asks: Vec<Ask>, gives_up: bool },
 }
 
+/// Draws requests.
 pub(crate) struct Tickets(Rng);
 
 impl Generator for Tickets {

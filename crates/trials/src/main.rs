@@ -25,6 +25,7 @@ usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N] [--desig
        trials member   (one of several instances; started by `trials histories islands`)
 ";
 
+/// Why the program fails.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("{0}\n\n{USAGE}")]

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use world::sim::{Disk, Lasts, Plan, Trouble};
 
+/// An order to a child.
 #[derive(Serialize, Deserialize)]
 enum Order {
     Start { config: Box<InstanceConfig>, bug: u8 },
@@ -31,6 +32,7 @@ enum Order {
     Stop,
 }
 
+/// The reply to an order; an error as text.
 type Reply = Result<(), String>;
 
 /// Why a member could not carry out an order.
@@ -50,6 +52,7 @@ pub(crate) struct Member {
     place: Place,
 }
 
+/// Where a member runs.
 enum Place {
     Here(Box<Instance<Lists>>),
     Disk(Box<Instance<Lists>>, Disk),

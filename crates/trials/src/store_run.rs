@@ -15,6 +15,7 @@ type L = Coupled;
 /// A key that no row has, longer than any: an insertion that names it as its neighbour is refused.
 const NO_NEIGHBOUR: [u8; 99] = [0; 99];
 
+/// A transaction that runs or is in doubt.
 struct Running {
     number: i64,
     txn: Txn,

@@ -23,8 +23,10 @@ pub const NAME: u16 = 2;
 
 /// A row without its key: score and name.
 pub type Value = (i64, String);
+/// Rows of [`ACCOUNTS`] by id.
 pub type Rows = BTreeMap<i64, Value>;
 
+/// The schema with heap tables.
 pub fn schema() -> Schema {
     schema_of(TableKind::Heap)
 }
@@ -83,6 +85,7 @@ fn id_text(id: i64) -> String {
     format!("{spread:08x}{id:~>192}")
 }
 
+/// The key of a row of [`ACCOUNTS`].
 pub fn key(id: i64) -> Key {
     Key::new().str(&id_text(id))
 }
@@ -93,6 +96,7 @@ pub fn id_of(key: &[u8]) -> Option<i64> {
     text.rsplit('~').next()?.parse().ok()
 }
 
+/// A row of [`ACCOUNTS`].
 pub fn row(id: i64, value: &Value) -> Vec<u8> {
     let mut buf = RowBuf::new(&schema().tables[0]);
     let mut row = buf.start();
@@ -102,6 +106,7 @@ pub fn row(id: i64, value: &Value) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
+/// A row of [`HISTORY`].
 pub fn history_row(number: i64) -> Vec<u8> {
     let mut buf = RowBuf::new(&schema().tables[1]);
     buf.start().set_int(0, number);

@@ -47,6 +47,7 @@ pub enum Pace {
 }
 
 impl<E: Engine> Client<E> {
+    /// Begins a transaction.
     pub fn begin(&mut self, pace: Pace) {
         let protection = match pace {
             Pace::InOneGo => self.engine.protection_at_home(&self.desk),
