@@ -16,8 +16,9 @@ const LOG_BUFFER: u64 = 16 * MIB;
 const LOG_IN_MEMORY: u64 = MIB;
 /// Log blocks of one worker of `occ` that are being filled or written.
 const LOG_OF_WORKER: u64 = 2 * MIB;
-/// Both rings of a link through shared memory, and the buffers of a link through a socket.
+/// Both rings of a link through shared memory.
 const RINGS: u64 = 2 * 256 * KIB;
+/// The buffers of a link through a socket.
 const SOCKET: u64 = 2 * 64 * KIB;
 /// One instance without its data: program, threads, lock table.
 const INSTANCE: u64 = 16 * MIB;

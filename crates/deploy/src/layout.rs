@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// In a directory of a sweep.
 const SWEEP: &str = "sweep.json";
+/// Counted up whenever the format of `sweep.json` changes.
 const SWEEP_FORMAT: u32 = 1;
 /// In a backup that is a directory; the last entry of a backup that is a file.
 pub(crate) const BACKUP: &str = "backup.json";
@@ -31,6 +32,7 @@ pub(crate) const INSTANCE: &str = "instance.json";
 /// Files that an instance makes in its folder.
 const OF_AN_INSTANCE: &[&str] =
     &["lock", "control", "control.new", "control-0", "control-1", "data", "doublewrite", "log", INSTANCE];
+/// Prefixes of the other files that an instance makes in its folder.
 const OF_AN_INSTANCE_BEGIN: &[&str] = &["log-", "checkpoint-", "spare-", "instance.new"];
 
 /// A kind of directory.

@@ -27,7 +27,9 @@ use std::path::{Path, PathBuf};
 use txn::TableKind;
 use workload::WorkloadSpec;
 
+/// The description of a database.
 pub(crate) const FILE: &str = "deployment.json";
+/// The lock file.
 pub(crate) const LOCK: &str = "lock";
 /// The name of a manifest until it is renamed to its place.
 pub(crate) const ASIDE: &str = "deployment.new";

@@ -13,6 +13,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// The ending of the temporary name.
 const ENDING: &str = ".atoll-partial";
 
 /// A file or a directory.

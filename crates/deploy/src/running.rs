@@ -25,10 +25,15 @@ mod patience {
     use std::time::Duration;
     /// A restart replays a log.
     pub const START: Duration = Duration::from_secs(300);
+    /// Renewed with each piece that is loaded.
     pub const LOAD: Duration = Duration::from_secs(120);
+    /// Transactions under way have to end.
     pub const HALT: Duration = Duration::from_secs(60);
+    /// An audit reads all data, after transactions in doubt are settled.
     pub const AUDIT: Duration = Duration::from_secs(300);
+    /// A stop writes all changed pages.
     pub const STOP: Duration = Duration::from_secs(120);
+    /// Orders that only exchange messages.
     pub const SHORT: Duration = Duration::from_secs(30);
 }
 

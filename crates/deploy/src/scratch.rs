@@ -17,6 +17,7 @@ pub struct Scratch {
     dir: tempfile::TempDir,
 }
 
+/// The prefix of the names of these directories.
 const PREFIX: &str = "atoll-";
 /// Younger leftovers may belong to a run that has not taken its lock yet.
 const LEFTOVER: std::time::Duration = std::time::Duration::from_secs(60);

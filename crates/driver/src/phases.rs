@@ -66,6 +66,7 @@ pub struct Phases {
     lines: Vec<Line>,
 }
 
+/// The hint in the message about a wrong line.
 const EXPECTED: &str = "expected a time and one of hot, rate, multisite, skew, mix, such as: 10s hot 50/30";
 
 impl Phases {

@@ -38,6 +38,7 @@ struct Slot {
 
 /// The low bits of a call's number are its slot. The other bits count the slot's uses.
 const SLOT_BITS: u32 = 18;
+/// The bits of a call's number that hold its slot.
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
 /// The calls of one worker. A call's number holds a slot of this table and the number of its use. A

@@ -14,6 +14,7 @@ use std::time::Duration;
 use txn::Workload;
 use wire::Caller;
 
+/// The pause before links that are missing are tried again.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Accepts links until `stop`, and hands each to a worker. A worker of a peer always gets the same

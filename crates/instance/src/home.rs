@@ -1,5 +1,5 @@
-//! The home side of a transaction. It runs the procedure, sends steps to the instances that own
-//! their rows, collects the results, and drives the commit.
+//! The home side of a transaction. The *home* is the instance at which the procedure runs. It sends
+//! steps to the instances that own their rows, collects the results, and drives the commit.
 //!
 //! ```text
 //!   run the procedure
@@ -227,7 +227,7 @@ struct Asked {
 /// Since when another instance keeps the rows that were read there unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
-    /// Not yet: locks or a later validation protect them.
+    /// It has not voted, and confirms its reads when it is asked.
     NotYet,
     /// From its vote to the decision, or to the lock point.
     SinceVote,
@@ -540,7 +540,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             }
         };
         if ride != Ride::More && group.owner > local.me() {
-            // This instance may already be prepared when the home next waits for a lock.
+            // The other instance may already be prepared when the home next waits for a lock, so
+            // that wait may close a circle.
             E::in_order(self.part, Order::Any);
         }
         if self.asked.iter().all(|asked| asked.instance != group.owner) {

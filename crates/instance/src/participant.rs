@@ -146,8 +146,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Acknowledges the commits that are on the device. The home forgets the transaction on the
-    /// acknowledgement.
+    /// Acknowledges the commits that are on the device. The acknowledgement lets the home forget
+    /// the transaction.
     pub(crate) fn poll_acks(&self) -> bool {
         let mut any = false;
         loop {
@@ -232,9 +232,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
         let home_is_certified = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
         if self.shared.config.placement.instances() > 2 || home_is_certified {
-            // With more than two instances several may be prepared at once. With two, the home that
-            // is already validated has the higher number. In both cases a wait here may close a
-            // circle.
+            // A wait here may close a circle in two cases: with more than two instances several may
+            // be prepared at once; and a home with the higher number may already be validated.
             E::in_order(&mut part, Order::Any);
         }
         part

@@ -31,6 +31,7 @@ const LISTS: TableId = TableId(1);
 const LIST: u16 = 1;
 /// Lists in use at a time; each takes `ELEMENTS` elements and is then replaced by a new one.
 const ACTIVE: i64 = 10;
+/// Elements of a list.
 const ELEMENTS: i64 = 24;
 /// A scan reads this many keys.
 const RANGE: i64 = 3;

@@ -40,6 +40,7 @@ use txn::{Placement, TableKind};
 use wal::Durability;
 use world::sim::Disk;
 
+/// The number of the deployment.
 const DEPLOYMENT: u64 = 7;
 /// After this time without a commit a history is judged as it is.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -18,6 +18,7 @@ const BY_NAME: TableId = TableId(3);
 /// The numbers of the transactions that changed anything; each transaction writes its own.
 pub const HISTORY: TableId = TableId(10);
 
+/// Columns of [`ACCOUNTS`].
 pub const SCORE: u16 = 1;
 pub const NAME: u16 = 2;
 
