@@ -30,7 +30,7 @@ use twophase::{CommitNote, Decision, Message, Participant};
 use txn::Workload;
 use wire::Frame;
 
-/// How often commit machines get a tick, and how long a machine must have had no message before.
+/// How often the worker looks for commit machines that need a tick or a time-out.
 const TICK_NS: u64 = 20_000_000;
 const QUIET_NS: u64 = 100_000_000;
 /// How often the worker checks whether the other ends of rings are gone: each check is a system
