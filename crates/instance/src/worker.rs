@@ -32,6 +32,7 @@ use wire::Frame;
 
 /// How often the worker looks for commit machines that need a tick or a time-out.
 const TICK_NS: u64 = 20_000_000;
+/// The age of a machine's last message before it gets a tick.
 const QUIET_NS: u64 = 100_000_000;
 /// How often the worker checks whether the other ends of rings are gone: each check is a system
 /// call of some 300 ns.
@@ -54,17 +55,26 @@ pub(crate) struct Inheritance<T> {
     pub decided: Vec<(NoteId, CommitNote)>,
 }
 
+/// The loop of one worker, and the state that only the loop needs.
 pub(crate) struct Worker<W: Workload, E: Engine> {
     local: Rc<Local<W, E>>,
     parker: Parker,
+    /// Replies that are due when no client is left.
     halts: Vec<Sender<()>>,
+    /// Replies that are due when no distributed transaction is left.
     settles: Vec<Sender<()>>,
+    /// When the next tick is due.
     next_tick_ns: u64,
+    /// When a busy worker next polls its sockets.
     next_ask_ns: u64,
+    /// When the worker next checks the ends of rings.
     next_look_ns: u64,
+    /// When the present window began.
     window_ns: u64,
     stop: bool,
+    /// An empty buffer for reuse.
     broken: Vec<Broken>,
+    /// Changes of the load that are still to come.
     scenes: VecDeque<Scene<W>>,
     /// This worker's part of the load.
     share: f64,
@@ -130,6 +140,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
+    /// Runs until [`Order::Stop`].
     pub fn run(mut self) {
         let spin_ns = self.local.shared.config.spin_us * 1000;
         let mut idle_since = None;

@@ -29,7 +29,7 @@ use wal::Durability;
 
 const LISTS: TableId = TableId(1);
 const LIST: u16 = 1;
-/// Lists in use at a time; each takes `ELEMENTS` elements and is then replaced by a new one.
+/// Lists in use at a time; each takes [`ELEMENTS`] elements and is then replaced by a new one.
 const ACTIVE: i64 = 10;
 /// Elements of a list.
 const ELEMENTS: i64 = 24;
