@@ -47,7 +47,7 @@ pub struct InstanceConfig {
     pub worker_islands: Vec<u16>,
     /// The NUMA node of the buffer pool's memory.
     pub node: Option<usize>,
-    /// Where peers and clients connect; `None` for an instance without any.
+    /// Where peers and clients connect; `None` for an instance without peers and outside clients.
     pub listen: Option<Address>,
     pub locks: LockTuning,
     pub lock_timeout_ms: u64,
@@ -77,7 +77,7 @@ pub struct InstanceConfig {
 }
 
 /// When the memory of the pool, or of `occ`'s rows, is taken from the system. The first touch of
-/// memory that was not taken before costs the transaction that makes it.
+/// memory that is not yet taken costs time in the transaction that makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Backing {
     /// A little ahead of its use.

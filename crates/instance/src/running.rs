@@ -28,7 +28,7 @@ use wal::Durability;
 
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long an audit waits at least for transactions in doubt.
+/// The least time that an audit waits until no transaction is in doubt.
 const SETTLE: Duration = Duration::from_secs(20);
 /// How often a thread that waits for a worker's answer checks that the workers are alive.
 const LOOK: Duration = Duration::from_millis(50);

@@ -20,7 +20,7 @@ const PAGE: u64 = 8192;
 /// Upper bound for the memory of rows, index and old versions, per byte of the files. A row of
 /// eight bytes takes at least 24 bytes in the files, and sixty more than its own size in memory.
 const MEMORY_PER_BYTE: u64 = 8;
-/// Memory beyond that, for databases with few rows.
+/// Added to that bound, for databases with few rows.
 const LEAST_MEMORY: u64 = 256 << 20;
 
 /// An instance that opened.
