@@ -43,7 +43,7 @@ pub enum DeployError {
     Occupied { path: PathBuf, name: String, what: &'static str },
     /// Part of a database is missing or in the wrong place.
     #[error(
-        "data directory {} cannot be used: {}: {what}; {remedy} (`atoll check --data {0}` says what else is wrong)",
+        "data directory {} cannot be used: {}: {what}; {remedy} (`atoll check --data {0}` lists all other faults)",
         path.display(), file.display()
     )]
     NotWhole { path: PathBuf, file: PathBuf, what: String, remedy: String },
@@ -65,7 +65,7 @@ pub enum DeployError {
     Exists { path: PathBuf },
     #[error("{} is being written by another process: wait for it to end, or name another place", path.display())]
     BeingWritten { path: PathBuf },
-    #[error("{} is no backup: there is no {} in it; expected what atoll backup made", path.display(), crate::layout::BACKUP)]
+    #[error("{} is no backup: there is no {} in it; expected a copy by atoll backup", path.display(), crate::layout::BACKUP)]
     NoBackup { path: PathBuf },
     #[error("{} is not as it was written: {what}; restore from another backup", path.display())]
     BadBackup { path: PathBuf, what: String },
@@ -157,6 +157,6 @@ pub(crate) fn remedy(error: &std::io::Error) -> &'static str {
         ErrorKind::NotFound => {
             "see that its directory is there, or name another place (--data, --to, TMPDIR)"
         }
-        _ => "see what the system says of that device, or name another place (--data, --to, TMPDIR)",
+        _ => "see the system's log about that device, or name another place (--data, --to, TMPDIR)",
     }
 }

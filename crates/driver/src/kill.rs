@@ -68,7 +68,7 @@ pub fn torment(
 ) -> Result<ResultRow, DeployError> {
     if session.effects != Some(0) {
         return Err(DeployError::Impossible(
-            "--kill needs a freshly loaded database, whose every transaction its ledger has seen: name an empty --data".into(),
+            "--kill needs a freshly loaded database, so that its ledger sees every transaction: name an empty --data".into(),
         ));
     }
     let mut row = session.begin(subject, schedule, ping)?;

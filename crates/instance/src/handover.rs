@@ -191,7 +191,7 @@ impl<R> Handover<R> {
     /// If `to` is this worker, or does not exist.
     #[inline]
     pub fn hand(&self, to: usize, seat: Seat, request: R) {
-        self.lanes.borrow_mut()[to].as_mut().expect("nobody hands to himself").requests.send((seat, request));
+        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.send((seat, request));
         self.unsent.set(true);
     }
 

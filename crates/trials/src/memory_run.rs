@@ -95,7 +95,7 @@ pub fn open_in(
 fn at_once<T>(future: impl Future<Output = Result<T, Abort>>) -> Result<T, Flaw> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done.map_err(|abort| Flaw::Other(format!("an abort: {}", abort.name()))),
-        Poll::Pending => Err(Flaw::Other("a row is locked, and nobody has it".into())),
+        Poll::Pending => Err(Flaw::Other("a row is locked, and no transaction holds it".into())),
     }
 }
 
