@@ -237,8 +237,8 @@ impl<'a> Chain<'a> {
             if draw.usize(..chance.max(1)) == 0 {
                 let position = disk.changes();
                 let promise = Promise::Appended(position);
-                // A killed process loses nothing that it appended. The image is checked before the
-                // process goes on.
+                // A killed process loses nothing that it appended. The image is taken between two
+                // steps of the process.
                 let moment = format!("seed {}: killed at change {position}", self.seed);
                 killed.push(Image { disk: disk.killed(), ledger: ledger.clone(), promise, moment });
             }

@@ -37,8 +37,7 @@ struct Book {
     refused: usize,
 }
 
-/// After this many refusals for want of room in a row no row can be changed any more, and the run
-/// ends.
+/// After this many consecutive refusals for want of room no change is possible, and the run ends.
 const REFUSALS: usize = 1_000;
 
 fn held(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
