@@ -1,4 +1,5 @@
-//! Embeds the commit into the build, so that every result row can name it; profile and target for `--version`.
+//! Embeds the commit into the build, so that every result row can name it; profile and target for
+//! `--version`.
 
 use std::process::Command;
 
@@ -7,8 +8,8 @@ fn git(args: &[&str]) -> Option<String> {
     Some(String::from_utf8(out.stdout).ok()?.trim().to_owned())
 }
 
-/// `PROFILE` knows debug and release only: a profile of the workspace's own names the folder that `OUT_DIR` lies in
-/// (`target/quick/build/driver-1a2b/out`).
+/// `PROFILE` is only debug or release. A custom profile of the workspace is the name of the folder
+/// above `OUT_DIR` (`target/quick/build/driver-1a2b/out`).
 fn profile() -> Option<String> {
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR")?);
     Some(out.ancestors().nth(3)?.file_name()?.to_str()?.to_owned())
@@ -22,7 +23,7 @@ fn main() {
     println!("cargo::rustc-env=ATOLL_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
     println!("cargo::rustc-env=ATOLL_PROFILE={}", profile().as_deref().unwrap_or("unknown"));
     println!("cargo::rustc-env=ATOLL_TARGET={}", std::env::var("TARGET").as_deref().unwrap_or("unknown"));
-    // HEAD itself changes on checkout, the ref it names on commit, the index on staging.
+    // HEAD itself changes on checkout, the ref that it names on commit, the index on staging.
     for file in ["HEAD", "logs/HEAD", "index"] {
         if let Some(path) =
             git(&["rev-parse", "--git-path", file]).filter(|p| std::path::Path::new(p).exists())

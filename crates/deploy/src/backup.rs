@@ -1,16 +1,15 @@
-//! A copy of a database that nothing runs on, which says of each file how long it is and what its
-//! checksum is.
+//! A copy of a database that is not in use, with the length and the checksum of each file.
 //!
 //! ```text
-//! a directory   backup.json                  which files, how long, their checksums (CRC-32C)
+//! a directory   backup.json                  the files, their lengths and checksums (CRC-32C)
 //!               database/deployment.json     the database's own description
 //!               database/0/ 1/ ...           the files of its instances
-//! a .tar file   the same names, backup.json last: one that was cut short has none
+//! a .tar file   the same names, backup.json last: a file that was cut short has none
 //! ```
 //!
-//! The database is locked as long as it is read. It may have been left by a crash: log and data are
-//! copied as they lie, and restart makes of the copy what it would have made of the database. Only
-//! files that Atoll makes are copied.
+//! The database is locked while it is read. A crash may have left it: log and data are copied as
+//! they are, and a restart of the copy has the same result as a restart of the database. Only files
+//! that Atoll makes are copied.
 
 use crate::layout::{BACKUP, Standing, is_of_an_instance, names, no_database, standing};
 use crate::manifest::{self, look};
@@ -25,9 +24,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counted up whenever a backup changes its shape.
+/// Counted up whenever the format of a backup changes.
 pub(crate) const FORMAT: u32 = 1;
-/// The folder of a backup that has the database.
+/// The folder of a backup that holds the database.
 pub(crate) const DATABASE: &str = "database";
 /// Bytes that are read and written at once.
 pub(crate) const CHUNK: usize = 1 << 20;
@@ -42,10 +41,10 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Told how far a copy is; may interrupt it.
+/// Gets the progress of a copy, and may interrupt it.
 pub struct Copying<'a> {
     pub interrupt: &'a Interrupt,
-    /// Gets the bytes done, and how many there are.
+    /// Gets the bytes done, and the total.
     pub progress: &'a mut dyn FnMut(u64, u64),
 }
 
@@ -62,15 +61,16 @@ impl Copying<'_> {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Description {
     pub format: u32,
-    /// Of Atoll.
+    /// The version of Atoll.
     pub version: String,
-    /// When it was taken, in seconds since 1970.
+    /// When the backup was made, in seconds since 1970.
     pub taken: u64,
     /// The data in words.
     pub data: String,
     pub files: Vec<Entry>,
 }
 
+/// A file of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// Below the database's directory.
@@ -79,11 +79,12 @@ pub(crate) struct Entry {
     pub crc32c: u32,
 }
 
-/// Copies the database in `dir` to `to`: a tar file if that is its name's ending, else a directory.
+/// Copies the database in `dir` to `to`: into a tar file if the name ends in `.tar`, else into a
+/// directory.
 ///
 /// # Errors
-/// No database, one in use or with a part missing; something that is there already; no room; I/O;
-/// an interruption. Nothing is left at `to` then.
+/// No database, or one that is in use or incomplete; `to` exists already; no room; I/O; an
+/// interruption. Nothing is left at `to` then.
 pub fn back_up(dir: &Path, to: &Path, mut watch: Copying<'_>) -> Result<Copied, DeployError> {
     if let absent @ Standing::Absent = standing(dir)? {
         return Err(no_database(dir, absent));
@@ -124,7 +125,7 @@ fn form(to: &Path) -> Form {
     if to.extension().is_some_and(|ending| ending == "tar") { Form::File } else { Form::Directory }
 }
 
-/// Fails unless about `bytes` fit beside the new file at `path`.
+/// Fails unless about `bytes` fit on the file system of the new file at `path`.
 pub(crate) fn require_room(path: &Path, bytes: u64) -> Result<(), DeployError> {
     match crate::copy::require_space(parent(path), bytes) {
         Err(DeployError::NoSpace { path, available_mib, needed_mib }) => {
@@ -140,7 +141,7 @@ struct Source {
     /// Below the database's directory.
     name: PathBuf,
     bytes: u64,
-    /// On the device.
+    /// Bytes allocated on the device.
     allocated: u64,
 }
 
@@ -182,11 +183,11 @@ enum Sink<'a> {
     Tar { path: &'a Path, tar: tar::Builder<BufWriter<Holes<'a>>> },
 }
 
-/// Told how many bytes of a file are copied; it may end the copying.
+/// Gets the number of bytes of a file that are copied; may end the copying.
 type Tell<'a> = &'a mut dyn FnMut(u64) -> Result<(), DeployError>;
 
 impl Sink<'_> {
-    /// Copies a file; gives its checksum.
+    /// Copies a file; returns its checksum.
     fn file(&mut self, source: &Source, tell: Tell<'_>) -> Result<u32, DeployError> {
         let name = Path::new(DATABASE).join(&source.name);
         let file = File::open(&source.at).map_err(DeployError::io("open", &source.at))?;
@@ -213,7 +214,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Writes the description, and everything to the device.
+    /// Writes the description, and waits until all of it is on the device.
     fn finish(self, description: &str) -> Result<(), DeployError> {
         let (written, to) = match self {
             Sink::Directory(dir) => {
@@ -241,7 +242,7 @@ fn header(bytes: u64) -> tar::Header {
     header
 }
 
-/// Makes the file at `to`, and the directories that it lies in; gives its length.
+/// Creates the file at `to` and its parent directories; returns its length.
 pub(crate) fn write_file(to: &Path, from: &mut dyn Read) -> io::Result<u64> {
     DirBuilder::new().recursive(true).mode(0o700).create(parent(to))?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
@@ -260,7 +261,7 @@ pub(crate) fn write_file(to: &Path, from: &mut dyn Read) -> io::Result<u64> {
     Ok(length)
 }
 
-/// Reads until `chunk` is full or nothing comes any more.
+/// Reads until `chunk` is full or the source has ended.
 fn fill(from: &mut dyn Read, chunk: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < chunk.len() {
@@ -278,8 +279,8 @@ pub(crate) enum Trouble {
     Stopped(DeployError),
 }
 
-/// Reads so many bytes, sums them up, and tells how far it is. An error on this side is kept apart
-/// from those of the side that writes.
+/// Reads a given number of bytes, computes their checksum, and reports progress. A read error is
+/// kept apart from the errors of the writing side.
 pub(crate) struct Reading<'a, R> {
     from: R,
     done: u64,
@@ -291,6 +292,7 @@ pub(crate) struct Reading<'a, R> {
 }
 
 impl<'a, R: Read> Reading<'a, R> {
+    /// Reads `bytes` bytes from `from`.
     pub fn new(from: R, bytes: u64, tell: Tell<'a>) -> Reading<'a, R> {
         let digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         Reading { from, done: 0, left: bytes, digest, trouble: None, told: 0, tell }

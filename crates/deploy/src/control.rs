@@ -1,8 +1,9 @@
-//! The wire between a deployment and the instances it hosts: orders down, replies up, as plain values over a unix
-//! socket pair that the child inherits as its standard input.
+//! The protocol between a deployment and the instances that it hosts: orders down, replies up, as
+//! plain values over a unix socket pair that the child inherits as its standard input.
 //!
-//! A frame is `[length: u32 LE][postcard]`. The length is checked before anything is allocated. End of file is
-//! meaningful on both sides: a child whose parent is gone exits, a parent whose child is gone restarts it.
+//! A frame is `[length: u32 LE][postcard]`. The length is checked before anything is allocated. End
+//! of file has a meaning on both sides: a child that has lost its parent exits, and a parent that
+//! has lost a child restarts it.
 
 use crate::engine::{Address, InstanceConfig};
 use base::InstanceId;
@@ -13,10 +14,12 @@ use std::os::unix::net::UnixStream;
 use traffic::{Rate, Share, Traffic};
 use workload::WorkloadSpec;
 
-/// Longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch or site.
+/// The longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch
+/// or site.
 const MAX_FRAME: u32 = 256 << 20;
 
-/// What an instance is told. Each order has exactly one final reply; [`Reply::Progress`] may come before it.
+/// An order to an instance. Each order has exactly one final reply; [`Reply::Progress`] may come
+/// before it.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum Order {
     Start(Box<Birth>),
@@ -55,7 +58,7 @@ impl Order {
     }
 }
 
-/// A change of the load at a moment of the clock that all processes of a machine share.
+/// A change of the load, at a time of the clock that all processes of a machine share.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Cue {
     pub at_ns: u64,
@@ -64,15 +67,17 @@ pub(crate) struct Cue {
     pub requests: Option<(WorkloadSpec, u64)>,
 }
 
+/// The parameters of an instance's start.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Birth {
     pub spec: WorkloadSpec,
     pub config: InstanceConfig,
 }
 
+/// A reply to an order, or news from an instance.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum Reply {
-    /// Where it listens: a port that the system chose is known from here on.
+    /// The address at which it listens; a port that the system chose is known from here on.
     Started(Option<Address>),
     Progress {
         done: u64,
@@ -82,11 +87,11 @@ pub(crate) enum Reply {
     Measured(Box<Measured>),
     Audit(Vec<u8>),
     Failed(String),
-    /// Nothing commits here any more, and why. It comes once, by itself or before the reply to an
-    /// order.
+    /// Why nothing commits here any more. Sent once, by itself or before the reply to an order.
     Fault(String),
 }
 
+/// Sends one frame.
 pub(crate) fn send<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Result<()> {
     let mut frame = vec![0u8; 4];
     postcard::to_io(value, &mut frame).map_err(io::Error::other)?;
@@ -108,7 +113,8 @@ pub(crate) fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Resul
         let what = format!("a control frame claims {len} bytes, at most {MAX_FRAME} are expected");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    // Grown as the bytes arrive: a wrong length costs a short read, not the memory it claims.
+    // The buffer grows as the bytes arrive: a wrong length costs a short read, not the memory that
+    // it claims.
     let mut frame = Vec::new();
     stream.take(u64::from(len)).read_to_end(&mut frame)?;
     if frame.len() < len as usize {

@@ -1,7 +1,9 @@
-//! Copies of a loaded database: shared extents where the file system can (Btrfs, XFS, ...), else the bytes that are there.
+//! Copies of a loaded database: shared extents where the file system supports them (Btrfs, XFS,
+//! ...), else copied bytes.
 //!
-//! Nothing marks a copy as complete because nothing ever opens one that another process made: it lies below the directory
-//! it was copied from, under that one's lock, and whoever opens the directory next removes it.
+//! No mark says that a copy is complete, because no process opens a copy that another process made.
+//! It lies below the directory from which it was copied, under that directory's lock, and the next
+//! process that opens the directory removes it.
 
 use crate::{DeployError, Interrupt};
 use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
@@ -11,17 +13,17 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes copied between two looks for Ctrl-C.
+/// Bytes copied between two checks for Ctrl-C.
 const CHUNK: u64 = 32 << 20;
 
-/// Who looks on while bytes are copied.
+/// Gets the progress of a copy, and may interrupt it.
 pub(crate) struct Watch<'a> {
     pub interrupt: &'a Interrupt,
-    /// Gets the bytes done, and how many there are.
+    /// Gets the bytes done, and the total.
     pub progress: &'a mut dyn FnMut(u64, u64),
 }
 
-/// A file to be copied, and the bytes of it that are on the device.
+/// A file to be copied, and the number of its bytes that are allocated on the device.
 struct Piece {
     from: PathBuf,
     to: PathBuf,
@@ -31,8 +33,8 @@ struct Piece {
 /// Copies the directories `names` of `from` into `to`, which is empty.
 ///
 /// # Errors
-/// When there is not enough space for what cannot be shared, a file cannot be copied, or the run is interrupted. What has
-/// been copied by then is the caller's to remove.
+/// When there is not enough space for the bytes that cannot be shared, a file cannot be copied, or
+/// the run is interrupted. The caller removes the bytes that were copied by then.
 pub(crate) fn copy_all(
     from: &Path,
     to: &Path,
@@ -87,7 +89,7 @@ enum Copied {
     Stopped,
 }
 
-/// Holes stay holes. `on` is asked now and then whether to go on.
+/// Copies a file; holes stay holes. `on` is called now and then, and returns whether to go on.
 fn copy_file(from: &Path, to: &Path, on: &mut dyn FnMut() -> bool) -> io::Result<Copied> {
     let mut source = File::open(from)?;
     let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
@@ -118,7 +120,8 @@ fn copy_file(from: &Path, to: &Path, on: &mut dyn FnMut() -> bool) -> io::Result
     Ok(Copied::Whole)
 }
 
-/// The next run of bytes that are no hole, from `at` on. A file system that knows no holes says that all is data.
+/// The next extent of data, from `at` on. A file system without holes reports the whole file as
+/// data.
 fn extent(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= length {
         return Ok(None);

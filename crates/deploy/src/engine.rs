@@ -1,4 +1,4 @@
-//! The engine as this room sees it: one instance from outside, and the words its configuration is spoken in.
+//! The engine as this crate sees it: one instance from outside, and the types of its configuration.
 
 pub use channel::Address;
 pub use exec::{DesignKind, HeapForm, Latching, OccAhead, OccConflict, OccReads, TreeKind};

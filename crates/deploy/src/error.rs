@@ -1,19 +1,20 @@
-//! What can go wrong between a `Deployment` and a running one. Every message is one line: the value, what was
-//! expected, what to do.
+//! The errors between a `Deployment` and a running one. Every message is one line: the value, the
+//! expected value, the remedy.
 
 use base::InstanceId;
 use std::path::PathBuf;
 
+/// Why a deployment or a database is not usable, or a run failed.
 #[derive(thiserror::Error, Debug)]
 pub enum DeployError {
-    /// The deployment asked for cannot exist, whatever the machine's state: the caller's wrong usage.
+    /// The requested deployment cannot exist on any machine: the options are wrong.
     #[error("{0}")]
     Impossible(String),
     #[error(
         "data directory {} is in use by {holder}: wait for it to end, or name another directory", path.display()
     )]
     InUse { path: PathBuf, holder: String },
-    /// Callers that know the command line say what to type; see [`crate::standing`].
+    /// Callers that know the command line add the command to type; see [`crate::standing`].
     #[error("data directory {} holds {found}, this run needs {wanted}: name another directory", path.display())]
     Mismatch { path: PathBuf, found: String, wanted: String },
     #[error(
@@ -42,7 +43,7 @@ pub enum DeployError {
     Occupied { path: PathBuf, name: String, what: &'static str },
     /// Part of a database is missing or in the wrong place.
     #[error(
-        "data directory {} cannot be used: {}: {what}; {remedy} (`atoll check --data {0}` says what else is wrong)",
+        "data directory {} cannot be used: {}: {what}; {remedy} (`atoll check --data {0}` lists all other faults)",
         path.display(), file.display()
     )]
     NotWhole { path: PathBuf, file: PathBuf, what: String, remedy: String },
@@ -64,7 +65,7 @@ pub enum DeployError {
     Exists { path: PathBuf },
     #[error("{} is being written by another process: wait for it to end, or name another place", path.display())]
     BeingWritten { path: PathBuf },
-    #[error("{} is no backup: there is no {} in it; expected what atoll backup made", path.display(), crate::layout::BACKUP)]
+    #[error("{} is no backup: there is no {} in it; expected a copy by atoll backup", path.display(), crate::layout::BACKUP)]
     NoBackup { path: PathBuf },
     #[error("{} is not as it was written: {what}; restore from another backup", path.display())]
     BadBackup { path: PathBuf, what: String },
@@ -77,10 +78,10 @@ pub enum DeployError {
     Io { action: &'static str, path: PathBuf, error: std::io::Error },
     #[error("cannot start instance {instance}: {why}")]
     Start { instance: InstanceId, why: String },
-    /// The instance said why it could not do what it was ordered to.
+    /// The instance reported why it could not carry out an order.
     #[error("instance {instance} could not {order}: {why}")]
     Order { instance: InstanceId, order: &'static str, why: String },
-    /// Its engine has met something after which nothing commits there any more.
+    /// Its engine has failed, and nothing commits there any more.
     #[error("{}", fault_in_words(*instance, why))]
     Fault { instance: InstanceId, why: String },
     #[error("instance {instance} was lost ({how}){hint}")]
@@ -98,11 +99,11 @@ pub enum DeployError {
     Interrupted,
 }
 
-/// The system's numbers for a device and a quota that are full. An instance tells its faults as
+/// The system's error numbers for a full device and a full quota. An instance reports its faults as
 /// text.
 const FULL: [&str; 2] = ["(os error 28)", "(os error 122)"];
 
-/// A full device first: there the advice is another one.
+/// A full device is checked first, since its advice is different.
 fn fault_in_words(instance: InstanceId, why: &str) -> String {
     match FULL.iter().any(|number| why.contains(number)) {
         true => format!(
@@ -114,6 +115,7 @@ fn fault_in_words(instance: InstanceId, why: &str) -> String {
 }
 
 impl DeployError {
+    /// Makes a [`DeployError::Io`] from a system error; `action` completes "cannot ...".
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -122,7 +124,7 @@ impl DeployError {
         move |error| DeployError::Io { action, path, error }
     }
 
-    /// Whether the options were wrong (exit code 2), as against a run that failed (exit code 1).
+    /// Whether the options were wrong (exit code 2), as opposed to a run that failed (exit code 1).
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -141,7 +143,7 @@ impl DeployError {
     }
 }
 
-/// The advice for an error that the system reported of a file.
+/// The advice for an error that the system reported about a file.
 pub(crate) fn remedy(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match error.kind() {
@@ -155,6 +157,6 @@ pub(crate) fn remedy(error: &std::io::Error) -> &'static str {
         ErrorKind::NotFound => {
             "see that its directory is there, or name another place (--data, --to, TMPDIR)"
         }
-        _ => "see what the system says of that device, or name another place (--data, --to, TMPDIR)",
+        _ => "see the system's log about that device, or name another place (--data, --to, TMPDIR)",
     }
 }

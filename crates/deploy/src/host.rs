@@ -1,8 +1,8 @@
-//! The inside of an instance's host, be it a child process or a thread: takes orders from a socket, carries them out
-//! on an [`Instance`], replies.
+//! The inside of an instance's host, a child process or a thread: takes orders from a socket,
+//! carries them out on an [`Instance`], replies.
 //!
-//! When the socket ends, its deployment is gone: a process exits at once (there is nobody left to be orderly for, and
-//! restart is built for that), a thread drops its instance.
+//! When the socket ends, the deployment is gone. A process then exits at once: no orderly end is
+//! needed, since restart handles a crash. A thread drops its instance.
 
 use crate::control::{Birth, Cue, Order, Reply, receive, send};
 use crate::engine::{Instance, InstanceConfig, Scene};
@@ -15,11 +15,11 @@ use std::time::Duration;
 use txn::Workload;
 use workload::{Visitor, WorkloadSpec};
 
-/// How often an instance without an order is asked whether its engine has failed.
+/// How often an instance without an order is checked for a failed engine.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the hidden command `instance` does: hosts one instance for the parent at the other end of standard input, until
-/// the parent says stop or is gone.
+/// The body of the hidden command `instance`: hosts one instance for the parent at the other end of
+/// standard input, until the parent orders it to stop or ends.
 ///
 /// # Errors
 /// If standard input is not the socket that a deployment gives its children.
@@ -28,9 +28,10 @@ pub fn host_child() -> Result<(), DeployError> {
         || DeployError::Impossible("`instance` is started by atoll itself; use `atoll bench`".into());
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|_| refuse())?;
     rustix::net::sockopt::socket_type(&input).map_err(|_| refuse())?;
-    // Without a parent there must be no child, even if it is stuck where no end of file is read.
+    // The child must not outlive its parent, even when it is stuck and does not read the end of
+    // file.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    // The program was started as /proc/self/exe, whose last part the system has taken for its name.
+    // The program was started as /proc/self/exe, so the system has named it `exe`.
     let _ = rustix::thread::set_name(c"atoll");
     serve(UnixStream::from(input), Host::Process);
     Ok(())
@@ -47,12 +48,13 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
     };
     let Ok(first) = orders.recv() else { return };
     let Order::Start(birth) = first else {
-        let _ = send(&mut replies, &Reply::Failed("it has not been started".into())); // and that is the end of it
+        // The end of this function ends the host.
+        let _ = send(&mut replies, &Reply::Failed("it has not been started".into()));
         return;
     };
     let Birth { spec, config } = *birth;
-    // For whatever is made from here on, by the threads that this one starts as well (a process has inherited it); the instance tells
-    // what came of it.
+    // For all memory that is allocated from here on, also by threads that this one starts (a
+    // process has inherited the binding). The instance reports the result.
     topology::bind_thread_memory(config.node.map(|node| topology::NodeId(node as u32)));
     let own = match replies.try_clone() {
         Ok(own) => own,
@@ -60,12 +62,13 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
     };
     let life = Life { config, orders, replies: own };
     if let Err(e) = workload::with_workload(&spec, life) {
-        let _ = send(&mut replies, &Reply::Failed(e.to_string())); // and that is the end of it
+        // The end of this function ends the host.
+        let _ = send(&mut replies, &Reply::Failed(e.to_string()));
     }
 }
 
-/// Ends the socket when an instance ends, whichever way: its reader of orders holds the socket too,
-/// and a deployment waits for its end.
+/// Shuts the socket down when an instance ends, on any path. The reader of orders holds the socket
+/// too, and a deployment waits for its end.
 struct End(UnixStream);
 
 impl Drop for End {
@@ -74,7 +77,7 @@ impl Drop for End {
     }
 }
 
-/// Reads orders on a thread of its own, so that the end of the socket is noticed in the middle of a long order.
+/// Reads orders on a separate thread, so that the end of the socket is noticed during a long order.
 fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<Order>> {
     let (tx, rx) = mpsc::channel();
     let body = move || {
@@ -92,7 +95,7 @@ fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<
     Ok(rx)
 }
 
-/// One instance from start to stop, of whatever workload.
+/// One instance of any workload, from start to stop.
 struct Life {
     config: InstanceConfig,
     orders: mpsc::Receiver<Order>,
@@ -136,7 +139,8 @@ impl Visitor for Life {
             }
             let reply = carry_out(order, &instance, &self.replies).unwrap_or_else(Reply::Failed);
             if matches!(reply, Reply::Failed(_)) {
-                faults.tell(&instance, &mut self.replies); // the cause before what follows from it
+                // The cause comes before its consequence.
+                faults.tell(&instance, &mut self.replies);
             }
             if send(&mut self.replies, &reply).is_err() {
                 return;
@@ -145,14 +149,14 @@ impl Visitor for Life {
     }
 }
 
-/// Whether the deployment knows that the engine has failed.
+/// Whether the engine's fault was reported to the deployment.
 #[derive(Default)]
 struct Faults {
     told: bool,
 }
 
 impl Faults {
-    /// Tells it once.
+    /// Reports the fault once.
     fn tell<W: Workload>(&mut self, instance: &Instance<W>, replies: &mut UnixStream) {
         let Some(why) = instance.fault().filter(|_| !self.told) else { return };
         self.told = true;
@@ -195,7 +199,7 @@ fn scenes<W: Workload>(cues: Vec<Cue>) -> Result<Vec<Scene<W>>, String> {
     cues.into_iter().map(scene).collect()
 }
 
-/// The workload of `spec` as the type that this instance was made for.
+/// The workload of `spec`, as the type for which this instance was made.
 fn rebuild<W: Workload>(spec: &WorkloadSpec) -> Result<W, String> {
     struct Boxed;
     impl Visitor for Boxed {
@@ -211,7 +215,8 @@ fn rebuild<W: Workload>(spec: &WorkloadSpec) -> Result<W, String> {
 fn load<W: Workload>(instance: &Instance<W>, replies: &UnixStream) -> Result<(), String> {
     let report = |done, total| {
         if let Ok(mut stream) = replies.try_clone() {
-            let _ = send(&mut stream, &Reply::Progress { done, total }); // the reader thread notices a lost parent
+            // The reader thread notices a lost parent.
+            let _ = send(&mut stream, &Reply::Progress { done, total });
         }
     };
     instance.load(&report).map_err(|e| e.to_string())

@@ -1,4 +1,5 @@
-//! Looking at a deployment that does not run: its directory, and each of its instances without changing anything.
+//! Examines a deployment that does not run: its directory and each of its instances, without
+//! changing anything.
 
 use crate::DeployError;
 use crate::manifest::{Look, MEMORY, look, manifest_in};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use txn::{Placement, Workload};
 use workload::{Visitor, with_workload};
 
-/// What was found.
+/// The result of an inspection.
 pub struct Inspected {
     pub look: Look,
     /// Findings about the database as a whole.
@@ -18,25 +19,25 @@ pub struct Inspected {
 }
 
 impl Inspected {
-    /// Those about the database as a whole, then those of each instance.
+    /// The findings about the database as a whole, then those about each instance.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(self.instances.iter().flat_map(|i| &i.findings))
     }
 }
 
-/// Told which instance is looked at, what of it, how much of that is done, and how much there is.
+/// Progress callback: the instance, the present activity, the amount done, and the total amount.
 pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 
 const PAGE: u64 = 8192;
-/// Fewest frames an instance is looked at with.
+/// The least frames with which an instance is examined.
 const MIN_FRAMES: u64 = 2048;
 
-/// Of rows in main memory, for each byte of their files: what they take at least while they are
-/// looked at.
+/// A lower bound for the memory of rows in main memory while they are examined, per byte of their
+/// files.
 const MEMORY_PER_BYTE: u64 = 2;
 
-/// Memory that [`inspect`] takes with so many bytes of page memory, at most for pages and at least
-/// for rows in main memory; 0 where there is no deployment to be looked at.
+/// The memory that [`inspect`] takes with `pool_bytes` of page memory: an upper bound for pages, a
+/// lower bound for rows in main memory. 0 where there is no deployment to examine.
 pub fn inspection_bytes(dir: &Path, pool_bytes: u64) -> u64 {
     let Ok(Some(manifest)) = manifest_in(dir) else { return 0 };
     let islands = u64::from(manifest.islands);
@@ -50,15 +51,16 @@ pub fn inspection_bytes(dir: &Path, pool_bytes: u64) -> u64 {
     (0..islands).map(bytes).sum::<u64>().saturating_mul(MEMORY_PER_BYTE)
 }
 
-/// Of each instance.
+/// The frames of each instance.
 fn frames(pool_bytes: u64, islands: u64) -> u64 {
     (pool_bytes / PAGE / islands.max(1)).max(MIN_FRAMES)
 }
 
-/// Looks at the deployment in `dir`, with so many bytes of page memory for all its instances together.
+/// Examines the deployment in `dir`, with `pool_bytes` of page memory for all its instances
+/// together.
 ///
 /// # Errors
-/// There is none, or it is in use. What is wrong inside is not an error but found.
+/// There is no deployment, or it is in use. Damage inside it is not an error but a finding.
 pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspected, DeployError> {
     let look = look(dir)?;
     let damaged = |why: String| DeployError::Manifest { path: dir.join(crate::manifest::FILE), why };
@@ -75,6 +77,7 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspecte
     Ok(Inspected { look, findings: judgement.all, instances: instances.map_err(damaged)? })
 }
 
+/// Examines the instances with the workload's own type.
 struct Examine<'a> {
     folders: Vec<(PathBuf, Vec<Finding>)>,
     islands: u16,

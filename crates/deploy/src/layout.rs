@@ -1,5 +1,5 @@
 //! The kinds of directories, told apart by the names in them: a database, the databases of a sweep,
-//! a backup, or none.
+//! a backup, or none of these.
 //!
 //! ```text
 //! a database   deployment.json lock run/ 0/ 1/ ...     (see `manifest`)
@@ -7,8 +7,8 @@
 //! a backup     backup.json database/     (see `backup`)
 //! ```
 //!
-//! Only these names are judged. Other files in such a directory (`lost+found`, notes) belong to
-//! other programs: nothing here reads, copies or removes them, and they forbid nothing.
+//! Only these names count. Other files in such a directory (`lost+found`, notes) belong to other
+//! programs: this code does not read, copy or remove them, and they prevent nothing.
 
 use crate::DeployError;
 use crate::manifest::{self, Manifest};
@@ -20,29 +20,31 @@ use std::path::{Path, PathBuf};
 
 /// In a directory of a sweep.
 const SWEEP: &str = "sweep.json";
+/// Counted up whenever the format of `sweep.json` changes.
 const SWEEP_FORMAT: u32 = 1;
-/// In a backup that is a directory; the last file of one that is a file.
+/// In a backup that is a directory; the last entry of a backup that is a file.
 pub(crate) const BACKUP: &str = "backup.json";
-/// Copies for the time of a run.
+/// The directory of copies that exist during a run.
 pub(crate) const RUN: &str = "run";
-/// In the folder of an instance: which one it is.
+/// In the folder of an instance: the instance's number and its database.
 pub(crate) const INSTANCE: &str = "instance.json";
 
 /// Files that an instance makes in its folder.
 const OF_AN_INSTANCE: &[&str] =
     &["lock", "control", "control.new", "control-0", "control-1", "data", "doublewrite", "log", INSTANCE];
+/// Prefixes of the other files that an instance makes in its folder.
 const OF_AN_INSTANCE_BEGIN: &[&str] = &["log-", "checkpoint-", "spare-", "instance.new"];
 
 /// A kind of directory.
 pub enum Standing {
     /// There is no such directory.
     Absent,
-    /// Nothing of Atoll's; perhaps other files.
+    /// It holds no file of Atoll; perhaps other files.
     Vacant,
     Database(Box<Manifest>),
-    /// A database whose loading has not ended.
+    /// A database of which the loading has not ended.
     Unfinished,
-    /// Its databases, in the order of their names.
+    /// The databases of the sweep, in the order of their names.
     Sweep(Vec<Within>),
     Backup,
 }
@@ -53,10 +55,10 @@ pub struct Within {
     pub manifest: Manifest,
 }
 
-/// Tells which kind of directory `path` is. Nothing is changed.
+/// Returns the kind of directory that `path` is. Changes nothing.
 ///
 /// # Errors
-/// `path` is a file, or something in it cannot be read; a description that is damaged or of another
+/// `path` is a file, or an entry in it cannot be read; a description that is damaged or of another
 /// version.
 pub fn standing(path: &Path) -> Result<Standing, DeployError> {
     match fs::metadata(path) {
@@ -97,7 +99,7 @@ pub(crate) fn no_database(path: &Path, standing: Standing) -> DeployError {
     }
 }
 
-/// The databases of a sweep in words: each with its name and its shape.
+/// The databases of a sweep in words: the name and shape of each.
 fn list(within: &[Within]) -> String {
     let one = |w: &Within| {
         let n = w.manifest.islands;
@@ -110,7 +112,7 @@ fn list(within: &[Within]) -> String {
     }
 }
 
-/// A name like `path` with `word` behind it, for which there is no file yet.
+/// A name like `path` with `word` appended, at which there is no file yet.
 pub fn free_name(path: &Path, word: &str) -> PathBuf {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or("database".into());
     let name = |n: u32| match n {
@@ -120,7 +122,7 @@ pub fn free_name(path: &Path, word: &str) -> PathBuf {
     (1..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| path.into())
 }
 
-/// Names in a directory, in order.
+/// The sorted names in a directory.
 pub(crate) fn names(dir: &Path) -> Result<Vec<String>, DeployError> {
     let entries = fs::read_dir(dir).and_then(|d| d.collect::<Result<Vec<_>, _>>());
     let entries = entries.map_err(DeployError::io("read directory", dir))?;
@@ -155,7 +157,7 @@ fn is_empty_folder(path: &Path) -> bool {
     is_folder(path) && names(path).is_ok_and(|names| names.is_empty())
 }
 
-/// Whether `path` is what a run leaves of its copies: nothing, or a folder of instances.
+/// Whether `path` holds only leftovers of a run's copies: nothing, or folders of instances.
 fn is_leftover_of_a_run(path: &Path) -> bool {
     let instance = |name: &String| {
         let at = path.join(name);
@@ -164,7 +166,7 @@ fn is_leftover_of_a_run(path: &Path) -> bool {
     is_folder(path) && names(path).is_ok_and(|names| names.iter().all(instance))
 }
 
-/// Makes sure that nothing of another program has a name that a run on `islands` instances in `dir`
+/// Checks that no file of another program has a name that a run on `islands` instances in `dir`
 /// would use.
 ///
 /// # Errors
@@ -185,8 +187,8 @@ pub(crate) fn require_names(dir: &Path, islands: u16, loaded: bool) -> Result<()
     Ok(())
 }
 
-/// Removes what a load that has not ended left in `dir`, and what runs left. Only what has the
-/// names and the contents of Atoll's own files goes.
+/// Removes the leftovers in `dir` of an unfinished load and of runs. Removes only files with the
+/// names and the contents of Atoll's own files.
 pub(crate) fn clear(dir: &Path) -> Result<(), DeployError> {
     for name in names(dir)? {
         let path = dir.join(&name);
@@ -201,6 +203,7 @@ pub(crate) fn clear(dir: &Path) -> Result<(), DeployError> {
     Ok(())
 }
 
+/// The contents of `sweep.json`.
 #[derive(Serialize, Deserialize)]
 struct SweepFile {
     format: u32,
@@ -227,9 +230,9 @@ fn databases_of_sweep(dir: &Path, names: &[String]) -> Result<Vec<Within>, Deplo
     Ok(within)
 }
 
-/// A name in the directory `dir` of a sweep for a database that is to be loaded, of which `ending`
-/// tells the shape: the first number that no other has, there or in `taken`. What a load that has
-/// not ended left there counts as nothing.
+/// A name in the directory `dir` of a sweep for a database that is to be loaded; `ending` is the
+/// part that describes its shape. Uses the first number that no other name has, in `dir` or in
+/// `taken`. Leftovers of an unfinished load do not count.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -245,7 +248,7 @@ pub fn name_in_sweep(dir: &Path, ending: &str, taken: &[PathBuf]) -> Result<Path
     Ok((1..).find_map(free).unwrap_or_else(|| dir.join(ending)))
 }
 
-/// Whether nothing but what an unfinished load left is in the folder.
+/// Whether the folder holds only leftovers of an unfinished load.
 fn is_remainder(dir: &Path) -> bool {
     let ours = |name: &String| {
         let at = dir.join(name);
@@ -256,8 +259,8 @@ fn is_remainder(dir: &Path) -> bool {
     is_folder(dir) && names(dir).is_ok_and(|names| names.iter().all(ours))
 }
 
-/// Makes `dir` the directory of a sweep, or finds that it is one, and removes what loads that did
-/// not end have left there.
+/// Makes `dir` the directory of a sweep, unless it is one already, and removes the leftovers of
+/// unfinished loads there.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -271,22 +274,25 @@ pub fn begin_sweep(dir: &Path) -> Result<(), DeployError> {
     }
     for name in names(dir)?.iter().filter(|name| is_of_a_sweep(name)) {
         let at = dir.join(name);
-        // One that is in use is being loaded.
+        // A folder in use is being loaded.
         if is_remainder(&at)
             && let Ok(lock) = crate::lock::exclusive(&at)
         {
             clear(&at)?;
-            let _ = fs::remove_dir_all(&at).map(|()| drop(lock)); // a remainder that stays is met again
+            // A leftover that cannot be removed is found again next time.
+            let _ = fs::remove_dir_all(&at).map(|()| drop(lock));
         }
     }
     Ok(())
 }
 
+/// Creates a directory (0700) and its parents, unless it exists.
 pub(crate) fn make_private(path: &Path) -> Result<(), DeployError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(DeployError::io("create", path))
 }
 
-/// Writes the file `name` in `dir` whole or not at all: written aside, synced, renamed over.
+/// Writes the file `name` in `dir` whole or not at all: it is written under another name, synced,
+/// and renamed over the old file.
 pub(crate) fn write_whole(dir: &Path, name: &str, text: &str) -> Result<(), DeployError> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

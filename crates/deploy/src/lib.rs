@@ -1,22 +1,29 @@
-//! Which instances run where: from a [`Deployment`] (a value) to a [`Running`] one and back to nothing.
+//! Deployments: which instances run where. Leads from a [`Deployment`] (a value) to a [`Running`]
+//! one, and removes every trace of it at the end.
 //!
-//! It knows instances from outside only (start, connect, load, drive, measure, halt, audit, stop); a workload is a
-//! [`workload::WorkloadSpec`] to it, handed on, and an audit is bytes. It never looks into a message between instances.
+//! This crate knows instances only from outside (start, connect, load, drive, measure, halt, audit,
+//! stop). It passes a workload on as a [`workload::WorkloadSpec`], and an audit as bytes. It never
+//! looks into a message between instances.
 //!
-//! A deployment enters through [`Deployment::launch`]. Each instance gets a host, a child process or a thread, and in
-//! both the same loop takes orders from one end of a unix socket pair ([`host_child`] in a child). The caller orders
-//! through [`Running`], whose [`Running::tend`] is the supervisor. Leaving it, in order ([`Running::stop`]) or by any
-//! error, takes every child and every temporary file along.
+//! A deployment enters through [`Deployment::launch`]. Each instance gets a host, a child process
+//! or a thread. In both, the same loop takes orders from one end of a unix socket pair
+//! ([`host_child`] in a child). The caller gives orders through [`Running`]; [`Running::tend`] is
+//! the supervisor. At the end, in order ([`Running::stop`]) or after any error, every child ends
+//! and every temporary file is removed.
 //!
-//! A deployment that is given a data directory runs on a copy of what was loaded there, unless it is told to keep what it
-//! does ([`DataUse`]); [`Scratch`] is a place for databases that several deployments of one run share.
+//! A deployment with a data directory runs on a copy of the loaded data, unless it is told to keep
+//! its changes ([`DataUse`]). [`Scratch`] is a place for databases that several deployments of one
+//! run share.
 //!
-//! [`inspect`] looks at a deployment that does not run, and changes nothing.
+//! [`inspect`] examines a deployment that does not run, and changes nothing.
 //!
-//! [`standing`] tells what a directory is; [`back_up`] copies a database that does not run, [`restore`] makes one of the copy.
+//! [`standing`] returns the kind of a directory; [`back_up`] copies a database that does not run,
+//! and [`restore`] makes a database of such a copy.
 //!
-//! Who may do what: the directory of an instance belongs to its host alone; the deployment's own files (manifest, lock)
-//! to the parent alone; a child that loses its parent ends.
+//! # Access rules
+//!
+//! The directory of an instance belongs to its host alone. The deployment's own files (manifest,
+//! lock) belong to the parent alone. A child that loses its parent ends.
 
 #![forbid(unsafe_code)]
 

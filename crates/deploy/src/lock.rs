@@ -1,9 +1,9 @@
-//! Locks on a directory, which the kernel drops with the process that holds them.
+//! Locks on a directory. The kernel releases them when the process that holds them ends.
 //!
-//! Two locks go together. The file `lock` says in words which process took it last; a lock file
-//! that was removed is made anew. The directory itself is locked too, so that a run whose file was
-//! removed still keeps others out. Where the file system cannot lock directories (NFS), the file
-//! alone has to do.
+//! Two locks go together. The file `lock` names the process that took it last; if the file was
+//! removed, it is made anew. The directory itself is locked too, so a run still keeps others out
+//! after its file was removed. Where the file system cannot lock directories (NFS), the file is the
+//! only lock.
 
 use crate::DeployError;
 use crate::manifest::LOCK;
@@ -20,7 +20,7 @@ pub(crate) struct Lock {
     _file: Option<File>,
 }
 
-/// For a run. The file is made if it is missing.
+/// The lock of a run. The file is made if it is missing.
 ///
 /// # Errors
 /// [`DeployError::InUse`]; I/O.
@@ -28,11 +28,11 @@ pub(crate) fn exclusive(dir: &Path) -> Result<Lock, DeployError> {
     exclusive_if(dir, || Ok(()))
 }
 
-/// As [`exclusive`], and `look` decides before a file is made, when no other run can change the
-/// directory.
+/// As [`exclusive`]. `look` is called before a file is made, while no other run can change the
+/// directory, and may refuse the lock.
 ///
 /// # Errors
-/// As there; what `look` says.
+/// As [`exclusive`]; the error of `look`.
 pub(crate) fn exclusive_if(
     dir: &Path,
     look: impl FnOnce() -> Result<(), DeployError>,
@@ -43,8 +43,8 @@ pub(crate) fn exclusive_if(
     Ok(Lock { _dir: whole, _file: Some(file) })
 }
 
-/// The file alone, for the directory of a run: listeners lock such a directory for a moment to put
-/// their sockets there.
+/// Locks the file alone, for the directory of a run: listeners lock such a directory for a moment
+/// to put their sockets there.
 ///
 /// # Errors
 /// As [`exclusive`].
@@ -60,8 +60,8 @@ pub(crate) fn exclusive_file(dir: &Path) -> Result<File, DeployError> {
     Ok(file)
 }
 
-/// For a look, beside other looks. Nothing is written: a file that is missing stays so until
-/// [`Lock::complete`].
+/// A lock for reading, shared with other readers. Nothing is written: a missing file stays missing
+/// until [`Lock::complete`].
 ///
 /// # Errors
 /// As [`exclusive`].
@@ -79,8 +79,9 @@ pub(crate) fn shared(dir: &Path) -> Result<Lock, DeployError> {
 }
 
 impl Lock {
-    /// Makes the file of a shared lock in `dir` if it was missing: a version that knows only the
-    /// file is kept out, too. In a directory that cannot be written nothing can run.
+    /// Makes the file of a shared lock in `dir` if it was missing. That also keeps out a version
+    /// that knows only the file. A directory that cannot be written needs no file: nothing can run
+    /// in it.
     ///
     /// # Errors
     /// [`DeployError::InUse`].
@@ -118,7 +119,7 @@ fn take(file: &File, dir: &Path, how: FlockOperation) -> Result<(), DeployError>
     }
 }
 
-/// The holder of a lock file, as far as the file says.
+/// The holder of a lock file, as named in the file.
 fn holder(mut file: impl Read) -> String {
     let mut pid = String::new();
     let _ = file.read_to_string(&mut pid); // only for the message

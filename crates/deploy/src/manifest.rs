@@ -1,11 +1,13 @@
-//! The directory a deployment lives in: who may use it, and what was built there.
+//! The data directory of a deployment: its lock, and the description of the data in it.
 //!
 //! ```text
-//! DIR/ (0700)   deployment.json   what was loaded here; written after the load, so a half-loaded directory has none
-//!               lock              held (flock) by the one deployment that runs here; the kernel lets go when it dies
-//!               0/ 1/ ...         one directory per instance: its data file and its log, and instance.json, which says
-//!                                 which instance of which database it is
-//!               run/              the same of a deployment that runs on a copy; what is found here is a killed run's
+//! DIR/ (0700)
+//!   deployment.json   describes the data; written after the load: a half-loaded directory has none
+//!   lock              locked (flock) by the one deployment that runs here; the kernel drops
+//!                     the lock when that process dies
+//!   0/ 1/ ...         one directory per instance: its data file and its log, and instance.json
+//!                     with the number of the instance and the identity of the database
+//!   run/              the same for a deployment that runs on a copy; leftovers are of a killed run
 //! ```
 //!
 //! Other files may lie beside them (see `layout`).
@@ -25,19 +27,22 @@ use std::path::{Path, PathBuf};
 use txn::TableKind;
 use workload::WorkloadSpec;
 
+/// The description of a database.
 pub(crate) const FILE: &str = "deployment.json";
+/// The lock file.
 pub(crate) const LOCK: &str = "lock";
-/// A manifest on its way to its place.
+/// The name of a manifest until it is renamed to its place.
 pub(crate) const ASIDE: &str = "deployment.new";
-/// Counted up whenever anything in a data directory changes its shape.
+/// Counted up whenever the format of anything in a data directory changes.
 pub const FORMAT: u32 = 6;
 
 /// Families of designs.
 pub(crate) const DISK: &str = "disk";
-/// That of design `occ`.
+/// The family of design `occ`.
 pub const MEMORY: &str = "memory";
 
-/// What a data directory was built for: all of it but the last must be equal for the directory to be opened again.
+/// Describes the data in a directory. A deployment can open the directory only if all fields but
+/// the last match.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
@@ -52,16 +57,17 @@ pub struct Manifest {
     pub trees: TreeKind,
     /// Which rows of tables with a key share a heap page.
     pub heaps: HeapForm,
-    /// Into how many parts the load divided each multi-rooted tree of each instance; 1 where trees have one root.
+    /// The number of parts into which the load divided each multi-rooted tree of each instance; 1
+    /// where trees have one root.
     pub partitions: usize,
-    /// A number that follows from the tables' definitions.
+    /// A checksum of the tables' definitions.
     pub schema: u32,
-    /// The workload whose data it is, without what only shapes its requests.
+    /// The workload of the data, without the options that affect only its requests.
     pub workload: WorkloadSpec,
 }
 
 impl Manifest {
-    /// Whether a deployment that wants the one can use the other's data.
+    /// Whether a deployment with manifest `self` can use the data of `other`.
     pub fn fits(&self, other: &Manifest) -> bool {
         let data = |m: &Manifest| (m.format, m.data.clone(), m.islands, m.family.clone(), m.schema);
         let kinds = |m: &Manifest| (m.tables, m.trees, m.heaps, m.partitions);
@@ -91,21 +97,22 @@ impl Manifest {
     }
 }
 
-/// What is in the file: the manifest, and how far the data has come since it was loaded.
+/// The contents of the file: the manifest, and counters of the runs since the load.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     #[serde(flatten)]
     manifest: Manifest,
-    /// What the workload's consistency check counts (see [`crate::Home::effects`]); absent while a deployment runs.
+    /// The count of the workload's consistency check (see [`crate::Home::effects`]); absent while a
+    /// deployment runs.
     effects: Option<u64>,
     /// Streams of requests handed out so far, over all runs.
     streams: u64,
-    /// Of databases that this version or a later one has loaded.
+    /// Present in databases that this version or a later one has loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     identity: Option<Identity>,
 }
 
-/// What becomes of a directory whose loading has not ended.
+/// The treatment of a directory in which a load has not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfinished {
     /// It is cleared.
@@ -116,7 +123,7 @@ pub enum Unfinished {
 /// A locked data directory.
 pub struct Home {
     path: PathBuf,
-    /// Of a copy: removes it. Before the lock, which guards it.
+    /// For a copy: removes it. Dropped before the lock, which guards the copy.
     _copy: Option<RemovedAtEnd>,
     _lock: Option<Lock>,
     /// Whether the directory may be opened again after this run.
@@ -128,11 +135,13 @@ pub struct Home {
     identity: Option<Identity>,
 }
 
+/// Removes a directory when it is dropped.
 struct RemovedAtEnd(PathBuf);
 
 impl Drop for RemovedAtEnd {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // the next one to open the directory tries again
+        // If this fails, the next run that opens the directory tries again.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -146,11 +155,12 @@ impl Home {
         Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
     }
 
-    /// `path`, created if it is missing, opened if it holds what `manifest` says. Nothing loaded in it is changed.
+    /// Opens `path` if its data matches `manifest`, or creates it if it is missing. Changes no
+    /// loaded data.
     ///
     /// # Errors
-    /// It is in use, is a sweep's or a backup, has other programs' files where this one's belong, holds other data, or (with
-    /// [`Unfinished::Refuse`]) half of it.
+    /// It is in use, is a sweep's or a backup, has other programs' files where this one's belong,
+    /// holds other data, or (with [`Unfinished::Refuse`]) holds half-loaded data.
     pub fn at(path: &Path, manifest: Manifest, unfinished: Unfinished) -> Result<Home, DeployError> {
         let there = standing(path)?;
         if let Standing::Sweep(_) | Standing::Backup = there {
@@ -189,20 +199,21 @@ impl Home {
         Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
     }
 
-    /// Judges the database that is here, as far as that goes without opening it.
+    /// Checks the database here, as far as that is possible without opening it.
     pub(crate) fn judge(&self) -> Judgement {
         judge(&self.path, &self.manifest, self.identity.as_ref())
     }
 
-    /// A deployment begins to run on the directory itself: from here on its data is no longer as it was left.
+    /// Marks that a deployment runs on the directory itself: from here on its data may change.
     pub fn enter(&self) -> Result<(), DeployError> {
         if self.loaded { self.write(None) } else { Ok(()) }
     }
 
-    /// From here on this is an empty directory below this one, gone with this value. What was loaded stays as it is.
+    /// Turns this value into an empty directory below the present one, removed with this value. The
+    /// loaded data stays unchanged.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(crate) fn run_beside(&mut self) -> Result<(), DeployError> {
         let path = self.path.join(RUN);
         make_private(&path)?;
@@ -211,7 +222,8 @@ impl Home {
         Ok(())
     }
 
-    /// From here on this is a copy to run on, below the directory and gone with this value. What was loaded stays as it is.
+    /// Turns this value into a copy to run on, below the present directory and removed with this
+    /// value. The loaded data stays unchanged.
     ///
     /// # Errors
     /// No space, or the run is interrupted.
@@ -224,22 +236,24 @@ impl Home {
         Ok(())
     }
 
+    /// The directory of the data, which may be a copy.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the data is here from an earlier run.
+    /// Whether the data was loaded by an earlier run.
     pub fn is_loaded(&self) -> bool {
         self.loaded
     }
 
-    /// What had been committed here since loading when the directory was last left in order, in the unit of the
-    /// workload's consistency check; `None` if it was left by a crash.
+    /// The effects committed here between the load and the last orderly stop, in the unit of the
+    /// workload's consistency check; `None` after a crash.
     pub fn effects(&self) -> Option<u64> {
         self.effects
     }
 
-    /// From here on the directory may be opened again, and each instance's folder says which one it is.
+    /// Marks the data as loaded, so that the directory can be opened again, and labels each
+    /// instance's folder.
     pub fn loaded(&mut self) -> Result<(), DeployError> {
         if self.lasting && self.identity.is_none() {
             let identity = Identity::draw();
@@ -260,17 +274,19 @@ impl Home {
         Ok(stream)
     }
 
-    /// The directory is left in order.
+    /// Marks that the directory is left in order.
     pub fn leave(&self, effects: Option<u64>) -> Result<(), DeployError> {
         if self.loaded { self.write(effects) } else { Ok(()) }
     }
 
-    /// What is here is worth nothing (a log in memory): the directory stays, its contents go.
+    /// Discards the data (with a log in memory it cannot be opened again): the directory stays, its
+    /// contents go.
     pub fn discard(&self) -> Result<(), DeployError> {
         clear(&self.path)
     }
 
-    /// Whole or not at all: written aside, synced, renamed over.
+    /// Writes the description whole or not at all: under another name, synced, renamed over the old
+    /// one.
     fn write(&self, effects: Option<u64>) -> Result<(), DeployError> {
         if !self.lasting {
             return Ok(());
@@ -293,7 +309,7 @@ impl Home {
     }
 }
 
-/// A data directory that is only looked at. Nobody can use it meanwhile.
+/// A data directory that is locked for reading, so that no deployment can run on it.
 pub struct Look {
     pub manifest: Manifest,
     /// See [`Home::effects`].
@@ -302,10 +318,11 @@ pub struct Look {
     _lock: Lock,
 }
 
-/// Looks at the database in `path` and changes nothing, but makes a missing `lock` anew.
+/// Opens the database in `path` for reading. Changes nothing, except that a missing `lock` is made
+/// anew.
 ///
 /// # Errors
-/// No directory of a deployment, one whose loading has not ended, or one that is in use.
+/// The directory holds no database, holds one of which the loading has not ended, or is in use.
 pub fn look(path: &Path) -> Result<Look, DeployError> {
     if let absent @ Standing::Absent = standing(path)? {
         return Err(no_database(path, absent));
@@ -324,7 +341,8 @@ pub fn look(path: &Path) -> Result<Look, DeployError> {
     }
 }
 
-/// What the directory at `path` says it holds; `None` if it is no deployment's, or its loading has not ended.
+/// The manifest in the directory at `path`; `None` if it holds no database, or one of which the
+/// loading has not ended.
 ///
 /// # Errors
 /// A description that cannot be read, or of another version.
@@ -336,7 +354,7 @@ fn write_contents(dir: &Path, contents: &Contents) -> Result<(), DeployError> {
     write_whole(dir, FILE, &serde_json::to_string_pretty(contents).expect("a manifest is plain data"))
 }
 
-/// Makes the database in `dir`, a copy of another one, a database of its own.
+/// Gives the database in `dir`, which is a copy of another one, an identity of its own.
 pub(crate) fn rename(dir: &Path) -> Result<(), DeployError> {
     let Some(mut contents) = read(dir)? else { return Err(DeployError::NoDatabase { path: dir.into() }) };
     let identity = Identity::draw();
@@ -377,7 +395,7 @@ mod tests {
         Home::at(path, manifest, Unfinished::StartAnew)
     }
 
-    /// As a deployment does it: the folders of its instances are there by then.
+    /// As a deployment does it: the folders of its instances exist by then.
     fn loaded(home: &mut Home) {
         (0..home.manifest.islands).for_each(|i| drop(home.subdirectory(&i.to_string()).unwrap()));
         home.loaded().unwrap();

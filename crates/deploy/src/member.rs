@@ -1,7 +1,8 @@
-//! One hosted instance as its deployment sees it: where it runs, the socket to it, its mailbox.
+//! One hosted instance as its deployment sees it: its host, the socket to it, its mailbox.
 //!
-//! The mailbox is filled by a reader thread that lives as long as this life of the instance; its last mail is always
-//! [`Mail::Lost`]. A new life gets a new socket and a new mailbox, so nothing of an old life is ever read in a new one.
+//! A reader thread fills the mailbox, and lives as long as this life of the instance. Its last
+//! entry is always [`Mail::Lost`]. A new life gets a new socket and a new mailbox, so no message of
+//! an old life is ever read in a new one.
 
 use crate::control::{Order, Reply, receive, send};
 use crate::engine::InstanceConfig;
@@ -16,26 +17,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a wait looks for Ctrl-C.
+/// How often a wait checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(20);
-/// What an orderly end may take before it is made a disorderly one.
+/// How long an orderly end may take before the host is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// An entry of the mailbox.
 enum Mail {
     Reply(Reply),
+    /// The socket has ended.
     Lost,
 }
 
+/// The host of an instance.
 enum Body {
     Process(Child),
     Thread(Option<JoinHandle<()>>),
 }
 
+/// A hosted instance.
 pub(crate) struct Member {
     pub config: InstanceConfig,
     socket: UnixStream,
     mail: Receiver<Mail>,
     body: Body,
+    /// The host has ended.
     lost: bool,
     /// Why nothing commits there any more.
     fault: Option<String>,
@@ -43,14 +49,15 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Brings the host to life; [`Order::Start`] is still to be given.
+    /// Starts the host; [`Order::Start`] is still to be sent.
     pub fn spawn(config: InstanceConfig, place: Host, interrupt: &Interrupt) -> Result<Member, DeployError> {
         let id = config.id;
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
         let (ours, theirs) = UnixStream::pair().map_err(fail)?;
         let body = match place {
             Host::Process => {
-                // What it makes before it is told its node comes from there, too.
+                // Memory that the child allocates before it knows its node comes from that node,
+                // too.
                 let node = config.node.map(|node| topology::NodeId(node as u32));
                 let child = topology::with_memory_of(node, || spawn_process(id, theirs));
                 Body::Process(child.map_err(fail)?)
@@ -68,10 +75,11 @@ impl Member {
                     return;
                 }
             }
-            let _ = tx.send(Mail::Lost); // nobody waits any more: nothing to tell
+            let _ = tx.send(Mail::Lost); // the receiver is gone: nothing to report
         };
         let interrupt = interrupt.clone();
-        // Whole before its thread is: without one, dropping it ends the host.
+        // The member is complete before its reader thread starts: if that fails, dropping it ends
+        // the host.
         let member = Member { config, socket: ours, mail, body, lost: false, fault: None, interrupt };
         std::thread::Builder::new().name(format!("replies-{id}")).spawn(read).map_err(fail)?;
         Ok(member)
@@ -81,6 +89,7 @@ impl Member {
         self.config.id
     }
 
+    /// The process of the host; `None` for a thread.
     pub fn pid(&self) -> Option<u32> {
         match &self.body {
             Body::Process(child) => Some(child.id()),
@@ -88,6 +97,7 @@ impl Member {
         }
     }
 
+    /// Sends an order. Its reply is collected by [`Member::reply`].
     pub fn order(&mut self, order: &Order) -> Result<(), DeployError> {
         if send(&mut self.socket, order).is_err() {
             return Err(self.last_words(order.name()));
@@ -95,7 +105,7 @@ impl Member {
         Ok(())
     }
 
-    /// Why a host has ended, by what it said last.
+    /// Why a host has ended, by its last messages.
     fn last_words(&mut self, order: &'static str) -> DeployError {
         let instance = self.id();
         while let Ok(mail) = self.mail.recv_timeout(PATIENCE) {
@@ -110,7 +120,7 @@ impl Member {
         self.loss()
     }
 
-    /// The final reply to the order given last; progress goes to `progress` and renews `patience`.
+    /// The final reply to the last order. Progress goes to `progress` and renews `patience`.
     pub fn reply(
         &mut self,
         order: &'static str,
@@ -148,10 +158,10 @@ impl Member {
         }
     }
 
-    /// Whether its host has died. Only asked between orders, when no reply is awaited.
+    /// Whether the host has died. Only called between orders, when no reply is awaited.
     ///
     /// # Errors
-    /// It lives, and its engine has failed.
+    /// The host lives, but its engine has failed.
     pub fn is_lost(&mut self) -> Result<bool, DeployError> {
         while let Ok(mail) = self.mail.try_recv() {
             match mail {
@@ -166,8 +176,9 @@ impl Member {
         }
     }
 
-    /// Reaps the dead host and says how it died. An interruption is what it is: a Ctrl-C between a process' birth and its
-    /// leaving our group ends that process, too.
+    /// Reaps the dead host and returns how it died. If the run was interrupted, returns that
+    /// instead: a Ctrl-C between the birth of a process and its change of process group ends that
+    /// process, too.
     pub fn loss(&mut self) -> DeployError {
         let how = match &mut self.body {
             Body::Process(child) => match wait(child, PATIENCE) {
@@ -182,7 +193,7 @@ impl Member {
         }
     }
 
-    /// SIGKILL, as the torture does it.
+    /// Sends SIGKILL, as the crash tests do.
     pub fn kill(&mut self) -> Result<(), DeployError> {
         match &mut self.body {
             Body::Process(child) => {
@@ -197,7 +208,8 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let _ = self.socket.shutdown(Shutdown::Both); // the end of the socket ends a host that is still there
+        // The end of the socket ends a host that is still there.
+        let _ = self.socket.shutdown(Shutdown::Both);
         match &mut self.body {
             Body::Process(child) => {
                 if wait(child, PATIENCE).is_none() {
@@ -220,7 +232,8 @@ fn spawn_process(id: InstanceId, socket: UnixStream) -> std::io::Result<Child> {
         .args(["instance", "--number", &id.to_string()])
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::null())
-        .process_group(0) // a terminal's Ctrl-C is for the parent alone, which then ends its children in order
+        // Ctrl-C at a terminal goes to the parent alone, which then ends its children in order.
+        .process_group(0)
         .spawn()
 }
 

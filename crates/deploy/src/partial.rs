@@ -1,9 +1,9 @@
-//! A file or a directory that is being written: under a name of its own until it is whole and on
+//! A file or a directory that is being written: it has a temporary name until it is complete and on
 //! the device.
 //!
-//! `NAME.atoll-partial` stands beside `NAME`, locked by the process that writes it. It is renamed
-//! at the end, never over something that is there, and goes when its writer fails. What a killed
-//! writer left, the next one with the same name removes.
+//! `NAME.atoll-partial` stands beside `NAME`, locked by the process that writes it. At the end it
+//! is renamed, never over an existing file. It is removed if its writer fails. The next writer with
+//! the same name removes the leftovers of a killed one.
 
 use crate::DeployError;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
@@ -13,26 +13,29 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// The ending of the temporary name.
 const ENDING: &str = ".atoll-partial";
 
+/// A file or a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     File,
     Directory,
 }
 
+/// A file or directory under its temporary name. Dropping it unfinished removes it.
 pub(crate) struct Partial {
     path: PathBuf,
     to: PathBuf,
-    /// Of a file, to write to; of a directory, its lock.
+    /// For a file: the file to write to. For a directory: its lock.
     handle: File,
-    /// An empty directory stands where this one is to go.
+    /// An empty directory stands at the final name.
     replaces: bool,
     done: bool,
 }
 
 impl Partial {
-    /// For a directory, an empty one may be there already if `replaces` says so.
+    /// With `may_replace`, a directory may replace an empty one at `to`.
     ///
     /// # Errors
     /// [`DeployError::Exists`], [`DeployError::BeingWritten`]; I/O.
@@ -55,23 +58,26 @@ impl Partial {
             _ => DeployError::io("create", &path)(e),
         })?;
         let partial = Partial { path, to: to.into(), handle, replaces, done: false };
-        // Without locks (NFS) the name alone keeps others out until it is removed.
+        // Without locks (NFS), the name alone keeps others out until it is removed.
         let _ = flock(&partial.handle, FlockOperation::NonBlockingLockExclusive);
         Ok(partial)
     }
 
+    /// The temporary name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// The file to write to.
     pub fn file(&self) -> &File {
         &self.handle
     }
 
-    /// Gives it its name. What is in it is on the device by then, but for the names in directories.
+    /// Renames it to its final name. Its contents are on the device by then, except the names in
+    /// directories.
     ///
     /// # Errors
-    /// I/O; something has taken the name meanwhile.
+    /// I/O; another process has created the final name meanwhile.
     pub fn finish(mut self) -> Result<(), DeployError> {
         sync(&self.path).map_err(DeployError::io("sync", &self.path))?;
         let renamed = match self.replaces {
@@ -112,7 +118,7 @@ fn rename_anew(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what a killed writer left.
+/// Removes the leftovers of a killed writer.
 fn clear(path: &Path) -> Result<(), DeployError> {
     let left = match File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -128,7 +134,7 @@ fn remove(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-/// Brings a file, or the names in a directory and those below it, to the device.
+/// Syncs a file, or the names in a directory and in those below it, to the device.
 fn sync(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {
@@ -147,7 +153,7 @@ pub(crate) struct Holes<'a> {
     at: u64,
 }
 
-/// A hole is at least so long, in bytes.
+/// The least length of a hole, in bytes.
 const HOLE: usize = 64 << 10;
 
 impl Holes<'_> {
@@ -155,7 +161,7 @@ impl Holes<'_> {
         Holes { file, at: 0 }
     }
 
-    /// Gives the file its length and waits until it is on the device.
+    /// Sets the length of the file and waits until it is on the device.
     ///
     /// # Errors
     /// I/O.

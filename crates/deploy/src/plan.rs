@@ -1,4 +1,5 @@
-//! From what is asked for to what each instance gets: sites, workers, CPUs, memory, an address.
+//! From a deployment's options to the configuration of each instance: sites, workers, CPUs, memory,
+//! an address.
 
 use crate::DeployError;
 use crate::engine::{
@@ -16,7 +17,7 @@ use topology::{CpuId, InstancePlace};
 use txn::{Placement, TableKind};
 use workload::WorkloadSpec;
 
-/// Where an instance lives.
+/// Where an instance runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Host {
@@ -45,20 +46,21 @@ pub fn durability_name(durability: Durability) -> &'static str {
     }
 }
 
-/// What a deployment does with the data directory that it is given.
+/// How a deployment uses the data directory that it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DataUse {
-    /// It runs on a copy, which goes with it: the directory stays as it was loaded, and is loaded first if it is empty. With
-    /// durability `memory` it loads for itself, beside what is there; that has to be whole and fit all the same.
+    /// It runs on a copy that is removed with it. The directory stays as it was loaded; if it is
+    /// empty, it is loaded first. With durability `memory` the deployment loads data of its own
+    /// beside the data in the directory, which must still be whole and match.
     #[default]
     Copy,
-    /// It runs in the directory itself: what it changes stays.
+    /// It runs in the directory itself, and its changes stay.
     Keep,
-    /// It is there to load, in the directory itself; half a load is started anew, not refused.
+    /// It loads, in the directory itself. A half-finished load is started anew, not refused.
     Load,
 }
 
-/// What carries messages between instances.
+/// The transport of messages between instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelKind {
@@ -84,11 +86,12 @@ impl ChannelKind {
     }
 }
 
-/// Set by whoever catches Ctrl-C; every wait of a deployment looks at it.
+/// Set by the handler of Ctrl-C; every wait of a deployment checks it.
 #[derive(Clone, Default, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
+    /// Interrupts the deployment.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -108,11 +111,11 @@ pub struct Deployment {
     /// Logical sites of the data.
     pub sites: u32,
     pub islands: u16,
-    /// Worker threads in total, dealt out as evenly as it goes.
+    /// Worker threads in total, divided as evenly as possible.
     pub workers: usize,
     /// Where each instance's workers run and its memory lies. Empty: nothing is pinned.
     pub places: Vec<InstancePlace>,
-    /// The island of each worker of each instance, by any numbers. Empty: nobody knows.
+    /// The island of each worker of each instance, by arbitrary numbers. Empty: unknown.
     pub worker_islands: Vec<Vec<u16>>,
     pub design: DesignKind,
     pub host: Host,
@@ -124,43 +127,44 @@ pub struct Deployment {
     pub trees: TreeKind,
     /// Which rows of tables with a key share a heap page.
     pub heaps: HeapForm,
-    /// How readers of pages keep out of the way of writers.
+    /// How readers of pages avoid conflicts with writers.
     pub latching: Latching,
-    /// Into how many parts a load divides each multi-rooted tree of each instance; where workers own keys, how many partitions these
-    /// have at least.
+    /// The number of parts into which a load divides each multi-rooted tree of each instance. Where
+    /// workers own keys: the least number of partitions of these trees.
     pub partitions: usize,
-    /// Where database and log live; `None`: a temporary directory, removed afterwards.
+    /// Where database and log lie; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
     pub data_use: DataUse,
     /// The data in words, for the manifest ("micro, 240000 rows, 24 sites").
     pub data_name: String,
-    /// Bytes the loaded data takes in pages, roughly.
+    /// The bytes that the loaded data takes in pages, roughly.
     pub data_bytes: u64,
     /// Bytes of page memory for all instances together.
     pub pool_bytes: u64,
-    /// When it is taken from the system.
+    /// When that memory is taken from the system.
     pub backing: Backing,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
-    /// What the lock managers inherit and when they escalate.
+    /// Inheritance and escalation of the lock managers.
     pub locks: LockTuning,
-    /// How long a lock wait may take, in milliseconds: how distributed deadlocks end.
+    /// How long a lock wait may take, in ms. This time-out ends distributed deadlocks.
     pub lock_timeout_ms: u64,
-    /// After how long an undecided transaction over several instances is given up, in ms; `None`: as `lock_timeout_ms` says.
+    /// After how long an undecided distributed transaction is given up, in ms; `None`: derived from
+    /// `lock_timeout_ms`.
     pub distributed_timeout_ms: Option<u64>,
-    /// Requests of clients outside that a worker takes before it has answered others.
+    /// Requests of outside clients that a worker takes before it has answered earlier ones.
     pub most_requests: usize,
-    /// What transactions of `occ` do on meeting a row that another one has prepared.
+    /// The action of `occ` transactions that meet a row which another one has prepared.
     pub occ_conflict: OccConflict,
-    /// How transactions of `occ` read that write nothing.
+    /// How `occ` transactions that write nothing read.
     pub occ_reads: OccReads,
-    /// How far ahead `occ` asks for rows.
+    /// How far ahead `occ` prefetches rows.
     pub occ_ahead: OccAhead,
     /// Whether keys follow the load among the workers that own them.
     pub balance: Balance,
-    /// More workers than CPUs: idle ones then sleep instead of polling.
+    /// There are more workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
-    /// Tells this deployment's instances from any other's: they refuse strangers.
+    /// Distinguishes this deployment's instances from those of any other, which they refuse.
     pub number: u64,
     pub interrupt: Interrupt,
 }
@@ -170,18 +174,19 @@ pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST)
 
 /// Bytes of a page.
 const PAGE: u64 = 8192;
-/// How long an idle worker polls its inbox before it sleeps, in µs: several round trips over shared memory, and short
-/// against a scheduler's slice.
+/// How long an idle worker polls its inbox before it sleeps, in µs: several round trips over shared
+/// memory, and short compared with a scheduler's time slice.
 const SPIN_US: u64 = 50;
-/// Fewest frames an instance runs with: roots, inner pages and a page per concurrent transaction stay resident.
+/// The least frames of an instance: roots, inner nodes and a page per concurrent transaction stay
+/// resident.
 const MIN_FRAMES: u64 = 512;
 
 /// The least page memory that each instance of a deployment gets, in bytes.
 pub const MIN_INSTANCE_MEMORY: u64 = MIN_FRAMES * PAGE;
 
-/// Workers that one instance may have.
+/// The largest number of workers of one instance.
 fn most_workers(design: DesignKind) -> usize {
-    // A page says in ten bits who its owner is, and one value says nobody.
+    // A page stores its owner in ten bits, and one of the values means "no owner".
     if design.owns_pages() { MAX_WORKERS - 1 } else { MAX_WORKERS }
 }
 
@@ -193,7 +198,8 @@ impl Deployment {
     }
 
     /// # Errors
-    /// When no such deployment can exist: the message names the option, what was expected and what to do.
+    /// When no such deployment can exist. The message names the option, the expected values and the
+    /// remedy.
     pub fn check(&self) -> Result<(), DeployError> {
         let impossible = |text: String| Err(DeployError::Impossible(text));
         let (islands, workers, sites) = (self.islands, self.workers, self.sites);
@@ -279,14 +285,15 @@ impl Deployment {
     }
 
     /// Page memory of instance `i`, in pages. In proportion to the data: an instance with more
-    /// sites has more to keep in memory.
+    /// sites has more data to keep in memory.
     fn frames(&self, placement: &Placement, i: u16) -> u64 {
         let sites = placement.sites_of(InstanceId(i)).len() as u128;
         let share = u128::from(self.pool_bytes / PAGE) * sites / u128::from(self.sites.max(1));
         (share as u64).max(MIN_FRAMES)
     }
 
-    /// Page memory of all instances, in bytes: what was asked for, and no less than each needs.
+    /// Page memory of all instances, in bytes: the requested amount, and at least the minimum of
+    /// each.
     pub(crate) fn page_memory(&self) -> u64 {
         let placement = Placement::even(self.sites, self.islands);
         (0..self.islands)
@@ -294,7 +301,7 @@ impl Deployment {
             .fold(0, u64::saturating_add)
     }
 
-    /// One configuration per instance, in a home at `home` with links at `sockets`.
+    /// One configuration per instance, with data below `home` and links at `sockets`.
     pub(crate) fn configs(&self, home: &Path, sockets: &Path) -> Vec<InstanceConfig> {
         let placement = Placement::even(self.sites, self.islands);
         let frames = |i: u16| self.frames(&placement, i);

@@ -1,8 +1,8 @@
-//! From a backup to a database: every file is held against its length and its checksum before the
+//! From a backup to a database: the length and the checksum of every file are verified before the
 //! database gets its name.
 //!
-//! A restored database is a database of its own, with another identity than the one that was backed
-//! up: a folder of the one is not taken for the other's.
+//! A restored database has an identity of its own, different from that of the original. So a folder
+//! of one is not mistaken for a folder of the other.
 
 use crate::DeployError;
 use crate::backup::{
@@ -16,15 +16,15 @@ use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Longest description that is read, in bytes: some hundred thousand files.
+/// The longest description that is read, in bytes: enough for some hundred thousand files.
 const LONGEST: u64 = 64 << 20;
 
-/// Makes the database in the backup `from` anew in `to`: a directory that is not there yet, or is
+/// Restores the database in the backup `from` into `to`, a directory that does not exist yet or is
 /// empty.
 ///
 /// # Errors
-/// No backup, or one that is not as it was written; something that is there already; no room; I/O;
-/// an interruption. Nothing is left at `to` then.
+/// No backup, or one that is damaged; `to` exists already; no room; I/O; an interruption. Nothing
+/// is left at `to` then.
 pub fn restore(from: &Path, to: &Path, mut watch: Copying<'_>) -> Result<Copied, DeployError> {
     let about = match fs::metadata(from) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(DeployError::NoBackup { path: from.into() }),
@@ -48,7 +48,7 @@ pub fn restore(from: &Path, to: &Path, mut watch: Copying<'_>) -> Result<Copied,
     Ok(Copied { data: description.data, files: description.files.len(), bytes })
 }
 
-/// Where the fault is, and what is wrong with it.
+/// The error for a damaged backup: its path, and the fault.
 fn bad(from: &Path, what: impl Into<String>) -> DeployError {
     DeployError::BadBackup { path: from.into(), what: what.into() }
 }
@@ -67,7 +67,7 @@ fn parse(from: &Path, text: &[u8]) -> Result<Description, DeployError> {
     serde_json::from_value(value).map_err(|e| bad(from, format!("its {BACKUP} is damaged ({e})")))
 }
 
-/// Whether a path stays below where it begins.
+/// Whether a relative path stays below its start.
 fn is_inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_))) && path.file_name().is_some()
 }
@@ -134,8 +134,8 @@ fn write(
     }
 }
 
-/// An error of reading the backup, as a fault of the backup. The library tells an early end of the
-/// file by its words alone.
+/// An error of reading the backup, as a fault of the backup. The library reports an early end of
+/// the file only by its message.
 fn unread(from: &Path, error: &io::Error) -> DeployError {
     let text = error.to_string();
     let ends_early = text.contains("unexpected EOF") || text.contains("failed to read entire block");

@@ -1,9 +1,10 @@
-//! A deployment that runs.
+//! A running deployment.
 //!
-//! All orders go through one owner (`&mut self`), to every instance at once; then the replies are gathered. The
-//! supervisor is [`Running::tend`]: whoever owns the deployment calls it between orders; it finds dead instances,
-//! starts them again on the same data, and connects everybody anew. Restarting in the owner's thread and not in one of
-//! its own has a reason: the kernel ends a child when the *thread* that started it ends.
+//! All orders go through one owner (`&mut self`), to every instance at once; then the replies are
+//! gathered. The supervisor is [`Running::tend`]: the owner of the deployment calls it between
+//! orders. It finds dead instances, starts them again on the same data, and connects all instances
+//! anew. The restart happens on the owner's thread and not on a separate one, because the kernel
+//! ends a child when the *thread* that started it ends.
 
 use crate::control::{Birth, Cue, Order, Reply};
 use crate::copy::{Watch, clones};
@@ -19,39 +20,44 @@ use std::time::Duration;
 use traffic::{Rate, Share, Traffic};
 use workload::WorkloadSpec;
 
-/// How long each order may take without a sign of life.
+/// How long each order may take without a sign of progress.
 mod patience {
     use std::time::Duration;
     /// A restart replays a log.
     pub const START: Duration = Duration::from_secs(300);
+    /// Renewed with each piece that is loaded.
     pub const LOAD: Duration = Duration::from_secs(120);
+    /// Transactions under way have to end.
     pub const HALT: Duration = Duration::from_secs(60);
+    /// An audit reads all data, after transactions in doubt are settled.
     pub const AUDIT: Duration = Duration::from_secs(300);
+    /// A stop writes all changed pages.
     pub const STOP: Duration = Duration::from_secs(120);
+    /// Orders that only exchange messages.
     pub const SHORT: Duration = Duration::from_secs(30);
 }
 
-/// How often the supervisor looks for dead instances while it waits: often beside the time of a restart, rarely beside
-/// what a look costs the workers.
+/// How often the supervisor looks for dead instances while it waits: often compared with the time
+/// of a restart, rarely enough to cost the workers nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// See the file's head.
+/// See the head of this file.
 pub struct Running {
     deployment: Deployment,
-    // Members before directories: what uses a directory goes before it.
+    // Members before directories: members drop first, since they use the directories.
     members: Vec<Member>,
     home: Home,
-    /// The data is to be loaded where it stays, and the run to go on with a copy.
+    /// The data is loaded into its own directory first; then the run continues on a copy.
     copies_after_load: bool,
     run_dir: Scratch,
     /// The load while clients run inside the instances.
     driving: Option<Driving>,
     restarts: u64,
-    /// The next restart is killed too, after this time.
+    /// The next restart is killed as well, after this time.
     kill_restart_after: Option<Duration>,
 }
 
-/// What a load is started with, and again on an instance that has died.
+/// The parameters of a load, for its start and for an instance that is restarted.
 #[derive(Clone)]
 struct Driving {
     traffic: Traffic,
@@ -65,7 +71,7 @@ struct Driving {
 /// A change of the load.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
-    /// Since the changes have begun.
+    /// The time since the first of the changes was ordered.
     pub at: Duration,
     /// Another rate, of the whole deployment, for an open loop.
     pub rate: Option<Rate>,
@@ -74,7 +80,7 @@ pub struct Change {
 }
 
 impl Deployment {
-    /// What the data directory of this deployment must hold.
+    /// The manifest that the data directory of this deployment must have.
     ///
     /// # Errors
     /// When there is no such workload.
@@ -94,19 +100,21 @@ impl Deployment {
         })
     }
 
-    /// Starts every instance and connects them. The data is there afterwards only if it was there before.
+    /// Starts every instance and connects them. The data is present afterwards only if it was
+    /// present before.
     ///
     /// # Errors
-    /// When the deployment cannot exist, its directory cannot be had, or an instance does not start. Nothing is left
-    /// behind then.
+    /// When the deployment cannot exist, its directory cannot be used, or an instance does not
+    /// start. Nothing is left behind then.
     pub fn launch(self) -> Result<Running, DeployError> {
         self.launch_watched(&mut |_, _| {})
     }
 
-    /// As [`Deployment::launch`]; `progress` gets the bytes of the data that have been copied, and how many there are.
+    /// As [`Deployment::launch`]; `progress` gets the bytes of the data that have been copied, and
+    /// their total.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Deployment::launch`].
     pub fn launch_watched(self, progress: &mut dyn FnMut(u64, u64)) -> Result<Running, DeployError> {
         self.check()?;
         let run_dir = Scratch::new()?;
@@ -126,8 +134,9 @@ impl Deployment {
         Ok(running)
     }
 
-    /// Whether it runs on a copy of what lies in a directory. A log in memory knows nothing of pages that were there before
-    /// it: with one the data is loaded for each deployment.
+    /// Whether it runs on a copy of the data in a directory. A log in memory has no records of
+    /// pages that existed before it, so with durability `memory` the data is loaded for each
+    /// deployment.
     fn copies(&self) -> bool {
         self.data.is_some() && self.data_use == DataUse::Copy && self.durability != Durability::Memory
     }
@@ -166,7 +175,7 @@ impl Deployment {
     }
 }
 
-/// What loading takes on the device, in sizes of the data: pages and their log.
+/// The space that loading takes on the device, in sizes of the data: pages and their log.
 const LOADING: u64 = 2;
 
 impl Running {
@@ -184,17 +193,17 @@ impl Running {
         self.members.iter().filter_map(Member::pid).collect()
     }
 
-    /// Instances started again so far.
+    /// The number of restarts of instances so far.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// What the data's consistency check may count from: see [`Home::effects`].
+    /// The count from which the data's consistency check starts: see [`Home::effects`].
     pub fn effects_at_start(&self) -> Option<u64> {
         self.home.effects()
     }
 
-    /// Whether the data was there from an earlier run.
+    /// Whether the data was loaded by an earlier run.
     pub fn is_loaded(&self) -> bool {
         self.home.is_loaded()
     }
@@ -222,7 +231,8 @@ impl Running {
         if self.copies_after_load { self.leave_for_a_copy() } else { self.home.loaded() }
     }
 
-    /// The data is complete: the directory is closed in order, and everybody starts again on a copy of it.
+    /// The data is complete: stops all instances, leaves the directory in order, and starts all
+    /// instances on a copy of it.
     fn leave_for_a_copy(&mut self) -> Result<(), DeployError> {
         self.all(&Order::Stop, patience::STOP)?;
         self.members.clear();
@@ -244,10 +254,10 @@ impl Running {
         self.connect()
     }
 
-    /// Starts a load inside the workers, divided evenly among all of them.
-    /// What is measured from then on carries a profile if `profiling` says so.
+    /// Starts a load inside the workers, divided evenly among all of them. Measurements from then
+    /// on include a profile if `profiling` says so.
     pub fn drive(&mut self, traffic: Traffic, seed: u64, profiling: Profiling) -> Result<(), DeployError> {
-        // One more for what the terminals of a worker draw.
+        // One more stream for the requests of a worker's terminals.
         let streams = self.deployment.workers_of(0) as u64 * (u64::from(traffic.clients) + 1);
         if streams > STREAMS_PER_SEED {
             return Err(DeployError::Impossible(format!(
@@ -259,7 +269,7 @@ impl Running {
         self.order_drive(&(0..self.members.len()).collect::<Vec<_>>())
     }
 
-    /// Begins with changes of the load, ascending by time: their clock starts now.
+    /// Orders changes of the load, ascending by time. Their clock starts now.
     pub fn change(&mut self, changes: Vec<Change>) -> Result<(), DeployError> {
         let Some(driving) = &mut self.driving else { return Ok(()) };
         (driving.began_ns, driving.changes) = (world::now_ns(), changes);
@@ -271,7 +281,7 @@ impl Running {
         self.driving.as_ref().map_or(0, |driving| driving.began_ns)
     }
 
-    /// What every instance has measured since the last call, in order of their numbers.
+    /// The measurements of every instance since the last call, in order of their numbers.
     pub fn measure(&mut self) -> Result<Vec<Measured>, DeployError> {
         let replies = self.all(&Order::Measure, patience::SHORT)?;
         Ok(replies
@@ -280,25 +290,26 @@ impl Running {
             .collect())
     }
 
-    /// Ends the clients; nothing is in flight afterwards.
+    /// Ends the clients; no transaction of theirs is in flight afterwards.
     pub fn halt(&mut self) -> Result<(), DeployError> {
         self.driving = None;
         self.all(&Order::Halt, patience::HALT).map(drop)
     }
 
-    /// What each instance reports to the workload's consistency check, encoded as its `Workload::Audit` with postcard.
+    /// The report of each instance for the workload's consistency check, its `Workload::Audit`
+    /// encoded with postcard.
     pub fn audit(&mut self) -> Result<Vec<Vec<u8>>, DeployError> {
         let replies = self.all(&Order::Audit, patience::AUDIT)?;
         Ok(replies.into_iter().filter_map(|r| if let Reply::Audit(a) = r { Some(a) } else { None }).collect())
     }
 
-    /// The same data, other requests. Only while no clients run.
+    /// Changes the requests over the same data. Only while no clients run.
     pub fn reconfigure(&mut self, spec: WorkloadSpec) -> Result<(), DeployError> {
         self.deployment.spec = spec.clone();
         self.all(&Order::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
     }
 
-    /// SIGKILL to one instance; [`Running::tend`] brings it back.
+    /// Sends SIGKILL to one instance; [`Running::tend`] restarts it.
     pub fn kill(&mut self, instance: InstanceId) -> Result<(), DeployError> {
         let member = self.members.get_mut(usize::from(instance.0));
         let member = member.ok_or_else(|| {
@@ -310,16 +321,17 @@ impl Running {
         member.kill()
     }
 
-    /// Has the next instance that is restarted killed in the middle of that, `delay` after it was told to start.
+    /// Has the next restart of an instance killed while it runs, `delay` after the order to start.
     pub fn kill_next_restart(&mut self, delay: Duration) {
         self.kill_restart_after = Some(delay);
     }
 
-    /// Waits up to `wait` for an instance to die; restarts every dead one with the same configuration on the same data,
-    /// connects everybody anew and sets its clients going again. Returns those restarted.
+    /// Waits up to `wait` for an instance to die. Restarts every dead one with the same
+    /// configuration on the same data, connects all instances anew, and starts the clients of the
+    /// restarted ones. Returns the restarted instances.
     ///
     /// # Errors
-    /// If the log was in memory: then the data is gone with the process. If the engine of an
+    /// If the log was in memory: then the data is lost with the process. If the engine of an
     /// instance has failed.
     pub fn tend(&mut self, wait: Duration) -> Result<Vec<InstanceId>, DeployError> {
         let until = std::time::Instant::now() + wait;
@@ -338,7 +350,8 @@ impl Running {
                 restarted.push(self.members[i].id());
             }
             match self.start(&dead).and_then(|()| self.connect()).and_then(|()| self.order_drive(&dead)) {
-                Ok(()) | Err(DeployError::Lost { .. }) => {} // another one died meanwhile: once more
+                // Another one died meanwhile: the loop runs once more.
+                Ok(()) | Err(DeployError::Lost { .. }) => {}
                 Err(other) => return Err(other),
             }
             dead = self.dead()?;
@@ -346,8 +359,8 @@ impl Running {
         Ok(restarted)
     }
 
-    /// Shuts every instance down in order and leaves the data directory so that it can be opened again. `effects`: what
-    /// the consistency check would have to count from.
+    /// Shuts every instance down in order and leaves the data directory so that it can be opened
+    /// again. `effects`: the count from which the next consistency check would start.
     pub fn stop(mut self, effects: Option<u64>) -> Result<(), DeployError> {
         self.all(&Order::Stop, patience::STOP)?;
         self.members.clear();
@@ -358,7 +371,7 @@ impl Running {
     }
 
     /// # Errors
-    /// An instance that lives and whose engine has failed.
+    /// An instance that lives, but has an engine that failed.
     fn dead(&mut self) -> Result<Vec<usize>, DeployError> {
         let mut dead = Vec::new();
         for (i, member) in self.members.iter_mut().enumerate() {
@@ -379,7 +392,7 @@ impl Running {
             let hint = if durable { "" } else { ", and with --durability memory its data is lost with it" };
             return Err(DeployError::Lost { instance, how, hint });
         }
-        // Its address included: clients and peers find it where it was.
+        // The address stays the same, so clients and peers find it.
         let successor =
             Member::spawn(self.members[i].config.clone(), self.deployment.host, &self.deployment.interrupt)?;
         self.members[i] = successor;
@@ -421,7 +434,7 @@ impl Running {
         self.gather("connect", patience::SHORT).map(drop)
     }
 
-    /// Sets the clients of these instances going, if clients run at all.
+    /// Starts the clients of these instances, if clients run at all.
     fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
         let Some(Driving { traffic, seed, profiling, .. }) = self.driving.clone() else { return Ok(()) };
         for &i in which {
@@ -433,7 +446,7 @@ impl Running {
         self.order_changes(which)
     }
 
-    /// Tells these instances what will change, if anything does.
+    /// Sends the coming changes of the load to these instances.
     fn order_changes(&mut self, which: &[usize]) -> Result<(), DeployError> {
         let Some(Driving { seed, began_ns, changes, .. }) = self.driving.clone() else { return Ok(()) };
         if changes.is_empty() {
@@ -471,8 +484,9 @@ impl Running {
         self.gather(order.name(), patience)
     }
 
-    /// One reply of each. All are awaited even if one fails, so that no reply is left for the next
-    /// order. An engine that has failed is the cause of whatever else went wrong.
+    /// One reply of each instance. All replies are awaited even if one is an error, so that none is
+    /// left for the next order. If an engine has failed, its fault is reported first, as the cause
+    /// of the other errors.
     fn gather(&mut self, order: &'static str, patience: Duration) -> Result<Vec<Reply>, DeployError> {
         let interrupt = self.deployment.interrupt.clone();
         let replies: Vec<_> =
@@ -483,11 +497,13 @@ impl Running {
     }
 }
 
-/// Streams of one instance: its workers times their clients, and one more of each worker, at most.
+/// The largest number of streams of one instance: its workers times their clients, and one more for
+/// each worker.
 const STREAMS_PER_SEED: u64 = 1 << 12;
 
-/// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...; requests are numbered by
-/// the low 24 bits of their stream's seed, so those bits do not repeat within 4,096 sets.
+/// The seed of the `n`th set of streams. An instance gives its clients `seed`, `seed + 1`, ...;
+/// requests are numbered by the low 24 bits of their stream's seed, so those bits do not repeat
+/// within 4,096 sets.
 fn stream_seed(seed: u64, n: u64) -> u64 {
     (base::hash64(&seed.to_le_bytes()) << 24) | ((n * STREAMS_PER_SEED) & 0xff_ffff)
 }

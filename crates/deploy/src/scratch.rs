@@ -1,4 +1,5 @@
-//! Private directories below the system's temporary one: for what lives as long as a run.
+//! Private directories below the system's temporary directory, for data that lives as long as a
+//! run.
 
 use crate::DeployError;
 use crate::lock::exclusive_file;
@@ -8,21 +9,22 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A private (0700) directory for one run under the system's temporary directory: links between the instances and, if
-/// no other place is given, the data. Removed with everything in it when this value goes; what a run that was killed left
-/// behind, the next one removes.
+/// A private (0700) directory for one run below the system's temporary directory. It holds the
+/// links between the instances and, if no other place is given, the data. It is removed with
+/// everything in it when this value is dropped; the next run removes the leftovers of a killed one.
 pub struct Scratch {
     _lock: File,
     dir: tempfile::TempDir,
 }
 
+/// The prefix of the names of these directories.
 const PREFIX: &str = "atoll-";
 /// Younger leftovers may belong to a run that has not taken its lock yet.
 const LEFTOVER: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Scratch {
     /// # Errors
-    /// When the temporary directory is not there or not writable.
+    /// When the temporary directory does not exist or is not writable.
     pub fn new() -> Result<Scratch, DeployError> {
         let parent = std::env::temp_dir();
         remove_leftovers(&parent);
@@ -39,8 +41,8 @@ impl Scratch {
     }
 }
 
-/// Removes the directories of runs that were killed before they could: ours by name, unlocked, and not brand new.
-/// Whatever cannot be looked at or removed stays.
+/// Removes the directories of runs that were killed: those with this prefix, unlocked, and old
+/// enough. A directory that cannot be read or removed stays.
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX)) {

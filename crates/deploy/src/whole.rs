@@ -1,9 +1,9 @@
-//! Whether everything of a database is there, and in its place: opening and checking judge by this
-//! code.
+//! Checks whether a database is complete and its parts are in their places. Opening and checking
+//! both use this code.
 //!
-//! Each instance's folder says in `instance.json` which database it belongs to, which instance it
-//! is, and of how many. A database that an earlier version loaded has no identity, in
-//! `deployment.json` or in its folders; it is opened, and folders of it that were swapped are not
+//! `instance.json` in each instance's folder holds the identity of the database, the number of the
+//! instance, and the number of instances. A database that an earlier version loaded has no
+//! identity, in `deployment.json` or in its folders. It can be opened, but swapped folders are not
 //! noticed.
 
 use crate::DeployError;
@@ -17,13 +17,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 use workload::WorkloadSpec;
 
-/// Tells a database from every other one: 16 hexadecimal digits, drawn when it is loaded or
+/// Distinguishes a database from every other one: 16 hexadecimal digits, drawn when it is loaded or
 /// restored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Identity(String);
 
 impl Identity {
+    /// A random identity.
     pub fn draw() -> Identity {
         Identity(format!("{:016x}", world::entropy()))
     }
@@ -39,7 +40,7 @@ struct Label {
     islands: u16,
 }
 
-/// Says in each instance's folder of the database in `dir` which one it is.
+/// Writes `instance.json` into each instance's folder of the database in `dir`.
 pub(crate) fn label(dir: &Path, identity: &Identity, islands: u16) -> Result<(), DeployError> {
     for instance in 0..islands {
         let label = Label { identity: identity.clone(), instance, islands };
@@ -58,7 +59,7 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
-    /// The first damage as the error of opening the database in `dir`.
+    /// The first damage, as the error of opening the database in `dir`.
     pub fn or_refuse(self, dir: &Path) -> Result<(), DeployError> {
         let mut found = self.all.into_iter().chain(self.instances.into_iter().flatten());
         match found.find(Finding::is_damage) {
@@ -73,7 +74,7 @@ fn refusal(dir: &Path, finding: Finding) -> DeployError {
     DeployError::NotWhole { path: dir.into(), file, what, remedy }
 }
 
-/// Looks at the database in `dir` without opening it, and changes nothing.
+/// Checks the database in `dir` without opening it, and changes nothing.
 pub(crate) fn judge(dir: &Path, manifest: &Manifest, identity: Option<&Identity>) -> Judgement {
     let mut all: Vec<Finding> = schema(dir, manifest).err().into_iter().collect();
     if identity.is_none() {
@@ -96,7 +97,7 @@ pub(crate) fn judge(dir: &Path, manifest: &Manifest, identity: Option<&Identity>
     Judgement { all, instances: (0..manifest.islands).map(folder).collect() }
 }
 
-/// Fails if the database in `dir` has tables that this version defines otherwise.
+/// Fails if the database in `dir` has tables that this version defines differently.
 ///
 /// # Errors
 /// [`DeployError::NotWhole`].
@@ -119,8 +120,8 @@ fn schema(dir: &Path, manifest: &Manifest) -> Result<(), Finding> {
     }
 }
 
-/// A number that follows from the workload's schema: data of another one is not taken for this
-/// one's.
+/// A checksum of the workload's schema, so that data of another schema is not mistaken for data of
+/// this one.
 pub(crate) fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
     struct Number;
     impl workload::Visitor for Number {
@@ -133,7 +134,7 @@ pub(crate) fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
     workload::with_workload(spec, Number).map_err(|e| DeployError::Impossible(e.to_string()))?
 }
 
-/// Whether `folder` is there and is the one that belongs there.
+/// Checks that `folder` exists and belongs at this place. Returns a finding if not.
 fn in_place(folder: &Path, place: InstanceId, islands: u16, identity: Option<&Identity>) -> Option<Finding> {
     let wrong = |what: String, remedy: &str| Some(damage(folder, None, what, remedy));
     if !folder.is_dir() {

@@ -1,19 +1,24 @@
-//! The kill loop: instances die by SIGKILL at random moments while outside clients keep a ledger of every reply.
+//! The kill loop: instances die by SIGKILL at random moments while outside clients keep a ledger of
+//! every reply.
 //!
 //! ```text
 //!   clients   submit, submit, submit ...   (through the instances' channels, as any client would)
-//!   owner     wait | kill one | restart it (and now and then kill that), connect | pause clients, wait until nothing is in
-//!             doubt | go on ...
+//!   owner     wait | kill one | restart it (and now and then kill that), connect
+//!             | pause clients, wait until no transaction is in doubt | go on ...
 //!             every K kills and at the end: pause, audit, conditions, ledger
 //! ```
 //!
-//! What must come out: all consistency conditions hold; every acknowledged request is in the data exactly once; one whose
-//! answer was lost at most once; nothing else; and no transaction stays in doubt for more than 5 s once every
-//! instance is up. The clients pause while that is waited for, because under load there is always some transaction
-//! between its prepare and its decision.
+//! The loop checks four things. All consistency conditions hold. Every acknowledged request is in
+//! the data exactly once, a request with a lost answer at most once, and no other request at all.
+//! No transaction stays in doubt for more than 5 s once every instance is up. The clients pause
+//! during that wait, because under load there is always a transaction between its prepare and its
+//! decision.
 //!
-//! Who may do what: the owner alone orders the deployment; a client thread owns its connection; the ledger is shared
-//! under a mutex (an entry costs nothing beside a message); `Gate` is written by the owner and read by the clients.
+//! # Access rules
+//!
+//! The owner alone orders the deployment. A client thread owns its connection. The ledger is shared
+//! under a mutex (an entry is cheap compared with a message). The owner writes `Gate`, the clients
+//! read it.
 
 use crate::noise::Moment;
 use crate::row::{LatencyUs, ResultRow};
@@ -29,7 +34,7 @@ use std::time::{Duration, Instant};
 use txn::{Generator, Placement, Verdict, Workload};
 use workload::{Visitor, with_workload};
 
-/// How to torment a deployment.
+/// The parameters of a kill loop.
 #[derive(Clone, Debug)]
 pub struct KillSchedule {
     pub kills: u32,
@@ -39,11 +44,11 @@ pub struct KillSchedule {
     pub clients: u32,
 }
 
-/// Load runs undisturbed between two kills for a random time in this range.
+/// Between two kills the load runs undisturbed for a random time in this range.
 const CALM_MS: std::ops::Range<u64> = 20..200;
 /// One restart in three is killed as well, at a random time before this.
 const RESTART_MS: u64 = 40;
-/// The promise: in doubt for no longer than this once every instance is up.
+/// The promise: no transaction stays in doubt for longer than this once every instance is up.
 const IN_DOUBT_LIMIT: Duration = Duration::from_secs(5);
 /// After this the run is given up.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -51,8 +56,8 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 /// Runs the kill loop on a freshly loaded deployment.
 ///
 /// # Errors
-/// If the workload keeps no ledger, the database is not fresh, or instances cannot be killed or restarted. Conditions that
-/// do not hold are no error: they are in the row.
+/// If the workload keeps no ledger, the database is not fresh, or instances cannot be killed or
+/// restarted. Conditions that do not hold are no error: the row reports them.
 pub fn torment(
     session: &mut Session,
     subject: &Subject,
@@ -63,7 +68,7 @@ pub fn torment(
 ) -> Result<ResultRow, DeployError> {
     if session.effects != Some(0) {
         return Err(DeployError::Impossible(
-            "--kill needs a freshly loaded database, whose every transaction its ledger has seen: name an empty --data".into(),
+            "--kill needs a freshly loaded database, so that its ledger sees every transaction: name an empty --data".into(),
         ));
     }
     let mut row = session.begin(subject, schedule, ping)?;
@@ -74,7 +79,7 @@ pub fn torment(
     Ok(row)
 }
 
-/// What the clients know.
+/// The clients' knowledge of their requests.
 #[derive(Default)]
 struct Ledger {
     /// Requests answered as committed.
@@ -89,7 +94,7 @@ const RUN: u8 = 0;
 const PAUSE: u8 = 1;
 const STOP: u8 = 2;
 
-/// What the clients are to do now, and how many of them rest.
+/// The clients' order, and how many of them rest.
 #[derive(Default)]
 struct Gate {
     state: AtomicU8,
@@ -101,7 +106,8 @@ impl Gate {
         self.state.store(state, Ordering::SeqCst);
     }
 
-    /// Passes when running; rests while paused; `false` when it is over.
+    /// Returns `true` at once while running; rests while paused; returns `false` when the run is
+    /// over.
     fn pass(&self) -> bool {
         if self.state.load(Ordering::SeqCst) == PAUSE {
             self.idle.fetch_add(1, Ordering::SeqCst);
@@ -114,7 +120,7 @@ impl Gate {
     }
 }
 
-/// Ends the clients whichever way the owner leaves: a scope joins its threads.
+/// Ends the clients on any path by which the owner leaves: a scope joins its threads.
 struct StopOnDrop<'a>(&'a Gate);
 
 impl Drop for StopOnDrop<'_> {
@@ -127,6 +133,7 @@ fn locked(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The parameters of a kill loop, and the row for its results.
 struct Torment<'a> {
     session: &'a mut Session,
     schedule: &'a Schedule,
@@ -166,7 +173,7 @@ impl Visitor for Torment<'_> {
     }
 }
 
-/// Submits one request after the other and writes down what became of each.
+/// Submits one request after the other and records the outcome of each.
 fn run_client<W: Workload>(
     workload: &W,
     mut client: Client<W>,
@@ -196,12 +203,13 @@ fn run_client<W: Workload>(
     }
 }
 
+/// The owner's side of the kill loop.
 struct Owner<'t, 'a, W> {
     torment: Torment<'t>,
     workload: &'a W,
     gate: &'a Gate,
     ledger: &'a Mutex<Ledger>,
-    /// CPU time of the instances, up to the last word of those that died.
+    /// CPU time of the instances, up to the last measurement of those that died.
     children_ns: u64,
 }
 
@@ -218,7 +226,7 @@ impl<W: Workload> Owner<'_, '_, W> {
             self.calm(n)?;
             let victim = self.random(n, 1) % u64::from(self.torment.session.running.deployment().islands);
             let dead = Instant::now();
-            // The one that restarts is a kill like the others: only as long as there is one left.
+            // The restarted instance is killed as well, if a kill is left.
             let again = n < kills && self.random(n, 2).is_multiple_of(3);
             if again {
                 let delay = Duration::from_millis(self.random(n, 3) % RESTART_MS);
@@ -246,7 +254,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         Ok(())
     }
 
-    /// A number that follows from the seed, the kill and what it is for.
+    /// A number that follows from the seed, the kill and the purpose.
     fn random(&self, kill: u32, purpose: u32) -> u64 {
         let seed = self.torment.schedule.seed;
         base::hash64(&[seed, u64::from(kill), u64::from(purpose)].map(u64::to_le_bytes).concat())
@@ -261,7 +269,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         Ok(())
     }
 
-    /// Pauses the clients and waits until no transaction is in doubt; says how long that took.
+    /// Pauses the clients and waits until no transaction is in doubt; returns how long that took.
     fn settle(&mut self, kill: u32) -> Result<Duration, DeployError> {
         let up = Instant::now();
         self.gate.set(PAUSE);
@@ -294,7 +302,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         }
     }
 
-    /// The whole data against the conditions and the ledger. The clients rest.
+    /// Checks the whole data against the conditions and the ledger. The clients rest.
     fn check(&mut self, kill: u32) -> Result<(), DeployError> {
         self.torment.session.running.halt()?;
         let audits = self.torment.session.running.audit()?;
@@ -327,6 +335,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         row.unknown = Some(ledger.unknown.len() as u64);
         row.max_in_doubt_ms = Some(longest_doubt.as_millis() as u64);
         row.max_restart_ms = Some(longest_restart.as_millis() as u64);
-        self.torment.session.effects = None; // what the killed instances had counted is gone
+        // The counts of the killed instances are lost.
+        self.torment.session.effects = None;
     }
 }

@@ -1,15 +1,19 @@
-//! The driver: puts load on a deployment, measures it, has its data checked, and writes down one [`ResultRow`].
+//! The driver: puts load on a deployment, measures it, has its data checked, and writes one
+//! [`ResultRow`].
 //!
-//! It knows deployments from outside ([`deploy::Running`]) and workloads as far as [`Subject`] tells: their labels, their
-//! size, and what their consistency check counts. It knows nothing of designs, pages or messages.
+//! It knows deployments from outside ([`deploy::Running`]). It knows workloads only through
+//! [`Subject`]: their labels, their size, and the counts of their consistency check. It knows
+//! nothing of designs, pages or messages.
 //!
 //! A configuration enters as a [`deploy::Deployment`] with a [`Schedule`] and leaves as a row.
 //!
-//! - [`session`]: loads once and measures any number of request mixes, each in windows ([`window`]), changing them on the way
-//!   ([`phases`]) and waiting until they are [`steady`]. `live`: what a window has come to so far, for whoever watches. `shift`: what a series
-//!   came to when the load changed.
-//! - [`kill`]: torments a session and keeps the ledger of every reply.
-//! - [`row`]: the result. `stamp`: when, where and by which command it came about. [`noise`]: what else ran on this machine. [`subject`]: workloads, as far as the driver knows them.
+//! - [`session`]: loads once and measures any number of request mixes, each in windows
+//!   ([`window`]), changing them on the way ([`phases`]) and waiting until they are [`steady`].
+//!   `live`: the partial results of a running window, for a watcher. `shift`: figures about a
+//!   series around a change of the load.
+//! - [`kill`]: kills instances of a session and keeps a ledger of every reply.
+//! - [`row`]: the result. `stamp`: when, where and by which command it was measured. [`noise`]:
+//!   other work on this machine. [`subject`]: workloads, as far as the driver knows them.
 
 #![forbid(unsafe_code)]
 
@@ -37,9 +41,10 @@ pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};
 
-/// Its folder of build results: `debug`, `release`, `quick`.
+/// The folder of the build's results: `debug`, `release`, `quick`.
 pub const PROFILE: &str = env!("ATOLL_PROFILE");
+/// The target triple of the build.
 pub const TARGET: &str = env!("ATOLL_TARGET");
-/// The commit this was built from, with `-dirty` if the tree had changes; "unknown" outside a repository.
+/// The commit of this build, with `-dirty` if the tree had changes; "unknown" outside a repository.
 pub const COMMIT: &str = env!("ATOLL_COMMIT");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

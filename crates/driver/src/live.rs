@@ -1,17 +1,17 @@
-//! A window watched while it lasts: once a period the instances are asked what they have measured,
-//! the watcher is shown it, and the pieces are put together again, so that the row says what it
-//! would have said.
+//! A window that is watched while it runs. Once a period the instances report their measurements,
+//! and the watcher gets them. The pieces are joined again, so that the row is the same as without a
+//! watcher.
 //!
 //! ```text
 //!   |<------------- window ------------->|
 //!   |--1 s--|--1 s--|--1 s--|--1 s--|-.3-|     each: Running::measure, Watcher::sample
-//!   `-- joined, instance by instance ----'     what Window::of gets
+//!   `-- joined, instance by instance ----'     input of Window::of
 //! ```
 
 use probe::Measured;
 use std::time::{Duration, Instant};
 
-/// A rest of a window that is shorter than this is shown with nothing: its rates would be guesses.
+/// The last piece of a window is not shown if it is shorter than this: its rates would be guesses.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// The pieces of the window so far.
@@ -22,13 +22,13 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Whether it is time to ask, each `period`; `ending`: whether the window ends now.
+    /// Whether it is time for a sample, once each `period`; `ending`: whether the window ends now.
     pub fn is_due(&mut self, now: Instant, period: Duration, ending: Ending) -> bool {
         let since = now - *self.last.get_or_insert(now);
         since >= if ending == Ending::Now { SHORTEST.min(period) } else { period }
     }
 
-    /// Adds what the instances measured since the last time.
+    /// Adds the measurements of the instances since the last piece.
     pub fn add(&mut self, now: Instant, piece: &[Measured]) {
         self.last = Some(now);
         self.joined = joined(std::mem::take(&mut self.joined), piece);
@@ -41,6 +41,7 @@ impl Pieces {
     }
 }
 
+/// Whether a window ends now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Now,
@@ -53,8 +54,8 @@ fn joined(mut before: Vec<Measured>, piece: &[Measured]) -> Vec<Measured> {
     before
 }
 
-/// `later` follows `before` in the same instance: lengths and counts add up, states are the later
-/// ones.
+/// Appends `later`, which follows `before` in the same instance: lengths and counts are added up,
+/// states are those of `later`.
 fn append(before: &mut Measured, later: &Measured) {
     let window_ns = before.window_ns + later.window_ns;
     let mut series = std::mem::take(&mut before.series);

@@ -1,13 +1,14 @@
-//! How much of a window went to somebody else.
+//! The share of a window that went to other work on the machine.
 //!
 //! ```text
 //!             steal + max(0, busy - own)
-//!   noise  =  --------------------------     over the CPUs of `/proc/stat`, both ends read around the window
+//!   noise  =  --------------------------     over the CPUs of `/proc/stat`, read before and after
 //!                  CPUs x window
 //! ```
 //!
-//! `steal` is what the hypervisor took, `busy` all other non-idle time, `own` the CPU time of this process and of the
-//! instances' processes. The kernel counts in ticks of 10 ms: windows under a second are coarse.
+//! `steal` is the time that the hypervisor took, `busy` all other non-idle time, `own` the CPU time
+//! of this process and of the instances' processes. The kernel counts in ticks of 10 ms, so windows
+//! under a second are coarse.
 
 use std::time::Instant;
 
@@ -22,6 +23,7 @@ pub struct Moment {
     parent_ns: u64,
 }
 
+/// Sums over all CPUs of `/proc/stat`, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticks {
     cpus: usize,
@@ -30,13 +32,15 @@ struct Ticks {
 }
 
 impl Moment {
+    /// Reads the clocks.
     pub fn now() -> Moment {
         let machine = std::fs::read_to_string("/proc/stat").ok().and_then(|text| Ticks::parse(&text));
         Moment { at: Instant::now(), machine, parent_ns: deploy::cpu_ns() }
     }
 
-    /// The noise between `self` and `end`, 0..=1; 0 where the system does not tell. `children_ns`: CPU time of the
-    /// instances' processes in between, as far as they are not this one.
+    /// The noise between `self` and `end`, 0..=1; 0 where the system does not report it.
+    /// `children_ns`: CPU time of the instances' processes in between, as far as they are not this
+    /// process.
     pub fn noise_until(&self, end: &Moment, children_ns: u64) -> f64 {
         let (Some(a), Some(b)) = (self.machine, end.machine) else { return 0.0 };
         let own = end.parent_ns.saturating_sub(self.parent_ns) + children_ns;
@@ -52,7 +56,8 @@ fn noise(a: Ticks, b: Ticks, own_seconds: f64, window_seconds: f64) -> f64 {
 }
 
 impl Ticks {
-    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest time is in user already.
+    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest time is
+    /// included in user.
     fn parse(stat: &str) -> Option<Ticks> {
         let cpus = stat.lines().filter(|l| l.starts_with("cpu") && !l.starts_with("cpu ")).count();
         let total = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
@@ -74,7 +79,7 @@ mod tests {
         // Ten seconds on two CPUs: 12 s busy of which 9 s ours, 1 s stolen: (1 + 3) / 20.
         let b = Ticks { cpus: 2, busy: 165 + 1200, steal: 120 };
         assert!((noise(a, b, 9.0, 10.0) - 0.2).abs() < 1e-9);
-        // Ticks lag behind the precise clock of our own time: never below zero.
+        // Ticks lag behind the precise clock of our own time; the noise is never below zero.
         assert_eq!(noise(a, Ticks { busy: 165 + 100, ..a }, 1.5, 1.0), 0.0);
     }
 }

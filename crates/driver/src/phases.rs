@@ -1,4 +1,4 @@
-//! A script of how the load changes while it is measured: `--phases FILE`.
+//! A script of changes of the load during a measurement: `--phases FILE`.
 //!
 //! ```text
 //! # Figure 4.1: at ten seconds half of the requests turn to a third of the subscribers.
@@ -8,9 +8,9 @@
 //! 30s  hot off
 //! ```
 //!
-//! A line is a time, counted from the begin of the first measured window, and one of: `hot RANGE` or `hot off`, `rate RATE`
-//! (open loop), `multisite PCT`, `skew S`, `mix NAME` (another mix over the same data). Times do not go back. What is after a
-//! `#` is for people.
+//! A line holds a time, counted from the start of the first measured window, and one of: `hot
+//! RANGE` or `hot off`, `rate RATE` (open loop), `multisite PCT`, `skew S`, `mix NAME` (another mix
+//! over the same data). Times must not decrease. Text after a `#` is a comment.
 
 use crate::subject::Subject;
 use deploy::Change;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use traffic::{LoadModel, Rate, parse_time};
 use workload::{Hot, WorkloadSpec};
 
-/// A line that is wrong: which, of what file, and what was expected.
+/// The first wrong line: the file, the line, and the error with the expected form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}:{line}: {what}")]
 pub struct PhaseError {
@@ -28,6 +28,7 @@ pub struct PhaseError {
     what: String,
 }
 
+/// A change that a line describes.
 #[derive(Clone, PartialEq, Debug)]
 enum What {
     Hot(Option<Hot>),
@@ -50,6 +51,7 @@ impl fmt::Display for What {
     }
 }
 
+/// A line of a script.
 #[derive(Clone, PartialEq, Debug)]
 struct Line {
     number: usize,
@@ -57,17 +59,18 @@ struct Line {
     what: What,
 }
 
-/// A script as it was written; what it means depends on the workload.
+/// A script as it was written; its meaning depends on the workload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Phases {
     file: String,
     lines: Vec<Line>,
 }
 
+/// The hint in the message about a wrong line.
 const EXPECTED: &str = "expected a time and one of hot, rate, multisite, skew, mix, such as: 10s hot 50/30";
 
 impl Phases {
-    /// `file` is only named.
+    /// `file` is only used in messages.
     ///
     /// # Errors
     /// The first line that is wrong.
@@ -90,13 +93,13 @@ impl Phases {
         Ok(Phases { file: file.into(), lines })
     }
 
-    /// The whole script in one line, as rows have it: `10s hot 50/30, 20.5s hot off`.
+    /// The whole script in one line, as rows contain it: `10s hot 50/30, 20.5s hot off`.
     pub fn script(&self) -> String {
         let line = |l: &Line| format!("{}s {}", l.at.as_secs_f64(), l.what);
         self.lines.iter().map(line).collect::<Vec<_>>().join(", ")
     }
 
-    /// What happens when, for requests that begin as `subject` has them.
+    /// The changes with their times, for requests that start as in `subject`.
     ///
     /// # Errors
     /// The first line that does not fit the workload or the load model.
@@ -149,7 +152,7 @@ fn parse_line(text: &str) -> Result<(Duration, What), String> {
     Ok((at, what))
 }
 
-/// `spec` after a change, checked against the data that is there.
+/// `spec` after a change, checked against the loaded data.
 fn changed(spec: &WorkloadSpec, what: &What, subject: &Subject) -> Result<WorkloadSpec, String> {
     let mut new = spec.clone();
     match what {

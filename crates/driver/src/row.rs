@@ -1,7 +1,7 @@
 //! A result row: one JSON object a line, one format for everything that is measured.
 //!
-//! Field names and units are a promise to scripts outside this repository. A field that does not apply to what was
-//! measured is absent.
+//! Scripts outside this repository rely on field names and units. A field that does not apply to
+//! the measurement is absent.
 
 use crate::stamp;
 use probe::{PerTransaction, Rebalanced};
@@ -9,21 +9,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use workload::benchmark::Statistic;
 
-/// What was asked for, what came out, and where.
+/// The settings, the results, and the machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ResultRow {
     #[serde(flatten)]
     pub settings: Settings,
-    /// Committed transactions (increments of `counter`, round trips of `ipc`) a second: the median repetition.
+    /// Committed transactions (increments of `counter`, round trips of `ipc`) a second: the median
+    /// repetition.
     pub tps: f64,
     pub tps_min: f64,
     pub tps_max: f64,
-    /// Counts and latencies below are the median repetition's.
+    /// Counts and latencies below are of the median repetition.
     pub committed: u64,
     /// By procedure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub committed_by_kind: BTreeMap<String, u64>,
-    /// Reason -> count; `user` are rollbacks that the workload itself asks for, every other reason is a failure.
+    /// Reason -> count; `user` are rollbacks that the workload itself asks for, every other reason
+    /// is a failure.
     #[serde(default)]
     pub aborted: BTreeMap<String, u64>,
     /// The `user` ones by procedure: with `committed_by_kind` the success rate of each.
@@ -32,73 +34,79 @@ pub struct ResultRow {
     /// `aborted` by procedure: procedure -> reason -> count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub aborted_by_kind: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Amounts that the workload reports of the requests that were carried out ("lines", "remote_lines").
+    /// Amounts that the workload reports of the requests that were carried out ("lines",
+    /// "remote_lines").
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub observed: BTreeMap<String, u64>,
-    /// Figures that the workload's definition prescribes or implies: each as found, the limits it should lie between, and of
-    /// how many it is a share or a mean.
+    /// Figures that the workload's definition prescribes or implies. Each has the measured value,
+    /// the limits between which it should lie, and the number of which it is a share or a mean.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workload_stats: BTreeMap<String, Statistic>,
     /// Share of transactions that touched more than one instance, 0..=1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributed: Option<f64>,
-    /// Of committed transactions: with a closed loop from the end of the client's request before, else from the moment when
-    /// the request was due.
+    /// Of committed transactions: with a closed loop from the end of the client's previous request,
+    /// else from the moment at which the request was due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencyUs>,
     /// The same by procedure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latency_us_by_kind: BTreeMap<String, LatencyUs>,
-    /// The same as a histogram: (upper end in µs, how many), from the first step that has any to the last; eight steps a decade.
+    /// The same as a histogram: (upper end in µs, count), from the first non-empty step to the
+    /// last; eight steps a decade.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histogram: Vec<(f64, u64)>,
     /// The window second by second; the counts add up to those of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<SecondRow>,
-    /// Decisions to divide keys otherwise among the workers that own them, over all windows and what came before the first.
+    /// Decisions to divide keys differently among the workers that own them, over all windows and
+    /// the time before the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebalances: Vec<RebalanceRow>,
     /// The same added up, from the first change of the load on where there are `phases`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalanced: Option<RebalancedRow>,
-    /// With `phases`: how throughput went around the first change of the load.
+    /// With `phases`: throughput around the first change of the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<ShiftRow>,
-    /// Whether throughput had settled over all windows (see [`crate::steady`]); absent where they are too short to tell.
+    /// Whether throughput had settled over all windows (see [`crate::steady`]); absent where they
+    /// are too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady: Option<bool>,
-    /// Every window in the order of time; `tps_min` and `tps_max` are the least and the greatest of them.
+    /// Every window in the order of time; `tps_min` and `tps_max` are the least and the greatest of
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repetitions: Vec<RepetitionRow>,
-    /// Which of the windows is reported, from 1.
+    /// The reported window, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Load before the first window, in seconds: with `--warmup auto` as long as it took.
+    /// Load before the first window, in seconds; with `--warmup auto` until it was steady.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_s: Option<f64>,
-    /// Requests a second that became due, with an open loop or terminals; those of the window that were refused because too
-    /// many were waiting; and those waiting at its end.
+    /// With an open loop or terminals: requests a second that became due; requests of the window
+    /// that were refused because too many were waiting; and requests waiting at its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_tps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog: Option<u64>,
-    /// Tries beyond the first, and requests that were given up after as many as `retry_limit` allows.
+    /// Tries beyond the first, and requests that were given up after `retry_limit` tries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_up: Option<u64>,
-    /// TPC-C's NewOrders a minute, rolled-back ones included, of the standard mix; with terminals also the most that so many
-    /// can bring with these pauses (12.86 for the ten of a warehouse). Without their pauses it is no tpmC by the standard.
+    /// TPC-C's NewOrders a minute, rolled-back ones included, of the standard mix. With terminals
+    /// also the maximum for that many terminals with these pauses (12.86 for the ten of a
+    /// warehouse). Without their pauses it is no tpmC by the standard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpmc: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpmc_ceiling: Option<f64>,
     /// Length of the measured window.
     pub seconds: f64,
-    /// The run was interrupted within the windows of this row: it has what they measured until then, and the data was not
-    /// checked.
+    /// The run was interrupted within the windows of this row. The row holds the measurements until
+    /// then, and the data was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<bool>,
     /// Whether every check of the workload held at the end.
@@ -117,13 +125,13 @@ pub struct ResultRow {
     /// Syncs of the log in the window, all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsyncs: Option<u64>,
-    /// Table locks that transactions needed, and how often the lock manager was called to take or give one back: with
-    /// inheritance few times per lock, without it twice.
+    /// Table locks that transactions needed, and calls of the lock manager to take or release one.
+    /// With inheritance there are few calls per lock, without it two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_locks_per_txn: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_lock_calls_per_txn: Option<f64>,
-    /// Table locks taken in place of many rows' in the window.
+    /// Table locks taken in place of many row locks in the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalations: Option<u64>,
     /// Resident memory of all instances' processes.
@@ -140,8 +148,8 @@ pub struct ResultRow {
     /// Instances that died and were started again during the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: u64,
-    /// With `--kill`: instances killed, acknowledged and unanswered requests of the ledger, and the longest time that a
-    /// transaction stayed in doubt after both sides were up again.
+    /// With `--kill`: instances killed, acknowledged and unanswered requests of the ledger, and the
+    /// longest time that a transaction stayed in doubt after both sides were up again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kills: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,33 +161,34 @@ pub struct ResultRow {
     /// From the kill until every instance was up and connected again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_restart_ms: Option<u64>,
-    /// With `--profile`: where the time went and what was counted.
+    /// With `--profile`: time by component, and counts.
     #[serde(flatten)]
     pub profile: Option<PerTransaction>,
     pub machine: MachineStamp,
     pub commit: String,
     pub version: String,
-    /// When the row was begun, in UTC: `2026-11-24T11:53:43Z`.
+    /// The start of the measurement, in UTC: `2026-11-24T11:53:43Z`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub date: String,
     /// The command line that measured it, quoted for a shell.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
-    /// Name and kernel release of the system it ran on.
+    /// Name and kernel release of the machine.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hostname: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
     /// Share of the window stolen by other work, 0..=1: see [`crate::noise`].
     pub noise: f64,
-    /// How often a second the system took a core from a thread of the instances that would have gone on.
+    /// How often a second the system took a core from a thread of the instances that could have
+    /// continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub involuntary_switches: Option<f64>,
     /// More workers than cores.
     pub oversubscribed: bool,
 }
 
-/// As set.
+/// The options of the run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
     pub workload: String,
@@ -206,7 +215,8 @@ pub struct Settings {
     /// Which rows share a heap page: `shared`, `partition` or `leaf`; not for `occ`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<String>,
-    /// How readers keep out of the way of writers: `optimistic` or `coupled`; for designs that latch pages.
+    /// How readers avoid conflicts with writers: `optimistic` or `coupled`; for designs that latch
+    /// pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latching: Option<String>,
     /// Parts of each multi-rooted tree of an instance after the load.
@@ -218,19 +228,19 @@ pub struct Settings {
     /// Keys read, or read:written, before a table lock replaces them; `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalation: Option<String>,
-    /// What `occ` does on meeting a prepared row: `wait` or `abort`.
+    /// The action of `occ` on meeting a prepared row: `wait` or `abort`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occ_conflict: Option<String>,
     /// How `occ` reads where a transaction writes nothing: `validate` or `snapshot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occ_reads: Option<String>,
-    /// How far ahead `occ` asks for rows: `requests` or `steps`.
+    /// How far ahead `occ` prefetches rows: `requests` or `steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occ_ahead: Option<String>,
     /// Whether keys follow the load among the workers that own them: `off`, `advise` or `on`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
-    /// Of each worker: closed-loop clients, or the most requests that are under way at once.
+    /// Per worker: closed-loop clients, or the largest number of requests under way at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
     /// Page memory of all instances together.
@@ -255,17 +265,17 @@ pub struct Settings {
     /// Tries after the first one; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_limit: Option<u32>,
-    /// The first pause before a retry is drawn up to this; absent: none.
+    /// The first pause before a retry is drawn up to this; absent: no pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_us: Option<f64>,
-    /// The script by which the load changed: `10s hot 50/30, 20s hot off`.
+    /// The script of changes of the load: `10s hot 50/30, 20s hot off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// The part of the settings that a workload knows of itself.
+/// The part of the settings that a workload reports about itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Labels {
     /// Per cent.
@@ -284,13 +294,13 @@ pub struct Labels {
     pub dataset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<u64>,
-    /// Options that only this workload knows, each with the value in force.
+    /// Options that only this workload has, each with the value in force.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
     /// `counter`: how many counters the threads share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<String>,
-    /// `counter`: what makes an increment safe.
+    /// `counter`: the protection of an increment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protection: Option<String>,
     /// `ipc`: how a side waits for the next message.
@@ -334,7 +344,7 @@ pub struct LatencyUs {
     pub mean: Option<f64>,
 }
 
-/// What one window came to. Latencies are absent where nothing committed.
+/// The summary of one window. Latencies are absent where nothing committed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RepetitionRow {
@@ -349,43 +359,45 @@ pub struct RepetitionRow {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SecondRow {
-    /// When it began, in seconds since the first window did.
+    /// When it began, in seconds since the start of the first window.
     pub at: f64,
-    /// Committed transactions a second: what `committed` is of the second's length, which is less at the end of a window.
+    /// Committed transactions a second: `committed` divided by the length of the second, which is
+    /// shorter at the end of a window.
     pub tps: f64,
     pub committed: u64,
-    /// Tries that ended without effect, for whatever reason.
+    /// Tries that ended without effect, for any reason.
     pub aborted: u64,
     /// Latency, to 3 %; 0 where nothing committed.
     pub p50_us: f64,
     pub p99_us: f64,
 }
 
-/// A decision to divide keys otherwise, and what it took.
+/// A decision to divide keys differently, and its cost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RebalanceRow {
-    /// In seconds since the first window began; below 0 before it.
+    /// In seconds since the first window began; negative before it.
     pub at: f64,
     pub instance: u16,
     /// The decision with its reasons.
     pub why: String,
-    /// `advised`, `done`, or why it was not carried out to its end.
+    /// `advised`, `done`, or why it was not carried out completely.
     pub outcome: String,
     pub splits: u64,
     pub merges: u64,
     pub moves: u64,
-    /// From the decision until all was done.
+    /// From the decision until all changes were done.
     pub took_ms: f64,
-    /// How long owners let nobody in for that, all together, and how many letters waited.
+    /// How long owners admitted no work for the changes, in total, and how many messages waited.
     pub shut_ms: f64,
     pub held: u64,
-    /// Trees that were cut or joined, entries that lie in another page since, pages that were read, pointers that were set.
+    /// Trees that were cut or joined, entries that moved to another page, pages that were read,
+    /// pointers that were set.
     pub trees: u64,
     pub entries: u64,
     pub pages_read: u64,
     pub pointers: u64,
-    /// Rows that lie in another page since, and their bytes; entries of all indexes that lead to them.
+    /// Rows that moved to another page, and their bytes; entries of all indexes that lead to them.
     #[serde(default)]
     pub rows: u64,
     #[serde(default)]
@@ -394,12 +406,12 @@ pub struct RebalanceRow {
     pub addresses: u64,
 }
 
-/// Decisions to divide keys otherwise, added up.
+/// Decisions to divide keys differently, added up.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RebalancedRow {
     pub decisions: u64,
-    /// Those that were carried out to their end.
+    /// Those that were carried out completely.
     pub done: u64,
     pub splits: u64,
     pub merges: u64,
@@ -411,14 +423,15 @@ pub struct RebalancedRow {
     pub rows: u64,
     pub row_bytes: u64,
     pub addresses: u64,
-    /// When the first was made and the last had been carried out, in seconds since the load changed.
+    /// When the first was made and when the last was carried out, in seconds since the load
+    /// changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_s: Option<f64>,
 }
 
-/// Throughput around a change of the load. Shares are of what it was before.
+/// Throughput around a change of the load. Shares are of the throughput before it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShiftRow {
@@ -428,9 +441,9 @@ pub struct ShiftRow {
     pub before_tps: f64,
     /// The worst second since, as a share.
     pub lowest: f64,
-    /// What was lost until throughput was back, in seconds of it.
+    /// The loss until throughput had recovered, in seconds of the former throughput.
     pub lost_s: f64,
-    /// After how many seconds it was at 95 % again for three of them; absent if never.
+    /// After how many seconds it was at 95 % again for three seconds; absent if never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_s: Option<f64>,
     /// The median of the last third of the seconds since, as a share.
@@ -438,7 +451,7 @@ pub struct ShiftRow {
 }
 
 impl RebalanceRow {
-    /// As seen from a window that began at `began_ns`.
+    /// The row for a decision; times relative to a window that began at `began_ns`.
     pub(crate) fn of(made: &probe::Rebalance, began_ns: u64) -> RebalanceRow {
         let outcome = match &made.outcome {
             Rebalanced::Advised => "advised".into(),
@@ -467,7 +480,8 @@ impl RebalanceRow {
     }
 }
 
-/// The machine, and how far apart its cores were before and after the run: a neighbour that came or went shows here.
+/// The machine, and the latency between its cores before and after the run, which shows whether
+/// other work came or went.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct MachineStamp {
     pub model: String,
@@ -499,13 +513,13 @@ impl LatencyUs {
 /// Steps of a decade.
 const STEPS: f64 = 8.0;
 
-/// [`ResultRow::latency_histogram`] of what was recorded.
+/// [`ResultRow::latency_histogram`] of the recorded latencies.
 pub(crate) fn histogram(latency: &probe::Latency) -> Vec<(f64, u64)> {
     let step = |ns: u64| ((ns as f64 / 1000.0).log10() * STEPS).ceil() as i32;
     let mut steps: Vec<(i32, u64)> = Vec::new();
     for (ns, count) in latency.recorded() {
         let step = step(ns);
-        // Steps between two that have any are there with none.
+        // An empty step between two others is listed with a count of zero.
         while let Some((last, _)) = steps.last().copied()
             && last < step
         {

@@ -1,4 +1,4 @@
-//! One deployment in use: loaded once, then measured with as many request mixes as are wanted.
+//! One deployment in use: loaded once, then measured with any number of request mixes.
 //!
 //! ```text
 //!   open: launch, load
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use traffic::{LoadModel, Traffic};
 use workload::benchmark::Counted;
 
-/// How to measure.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub warmup: Warmup,
@@ -33,9 +33,9 @@ pub struct Schedule {
     pub repeat: u32,
     /// A ramp begins with the first window.
     pub traffic: Traffic,
-    /// How the load changes from the first window on.
+    /// Changes of the load from the first window on.
     pub changes: Vec<Change>,
-    /// What they are called in rows.
+    /// The script of the changes, as rows contain it.
     pub phases: Option<String>,
     pub seed: u64,
     pub profiling: Profiling,
@@ -49,53 +49,55 @@ pub enum Warmup {
     UntilSteady,
 }
 
+/// The longest warm-up of [`Warmup::UntilSteady`].
 pub const LONGEST_WARMUP: Duration = Duration::from_secs(60);
 
-/// An interrupted window that is shorter than this is not kept: its rate would be a guess.
+/// An interrupted window that is shorter than this is dropped: its rate would be a guess.
 const SHORTEST_KEPT: Duration = Duration::from_millis(100);
 
-/// How the windows of a row came to their end.
+/// How the windows of a row ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ended {
     InTime,
     Interrupted,
 }
 
-/// More requests waiting at a window's end than this share of those that came: the rate cannot be
-/// met.
+/// If more than this share of a window's requests wait at its end, the rate cannot be met.
 const BEHIND: f64 = 0.01;
 
-/// Told how far things are; all of it is for people.
+/// Gets the progress of a session, for people.
 pub trait Watcher {
     /// `share` of the current phase, 0..=1.
     fn progress(&mut self, phase: &str, share: f64);
     fn warn(&mut self, text: &str);
-    /// Whether [`Watcher::sample`] is wanted; each time it costs the instances a message and a
-    /// little bookkeeping.
+    /// Whether, and how often, [`Watcher::sample`] is called. Each sample costs the instances a
+    /// message and a little bookkeeping.
     fn sampling(&self) -> Sampling {
         Sampling::Off
     }
-    /// What each instance has measured since the last time, in order of their numbers.
+    /// The measurements of each instance since the last sample, in order of their numbers.
     fn sample(&mut self, _instances: &[Measured]) {}
 }
 
+/// How often a watcher gets samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sampling {
     Off,
     Every(Duration),
 }
 
-/// How far apart the cores are now, in nanoseconds; `None` on a single core.
+/// The present latency between the cores, in nanoseconds; `None` on a single core.
 pub type Ping<'a> = &'a dyn Fn() -> Option<f64>;
 
+/// A deployment in use. See the head of this file.
 pub struct Session {
     pub(crate) running: Running,
-    /// Effects committed since loading, modulo 2^64; `None` once an instance has died and taken its
-    /// counts along, or a mix has run with effects that cannot be counted.
+    /// Effects committed since loading, modulo 2^64. `None` once an instance has died and its
+    /// counts are lost, or once a mix has run with effects that cannot be counted.
     pub(crate) effects: Option<u64>,
     stamp: MachineStamp,
     placement: String,
-    /// Of the window that runs, when somebody watches.
+    /// Of the running window, if it is watched.
     pieces: Pieces,
 }
 
@@ -117,8 +119,8 @@ impl Session {
     }
 
     /// Measures one request mix over the data. `subject` must name the data that was loaded. An
-    /// interruption after the warm-up leaves a row of what was measured until then, marked as
-    /// interrupted: the session is of no further use then.
+    /// interruption after the warm-up returns a row of the measurements until then, marked as
+    /// interrupted; the session must not be used further.
     ///
     /// # Errors
     /// An interruption before that; instances that are lost and cannot be started again.
@@ -150,7 +152,8 @@ impl Session {
         }
         fill(&mut row, windows, subject, &schedule.traffic);
         if schedule.changes.iter().any(|change| change.spec.is_some()) {
-            row.tpmc = None; // The mix was another one for a part of the time.
+            // The mix was another one for a part of the time.
+            row.tpmc = None;
         }
         row.rebalances = rebalances.iter().map(|made| RebalanceRow::of(made, began_ns)).collect();
         let shifted = schedule.changes.first().map(|change| change.at.as_secs_f64());
@@ -167,11 +170,11 @@ impl Session {
         Ok(row)
     }
 
-    /// The windows of a row, each with its noise. An interruption ends them early: the last one is
-    /// as long as it got.
+    /// The windows of a row, each with its noise. An interruption ends them early, so the last one
+    /// may be shorter.
     ///
     /// # Errors
-    /// An interruption before there is anything to keep.
+    /// An interruption before there is a window to keep.
     fn windows(
         &mut self,
         subject: &Subject,
@@ -206,8 +209,8 @@ impl Session {
         Ok((windows, Ended::InTime))
     }
 
-    /// The window as far as it got when the run was interrupted. The flag is down while the
-    /// instances answer: every wait for them ends when it is up, and another Ctrl-C raises it
+    /// Measures the window up to an interruption of the run. The interrupt flag is cleared while
+    /// the instances answer, since every wait for them ends while it is set. Another Ctrl-C sets it
     /// again.
     fn measure_in_spite(&mut self, subject: &Subject) -> Result<Window, DeployError> {
         let flag = self.running.deployment().interrupt.flag();
@@ -217,8 +220,7 @@ impl Session {
         window.map_err(|_| DeployError::Interrupted)
     }
 
-    /// Ends the load and has the data checked. A check that is interrupted leaves a row without a
-    /// verdict.
+    /// Ends the load and has the data checked. If the check is interrupted, the row has no verdict.
     fn check(
         &mut self,
         subject: &Subject,
@@ -245,6 +247,7 @@ impl Session {
         }
     }
 
+    /// Sets the request mix and begins a row.
     pub(crate) fn begin(
         &mut self,
         subject: &Subject,
@@ -259,7 +262,7 @@ impl Session {
         Ok(row)
     }
 
-    /// Takes a window and adds it to what the consistency check will count.
+    /// Takes a window and adds its effects to the count for the consistency check.
     fn measure(&mut self, subject: &Subject) -> Result<Window, DeployError> {
         let whole = self.pieces.finish(&self.running.measure()?);
         let window = Window::of(&whole, self.running.deployment().host);
@@ -268,7 +271,7 @@ impl Session {
         Ok(window)
     }
 
-    /// Lets the load run before it is measured; says how long.
+    /// Runs the load before the measurement; returns how long.
     fn warm_up(
         &mut self,
         subject: &Subject,
@@ -296,7 +299,7 @@ impl Session {
         Ok(start.elapsed())
     }
 
-    /// CPU time of the window that this process did not use itself.
+    /// CPU time of the window that other processes than this one used.
     fn children_ns(&self, window: &Window) -> u64 {
         match self.running.deployment().host {
             Host::Process => window.all.cpu_ns,
@@ -304,7 +307,7 @@ impl Session {
         }
     }
 
-    /// Lets time pass while tending the instances.
+    /// Waits while tending the instances.
     fn wait(&mut self, time: Duration, phase: &str, watcher: &mut dyn Watcher) -> Result<(), DeployError> {
         let start = Instant::now();
         loop {
@@ -340,7 +343,7 @@ fn at_rest(traffic: Traffic) -> Traffic {
     Traffic { model, ..traffic }
 }
 
-/// The phases, the ramp of the rate itself before them.
+/// The phases, preceded by the ramp of the rate.
 fn changes(schedule: &Schedule) -> Vec<Change> {
     let mut changes = schedule.changes.clone();
     if let LoadModel::Open { rate, .. } = schedule.traffic.model
@@ -351,7 +354,7 @@ fn changes(schedule: &Schedule) -> Vec<Change> {
     changes
 }
 
-/// Says so if requests came faster than they were answered.
+/// Warns if requests came faster than they were answered.
 fn behind(row: &ResultRow, watcher: &mut dyn Watcher) {
     let (Some(offered), Some(backlog)) = (row.offered_tps, row.backlog) else { return };
     let refused = row.refused.unwrap_or(0);
@@ -364,7 +367,8 @@ fn behind(row: &ResultRow, watcher: &mut dyn Watcher) {
     }
 }
 
-/// The median window by throughput; of an even number the slower of the two in the middle, as a row is of one window.
+/// Fills in the median window by throughput. With an even number it is the slower of the two in the
+/// middle, since a row reports one window.
 fn fill(row: &mut ResultRow, windows: Vec<(f64, Window)>, subject: &Subject, traffic: &Traffic) {
     let seconds: Vec<f64> = windows.iter().flat_map(|(_, window)| window.seconds_tps()).collect();
     row.steady = steady::is_steady(&seconds);
@@ -424,7 +428,8 @@ mod tests {
         assert_eq!(row.tpmc, None, "tpcb has no NewOrders");
     }
 
-    /// A window whose one transaction took as many microseconds as it has transactions a second.
+    /// A window with one transaction that took as many microseconds as the window has transactions
+    /// a second.
     fn timed(tps: f64) -> Window {
         let mut all = Measured::default();
         all.latency.record((tps * 1000.0) as u64);

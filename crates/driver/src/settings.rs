@@ -1,4 +1,4 @@
-//! The settings of a row: what is asked for, before and after it is measured.
+//! The settings of a row: the requested options, before and after the measurement.
 
 use crate::row::Settings;
 use crate::session::Schedule;
@@ -8,7 +8,7 @@ use deploy::engine::{Backing, DesignKind, TreeKind};
 use traffic::{LoadModel, Traffic};
 
 impl Settings {
-    /// Those of the row that `subject` gives on `deployment`; `placement` as the row names it.
+    /// The settings of the row for `subject` on `deployment`; `placement` as the row names it.
     pub fn of(deployment: &Deployment, placement: &str, subject: &Subject, schedule: &Schedule) -> Settings {
         let d = deployment;
         Settings {

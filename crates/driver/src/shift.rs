@@ -1,22 +1,24 @@
-//! How throughput went when the load changed (`--phases`), and what decisions about keys came to, as a few numbers: a series says it all,
-//! and nobody can compare two series by an expression.
+//! Figures about throughput when the load changed (`--phases`), and about decisions on keys. The
+//! series has all the information, but an expression cannot compare two series.
 
 use crate::row::{RebalanceRow, RebalancedRow, SecondRow, ShiftRow};
 use crate::steady::median;
 
-/// Seconds after the begin of the first window that are still settling, if there are more than twice as many.
+/// Seconds after the start of the first window that do not count, if there are more than twice as
+/// many.
 const SETTLING: usize = 2;
-/// As much as before, but for chance.
+/// The share of the former throughput that counts as full recovery; the rest is chance.
 const BACK: f64 = 0.95;
-/// Seconds for which it has to last.
+/// Seconds for which the recovery must last.
 const LASTS: usize = 3;
 
-/// Around the moment `at`, in seconds since the first window began; `None` without two seconds on either side.
+/// The shift at `at`, in seconds since the first window began; `None` without two seconds on either
+/// side.
 pub(crate) fn shift(series: &[SecondRow], at: f64) -> Option<ShiftRow> {
     let long = |second: &&SecondRow| second.committed as f64 >= 0.5 * second.tps;
     let (before, after): (Vec<&SecondRow>, Vec<&SecondRow>) =
         series.iter().filter(long).partition(|second| second.at < at);
-    // The second in which it happens is neither.
+    // The second in which the load changes belongs to neither side.
     let mut before: Vec<f64> = before.into_iter().filter(|s| s.at + 1.0 <= at).map(|s| s.tps).collect();
     let settling = if before.len() > 2 * SETTLING { SETTLING } else { 0 };
     before.drain(..settling);
@@ -38,7 +40,7 @@ pub(crate) fn shift(series: &[SecondRow], at: f64) -> Option<ShiftRow> {
     })
 }
 
-/// What the decisions since the load changed came to; all of them where it did not.
+/// The sums over the decisions since the load changed; over all of them if it did not change.
 pub(crate) fn rebalanced(made: &[RebalanceRow], shifted: Option<f64>) -> RebalancedRow {
     let (mut sum, from) = (RebalancedRow::default(), shifted.unwrap_or_default());
     for made in made.iter().filter(|made| shifted.is_none_or(|at| made.at >= at)) {
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!((never.back_s, never.last), (None, 0.96_f64.min(never.last)));
         assert!((never.lost_s - 0.64).abs() < 1e-9, "{never:?}");
         assert_eq!(shift(&seconds, 5.0), None);
-        // A moment within a second spares that second.
+        // A change within a second leaves that second out.
         assert_eq!(shift(&seconds, 2.5).map(|shift| shift.before_tps), Some(100.0));
     }
 

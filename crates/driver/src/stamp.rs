@@ -10,12 +10,13 @@ pub(crate) fn date() -> String {
 }
 
 fn in_words(moment: OffsetDateTime) -> String {
-    // Zero is a nanosecond, and every year from 0 to 9999 has a name in RFC 3339.
+    // Zero is a valid nanosecond, and RFC 3339 can write every year from 0 to 9999.
     let whole = moment.replace_nanosecond(0).unwrap_or(moment);
     whole.format(&Rfc3339).unwrap_or_default()
 }
 
-/// The command line of this process, quoted so that a shell takes it again; the program without its directories.
+/// The command line of this process, quoted for a shell, with the program's name without its
+/// directories.
 pub(crate) fn command() -> String {
     let mut words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -27,7 +28,7 @@ pub(crate) fn command() -> String {
 }
 
 fn quoted(words: &[String]) -> String {
-    // A word with a zero byte cannot be quoted, nor can one be given to a process.
+    // A word with a zero byte cannot be quoted, but no process can have such an argument.
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 

@@ -1,11 +1,13 @@
 //! Has the throughput settled?
 //!
-//! Over the seconds in question: is there a trend (Mann 1945 and Kendall: of all pairs of seconds, how many more rise than
-//! fall; by chance as many as this in one case of twenty), and does it matter (the slope of Theil and Sen, the median of
-//! the slopes of all pairs, over the whole length against the median throughput)? Both tests look at ranks and medians, so a
-//! second that a neighbour has stolen is one point of many. Steady is what has no such trend, or one that is small.
+//! Two questions about the seconds. Is there a trend? (Mann 1945 and Kendall: among all pairs of
+//! seconds, how many more rise than fall; by chance that many in one case of twenty.) And does it
+//! matter? (The slope of Theil and Sen is the median of the slopes of all pairs. Over the whole
+//! length it is compared with the median throughput.) Both tests use ranks and medians. So a second
+//! lost to another program is one point of many. Throughput is steady if it has no such trend, or a
+//! small one.
 
-/// Fewer seconds than this say nothing.
+/// With fewer seconds than this there is no result.
 pub const LEAST: usize = 5;
 /// Of the standard normal distribution, two-sided: one case of twenty.
 const SIGNIFICANT: f64 = 1.96;
@@ -30,13 +32,14 @@ fn trend(values: &[f64]) -> f64 {
     (sum.abs() - 1.0).max(0.0) * sum.signum() / deviation
 }
 
-/// How far the straight line through the values rises from the first to the last, as a share of their median.
+/// How far the straight line through the values rises from the first to the last, as a share of
+/// their median.
 fn drift(values: &[f64]) -> f64 {
     let slope = median(pairs(values).map(|(apart, rise)| rise / apart as f64).collect());
     slope * (values.len() - 1) as f64 / median(values.to_vec()).max(1e-9)
 }
 
-/// The middle value, the mean of the two middle ones of an even number; 0 of none.
+/// The middle value, or the mean of the two middle ones; 0 for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
@@ -47,7 +50,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// A value in -1..1 that follows from its place.
+    /// A value in -1..1 that follows from its position.
     fn noise(i: usize) -> f64 {
         base::hash64(&i.to_le_bytes()) as f64 / u64::MAX as f64 * 2.0 - 1.0
     }

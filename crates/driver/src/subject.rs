@@ -1,4 +1,4 @@
-//! What is measured: a workload with its options, and what it says of itself beyond the language, whatever workload it is.
+//! The measured workload with its options, and the description that it gives of itself.
 
 use crate::row::Labels;
 use deploy::DeployError;
@@ -14,10 +14,10 @@ pub struct Subject {
     workload: AnyWorkload,
 }
 
-/// Pages a byte of rows takes: slots, page headers, the index, and pages not quite full.
+/// Bytes of pages per byte of rows: slots, page headers, the index, and pages not quite full.
 const PAGES_PER_ROW_BYTES: f64 = 1.35;
 
-/// What a workload says of itself, as values.
+/// A workload's description of itself, as values.
 struct Portrait {
     sites: u32,
     labels: Labels,
@@ -66,7 +66,7 @@ impl Visitor for Effects<'_> {
 
 impl Subject {
     /// # Errors
-    /// The first option that is wrong, with what was expected.
+    /// The first option that is wrong, with the expected value.
     pub fn new(spec: WorkloadSpec) -> Result<Subject, SpecError> {
         Ok(Subject { workload: spec.build()?, spec })
     }
@@ -87,17 +87,19 @@ impl Subject {
         self.portrait().labels
     }
 
-    /// The people that the workload's definition has at terminals, if any.
+    /// The terminals of the workload's definition, if it has any.
     pub fn terminals(&self) -> Option<&'static Terminals> {
         self.portrait().terminals
     }
 
-    /// Whether the requests are those of the whole benchmark, and not one of its transactions or another mix of them.
+    /// Whether the requests are those of the whole benchmark, and not one of its transactions or
+    /// another mix of them.
     pub fn is_standard_mix(&self) -> bool {
         !self.spec.name.contains('-')
     }
 
-    /// The data, apart from what is asked of it: two subjects with the same name can use the same database.
+    /// The data, apart from the requests: two subjects with the same name can use the same
+    /// database.
     pub fn data_name(&self) -> String {
         self.portrait().data_name
     }
@@ -107,24 +109,25 @@ impl Subject {
         (self.portrait().row_bytes as f64 * PAGES_PER_ROW_BYTES) as u64
     }
 
-    /// Bytes of page memory in which the data and what a run adds stay resident.
+    /// Bytes of page memory in which the data and the rows that a run adds stay resident.
     pub fn pool_bytes(&self) -> u64 {
         self.data_bytes() + self.data_bytes() / 4 + self.portrait().growth_bytes
     }
 
-    /// What the consistency check counts of so many committed transactions by kind, to be added up modulo 2^64 (see
-    /// [`Benchmark::effects`]); `None` if that does not follow from the counts.
+    /// The consistency check's count for these committed transactions by kind, to be added up
+    /// modulo 2^64 (see [`Benchmark::effects`]); `None` if it does not follow from the counts.
     pub fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         self.workload.clone().visit(Effects(committed))
     }
 
-    /// What the workload's definition says about so many requests, beside what was found, by name.
+    /// The statistics that the workload's definition prescribes, beside the measured ones, by name.
     pub fn statistics(&self, counted: Counted<'_>) -> BTreeMap<String, Statistic> {
         self.workload.clone().visit(Describe(counted)).0
     }
 
-    /// Judges the instances' encoded audits. `effects`: everything committed since loading in the unit of
-    /// [`Subject::effects`], over all request mixes that ran on the data; `None` when it is not known.
+    /// Judges the instances' encoded audits. `effects`: the effects of all commits since loading in
+    /// the unit of [`Subject::effects`], over all request mixes that ran on the data; `None` when
+    /// it is not known.
     pub fn judge(&self, audits: &[Vec<u8>], effects: Option<u64>) -> Result<Verdict, DeployError> {
         self.workload.clone().visit(Judge { audits, effects })
     }

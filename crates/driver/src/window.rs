@@ -1,4 +1,4 @@
-//! What all instances together measured in one window.
+//! The measurements of all instances in one window.
 
 use crate::row::{LatencyUs, RepetitionRow, ResultRow, SecondRow, histogram};
 use deploy::Host;
@@ -14,11 +14,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// Sums the measurements of all instances.
     pub fn of(instances: &[Measured], host: Host) -> Window {
         let mut all = Measured::default();
         instances.iter().for_each(|m| all.merge(m));
         if host == Host::Thread {
-            // Every instance reports the one process they share.
+            // Every instance reports the one process that they share.
             let first = instances.iter().max_by_key(|m| m.cpu_ns);
             all.cpu_ns = first.map_or(0, |m| m.cpu_ns);
             all.rss_bytes = first.map_or(0, |m| m.rss_bytes);
@@ -29,7 +30,7 @@ impl Window {
         Window { tps, seconds: all.window_ns as f64 / 1e9, all }
     }
 
-    /// The window second by second, `from` being its begin.
+    /// The window second by second; it began at `from`.
     pub(crate) fn series(&self, from: f64) -> Vec<SecondRow> {
         let row = |(i, second): (usize, &probe::Second)| SecondRow {
             at: from + i as f64,
@@ -42,7 +43,7 @@ impl Window {
         self.all.series.iter().enumerate().map(row).collect()
     }
 
-    /// Throughput of each second that is long enough to have one.
+    /// The throughput of each second that is long enough to have one.
     pub(crate) fn seconds_tps(&self) -> impl Iterator<Item = f64> {
         let long = self.all.series.iter().filter(|s| s.length_ns >= probe::series::SECOND_NS / 2);
         long.map(|s| s.committed as f64 / (s.length_ns as f64 / 1e9))
@@ -54,7 +55,7 @@ impl Window {
         (of(&self.all.committed) + of(&self.all.user_aborted)) as f64 * 60.0 / self.seconds.max(1e-9)
     }
 
-    /// What a row says of this window beside the one that it reports.
+    /// The summary of this window for a row that reports another window.
     pub(crate) fn repetition(&self, noise: f64) -> RepetitionRow {
         RepetitionRow { tps: self.tps, noise, latency_us: LatencyUs::of(&self.all.latency) }
     }
@@ -63,14 +64,15 @@ impl Window {
         count as f64 / self.all.committed_total().max(1) as f64
     }
 
-    /// Requests that were carried out, by kind: committed, or rolled back because the workload asked for it.
+    /// Requests that were carried out, by kind: committed, or rolled back because the workload
+    /// asked for it.
     fn ended(&self) -> BTreeMap<String, u64> {
         let mut ended = self.all.committed.clone();
         self.all.user_aborted.iter().for_each(|(kind, n)| *ended.entry(kind.clone()).or_default() += n);
         ended
     }
 
-    /// Writes everything that a row takes from one window.
+    /// Fills in all fields of a row that come from one window.
     pub(crate) fn fill(&self, row: &mut ResultRow) {
         row.tps = self.tps;
         row.committed = self.all.committed_total();

@@ -1,11 +1,13 @@
-//! What the driver costs: a procedure that does nothing, under each load model, so that all that is left is drawing,
-//! queueing, running, timing and counting requests; with begin and commit of an empty transaction, which are not the driver's.
+//! The cost of the driver. A procedure that does nothing runs under each load model, so the rest is
+//! drawing, queueing, running, timing and counting requests; plus begin and commit of an empty
+//! transaction, which are not the driver's.
 //!
 //! `cargo run --profile quick -p instance --example driver_cost [rounds]`
 //!
-//! `saturated`: processor time of the worker over requests, with as many as it can answer. `at 100,000/s`: an open loop that
-//! leaves the worker idle most of the time; from the profile, all of its time but idle rounds and sleep. `engine`: the same
-//! requests without a driver, begun and committed in a row. What the driver takes of a core at 100,000 tps is the
+//! `saturated`: processor time of the worker over requests, with as many as it can answer. `at
+//! 100,000/s`: an open loop that leaves the worker idle most of the time; its time from the
+//! profile, without idle rounds and sleep. `engine`: the same transactions without a driver, begun
+//! and committed in a row. The share of a core that the driver takes at 100,000 tps is the
 //! difference in nanoseconds times 0.01 %.
 
 use exec::{DesignKind, EngineOptions, PageEngine, Protection};
@@ -16,7 +18,7 @@ use traffic::{Arrivals, LoadModel, Rate, Share, Think, Traffic};
 use txn::{Abort, Pauses, Placement, Workload};
 use workload::idle::{Answer, Ask, Idle};
 
-/// To every request.
+/// Answers every request with success.
 #[derive(Clone)]
 struct Yes;
 
@@ -69,7 +71,7 @@ fn with_instance<T>(traffic: Traffic, run: impl FnOnce(&Instance<Idle<Yes>>) -> 
     out
 }
 
-/// Of a worker that always has something to do.
+/// For a worker that always has work.
 fn saturated(traffic: Traffic, rounds: usize) -> Vec<f64> {
     with_instance(traffic, |instance| {
         let window = |_| {
@@ -83,7 +85,7 @@ fn saturated(traffic: Traffic, rounds: usize) -> Vec<f64> {
     })
 }
 
-/// Of a worker that is idle most of the time: its time but for that.
+/// For a worker that is idle most of the time: its time without the idle time.
 fn busy(traffic: Traffic, rounds: usize) -> Vec<f64> {
     with_instance(traffic, |instance| {
         instance.profile(Profiling::ON).unwrap();
@@ -99,7 +101,7 @@ fn busy(traffic: Traffic, rounds: usize) -> Vec<f64> {
     })
 }
 
-/// An empty transaction, without anybody who asks for it.
+/// An empty transaction without a client.
 fn engine_ns() -> f64 {
     const COUNT: u32 = 100_000;
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -134,7 +136,7 @@ fn resident_mib() -> f64 {
     world::usage().rss_bytes as f64 / f64::from(1 << 20)
 }
 
-/// The most that was ever resident.
+/// The largest resident memory so far.
 fn peak_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("0");

@@ -1,14 +1,17 @@
-//! What it costs that a request arrives at a worker that does not own its keys: TATP under `conventional`, which has no owners, and under
-//! designs that have, in windows by turns.
+//! The cost of a request that arrives at a worker that does not own its keys: TATP under
+//! `conventional`, which has no owners, and under designs with owners, in windows in turn.
 //!
 //! ```text
-//! cargo run --profile quick -p instance --example hop -- [get|change|mix] [bound] [SECONDS] [in=1,64] [conventional plp-leaf ...]
+//! cargo run --profile quick -p instance --example hop -- \
+//!     [get|change|mix] [bound] [SECONDS] [in=1,64] [conventional plp-leaf ...]
 //! ```
 //!
-//! One instance, two workers; half of the requests are for keys of the other one. `get` is GetSubscriberData, `change` inserts and deletes call
-//! forwardings. With `bound` every request arrives at the right worker. Rows: how many requests each worker has under way, then for each design transactions a second in each window, and their median
-//! by the second of processor time that the process took in it: what other work on the machine does not change much, as long as no worker
-//! has nothing to do (an idle one polls for 20 us before it sleeps).
+//! One instance, two workers; half of the requests are for keys of the other worker. `get` is
+//! GetSubscriberData, `change` inserts and deletes call forwardings. With `bound` every request
+//! arrives at the right worker. Rows: how many requests each worker has under way; then for each
+//! design transactions a second in each window, and their median per second of processor time that
+//! the process took. Other work on the machine hardly changes the latter, as long as each worker
+//! has work (an idle one polls for 20 us before it sleeps).
 
 use exec::{DesignKind, TreeKind};
 use instance::{Instance, InstanceConfig};
@@ -19,9 +22,9 @@ use workload::tatp::{Kind, Mix, Popularity, Tatp, TatpOptions};
 
 const WORKERS: usize = 2;
 const UNDER_WAY: &str = "in=1,8,64";
-/// Windows of each design, by turns.
+/// Windows of each design, in turn.
 const WINDOWS: usize = 3;
-/// Of `/proc/self/stat`.
+/// The unit of times in `/proc/self/stat`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 fn main() {
@@ -90,7 +93,7 @@ impl Running {
         Running { instance, _dir: dir }
     }
 
-    /// Transactions a second, and by the second of processor time.
+    /// Transactions a second, and per second of processor time.
     fn window(&self, under_way: usize, seconds: f64) -> (f64, f64) {
         self.instance.drive(under_way, 1 << 32);
         std::thread::sleep(Duration::from_millis(100));
@@ -104,7 +107,7 @@ impl Running {
     }
 }
 
-/// What this process has used, of all its threads.
+/// Processor time of all threads of this process.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a system with /proc");
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

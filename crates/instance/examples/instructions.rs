@@ -1,5 +1,5 @@
-//! How many instructions a transaction takes, by kind and design, and in which functions: a figure that other work on the
-//! machine does not change.
+//! How many instructions a transaction takes, by kind and design, and in which functions. Other
+//! work on the machine does not change this figure.
 //!
 //! ```text
 //! RUSTFLAGS=--cfg=rustix_use_libc cargo build --profile quick -p instance --example instructions
@@ -7,10 +7,12 @@
 //!     target/quick/examples/instructions serial tpcb [clustered] [on] [advise] [transactions]
 //! ```
 //!
-//! Kinds: `read` and `update` (micro, 10 rows), `get` (TATP's GetSubscriberData: one row), `tpcb`, `payment`, `neworder`, `tpcc`. With `on` under the profile, with
-//! `clustered` on clustered tables, with `advise` and `logical` counting steps as for a balancer (`--balance`). Without valgrind it only runs the transactions. Prints how many committed, by kind;
-//! `callgrind_annotate` divides the instructions, of which the measuring itself takes some. One worker drives one client;
-//! counting is turned on between loading and driving, and off once the client has halted.
+//! Kinds: `read` and `update` (micro, 10 rows), `get` (TATP's GetSubscriberData: one row), `tpcb`,
+//! `payment`, `neworder`, `tpcc`. `on`: with the profile. `clustered`: on clustered tables.
+//! `advise`, with `logical`: counts steps as for a balancer (`--balance`). Without valgrind it only
+//! runs the transactions. Prints the commits by kind; `callgrind_annotate` divides the
+//! instructions, of which the measurement itself takes some. One worker drives one client. Counting
+//! is turned on between loading and driving, and off once the client has halted.
 
 use exec::DesignKind;
 use instance::{Balance, Instance, InstanceConfig, Mode};
@@ -54,12 +56,13 @@ fn main() {
     }
 }
 
-/// Under valgrind the clock runs on while a poll is simulated: all would count as rare, and be timed.
+/// Under valgrind the clock runs on while a poll is simulated, so all polls would count as rare and
+/// be timed.
 const DRAWN: Profiling = Profiling::Drawn(64);
 
 const KINDS: [&str; 7] = ["read", "update", "get", "tpcb", "payment", "neworder", "tpcc"];
 
-/// Tells callgrind to count from here on, or not.
+/// Turns callgrind's counting on or off.
 fn counting(switch: &str) {
     let ask = Command::new("callgrind_control")
         .args(["-i", switch, &std::process::id().to_string()])

@@ -1,17 +1,22 @@
-//! What a transaction over two instances costs in main memory, against one that stays at home: the cluster experiment (DaMoN 2016,
-//! figure 8) inside one process, by turns of short windows, in processor time as well as in throughput.
+//! The cost of a transaction over two instances in main memory, compared with one at home: the
+//! cluster experiment (DaMoN 2016, figure 8) inside one process, in short windows in turn, in
+//! processor time as well as in throughput.
 //!
 //! ```text
-//! cargo run --profile quick -p instance --example occ_cluster [shm] [uds] [wait] [abort] [clients=64,1000] [rounds=5] [ms=200] [from=0]
+//! cargo run --profile quick -p instance --example occ_cluster \
+//!     [shm] [uds] [wait] [abort] [clients=64,1000] [rounds=5] [ms=200] [from=0]
 //! ```
 //!
-//! Two instances of one worker and 100,000 rows each; a transaction updates one row at home and reads one, at home or at the other
-//! instance. Prints the median of the rounds: commits a second, processor time of both workers per commit, messages per commit,
-//! aborts, and the quotients of both to the local ones, with their least and greatest. Processor time is what other work on the
-//! machine changes least: at two CPUs that are only this program's, its quotient is that of the throughput.
+//! Two instances of one worker and 100,000 rows each. A transaction updates one row at home and
+//! reads one, at home or at the other instance. Prints the median of the rounds: commits a second,
+//! processor time of both workers per commit, messages per commit, aborts. Throughput and processor
+//! time also as ratios to those of local transactions, with their least and greatest. Other work on
+//! the machine changes processor time least. On two CPUs that only this program uses, its ratio
+//! equals that of the throughput.
 //!
-//! How many instructions a commit takes at both once most rows have been asked for, and in which functions, with the share of
-//! transactions over both in the place of `100` (without the flag `rustix` searches for the vdso, which ends with a fault under valgrind):
+//! The second form counts the instructions of a commit at both instances, by function, once most
+//! rows have been read. The share of distributed transactions goes in the place of `100`. Without
+//! the flag, `rustix` searches for the vdso, which faults under valgrind.
 //!
 //! ```text
 //! RUSTFLAGS=--cfg=rustix_use_libc cargo build --profile quick -p instance --example occ_cluster
@@ -33,9 +38,9 @@ use workload::micro::{Micro, MicroOptions, Op};
 struct Ask {
     rounds: usize,
     window: Duration,
-    /// Per cent of transactions over both, compared with each other.
+    /// Per cent of distributed transactions; the two are compared.
     shares: [f64; 2],
-    /// The share whose instructions are counted, instead of all that.
+    /// Counts the instructions at this share, instead of the comparison.
     count: Option<f64>,
 }
 
@@ -140,7 +145,7 @@ fn window(instances: &[Instance<Micro>; 2], share: f64, clients: usize, length: 
     }
 }
 
-/// Tells callgrind to count from here on, or not.
+/// Turns callgrind's counting on or off.
 fn counting(switch: &str) {
     let ask = Command::new("callgrind_control")
         .args(["-i", switch, &std::process::id().to_string()])
@@ -164,7 +169,7 @@ fn count(instances: &[Instance<Micro>; 2], share: f64, clients: usize) {
         instances.iter().for_each(|i| i.halt().expect("a worker"));
         commits + measure()
     };
-    // Until nearly all rows have been asked for, as they have in any longer run.
+    // Until nearly all rows have been read, as in any longer run.
     drive(0.0, 600_000);
     counting("on");
     let commits = drive(share, 30_000);

@@ -1,11 +1,14 @@
-//! What the profile costs: the same instance under the same load, with the profile off and on in turns.
+//! The cost of the profile: the same instance under the same load, with the profile off and on in
+//! turn.
 //!
 //! `cargo run --profile quick -p instance --example profile_cost [rounds] [off] [design ...]`
 //!
-//! Prints, as a Markdown table, processor time per transaction: the floor (the mean of the fastest tenth of the windows, which other work on the
-//! machine disturbed least) and the median, and the ratios on / off of both; the ratio of the medians within each pair of
-//! neighbouring windows is the one with a spread. What the hooks cost while they are off shows only against a build
-//! without them: with `off` the profile is never turned on, so that two builds can be run in turns.
+//! Prints, as a Markdown table, processor time per transaction: the floor, the median, and the
+//! ratios on / off of both. The floor is the mean of the fastest tenth of the windows, which other
+//! work on the machine disturbed least. The ratio of the medians within each pair of neighbouring
+//! windows has a spread. The cost of the hooks while they are off shows only in comparison with a
+//! build without them: with `off` the profile is never turned on, so that two builds can run in
+//! turn.
 
 use exec::DesignKind;
 use instance::{Instance, InstanceConfig};

@@ -1,14 +1,16 @@
-//! Keys that follow the load: a hot spot that shifts (thesis, figures 4.1 and 4.8), and 126 changes of the partitions under running
-//! transactions.
+//! Keys that follow the load: a hot spot that shifts (thesis, figures 4.1 and 4.8), and 126 changes
+//! of the partitions under running transactions.
 //!
 //! ```text
 //! cargo run --release -p instance --example rebalancing -- shift [DESIGN] [off|on]
 //! cargo run --release -p instance --example rebalancing -- changes [DESIGN]
 //! ```
 //!
-//! Two workers over 200 sites read one row at a time; every client draws over all keys. `shift`: evenly, and after three seconds half of
-//! the requests go to the first 30 % of the keys; throughput is printed for each quarter of a second, and after how long it is back at 95 % of
-//! before. `changes`: 64 partitions, whose 63 borders all shift by a site and back: 63 splits and 63 merges each time.
+//! Two workers over 200 sites read one row at a time; every client draws over all keys. `shift`:
+//! evenly at first; after three seconds half of the requests go to the first 30 % of the keys. It
+//! prints throughput for each quarter of a second, and after how long it is back at 95 % of the
+//! former value. `changes`: 64 partitions with 63 borders, which all shift by a site and back: 63
+//! splits and 63 merges each time.
 
 use exec::DesignKind;
 use instance::{Balance, Carried, Instance, InstanceConfig, Mode, Scene};
@@ -66,7 +68,7 @@ fn start(design: DesignKind, partitions: usize, mode: Mode) -> (tempfile::TempDi
     (dir, instance)
 }
 
-/// Transactions a second in each of so many pieces.
+/// Transactions a second in each of `count` pieces.
 fn pieces(instance: &Instance<Micro>, count: usize) -> Vec<f64> {
     let piece = |_| {
         std::thread::sleep(PIECE);
@@ -95,7 +97,7 @@ fn shift(design: DesignKind, mode: Mode) {
         "{design}, balance {mode}: {before:.0} transactions a second before; then, as a share of that, each quarter of a second"
     );
     println!("  {}", told.join(" "));
-    // Back for good: no run of four pieces from there on is lower on the whole.
+    // Recovered for good: no later run of four pieces has a lower median.
     let back = (0..after.len() - 4).find(|&i| after[i..].windows(4).all(|w| median(w) >= 0.95 * before));
     match back {
         Some(i) => println!("  back at 95 % after {:.2} s", i as f64 * PIECE.as_secs_f64()),
@@ -106,7 +108,7 @@ fn shift(design: DesignKind, mode: Mode) {
     instance.stop().expect("stopped");
 }
 
-/// 64 partitions, the first 32 of the first worker, with all borders moved by so many sites.
+/// 64 partitions, the first 32 of the first worker, with all borders moved by `shift` sites.
 fn borders(shift: u32) -> Vec<(Range<u32>, usize)> {
     let start = |i: u32| if i == 0 { 0 } else { i * SITES / 64 + shift };
     let end = |i: u32| if i == 63 { SITES } else { start(i + 1) };

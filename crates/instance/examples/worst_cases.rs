@@ -1,14 +1,17 @@
-//! What suits partitions least (thesis of Pandis, sections 3.4.6 and 3.4.7): joins of many rows over partitions, and range scans through
-//! a secondary index whose entries are cut like their rows, or not.
+//! The worst cases for partitions (thesis of Pandis, sections 3.4.6 and 3.4.7): joins of many rows
+//! over partitions, and range scans through a secondary index that is, or is not, cut at the same
+//! borders as the rows.
 //!
 //! ```text
 //! cargo run --profile quick -p instance --example worst_cases [SECONDS [ROWS]]
 //! ```
 //!
-//! *join*: so many lines from a drawn one on, each with the item of the same number in another table, those with little left
-//! counted; as StockLevel, whose number of tuples the thesis varies. *aligned*: so many lines in the order of an index that begins with
-//! the routing column. *nonaligned*: in that of one which scatters them over all partitions. Every case is run under each design for so many
-//! seconds (1) by turns, on two tables of so many rows (400,000), two workers and four clients. One row each is printed, with the ratio to
+//! *join*: a number of lines from a drawn one on, each with the item of the same number in another
+//! table, counting the items with little left. This is StockLevel with the number of tuples that
+//! the thesis varies. *aligned*: the same number of lines in the order of an index that begins with
+//! the routing column. *nonaligned*: in the order of an index that scatters them over all
+//! partitions. Every case runs under each design for SECONDS (1) in turn, on two tables of ROWS
+//! (400,000), with two workers and four clients. It prints one row each, with the ratio to
 //! `conventional` in the same run.
 
 use base::{Key, SiteId, TableId};
@@ -29,11 +32,12 @@ const ITEMS: TableId = TableId(4);
 const SITES: u32 = 8;
 const WORKERS: usize = 2;
 const PART: u64 = 2_000;
-/// Transactions that a rate is made of, at least, if they do not take too long.
+/// A rate is computed from at least this many transactions, unless they take too long.
 const FEW: u64 = 20;
 /// Items with less left than this are counted: half of them.
 const LITTLE: i64 = 50;
-/// Neighbours in the scattered index lie so far apart, or a little farther: it must have no divisor in common with the rows.
+/// The distance of neighbours in the scattered index, approximately: it must have no divisor in
+/// common with the number of rows.
 const STRIDE: u64 = 150_001;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -43,7 +47,7 @@ enum Case {
     NonAligned,
 }
 
-/// `count` lines from the place `first` on, in the order of the case.
+/// `count` lines from position `first` on, in the order of the case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Look {
     case: Case,
@@ -54,7 +58,7 @@ struct Look {
 impl Step for Look {
     const ID: StepId = 1;
     const EFFECT: Effect = Effect::Reads;
-    /// Lines met, and those with little left, or their sum.
+    /// The number of lines, and the number of those with little left, or their sum.
     type Output = (u64, i64);
 
     fn route(&self) -> Route {
@@ -254,7 +258,7 @@ fn start(design: DesignKind, worst: &Worst) -> (tempfile::TempDir, Instance<Wors
     (dir, instance)
 }
 
-/// Transactions a second: over so many seconds, or over as many more as it takes until a few have ended.
+/// Transactions a second, over `seconds` or as many more as it takes until a few have ended.
 fn run(instance: &Instance<Worst>, worst: &Worst, seconds: f64) -> f64 {
     instance.reconfigure(worst.clone()).expect("it runs");
     instance.measure().expect("it runs");

@@ -1,19 +1,22 @@
-//! Who owns which keys, watched and changed while transactions run (thesis, section 4.4).
+//! Ownership of keys by workers, watched and changed while transactions run (thesis, section 4.4).
 //!
 //! ```text
-//!   workers: a count for each site in which their transactions have a step
+//!   workers: for each site, a count of the steps of their transactions
 //!       ^ once a period |
 //!       |               v
-//!   balancer's thread: counts -> histograms with ages -> partition::Balancer -> a plan, with its reasons
+//!   balancer's thread: counts -> aged histograms -> partition::Balancer -> a plan, with reasons
 //!       |
-//!       +-- errand --> inbox of the worker that gives, or owns, what is changed; one after the other
+//!       +-- repartition request --> inbox of the worker that gives, or owns, the keys; one by one
 //! ```
 //!
-//! Who counts is the transaction's own worker, in an array that nobody else touches, one addition a step. The owner need not know, and the histogram is
-//! the balancer's: an aged count is needed once a period, not at each access. Everything else is done on a thread that sleeps between periods.
+//! The transaction's own worker counts, in an array that no other thread touches, with one addition
+//! a step. The owner of the keys does not count: an aged count is needed once a period, not at each
+//! access, so the histogram belongs to the balancer. The balancer runs on a thread that sleeps
+//! between periods.
 //!
-//! A plan is carried out change by change; what could not be done (an owner that is never idle) leaves the partitions as they are then, and
-//! the balancer looks at those in the next period.
+//! A plan is carried out change by change. A change fails if its owner is never idle. Then the
+//! partitions stay as the earlier changes left them, and the balancer starts from those in the next
+//! period.
 
 use crate::config::Balance;
 use crate::local::Meetings;
@@ -34,16 +37,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use txn::Workload;
 
-/// Sites that an instance may have where somebody counts their steps: 256 KiB for each worker.
+/// The largest number of sites of an instance where steps are counted: 256 KiB of counters for each
+/// worker.
 pub const MAX_SITES: usize = 1 << 16;
 
-/// How long a worker may take to answer: it looks into its inbox every few microseconds, unless it waits for the device.
+/// How long a worker may take to answer. It polls its inbox every few microseconds, unless it waits
+/// for the device.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often an owner that is busy for long is asked again.
+/// How often an owner that stays busy is asked.
 const TRIES: usize = 3;
 
-/// Why the partitions are not, or not all, as they were asked to be; [`crate::Instance::partitions`] says how they are.
+/// Why the partitions were not, or not completely, changed as requested.
+/// [`crate::Instance::partitions`] returns the present ones.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RepartitionError {
     #[error(
@@ -62,16 +68,16 @@ pub enum RepartitionError {
     Silent,
 }
 
-/// What a worker has counted since it was asked last.
+/// The counts of one worker since they were last collected.
 pub(crate) struct Loads {
     pub worker: usize,
-    /// Steps in each site, counted from the instance's first.
+    /// Steps by site, counted from the instance's first site.
     pub steps: Vec<u32>,
     pub queue: QueueLength,
     pub met: Meetings,
 }
 
-/// What the partitions should be: which worker owns which sites, counted from the instance's first.
+/// The requested partitions: which worker owns which sites, counted from the instance's first site.
 pub(crate) fn wanted(
     now: &Ranges,
     parts: &[(Range<u32>, usize)],
@@ -87,7 +93,7 @@ pub(crate) fn wanted(
     Ok(Ranges::new(now.table(), now.domain(), parts.iter().map(part).collect())?)
 }
 
-/// Leads from the partitions that there are to those that are wanted.
+/// Changes the present partitions into the requested ones.
 pub(crate) fn repartition<W: Workload, E: Engine>(
     shared: &Shared<W, E>,
     parts: &[(Range<u32>, usize)],
@@ -97,13 +103,13 @@ pub(crate) fn repartition<W: Workload, E: Engine>(
     carry_out(shared, &now, &Plan::between(&now, &to)?)
 }
 
-/// Has a plan carried out, each change by the worker that it concerns.
+/// Carries out a plan; each change is done by the worker that it concerns.
 fn carry_out<W: Workload, E: Engine>(
     shared: &Shared<W, E>,
     now: &Ranges,
     plan: &Plan,
 ) -> Result<Carried, RepartitionError> {
-    // Whoever owned something has something to do afterwards.
+    // Each worker that owned keys before the plan must own some after it.
     let mut fed: Vec<WorkerId> = now.owners().to_vec();
     fed.sort_unstable();
     fed.dedup();
@@ -127,7 +133,8 @@ fn carry_out<W: Workload, E: Engine>(
     Ok(carried)
 }
 
-/// Waits as long as something happens: by partition very many rows may have to move.
+/// Waits for an answer as long as there is progress: under `plp-partition` very many rows may have
+/// to move.
 fn outcome(
     answer: &Receiver<Result<Carried, Refusal>>,
     progress: &AtomicU64,
@@ -144,7 +151,8 @@ fn outcome(
     }
 }
 
-/// The changes of one worker that follow each other: it, whether it gives keys away, the version they begin with.
+/// Consecutive changes by one worker: the worker, whether it gives keys away, the version of the
+/// map before the first change, and the changes.
 type Runs = Vec<(usize, bool, u64, Vec<Change>)>;
 
 fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
@@ -168,7 +176,8 @@ fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
     Ok(runs)
 }
 
-/// A merge of what is not one owner's yet begins with moves to it: who merges trees owns both.
+/// A merge of two partitions with different owners begins with moves to one owner: the worker that
+/// merges two trees must own both.
 fn each_by_one(now: &Ranges, change: Change) -> Vec<Change> {
     let mut all = Vec::new();
     if let Change::Merge { at, owner } = change
@@ -182,10 +191,10 @@ fn each_by_one(now: &Ranges, change: Change) -> Vec<Change> {
     all
 }
 
-/// What was decided, for whoever measures; times by [`world::now_ns`].
+/// The balancer's decisions, for measurements; times by [`world::now_ns`].
 pub(crate) type Ledger = Arc<Mutex<Vec<Rebalance>>>;
 
-/// The thread that balances, and how to end it.
+/// The balancer's thread, and the channel that ends it.
 pub(crate) struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -209,21 +218,23 @@ impl Watch {
         Ok(Some(Watch { stop, thread }))
     }
 
+    /// Ends the thread, and waits for it.
     pub fn end(self) {
         drop(self.stop);
-        // It has said what was the matter, if anything was.
+        // A panic of the thread has already printed its message.
         drop(self.thread.join());
     }
 }
 
+/// The state of the balancer's thread.
 struct Watching<'s, W: Workload, E: Engine> {
     shared: &'s Shared<W, E>,
     ledger: Ledger,
     balancer: Balancer,
-    /// Of the partitions at this version.
+    /// The version of the map to which `histograms` belong.
     version: u64,
     histograms: Vec<Histogram>,
-    /// Where it matters.
+    /// `None` where the distance between workers does not matter.
     placer: Option<Placer>,
 }
 
@@ -283,7 +294,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         Ok(())
     }
 
-    /// Histograms of these partitions, with what those before them counted.
+    /// Adapts the histograms to these partitions, keeping the counts of the old ones.
     fn follow(&mut self, ranges: &Ranges) {
         if self.version == ranges.version() && self.histograms.len() == ranges.len() {
             return;
@@ -295,7 +306,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         self.version = ranges.version();
     }
 
-    /// The load of each partition. Its queue is its owner's.
+    /// The load of each partition. Its queue is that of its owner.
     fn loads_of(&self, ranges: &Ranges, workers: &[Loads]) -> Vec<PartitionLoad> {
         let queue = |owner: WorkerId| {
             let of = workers.iter().find(|loads| loads.worker == usize::from(owner.0));
@@ -348,7 +359,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
     }
 }
 
-/// The map is one for all tables: the number of the table in front says nothing.
+/// The text of a decision without the number of the table, since one map serves all tables.
 fn told(decision: &Decision) -> String {
     let told = decision.to_string();
     told.split_once(": ").map_or(told.as_str(), |(_, why)| why).to_owned()
@@ -385,9 +396,10 @@ mod tests {
         let runs = runs(&now, &plan).unwrap();
         let told: Vec<_> =
             runs.iter().map(|(worker, gives, _, changes)| (*worker, *gives, changes.len())).collect();
-        // The border between 0 and 1 goes down, that between 1 and 2 goes up: both make worker 1 larger, which then joins.
+        // The border between 0 and 1 goes down, that between 1 and 2 goes up. Both changes enlarge
+        // worker 1, which then merges.
         assert_eq!(told, [(0, true, 1), (2, true, 1), (1, false, 2)]);
-        // One partition less: its keys change hands before they are joined with the others.
+        // One partition fewer: its keys change owners before they are merged with the others.
         let to = wanted(&now, &[(0..33, 1), (33..66, 1), (66..100, 2)], 3).unwrap();
         let whole = Plan {
             changes: vec![Change::Merge { at: 33, owner: WorkerId(1) }],

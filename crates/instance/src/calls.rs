@@ -1,4 +1,4 @@
-//! Step requests under way to other instances: each waits for one reply.
+//! Requests under way to other instances: each waits for one reply.
 
 use crate::links::LinkId;
 use base::Gtid;
@@ -14,6 +14,7 @@ pub(crate) struct Reply {
     pub outputs: Vec<u8>,
 }
 
+/// The state of a slot.
 enum State {
     Free,
     Waiting { gtid: Gtid, link: LinkId, waker: Option<Waker>, patience: Patience },
@@ -23,9 +24,9 @@ enum State {
 /// How long a call waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
-    /// Until somebody ends it.
+    /// Until its owner or the coordinator ends it.
     Endless,
-    /// It has been there when the worker looked, so many times.
+    /// The number of the worker's regular checks that it has outlived.
     Looks(u32),
 }
 
@@ -35,15 +36,16 @@ struct Slot {
     use_number: u32,
 }
 
-/// Low bits of a call's number: its slot. The others count the slot's uses.
+/// The low bits of a call's number are its slot. The other bits count the slot's uses.
 const SLOT_BITS: u32 = 18;
+/// The bits of a call's number that hold its slot.
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
-/// The calls of one worker. A call's number is a slot of this table and the number of its use; a
-/// reply must name both, and the transaction that waits there, and come on the link that the
-/// request went out on. So a late reply, to a call that was given up, finds no call, also when its
-/// own transaction has the slot again. (Use numbers begin again after 16,384 uses; a slot is not
-/// used so often by one transaction while a reply is on its way.)
+/// The calls of one worker. A call's number holds a slot of this table and the number of its use. A
+/// reply must name both, and the transaction that waits there, and it must arrive on the link on
+/// which the request was sent. So a late reply to a call that was given up finds no call, even when
+/// the same transaction uses the slot again. (Use numbers wrap after 16,384 uses; one transaction
+/// does not use a slot that often while a reply is on its way.)
 #[derive(Default)]
 pub(crate) struct Calls {
     slots: RefCell<Vec<Slot>>,
@@ -52,12 +54,13 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// Opens a call of a transaction on `link`, and returns its number.
     pub fn open(&self, gtid: Gtid, link: LinkId) -> u32 {
         self.open_with(gtid, link, Patience::Endless)
     }
 
-    /// A call that nobody looks after: the only one of a transaction that no coordinator knows of. It is given up in time
-    /// ([`Calls::grow_old`]).
+    /// A call that no coordinator watches: the only one of its transaction
+    /// ([`Run::ask_alone`](crate::home::Run)). [`Calls::grow_old`] gives it up in time.
     pub fn open_alone(&self, gtid: Gtid, link: LinkId) -> u32 {
         self.open_with(gtid, link, Patience::Looks(0))
     }
@@ -75,7 +78,7 @@ impl Calls {
         used.use_number << SLOT_BITS | slot
     }
 
-    /// Frees a call's slot; numbers given out before are not for its next use.
+    /// Frees a call's slot. Numbers given out before do not match the slot's next use.
     fn free(&self, slots: &mut [Slot], call: u32) -> State {
         let slot = call & SLOT_MASK;
         self.free.borrow_mut().push(slot);
@@ -84,8 +87,8 @@ impl Calls {
         std::mem::replace(&mut used.state, State::Free)
     }
 
-    /// Brings the reply to a request that was submitted elsewhere; its call number holds the low half of a
-    /// transaction number as the guard against late replies.
+    /// Delivers the reply to a request that was submitted elsewhere. Its call number holds the low
+    /// half of a transaction number, as a guard against late replies.
     pub fn done(&self, (call, link): (u64, LinkId), outcome: Result<(), Abort>) {
         let waiting = match self.slots.borrow().get((call as u32 & SLOT_MASK) as usize) {
             Some(Slot { state: State::Waiting { gtid, .. }, .. }) => *gtid,
@@ -96,7 +99,7 @@ impl Calls {
         }
     }
 
-    /// Brings a reply that has come on `link` to the task that waits for it.
+    /// Delivers a reply that arrived on `link` to the task that waits for it.
     pub fn reply(
         &self,
         (call, link): (u32, LinkId),
@@ -121,7 +124,7 @@ impl Calls {
         }
     }
 
-    /// Ends those calls for which `ends` says so, as failed.
+    /// Ends the calls for which `ends` returns true, with `outcome`.
     fn fail(&self, outcome: Abort, mut ends: impl FnMut(Gtid, LinkId, &mut Patience) -> bool) {
         for slot in self.slots.borrow_mut().iter_mut() {
             let slot = &mut slot.state;
@@ -147,7 +150,8 @@ impl Calls {
         self.fail(Abort::Participant, |gtid, _, _| gtid == whose);
     }
 
-    /// The worker looks. Gives up calls that stand alone and were there so many times before; tells of each.
+    /// One regular check of the worker. Gives up calls of [`Calls::open_alone`] that have outlived
+    /// `most` earlier checks, and reports each.
     pub fn grow_old(&self, most: u32, mut given_up: impl FnMut(Gtid, LinkId)) {
         self.fail(Abort::Participant, |gtid, link, patience| {
             let Patience::Looks(looks) = patience else { return false };
@@ -160,7 +164,7 @@ impl Calls {
         });
     }
 
-    /// Whether a transaction has a call whose reply is not here, or not yet taken.
+    /// Whether a transaction has a call of which the reply has not arrived, or has not been taken.
     pub fn has_open(&self, whose: Gtid) -> bool {
         self.slots.borrow().iter().any(|slot| match &slot.state {
             State::Free => false,
@@ -168,6 +172,7 @@ impl Calls {
         })
     }
 
+    /// The reply to a call, once it has arrived; this frees the call.
     pub fn poll(&self, call: u32, cx: &mut Context<'_>) -> Poll<Reply> {
         let mut slots = self.slots.borrow_mut();
         if let State::Waiting { waker, .. } = &mut slots[(call & SLOT_MASK) as usize].state {
@@ -180,12 +185,12 @@ impl Calls {
         Poll::Ready(reply)
     }
 
-    /// Nobody will ask for this call's reply.
+    /// Ends a call. Its reply, if one comes, is dropped.
     pub fn abandon(&self, call: u32) {
         self.free(&mut self.slots.borrow_mut(), call);
     }
 
-    /// Gives a reply's buffer back for the next.
+    /// Returns a reply's buffer for the next reply.
     pub fn recycle(&self, reply: Reply) {
         let mut buffers = self.buffers.borrow_mut();
         if buffers.len() < 64 {
@@ -219,7 +224,7 @@ mod tests {
         assert_eq!(given_up, []);
         calls.grow_old(5, |gtid, link| given_up.push((gtid, link)));
         assert_eq!(given_up, [(gtid(1), link)]);
-        // Until its owner has taken that it is not over.
+        // It is over only once its owner has taken the outcome.
         assert!(calls.has_open(gtid(1)));
         assert_eq!(outcome(&calls, alone), Poll::Ready(Err(Abort::Participant)));
         assert!(!calls.has_open(gtid(1)) && calls.has_open(gtid(2)));
@@ -229,7 +234,8 @@ mod tests {
         assert_eq!(outcome(&calls, other), Poll::Ready(Err(Abort::InstanceDown)));
     }
 
-    /// The same transaction has the slot of a call that it has given up, whose reply comes then.
+    /// A transaction gives up a call, and its next call uses the same slot. Then the reply to the
+    /// first call arrives.
     #[test]
     fn a_late_reply_finds_no_call() {
         let calls = Calls::default();
@@ -245,7 +251,7 @@ mod tests {
         assert!(outcome(&calls, now).is_pending());
         calls.reply((now, link), gtid, Ok(Some(Vote::Yes)), b"");
         assert_eq!(outcome(&calls, now), Poll::Ready(Ok(Some(Vote::Yes))));
-        // It is not known as done either.
+        // The second call is not found either, once it is done.
         calls.reply((now, link), gtid, Ok(None), b"twice");
         assert!(!calls.has_open(gtid));
     }

@@ -1,17 +1,21 @@
 //! Clients inside the worker.
 //!
-//! In a *closed loop* each client keeps one request going: draw, run, count, again; a request's latency counts from the end
-//! of the client's request before it. In an *open loop* requests come from a [`Source`](crate::source::Source) when they
-//! are due, and clerks run them, each one at a time; latency counts from when it was due.
+//! In a *closed loop* each client keeps one request going: draw, run, count, again. The latency of
+//! a request counts from the end of the client's previous request. In an *open loop* requests come
+//! from a [`Source`](crate::source::Source) when they are due, and open-loop clients (`clerk`) run
+//! them, one at a time each. The latency counts from the moment at which the request was due.
 //!
-//! A transient abort (deadlock, time-out, an instance that is down) is tried again with the same request as
-//! [`traffic::Retries`] says, and its latency goes on; any other abort ends the request.
+//! A transient abort (deadlock, time-out, an instance that is down) is retried with the same
+//! request as [`traffic::Retries`] says, and the latency keeps counting. Any other abort ends the
+//! request.
 //!
-//! A request whose home is another instance is counted there when it commits, and timed here, where its client is. So is one that another
-//! worker of this instance runs as a whole ([`handover`](crate::handover)).
+//! A request that has its home at another instance is counted there when it commits, and timed
+//! here, at its client. The same holds for a request that another worker of this instance runs as a
+//! whole ([`handover`](crate::handover)).
 //!
-//! Here as on the whole way to a row a future is pinned where it was made (`pin!(f()).await`): awaiting it by value copies it
-//! twice, and those of a transaction that nests ten deep are hundreds of bytes long.
+//! On the whole way from here to a row, a future is pinned where it is made (`pin!(f()).await`).
+//! Awaiting it by value copies it twice, and the futures of a transaction, nested ten deep, are
+//! hundreds of bytes long.
 
 use crate::counts::Reach;
 use crate::handover::{Handed, Seat};
@@ -29,10 +33,11 @@ use traffic::Retries;
 use txn::{Abort, Clients, Generator, Workload};
 use wire::Frame;
 
-/// How long a client waits at least before it asks again for an instance that is down, ns.
+/// The shortest pause, in ns, before a client retries a request at an instance that is down.
 const DOWN_NS: u64 = 1_000_000;
 
-/// One worker's part of `sites`, all parts of about one size; `None` where there is not one for each.
+/// One worker's part of `sites`; all parts have about the same size. `None` if there are fewer
+/// sites than workers.
 fn share_of(sites: &Range<u32>, worker: usize, workers: usize) -> Option<Range<u32>> {
     let start_of = |worker: usize| sites.start + (sites.len() * worker / workers) as u32;
     (sites.len() >= workers).then(|| start_of(worker)..start_of(worker + 1))
@@ -45,36 +50,38 @@ enum Next {
     Stop,
 }
 
-/// Whether this worker was given to others while a request was run.
+/// Whether the worker may have run other tasks while a request ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stay {
-    /// Perhaps not.
+    /// Perhaps it ran only this request.
     Kept,
     Left,
 }
 
-/// With more clients than these nothing is asked of memory ahead of a request's turn: with 64 it gains, with 1,000 it loses.
+/// With more clients than this at a worker, rows are not prefetched ahead of a request's turn.
+/// Measured: with 64 clients prefetching gains, with 1,000 it loses.
 const NEAR: usize = 64;
 
-/// How many requests of other workers' clients one runner runs before this worker's own have their turn.
+/// How many forwarded requests one runner runs before this worker's own requests have their turn.
 const RUN: usize = 32;
-/// After so many of them it looks at the clock.
+/// A runner reads the clock once for this many requests.
 const CLOCK: usize = 8;
 
-/// Which options the workload has now, and the first of the streams that are drawn from under them.
+/// The workload's present options, and the first of the streams that are drawn under them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mix {
     /// Counted up whenever the options change.
     pub number: u32,
-    /// Workloads number their requests by the low 24 bits of their stream: the caller keeps those of its seeds apart, by
-    /// instance, by call and by mix, and leaves room for one instance's clients.
+    /// Workloads number their requests by the low 24 bits of their stream. The caller keeps the
+    /// streams of its seeds apart, by instance, by call and by mix, and leaves room for the clients
+    /// of one instance.
     pub seed: u64,
 }
 
 /// One client's requests, under the workload's present options.
 struct Requests<W: Workload, E: Engine> {
     generator: W::Generator,
-    /// Which stream of the instance.
+    /// The number of the stream within the instance.
     stream: u64,
     routed: bool,
     seat: Seat,
@@ -89,7 +96,7 @@ impl<W: Workload, E: Engine> Requests<W, E> {
         Requests { generator, stream, routed, seat, mix, wanted: E::Wanted::default() }
     }
 
-    /// Draws anew where the options have changed.
+    /// Makes a new generator if the options have changed.
     #[inline]
     fn follow(&mut self, local: &Local<W, E>) {
         if self.mix != local.mix.get().number {
@@ -98,7 +105,7 @@ impl<W: Workload, E: Engine> Requests<W, E> {
     }
 }
 
-/// A closed loop of one client.
+/// The closed loop of one client.
 pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
     let mut requests = Requests::new(&local, stream, local.handover.take_seat());
@@ -107,7 +114,7 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
     while !local.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
-        // While others have their turn memory brings what this one will ask for.
+        // While other tasks run, the rows of this request are prefetched.
         local.want(&request, &mut requests.wanted);
         if stay == Stay::Kept {
             exec::yield_now().await;
@@ -119,7 +126,8 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
             }
         }
         local.fetch(&mut requests.wanted);
-        // Made where it runs: made in a variable first, all its thousands of bytes would be moved for each request.
+        // The future is made where it runs. Made in a variable first, its thousands of bytes would
+        // be moved for each request.
         let next;
         (next, stay, since_ns) =
             pin!(to_its_end(&local, &request, &requests, &mut part, since_ns, retries)).await;
@@ -132,7 +140,7 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
     local.clients.set(local.clients.get() - 1);
 }
 
-/// Serves an open loop's requests, one at a time.
+/// An open-loop client: runs the requests that are due, one at a time.
 pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut part = local.take_part();
     let mut requests = Requests::new(&local, stream, local.handover.take_seat());
@@ -161,7 +169,7 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
     local.clients.set(local.clients.get() - 1);
 }
 
-/// `None` when the load ends.
+/// The next request that is due; `None` when the load ends.
 async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
     std::future::poll_fn(|cx| {
         if local.halting.get() {
@@ -183,7 +191,8 @@ async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
     .await
 }
 
-/// Looks when the next request is due, and wakes clerks for those that are.
+/// The arrival timer: wakes open-loop clients for the requests that are due, and sets a timer for
+/// the next one.
 pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     std::future::poll_fn(|cx| {
         if local.halting.get() {
@@ -204,7 +213,8 @@ pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     local.clients.set(local.clients.get() - 1);
 }
 
-/// Runs a request until it commits, is answered otherwise, or is given up. Returns when that was.
+/// Runs a request until it commits, is answered otherwise, or is given up. Returns the time of that
+/// end.
 async fn to_its_end<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
@@ -269,20 +279,21 @@ async fn one_try<W: Workload, E: Engine>(
     done
 }
 
-/// Runs what other workers of the instance hand over to this one.
+/// Runs the requests that other workers of the instance forward to this one.
 pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     let handover = &local.handover;
     let mut part = local.take_part();
     loop {
         let (mut run, mut now) = (0, 0);
         while let Some(Handed { from, seat, request }) = handover.take() {
-            // It may have to wait in this one: then others are another runner's.
+            // This request may have to wait: then another runner takes the following ones.
             handover.called.set(false);
             let keys = local.keys_of(&request);
             let outcome =
                 pin!(home::run(&local, (&request, keys), &mut part, None)).await.map(|(_, reach)| reach);
             handover.answer(from, seat, outcome.map(drop));
-            // Its client looks at the clock for how long it took; here it only is to be counted in the right second.
+            // The client measures the latency. The time here only puts the count into the right
+            // second.
             if run % CLOCK == 0 {
                 now = world::now_ns();
             }
@@ -302,7 +313,8 @@ pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
-    /// Asks memory for what has to be known of the rows that a request names, which is not to be run yet.
+    /// Prefetches the index entries of the rows that a request names. The request runs a little
+    /// later.
     #[inline]
     fn want(&self, request: &W::Request, wanted: &mut E::Wanted) {
         if E::FETCHES && self.wants && self.clients.get() <= NEAR {
@@ -312,7 +324,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Asks memory for the rows themselves: their request is run next.
+    /// Prefetches the rows themselves. Their request runs next.
     #[inline]
     fn fetch(&self, wanted: &mut E::Wanted) {
         if E::FETCHES {
@@ -320,7 +332,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Counts a transaction whose home is here.
+    /// Counts a transaction that has its home here.
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
         let mut counts = self.counts.borrow_mut();
         let kind = self.workload.borrow().kind(request);
@@ -330,27 +342,28 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Times a request whose client is here, or whose client does not say.
+    /// Records the latency of a request of a client here, or of one that reports no latency itself.
     pub(crate) fn answered(&self, request: &W::Request, latency_ns: u64) {
         let kind = self.workload.borrow().kind(request);
         self.counts.borrow_mut().answered(kind, latency_ns);
     }
 
-    /// Stream `stream` of this instance's: requests that this worker's clients may send. They are bound to what the worker
-    /// owns, if it owns anything.
+    /// Stream `stream` of this instance: requests that this worker's clients may send. They are
+    /// bound to the sites that the worker owns, if it owns any.
     pub(crate) fn generator(&self, stream: u64) -> W::Generator {
         let own = self.shared.engine.sites_of(&self.desk).filter(|sites| !sites.is_empty());
         self.generator_over(stream, own.or_else(|| self.share_of_sites()))
     }
 
-    /// The sites that are home to this worker's clients, if each worker's have their own.
+    /// The sites that are home to this worker's clients, if each worker's clients have sites of
+    /// their own.
     fn share_of_sites(&self) -> Option<Range<u32>> {
         let config = &self.shared.config;
         let is_for = self.workload.borrow().clients() == Clients::Homed;
         is_for.then(|| share_of(&config.placement.sites_of(self.me()), self.worker, config.workers()))?
     }
 
-    /// The same for terminals, which each stay at one site of the instance's.
+    /// As [`Local::generator`], for terminals. Each terminal stays at one site of the instance.
     pub(crate) fn generator_of_terminals(&self, stream: u64) -> W::Generator {
         self.generator_over(stream, None)
     }
@@ -373,13 +386,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
         home.unwrap_or(self.me())
     }
 
-    /// Has another worker of this instance run a request, all of whose keys are its own; it is counted there.
+    /// Has another worker of this instance run a request of which it owns all keys. That worker
+    /// counts it.
     async fn run_by(&self, worker: usize, seat: Seat, request: &W::Request) -> Result<(), Abort> {
         probe::communicating(|| self.handover.hand(worker, seat, request.clone()));
         std::future::poll_fn(|cx| probe::parks_untimed(self.handover.poll(seat, cx))).await
     }
 
-    /// Wakes those whose answers have come from other workers, and sees to it that somebody runs what those have handed over.
+    /// Wakes the clients of which answers have come from other workers, and makes sure that a
+    /// runner takes the requests that other workers have forwarded.
     pub(crate) fn receive_handed(self: &Rc<Self>) -> bool {
         let handover = &self.handover;
         let any = probe::communicating(|| handover.take_answers());
@@ -395,7 +410,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     runner.wake();
                     true
                 }
-                // With every slot taken they wait until a runner is free.
+                // With every task slot taken, the requests wait until a runner is free.
                 None => self.executor.spawn(probe::charged(Role::Home, runner(Rc::clone(self)))),
             };
             handover.called.set(called);
@@ -403,13 +418,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
         true
     }
 
-    /// Publishes what was handed over or answered since the last call.
+    /// Publishes the requests and answers that were staged since the last call.
     #[inline]
     pub(crate) fn flush_handed(&self) {
         self.handover.flush(|worker| self.shared.inboxes[worker].wake());
     }
 
-    /// Has a request run at its home, as a client from outside would.
+    /// Runs a request at its home, as an outside client would.
     async fn submit_elsewhere(&self, home: InstanceId, request: &W::Request) -> Result<(), Abort> {
         let link = self.links.to(home).ok_or(Abort::InstanceDown)?;
         let guard = self.new_gtid();

@@ -1,4 +1,5 @@
-//! What an instance is told at its start: plain values, so that it can be told across a process boundary.
+//! The settings of an instance at its start: plain values, so that they can cross a process
+//! boundary.
 
 use base::InstanceId;
 use channel::Address;
@@ -10,58 +11,63 @@ use std::path::PathBuf;
 use txn::{Placement, TableKind};
 use wal::Durability;
 
+/// The settings of one instance. Those of all instances of a deployment must have the same
+/// `deployment`, `placement` and time-outs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InstanceConfig {
     pub id: InstanceId,
-    /// Tells this deployment's instances from those of any other; a caller with another number is refused.
+    /// Distinguishes this deployment's instances from those of any other. A caller with another
+    /// number is refused.
     pub deployment: u64,
     /// Which sites belong to which instance.
     pub placement: Placement,
     #[serde(with = "by_name")]
     pub design: DesignKind,
     pub durability: Durability,
-    /// Where the rows of tables with a key lie, if this instance makes them.
+    /// Where the rows of tables with a key lie, if this instance creates them.
     pub tables: TableKind,
-    /// How trees are made, if this instance makes them.
+    /// How trees are made, if this instance creates them.
     pub trees: TreeKind,
-    /// Which rows share a heap page, if this instance makes the tables.
+    /// Which rows share a heap page, if this instance creates the tables.
     pub heaps: HeapForm,
-    /// How readers of pages keep out of the way of writers.
+    /// How readers of pages avoid conflicts with writers.
     #[serde(with = "by_name")]
     pub latching: Latching,
-    /// Into how many parts a load divides each multi-rooted tree.
+    /// The number of parts into which a load divides each multi-rooted tree.
     pub partitions: usize,
-    /// Data file and log live here; created if missing.
+    /// The directory of the data file and the log; created if missing.
     pub dir: PathBuf,
     /// Buffer pool size in pages of 8 KiB.
     pub pool_pages: usize,
     pub backing: Backing,
     /// One worker for each entry; pinned to that CPU, or left to the operating system.
     pub cpus: Vec<Option<usize>>,
-    /// The island of each worker, by any numbers: workers of one island are close to each other. Empty: all are.
+    /// The island of each worker, by arbitrary numbers. Workers of one island are close to each
+    /// other. Empty: all workers are close.
     pub worker_islands: Vec<u16>,
-    /// The NUMA node the buffer pool's memory is bound to.
+    /// The NUMA node of the buffer pool's memory.
     pub node: Option<usize>,
-    /// Where peers and clients connect; `None` for an instance that stays alone.
+    /// Where peers and clients connect; `None` for an instance without peers and outside clients.
     pub listen: Option<Address>,
     pub locks: LockTuning,
     pub lock_timeout_ms: u64,
-    /// A transaction over several instances that is not decided after this time is given up, in ms.
-    /// `None`: twice `lock_timeout_ms`, at least [`InstanceConfig::LEAST_DISTRIBUTED_TIMEOUT_MS`].
+    /// A distributed transaction that is undecided after this time is given up, in ms. `None`:
+    /// twice `lock_timeout_ms`, at least [`InstanceConfig::LEAST_DISTRIBUTED_TIMEOUT_MS`].
     pub distributed_timeout_ms: Option<u64>,
-    /// Whether the data is opened again after a power cut. Data of a temporary directory is not: in
-    /// async mode its instances rely on each other without waiting for the device.
+    /// Whether the data is opened again after a power cut. The data of a temporary directory is
+    /// not. In asynchronous mode its instances then rely on each other without waiting for the
+    /// device.
     pub outlives_power_cuts: bool,
-    /// Requests of clients outside that a worker takes before it has answered others; more wait at
-    /// their clients.
+    /// Requests of outside clients that a worker takes before it has answered earlier ones. Further
+    /// requests wait at their clients.
     pub most_requests: usize,
-    /// What transactions of `occ` do on meeting a prepared row.
+    /// The action of `occ` transactions that meet a prepared row.
     #[serde(with = "by_name")]
     pub occ_conflict: OccConflict,
-    /// How transactions of `occ` read that write nothing.
+    /// How `occ` transactions that write nothing read.
     #[serde(with = "by_name")]
     pub occ_reads: OccReads,
-    /// How far ahead `occ` asks for rows.
+    /// How far ahead `occ` prefetches rows.
     #[serde(with = "by_name")]
     pub occ_ahead: OccAhead,
     /// Whether keys follow the load among the workers that own them.
@@ -70,7 +76,8 @@ pub struct InstanceConfig {
     pub spin_us: u64,
 }
 
-/// When the memory of the pool, or of `occ`'s rows, is taken from the system. What was not touched yet costs whoever touches it first.
+/// When the memory of the pool, or of `occ`'s rows, is taken from the system. The first touch of
+/// memory that is not yet taken costs time in the transaction that makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Backing {
     /// A little ahead of its use.
@@ -80,7 +87,8 @@ pub enum Backing {
     AtStart,
 }
 
-/// Whether and how often it is looked who owns too much; where workers own nothing it says nothing.
+/// Whether and how often the balancer checks the load of owners. Without effect where workers own
+/// no keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Balance {
     #[serde(with = "by_name")]
@@ -90,22 +98,23 @@ pub struct Balance {
 }
 
 impl Default for Balance {
-    /// Off; a quarter of a second, so that a load that has shifted is found out in half a second: two periods agree.
+    /// Off. The period is a quarter of a second: two periods must agree, so a shift of the load is
+    /// found within half a second.
     fn default() -> Balance {
         Balance { mode: Mode::Off, every_ms: 250 }
     }
 }
 
 impl InstanceConfig {
-    /// Some round trips and some lock waits, with a busy machine between them.
+    /// Time for some round trips and some lock waits on a busy machine.
     pub const LEAST_DISTRIBUTED_TIMEOUT_MS: u64 = 2_000;
 
-    /// Enough to keep a worker busy, and a fourth of the tasks that it can have: what other
-    /// instances need of it while these wait finds a task.
+    /// Enough to keep a worker busy, and a quarter of the tasks that it can have. So requests from
+    /// other instances still find a task while these wait.
     pub const MOST_REQUESTS: usize = 1024;
 
-    /// The first instance of `placement`, with one worker that is not pinned, nobody to connect to, and a log in memory: a
-    /// start for those who set what they care about.
+    /// The first instance of `placement`, with one worker that is not pinned, no peers or clients,
+    /// and a log in memory. Callers change the fields that matter to them.
     pub fn new(dir: PathBuf, placement: Placement, design: DesignKind) -> InstanceConfig {
         InstanceConfig {
             id: InstanceId(0),
@@ -138,12 +147,13 @@ impl InstanceConfig {
         }
     }
 
-    /// After how long an undecided transaction over several instances is given up, in ns.
+    /// After how long an undecided distributed transaction is given up, in ns.
     pub fn distributed_timeout_ns(&self) -> u64 {
         let by_locks = self.lock_timeout_ms.saturating_mul(2).max(Self::LEAST_DISTRIBUTED_TIMEOUT_MS);
         self.distributed_timeout_ms.unwrap_or(by_locks).saturating_mul(1_000_000)
     }
 
+    /// The number of workers.
     pub fn workers(&self) -> usize {
         self.cpus.len()
     }

@@ -1,4 +1,5 @@
-//! Two threads per instance that may block: one accepts links, one opens them and opens them again.
+//! Two threads of an instance that may block: one accepts links, the other opens links and reopens
+//! them.
 
 use crate::links::Peer;
 use crate::shared::{Order, Shared, Wanted};
@@ -13,10 +14,11 @@ use std::time::Duration;
 use txn::Workload;
 use wire::Caller;
 
+/// The pause before links that are missing are tried again.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Accepts callers until told to stop, and hands each link to a worker: a peer's worker always to
-/// the same one. A peer hears first that its life is known here ([`opening`](crate::opening)).
+/// Accepts links until `stop`, and hands each to a worker. A worker of a peer always gets the same
+/// worker here. A peer is first told that its life is known here ([`opening`](crate::opening)).
 pub(crate) fn accept<W: Workload, E: Engine>(
     shared: &Arc<Shared<W, E>>,
     listener: &Listener,
@@ -51,7 +53,7 @@ pub(crate) fn accept<W: Workload, E: Engine>(
                 }
                 let mut known = Vec::new();
                 wire::Frame::Known { yours: life, mine: shared.life }.encode(&mut known);
-                // A link that is broken already is found out by its worker.
+                // If the link is already broken, its worker finds out.
                 let _ = link.send(&[&known]).map(|()| link.flush());
                 (worker.0 as usize % workers, Peer::Caller(instance, life))
             }
@@ -61,7 +63,8 @@ pub(crate) fn accept<W: Workload, E: Engine>(
     }
 }
 
-/// Says what concerns more than one caller; rests where the next attempt would fail at once.
+/// Reports an error that concerns more than one caller. Sleeps if the next attempt would fail at
+/// once.
 fn refused(id: InstanceId, error: &ChannelError) {
     match error {
         ChannelError::Stopped => {}

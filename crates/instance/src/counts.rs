@@ -10,9 +10,10 @@ pub(crate) enum Reach {
     Distributed,
 }
 
+/// The counters of one worker for the current window.
 pub(crate) struct Counts {
     committed: Vec<(&'static str, u64)>,
-    /// By kind, and of each kind by reason.
+    /// By kind, and for each kind by reason.
     aborted: Vec<(&'static str, Vec<(&'static str, u64)>)>,
     distributed: u64,
     latency: Vec<(&'static str, Latency)>,
@@ -21,7 +22,7 @@ pub(crate) struct Counts {
     pub given_up: u64,
 }
 
-/// The entry of a name, of which there are few.
+/// The entry of a name; the list is short.
 #[inline]
 pub(crate) fn entry<'a, T: Default>(list: &'a mut Vec<(&'static str, T)>, name: &'static str) -> &'a mut T {
     let at = list.iter().position(|(n, _)| std::ptr::eq(*n, name) || *n == name);
@@ -46,7 +47,7 @@ impl Counts {
         }
     }
 
-    /// Of a transaction whose home is here.
+    /// Counts a transaction that has its home here.
     #[inline]
     pub fn committed(&mut self, kind: &'static str, reach: Reach, now_ns: u64) {
         *entry(&mut self.committed, kind) += 1;
@@ -54,13 +55,14 @@ impl Counts {
         self.series.committed(now_ns);
     }
 
-    /// Of a request whose client is here.
+    /// Counts a request of a client here.
     #[inline]
     pub fn answered(&mut self, kind: &'static str, latency_ns: u64) {
         entry(&mut self.latency, kind).record(latency_ns);
         self.series.latency(latency_ns);
     }
 
+    /// Counts a try that ended with an abort.
     pub fn aborted(&mut self, kind: &'static str, abort: Abort, now_ns: u64) {
         *entry(entry(&mut self.aborted, kind), abort.name()) += 1;
         self.series.aborted(now_ns);

@@ -1,32 +1,37 @@
-//! How many transactions over several instances a worker has begun and not ended.
+//! Limits the distributed transactions that a worker has begun and not ended.
 //!
-//! Each that waits for a reply has its future, its reads and writes and its coordinator in memory; once they are more than the
-//! processor's caches hold, every reply misses them all, and what was read is old when it is checked. So no more are begun than keep
-//! the worker busy while messages travel, and the others wait before they have touched anything. Whoever waits holds nothing,
-//! so nobody waits for it.
+//! Each of them that waits for a reply keeps its future, its reads and writes and its coordinator
+//! in memory. Once they exceed the processor's caches, every reply misses them all, and reads are
+//! old when they are validated. So only as many are begun as keep the worker busy while messages
+//! travel. The others wait before they touch any row. A waiting transaction holds nothing, so no
+//! other transaction waits for it.
 //!
-//! Only the worker's thread is here.
+//! Only the worker's own thread uses it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
-/// So many keep a worker busy over the wake-ups of another. Anything from 16 to 256 does as well, as far as `examples/occ_cluster` with
-/// 1,000 clients could tell on a box that was not quiet.
+/// Enough transactions to keep a worker busy while it waits for another worker to wake up. Limits
+/// from 16 to 256 measured the same, with `examples/occ_cluster` and 1,000 clients on a machine
+/// that was not quiet.
 pub(crate) const MOST: usize = 64;
 
+/// A counting semaphore with a first-come, first-served queue.
 #[derive(Default)]
 pub(crate) struct Gate {
+    /// Passes given out and not returned.
     inside: Cell<usize>,
     /// First come, first served.
     outside: RefCell<VecDeque<(u64, Waker)>>,
     next: Cell<u64>,
 }
 
-/// A place inside, given back when it is dropped.
+/// Permission to run one distributed transaction, returned when it is dropped.
 pub(crate) struct Pass<'g>(&'g Gate);
 
 impl Gate {
+    /// Waits until fewer than `most` transactions are inside and no earlier one waits.
     pub async fn enter(&self, most: usize) -> Pass<'_> {
         if self.inside.get() >= most || !self.outside.borrow().is_empty() {
             self.wait(most).await;
@@ -53,7 +58,7 @@ impl Gate {
             Poll::Ready(())
         })
         .await;
-        // There may be room for the next as well.
+        // There may be room for the next one as well.
         if self.inside.get() + 1 < most {
             self.call();
         }

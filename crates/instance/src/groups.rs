@@ -1,4 +1,5 @@
-//! The steps of one phase, divided by who runs them: other instances (`home`), or other workers of this one (`owned`).
+//! The steps of one phase, grouped by owner: other instances (`home`), or other workers of this one
+//! (`owned`).
 
 use crate::local::Local;
 use exec::Engine;
@@ -11,13 +12,15 @@ pub(crate) struct Group<O, C = ()> {
     pub owner: O,
     pub steps: Batch,
     indexes: SmallVec<[u16; 16]>,
-    /// What is to be known of their sending; its default before that.
+    /// The caller's data about the request that carries these steps; the default until it is sent.
     pub call: C,
 }
 
+/// The steps of a phase, grouped by owner.
 pub(crate) type Groups<O, C = ()> = SmallVec<[Group<O, C>; 4]>;
 
-/// Encodes the steps for which `elsewhere`, given a step's place in its phase and its route, names an owner.
+/// Encodes and groups the steps for which `elsewhere` names an owner. `elsewhere` gets a step's
+/// position in its phase, and its route.
 pub(crate) fn group<W: Workload, E: Engine, S: Steps, O: PartialEq, C: Default>(
     local: &Local<W, E>,
     steps: &S,
@@ -41,7 +44,7 @@ pub(crate) fn group<W: Workload, E: Engine, S: Steps, O: PartialEq, C: Default>(
 }
 
 impl<O, C> Group<O, C> {
-    /// Which of the phase's steps these are.
+    /// The positions of these steps in the phase.
     pub fn indexes(&self) -> impl Iterator<Item = usize> {
         self.indexes.iter().map(|&i| usize::from(i))
     }
@@ -51,10 +54,10 @@ impl<O, C> Group<O, C> {
         self.indexes().all(|i| steps.effect_of(i) == Effect::Reads)
     }
 
-    /// Takes the results that have come back.
+    /// Accepts the results of these steps.
     ///
     /// # Errors
-    /// [`Abort::BadRequest`] if there are fewer than steps; whatever a step says of its own.
+    /// [`Abort::BadRequest`] if there are fewer results than steps; any abort of a step itself.
     pub fn accept<S: Steps>(&self, outputs: &[u8], steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
         let mut outputs = BatchReader::new(outputs);
         self.indexes.iter().try_for_each(|&i| {

@@ -1,22 +1,30 @@
-//! Requests whose keys all belong to one other worker of the instance: handed to it whole as they arrive, and run there as its own.
+//! Request forwarding: if another worker of the instance owns all keys of a request, the request is
+//! handed to that worker whole. It runs there like a request of the worker's own clients.
 //!
 //! ```text
-//!   worker 0                                             worker 1
-//!   a client draws a request; all its keys are 1's
-//!     hand ---- ring of requests, published once a turn ----> a runner: the whole transaction, as a client's of its own
-//!   the client goes on <---- ring of answers, likewise ------ answer
+//!   worker 0                                              worker 1
+//!   a client draws a request; worker 1 owns all its keys
+//!   hand ---- ring of requests, published once a turn ----> a runner runs the whole transaction
+//!   the client goes on <--- ring of answers, likewise -------- answer
 //! ```
 //!
-//! The alternative is to run the procedure where the request came in and to send its steps ([`owned`](crate::owned)): then each
-//! phase is a letter there and one back, the commit is another, and steps that come from elsewhere take locks. Handed over whole, a
-//! transaction of one owner needs two small messages, and no lock (thesis, section 3.2.2: a request is routed to the owner of its data). Who is
-//! handed a request runs it wherever its keys are by then, so nothing has to be said of what the sender saw.
+//! The alternative is to run the procedure where the request came in and to send its steps
+//! ([`owned`](crate::owned)). Then each phase costs a message there and one back, the commit costs
+//! another, and steps that come from elsewhere take locks. Forwarded whole, a transaction with one
+//! owner needs two small messages and no lock (thesis, section 3.2.2: a request is routed to the
+//! owner of its data). The worker that receives a request runs it wherever its keys are by then.
+//! The request therefore carries no map version.
 //!
-//! Who may do what: a [`Handover`] belongs to its worker's thread; the rings, one for each direction of each pair, are the only
-//! memory that two workers touch. What a turn of the worker's tasks hands over is published and rung for together ([`Handover::flush`]), so with
-//! many requests under way the cost of a cache line that moves, and of looking whether the other one sleeps, is shared by many. A
-//! worker that finds something wakes one runner, which goes on until nothing is left; if it has to wait in a transaction, the next look
-//! wakes another.
+//! # Access rules
+//!
+//! A [`Handover`] belongs to its worker's thread. The rings, one for each direction of each pair of
+//! workers, are the only memory that two workers touch.
+//!
+//! All requests and answers of one turn of a worker's tasks are published together, with one
+//! wake-up ([`Handover::flush`]). With many requests under way they share the cost of the cache
+//! line that moves, and of the check whether the other worker sleeps. A worker that finds requests
+//! wakes one runner, which continues until none is left. If that runner has to wait within a
+//! transaction, the next poll wakes another.
 
 use latch::{Consumer, Producer};
 use probe::Section;
@@ -26,12 +34,14 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use txn::Abort;
 
-/// Requests, and likewise answers, that a ring holds. Clients beyond that wait at the sender.
+/// Capacity of a ring, for requests and likewise for answers. Requests beyond it wait at the
+/// sender.
 const ROOM: usize = if cfg!(test) { 2 } else { 256 };
 
+/// The outcome of a forwarded request.
 type Outcome = Result<(), Abort>;
 
-/// A client's place among those of its worker; answers are addressed to it.
+/// A client's number at its worker; answers are addressed to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seat(u32);
 
@@ -42,17 +52,22 @@ pub(crate) struct Handed<R> {
     pub request: R,
 }
 
-/// One worker's near ends of the rings to and from one other.
+/// One worker's ends of the rings to and from one other worker.
 struct Lane<R> {
+    /// Requests of this worker's clients, for the other worker.
     requests: Out<(Seat, R)>,
+    /// Answers to the other worker's clients.
     answers: Out<(Seat, Outcome)>,
+    /// Requests of the other worker's clients.
     handed: Consumer<(Seat, R)>,
+    /// Answers to this worker's clients.
     answered: Consumer<(Seat, Outcome)>,
 }
 
+/// The sending end of a ring, with an overflow queue.
 struct Out<T> {
     ring: Producer<T>,
-    /// What found the ring full, oldest first.
+    /// Values that found the ring full, oldest first.
     late: VecDeque<T>,
 }
 
@@ -67,7 +82,7 @@ impl<T> Out<T> {
         self.late.extend(kept);
     }
 
-    /// Publishes what there is room for; `true` if that was anything.
+    /// Publishes as many values as there is room for. Returns `true` if there were any.
     fn flush(&mut self) -> bool {
         while let Some(value) = self.late.pop_front() {
             if let Err(value) = self.ring.stage(value) {
@@ -79,14 +94,14 @@ impl<T> Out<T> {
     }
 }
 
-/// The ends of all workers' rings before they are taken.
+/// The ends of the rings of all workers, until each worker takes its own.
 pub(crate) struct Crossings<R>(Mutex<Vec<Option<Lanes<R>>>>);
 
-/// By the number of the other worker; none to itself.
+/// By the number of the other worker; `None` at the worker's own number.
 type Lanes<R> = Vec<Option<Lane<R>>>;
 
 impl<R> Crossings<R> {
-    /// Between each two of so many workers.
+    /// Rings between each two of `workers` workers.
     pub fn between(workers: usize) -> Crossings<R> {
         let mut all: Vec<Lanes<R>> = (0..workers).map(|_| (0..workers).map(|_| None).collect()).collect();
         for (a, b) in (0..workers).flat_map(|b| (0..b).map(move |a| (a, b))) {
@@ -101,13 +116,13 @@ impl<R> Crossings<R> {
         Crossings(Mutex::new(all.into_iter().map(Some).collect()))
     }
 
-    /// None: no worker owns keys that another one's clients may ask for.
+    /// No rings: no worker owns keys that another worker's clients may ask for.
     pub fn none() -> Crossings<R> {
         Crossings(Mutex::default())
     }
 
     /// # Panics
-    /// If the worker has taken its own before.
+    /// If the worker has taken its ends before.
     pub fn take(&self, worker: usize) -> Handover<R> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes = match all.get_mut(worker) {
@@ -128,34 +143,34 @@ impl<R> Crossings<R> {
     }
 }
 
-/// What a client waits for.
+/// The state of a client that waits for an answer.
 #[derive(Default)]
 struct Waiting {
     waker: Option<Waker>,
     outcome: Option<Outcome>,
 }
 
-/// One worker's.
+/// One worker's side of request forwarding.
 pub(crate) struct Handover<R> {
     lanes: RefCell<Lanes<R>>,
-    /// Whether something was handed over or answered since the last flush, or found no room.
+    /// Whether a request or an answer was staged since the last flush, or found no room.
     unsent: Cell<bool>,
-    /// The worker whose requests are looked at first.
+    /// The worker from which the next request is taken first.
     next: Cell<usize>,
     seats: RefCell<Vec<Waiting>>,
     free: RefCell<Vec<Seat>>,
     /// Runners that wait for requests.
     idle: RefCell<Vec<Waker>>,
-    /// Whether a runner was woken that has not begun with a request yet.
+    /// Whether a runner was woken that has not taken a request yet.
     pub called: Cell<bool>,
-    /// Requests of others that have been begun here and not answered.
+    /// Requests of other workers that were begun here and are not answered.
     running: Cell<usize>,
-    /// When answers came last: the time of all that came together.
+    /// When the last answers arrived. Answers that arrive together share this time.
     pub answered_ns: Cell<u64>,
 }
 
 impl<R> Handover<R> {
-    /// A place for a client of this worker, until it is given back.
+    /// A seat for a client of this worker, until [`Handover::give_seat`].
     pub fn take_seat(&self) -> Seat {
         self.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut seats = self.seats.borrow_mut();
@@ -164,21 +179,23 @@ impl<R> Handover<R> {
         })
     }
 
+    /// Frees a seat.
     pub fn give_seat(&self, seat: Seat) {
         self.free.borrow_mut().push(seat);
     }
 
-    /// Has worker `to` run a request; the outcome comes to the seat, which has no other request under way.
+    /// Has worker `to` run a request. Its outcome comes to the seat, which must have no other
+    /// request under way.
     ///
     /// # Panics
-    /// If `to` is this worker, or none.
+    /// If `to` is this worker, or does not exist.
     #[inline]
     pub fn hand(&self, to: usize, seat: Seat, request: R) {
-        self.lanes.borrow_mut()[to].as_mut().expect("nobody hands to himself").requests.send((seat, request));
+        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.send((seat, request));
         self.unsent.set(true);
     }
 
-    /// The outcome of what was handed over for this seat, once it is here.
+    /// The outcome of the request that was handed over for this seat, once it has arrived.
     #[inline]
     pub fn poll(&self, seat: Seat, cx: &mut Context<'_>) -> Poll<Outcome> {
         let mut seats = self.seats.borrow_mut();
@@ -192,7 +209,8 @@ impl<R> Handover<R> {
         Poll::Pending
     }
 
-    /// The next request of another worker's client, of each worker in turn; to be answered.
+    /// The next request of another worker's client, taking the workers in turn. The caller must
+    /// answer it.
     #[inline]
     pub fn take(&self) -> Option<Handed<R>> {
         let mut lanes = self.lanes.borrow_mut();
@@ -209,6 +227,7 @@ impl<R> Handover<R> {
         None
     }
 
+    /// Answers a request of worker `from`.
     #[inline]
     pub fn answer(&self, from: usize, seat: Seat, outcome: Outcome) {
         self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.send((seat, outcome));
@@ -216,7 +235,8 @@ impl<R> Handover<R> {
         self.unsent.set(true);
     }
 
-    /// Publishes what was handed over and answered, and wakes those whom it is for. What finds no room goes with a later call.
+    /// Publishes the staged requests and answers, and wakes the workers that they are for. A value
+    /// that finds no room goes with a later call.
     #[inline]
     pub fn flush(&self, wake: impl FnMut(usize)) {
         if self.unsent.get() {
@@ -237,7 +257,7 @@ impl<R> Handover<R> {
         self.unsent.set(late);
     }
 
-    /// Wakes the clients whose answers have come; `true` if there were any.
+    /// Wakes the clients of which the answers have arrived. Returns `true` if there were any.
     pub fn take_answers(&self) -> bool {
         let (mut any, mut seats) = (false, self.seats.borrow_mut());
         for lane in self.lanes.borrow_mut().iter_mut().flatten() {
@@ -255,31 +275,32 @@ impl<R> Handover<R> {
         any
     }
 
-    /// Whether somebody has handed over what no runner has taken yet.
+    /// Whether another worker has handed over requests that no runner has taken.
     #[inline]
     pub fn has_requests(&self) -> bool {
         self.lanes.borrow_mut().iter_mut().flatten().any(|lane| !lane.handed.is_empty())
     }
 
-    /// Whether nothing has come and nothing waits to be sent: the look that follows the announcement of a sleep.
+    /// Whether nothing has arrived and nothing waits to be sent. The worker checks this after it
+    /// has announced that it will sleep.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         let is_empty = |lane: &mut Lane<R>| lane.handed.is_empty() && lane.answered.is_empty();
         !self.unsent.get() && self.lanes.borrow_mut().iter_mut().flatten().all(is_empty)
     }
 
-    /// Requests of others that were taken or are known to wait here.
+    /// Requests of other workers that run here or are known to wait here.
     pub fn waiting(&self) -> usize {
         self.running.get()
             + self.lanes.borrow().iter().flatten().map(|lane| lane.handed.seen()).sum::<usize>()
     }
 
-    /// A runner that waits for a request, to be woken.
+    /// A runner that waits for a request; the caller wakes it.
     pub fn idle_runner(&self) -> Option<Waker> {
         self.idle.borrow_mut().pop()
     }
 
-    /// Ready when there is a request, or seems to be; until then the calling task is idle.
+    /// Ready when there is a request, perhaps spuriously. Until then the calling task is idle.
     pub fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.has_requests() {
             return Poll::Ready(());
@@ -336,7 +357,7 @@ mod tests {
         assert!(a.poll(seat, &mut cx).is_pending(), "an answer is given once");
     }
 
-    /// The rings have two places in a test.
+    /// In a test the rings have two places.
     #[test]
     fn what_finds_no_room_goes_later_and_in_order() {
         let [a, b, c] = three();
@@ -372,7 +393,7 @@ mod tests {
         assert!(a.is_quiet() && b.is_quiet() && c.is_quiet());
     }
 
-    /// Whoever finds nothing sleeps until somebody rings for him.
+    /// Both sides sleep when they find nothing, until the other side wakes them.
     #[test]
     fn nobody_sleeps_over_a_request_or_an_answer() {
         const EACH: u64 = 2_000;

@@ -1,11 +1,16 @@
-//! The home side of a transaction: runs the procedure, sends steps to their owners, brings the results together, and
-//! drives the commit.
+//! The home side of a transaction. The *home* is the instance at which the procedure runs. It sends
+//! steps to the instances that own their rows, collects the results, and drives the commit.
 //!
 //! ```text
-//!   run procedure --all/last--> steps at home: run here        elsewhere: one request per owner, all under way at once
-//!                               <-- rendezvous: results by value (votes ride back on the last ones) --
-//!   commit: nobody else took part -> commit record -> durable -> reply
-//!           others did            -> twophase::Coordinator says what to do: [prepare], log, decide, reply, forget
+//!   run the procedure
+//!     `all` / `last` ---> steps of this instance run here
+//!                         other instances: one request for each, all under way at once
+//!                         (a phase that writes visits the instances one after the other)
+//!                    <--- rendezvous: results by value; votes ride back on the last results
+//!   commit
+//!     no other instance took part: commit record -> durable -> reply
+//!     others took part:            twophase::Coordinator gives the order:
+//!                                  [prepare], log, decide, reply, forget
 //! ```
 
 use crate::counts::{self, Reach};
@@ -26,9 +31,9 @@ use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
 use wire::{Frame, Ride};
 
-/// Runs one request to its durable end; `keys` are its own, as found just now. A reply that is to
-/// travel is put into `parcel`, and one that is too long for it ends the transaction before
-/// anything is committed.
+/// Runs one request until its outcome is durable. `keys` says which workers own its keys, as found
+/// just before. A reply that leaves this instance is encoded into `parcel`. A reply that is too
+/// long to be sent ends the transaction before anything is committed.
 pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
     (request, keys): (&W::Request, Keys),
@@ -58,7 +63,9 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
             outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
         }
-        // Whatever the procedure makes of it; but of a step's decision it may make another one.
+        // The first abort of a step ends the transaction, even if the procedure ignores it. Only
+        // the abort that a step decided on itself may be replaced by another abort of the
+        // procedure.
         if let Some(abort) = run.failed
             && (outcome.is_ok() || !is_its_own(abort))
         {
@@ -105,7 +112,8 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                     local.tell_of_bug(request, abort);
                 }
                 if let Abort::User(_) = abort {
-                    // Others' locks go before their commits are durable, and this answer tells of what they wrote.
+                    // Locks of other transactions are released before their commits are durable.
+                    // This answer depends on rows that they wrote, so it waits for those commits.
                     local.durable(seen).await?;
                     observe(local, &*workload, request, None);
                 }
@@ -115,24 +123,25 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     }
 }
 
-/// Encodes a reply.
+/// Encodes a reply into `parcel`.
 fn packed<R: Serialize>(reply: &R, parcel: &mut Vec<u8>) -> Result<(), Abort> {
     parcel.clear();
     txn::step::encode(reply, parcel);
     if parcel.len() <= MOST_PAYLOAD { Ok(()) } else { Err(Abort::TooLong) }
 }
 
-/// Whether a procedure or a step has decided to abort, by what it saw.
+/// Whether the procedure or a step decided on this abort itself, because of the rows that it read.
 fn is_its_own(abort: Abort) -> bool {
     matches!(abort, Abort::User(_) | Abort::BadRequest)
 }
 
-/// Why a procedure or a step has ended: its own decision counts only if what it was made from was there.
+/// The abort to report. An abort that the procedure or a step decided on counts only if all rows
+/// that it read were there at one moment; otherwise it is a conflict.
 pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &mut E::Part, abort: Abort) -> Abort {
     if is_its_own(abort) && !engine.holds(desk, part) { Abort::Conflict } else { abort }
 }
 
-/// Adds what the workload says of a request that was carried out.
+/// Adds the workload's own counts for a request that was carried out.
 #[inline]
 fn observe<W: Workload, E: Engine>(
     local: &Local<W, E>,
@@ -183,7 +192,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
-    // The participants commit on it, and forget.
+    // The participants commit on this record and then forget the transaction.
     local.stable(lsn).await?;
     local.feed_home(gtid, Event::Logged);
     Ok(())
@@ -193,35 +202,40 @@ async fn commit_everywhere<W: Workload, E: Engine>(
 pub(crate) struct Run<'l, W: Workload, E: Engine> {
     pub local: &'l Local<W, E>,
     pub part: &'l mut E::Part,
-    /// Set when the first step leaves home, but for what is asked alone.
+    /// Set when the first step leaves this instance, except in [`Run::ask_alone`].
     gtid: Option<Gtid>,
-    /// Whether the only steps elsewhere were the last, of one instance, and only read ([`Run::ask_alone`]).
+    /// Whether the only steps elsewhere were the last ones, went to one instance, and only read
+    /// ([`Run::ask_alone`]).
     alone: bool,
-    /// The procedure has had the steps that it said were its last ([`Transaction::last`]).
+    /// The steps that the procedure declared as its last ones ([`Transaction::last`]) have been
+    /// issued.
     ended: bool,
-    /// The instances that steps were sent to.
+    /// The instances to which steps were sent.
     asked: SmallVec<[Asked; 8]>,
-    /// The first abort that a step has ended with, wherever: the transaction ends with one, whatever the procedure makes of it.
+    /// The first abort of any step, here or elsewhere. The transaction ends with an abort, even if
+    /// the procedure ignores this one.
     failed: Option<Abort>,
 }
 
-/// An instance that steps were sent to.
+/// An instance to which steps were sent.
 struct Asked {
     instance: InstanceId,
-    /// Since when it keeps what was seen there.
+    /// From which moment on that instance keeps the rows that were read there unchanged.
     keeps: Keeps,
 }
 
+/// Since when another instance keeps the rows that were read there unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
+    /// It has not voted, and confirms its reads when it is asked.
     NotYet,
-    /// From its vote to the decision, or the lock point.
+    /// From its vote to the decision, or to the lock point.
     SinceVote,
-    /// It has rolled back: what its steps saw was checked there.
+    /// It has rolled back, after it checked the rows that its steps read.
     NoMore,
 }
 
-/// The steps for one other instance, and the call they went out with.
+/// The steps for one other instance, and the call that carries them.
 type Group = groups::Group<InstanceId, Option<u32>>;
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
@@ -230,12 +244,14 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         self.gtid.is_none()
     }
 
+    /// Runs one phase: here if this worker runs all its steps, else with the workers and instances
+    /// that own them.
     pub(crate) async fn phase<S: Steps>(&mut self, steps: S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let count = steps.count();
         if self.ended && count > 0 {
-            // The home may be certified and others prepared, or have let go of what they read:
-            // nothing would protect them.
+            // The home may be validated and others prepared, or they may have released their read
+            // locks: nothing would protect these steps.
             return Err(Abort::AfterLast);
         }
         let here = |i: usize| local.place(steps.route(i)) == Place::Here;
@@ -248,7 +264,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 return pin!(steps.run_all(&mut local.here(self.part))).await;
             }
             Box::pin(engine.pass(&local.desk, &local.executor, self.part)).await?;
-            // What was routed here may have gone to another worker meanwhile; from now on it stays.
+            // While this waited, keys that were owned here may have gone to another worker. From
+            // now on the owner stays the same.
             if (0..count).all(here) {
                 return pin!(steps.run_all(&mut local.here(self.part))).await;
             }
@@ -259,14 +276,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         pin!(self.everywhere(&steps, last)).await
     }
 
-    /// A phase of which some steps are at other instances or at other workers.
+    /// A phase with steps at other instances or at other workers.
     async fn everywhere<S: Steps>(&mut self, steps: &S, last: Last) -> Result<S::Outputs, Abort> {
         let local = self.local;
         let mut partial = steps.partial();
         let others = |_, route| Some(local.owner(route)).filter(|owner| *owner != local.me());
         let mut groups: Groups<InstanceId, Option<u32>> =
             probe::within(Component::Communication, || groups::group(local, steps, others));
-        // Who was sent steps before, and none now, is prepared after this phase.
+        // An instance that had steps before, and has none in this phase, is prepared after this
+        // phase.
         let in_groups = |asked: &Asked| groups.iter().any(|group| group.owner == asked.instance);
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
         let outcome = match (&mut groups[..], steps.effect()) {
@@ -286,10 +304,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome.map(|()| S::finish(partial))
     }
 
-    /// Where all that is left elsewhere is to read at one instance, and parts hold what they have seen from their certification on,
-    /// the home is certified first and then asks: the other reads, finds that it was there at one moment, and is done with its vote.
-    /// That moment is the transaction's. One message each way, nothing is kept there, nobody has to be told. A home with the
-    /// higher number waits downwards so, with its rows held, which could close a circle; the other one waits but shortly for that.
+    /// The case in which the only steps left elsewhere read at one instance, and validation
+    /// protects reads (`Holds::FromCertify`). The home validates first and then sends the steps.
+    /// The other instance reads, validates its reads, and ends with its vote. Its validation is the
+    /// moment at which the whole transaction takes effect. This costs one message in each
+    /// direction; the other instance keeps nothing, and needs no decision.
+    ///
+    /// A home with the higher number waits here for a lower instance while its own rows are held,
+    /// which could close a circle of waits. The lower instance therefore waits only a short time
+    /// ([`Order::Any`]).
     async fn home_first<S: Steps>(
         &mut self,
         group: &mut Group,
@@ -302,9 +325,11 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         pin!(self.rendezvous(group, steps, partial)).await
     }
 
-    /// The same where nobody was asked before. There is nothing to coordinate, so no coordinator: the answer is the outcome, and the
-    /// instance that gives it is done. One that has written after all, by a step that says that it reads, gets its
-    /// coordinator then; if it inquires before, it hears nothing.
+    /// As [`Run::home_first`], for a transaction that has asked no other instance before. There is
+    /// nothing to coordinate, so there is no coordinator: the answer of the other instance is the
+    /// outcome, and that instance is done when it answers. If its steps wrote after all, although
+    /// they were declared as reads, a coordinator is made when its vote arrives. Until then an
+    /// inquiry from that instance gets no answer.
     async fn ask_alone<S: Steps>(
         &mut self,
         group: &mut Group,
@@ -342,21 +367,23 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         taken
     }
 
-    /// Tells the coordinator before a request goes out.
+    /// Tells the coordinator before a request is sent.
     fn request(&self, gtid: Gtid, to: InstanceId, request: Request) -> Result<(), Abort> {
         let mut homes = self.local.homes.borrow_mut();
         let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
         let phase = home.machine.phase();
-        // While the procedure runs, only its own bug sends steps where the last ones went; else
-        // others have ended it.
+        // While the procedure runs, only a bug in it sends steps to an instance that has had its
+        // last ones. In any other phase another event has ended the transaction.
         let abort = if phase == Phase::Running { Abort::AfterLast } else { Abort::Participant };
         home.machine.request(to, request).map_err(|_| abort)
     }
 
-    /// A phase that writes visits the instances one after the other, in the order of their numbers: transactions of one
-    /// such phase never wait for each other in a circle over several instances. With all requests under way at once
-    /// they do, and only a time-out ends it: on contended rows that costs far more than the round trips. Where parts hold
-    /// what they have seen from their certification on, the home is certified in its turn for the same reason.
+    /// A phase that writes visits the instances one after the other, in the order of their numbers.
+    /// Transactions in such phases then never wait for each other in a circle over several
+    /// instances. Example: T1 locks a row at instance 1 and wants one at 2, T2 the other way round.
+    /// With all requests under way at once this deadlock occurs, and only a time-out ends it; on
+    /// contended rows that costs far more than the round trips. Where validation protects reads,
+    /// the home validates in its turn for the same reason.
     async fn in_turn<S: Steps>(
         &mut self,
         groups: &mut [Group],
@@ -371,7 +398,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 pin!(self.run_home(steps, partial)).await?;
                 pin!(self.certify_ahead(last)).await?;
             }
-            // The last to be visited is asked at the lock point.
+            // The last instance to be visited is asked at the lock point.
             let last_visit = visit + 1 == groups.len() && home <= visit;
             let lock_point = if last_visit { LockPoint::Reached } else { LockPoint::Ahead };
             let group = &mut groups[visit];
@@ -384,8 +411,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         Ok(())
     }
 
-    /// A phase that only reads: with one other instance the home steps run first, so that the request leaves at the lock
-    /// point and the reader is rid of its locks with its vote; with more, all requests are under way at once.
+    /// A phase that only reads. With one other instance the steps of the home run first: the
+    /// request then leaves at the lock point, and the reader releases its locks with its vote. With
+    /// more instances all requests are under way at once.
     async fn at_once<S: Steps>(
         &mut self,
         groups: &mut [Group],
@@ -406,7 +434,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let Some(call) = group.call else { continue };
             match outcome {
                 Ok(()) => outcome = pin!(self.rendezvous(group, steps, partial)).await,
-                // What the others have seen is to be checked, once they have seen it.
+                // The reads of the other instances are to be checked, once their steps have run.
                 Err(abort) if self.is_to_be_checked(abort) => {
                     let other = self.rendezvous(group, steps, partial).await;
                     outcome = Err(other.err().filter(|other| !is_its_own(*other)).unwrap_or(abort));
@@ -417,9 +445,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome
     }
 
-    /// Whether an abort is an answer only once the others have said so: that all that was seen
-    /// there was there at one moment, where that is not certain before certification; and that it
-    /// is durable, since others' locks go before their commits are.
+    /// Whether an abort may be reported only after the other instances have confirmed it. They
+    /// confirm two things. The rows that were read there were there at one moment; without locks
+    /// this is certain only after validation. And those rows are durable, since other transactions
+    /// release their locks before their commits are durable.
     fn is_to_be_checked(&self, abort: Abort) -> bool {
         match E::HOLDS {
             Holds::FromCertify => is_its_own(abort),
@@ -427,17 +456,22 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
     }
 
-    /// The abort that the transaction is to end with, if that has to be checked elsewhere.
+    /// The abort with which the transaction is to end, if the other instances have to confirm it
+    /// first.
     fn decided_abort<R>(&self, outcome: &Result<R, Abort>) -> Option<Abort> {
         let abort = outcome.as_ref().err().copied().or(self.failed);
         abort.filter(|abort| self.is_to_be_checked(*abort))
     }
 
-    /// An abort that was decided on is told only if serial execution could have had it: if what was
-    /// seen anywhere was there at one moment. That is the one before the first is asked, if all say
-    /// that it is there still; whoever has voted has kept it since. Those asked roll back, and
-    /// answer once what was seen there is durable. Gives what the transaction is to end with; the
-    /// home's own part is looked at after this.
+    /// Has the other instances confirm an abort that the procedure or a step decided on. Such an
+    /// abort is reported only if a serial execution could produce it: all rows that were read, at
+    /// any instance, must have been there at one moment. That moment is just before the first
+    /// instance is asked: each answers whether its rows are still unchanged, and an instance that
+    /// has voted has kept them unchanged since its vote. The instances that are asked roll back,
+    /// and answer once the rows that were read there are durable.
+    ///
+    /// Returns the abort with which the transaction is to end. The caller checks the home's own
+    /// reads afterwards.
     async fn vouch(&mut self, gtid: Gtid, abort: Abort) -> Abort {
         let local = self.local;
         let mut calls: SmallVec<[u32; 8]> = SmallVec::new();
@@ -467,7 +501,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome.err().unwrap_or(abort)
     }
 
-    /// Certifies the home part before others, once it has nothing left to do.
+    /// Validates the home's local transaction before the others are asked, once it has no step
+    /// left.
     async fn certify_ahead(&mut self, last: Last) -> Result<(), Abort> {
         if E::HOLDS == Holds::FromSteps || last != Last::Yes {
             return Ok(());
@@ -499,13 +534,14 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Last::Here if E::HOLDS == Holds::FromSteps => {
                 (Ride::Prepare(lock_point), Request::LastSteps(lock_point))
             }
-            // The home goes on, and may take locks; or others are still to be prepared.
+            // The home goes on and may take locks, or other instances are still to be prepared.
             Last::Elsewhere | Last::Here => {
                 (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead))
             }
         };
         if ride != Ride::More && group.owner > local.me() {
-            // By the time the home waits for anybody, this one may be prepared.
+            // The other instance may already be prepared when the home next waits for a lock, so
+            // that wait may close a circle.
             E::in_order(self.part, Order::Any);
         }
         if self.asked.iter().all(|asked| asked.instance != group.owner) {
@@ -537,7 +573,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
         let _span = probe::span(Component::Communication);
         let taken = match &reply.outcome {
-            // The others are to keep their parts until these are checked.
+            // The other participants are to keep their state until their reads are checked.
             Err(abort) if self.is_to_be_checked(*abort) => {
                 self.note_keeping(group.owner, Keeps::NoMore);
                 Err(*abort)
@@ -561,7 +597,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         taken
     }
 
-    /// Remembers the first abort, and hands on what the procedure is told of its phase.
+    /// Remembers the first abort of a step; the procedure gets the outcome unchanged.
     fn noted<T>(&mut self, outcome: Result<T, Abort>) -> Result<T, Abort> {
         if let Err(abort) = outcome {
             self.failed.get_or_insert(abort);
@@ -576,12 +612,14 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 }
 
+/// For which participants the steps of a phase are the last ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     No,
-    /// For every instance but this one.
+    /// These are the last steps for every instance but this one.
     Elsewhere,
-    /// For those that it goes to; others still have to be told.
+    /// These are the last steps for the instances that they go to; other participants still have to
+    /// be prepared.
     Here,
     Yes,
 }
@@ -610,7 +648,7 @@ impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
-    /// Registers a distributed transaction where inquiries look, before its first step leaves.
+    /// Registers a distributed transaction before its first step leaves, so that inquiries find it.
     fn open_home(&self) -> Gtid {
         let gtid = self.new_gtid();
         self.register_home(gtid);
@@ -631,7 +669,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
             .insert(gtid, Home::new(Coordinator::new(gtid).holding(holds), self.shared.give_up_ns()));
     }
 
-    /// Tells a coordinator what happened and does what it asks for. Unknown transactions are over.
+    /// Feeds a coordinator an event and carries out the effects that it returns. A transaction that
+    /// is not found is over.
     pub(crate) fn feed_home(&self, gtid: Gtid, event: Event) {
         let _span = probe::span(Component::Management);
         let effects = match self.homes.borrow_mut().get_mut(&gtid) {
@@ -641,6 +680,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.perform_home(gtid, effects);
     }
 
+    /// Carries out the effects that a coordinator returned.
     pub(crate) fn perform_home(&self, gtid: Gtid, effects: Effects) {
         let (mut wake, mut forget) = (None, false);
         for effect in effects {
@@ -675,7 +715,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Feeds every home here.
+    /// Feeds an event to every coordinator of this worker for which `event` returns one.
     pub(crate) fn feed_homes(&self, event: impl Fn(&Home) -> Option<Event>) {
         let due: Vec<_> =
             self.homes.borrow().iter().filter_map(|(gtid, home)| Some((*gtid, event(home)?))).collect();

@@ -1,26 +1,34 @@
 //! One island: a storage engine with its own log, its workers and its inbox.
 //!
-//! A request enters from a client inside a worker ([`Instance::drive`]) or over a channel ([`wire::Frame::Submit`]);
-//! its procedure runs on one worker, whose steps run here or travel to the instances that own their rows. Steps of
-//! other instances' transactions enter as [`wire::Frame::Steps`]. What is agreed between instances is decided by the
-//! state machines of `twophase`; this room feeds them and does what they say.
+//! A request enters from a client inside a worker ([`Instance::drive`]) or over a channel
+//! ([`wire::Frame::Submit`]). Its procedure runs on one worker; its steps run there or travel to
+//! the instances that own their rows. Steps of transactions that have their home elsewhere enter as
+//! [`wire::Frame::Steps`]. The state machines of `twophase` decide the commit protocol; this room
+//! feeds them events and carries out their effects.
 //!
-//! Who may do what: each worker is one thread and owns its tasks, links, coordinators and sessions; workers share
-//! the engine, and reach each other only through inboxes. A transaction belongs to the same worker of each instance for
-//! its whole life, over broken links and restarts, because its number says which.
+//! # Access rules
 //!
-//! This room knows no workload and no other process: where instances run is `deploy`'s business.
+//! Each worker is one thread, and owns its tasks, links, coordinators and sessions. Workers share
+//! the engine, and reach each other only through inboxes and rings. A transaction belongs to the
+//! same worker of each instance for its whole life, over broken links and restarts, because its
+//! number determines the worker.
 //!
-//! - [`config`]: what an instance is told at its start.
-//! - `worker`: the loop. `home`: procedures and commit. `gate`: how many of them at once. `participant`: parts of others'
-//!   transactions.
-//! - `handover`: requests whose keys are all another worker's, handed to it whole. `owned`: steps of other workers of the instance,
-//!   where each owns keys. `groups`: a phase's steps by who runs them. `spread`: steps over many sites.
-//! - `links`, `calls`, `connector`, `roles`: messages, requests under way, how links come about, and who may say what.
-//! - `clients`: requests from inside the workers, in closed and open loops; `source`: where an open loop's come from.
+//! This room knows no workload and no other process: `deploy` decides where instances run.
+//!
+//! - [`config`]: the settings of an instance at its start.
+//! - `worker`: the loop. `home`: procedures and commit. `gate`: limits distributed transactions.
+//!   `participant`: local parts of transactions that have their home elsewhere.
+//! - `handover`: request forwarding to the one worker that owns all keys of a request. `owned`:
+//!   steps at other workers of the instance, where each owns keys. `groups`: the steps of a phase
+//!   by owner. `spread`: steps over many sites.
+//! - `links`, `calls`, `connector`, `roles`: messages, requests under way, how links are opened,
+//!   and which messages a peer may send.
+//! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
+//!   of an open loop.
 //! - `load`: loading and auditing.
-//! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which island.
-//! - [`offline`]: looking at instances that do not run, without changing them.
+//! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which
+//!   island.
+//! - [`offline`]: examines instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
@@ -72,7 +80,8 @@ use std::sync::Arc;
 use traffic::{Share, Traffic};
 use txn::Workload;
 
-/// A running instance. Its methods may be called from one thread that is none of its own.
+/// A running instance. Its methods are called by one thread at a time, which is none of the
+/// instance's own.
 pub struct Instance<W: Workload>(Inner<W>);
 
 enum Inner<W: Workload> {
@@ -94,18 +103,20 @@ macro_rules! each {
 }
 
 impl<W: Workload> Instance<W> {
-    /// Opens (or creates) the store in the configured directory, which replays its log, and starts the workers.
+    /// Opens (or creates) the store in the configured directory, which replays its log, and starts
+    /// the workers.
     ///
     /// # Errors
-    /// When the directory is in use or damaged, the address is taken, or the system has no threads or file descriptors left.
+    /// When the directory is in use or damaged, the address is taken, or the system has no threads
+    /// or file descriptors left.
     pub fn start(workload: W, config: InstanceConfig) -> Result<Self, InstanceFault> {
         Instance::start_in(workload, config, world::real())
     }
 
-    /// As [`Instance::start`], with its directory among these files.
+    /// As [`Instance::start`], with its directory in `files`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Instance::start`].
     pub fn start_in(
         workload: W,
         config: InstanceConfig,
@@ -121,22 +132,22 @@ impl<W: Workload> Instance<W> {
         }))
     }
 
-    /// Where peers and clients can connect (the real port, if port 0 was asked for).
+    /// The address for peers and clients (with the real port, if port 0 was requested).
     pub fn address(&self) -> Option<Address> {
         each!(&self.0, r => r.address())
     }
 
-    /// What restart did.
+    /// The findings of restart.
     pub fn recovery(&self) -> &Recovery {
         each!(&self.0, r => r.recovery())
     }
 
-    /// What the system gave less of than was asked for, and what to do; the instance runs.
+    /// A warning with a remedy, if the system granted less than was requested. The instance runs.
     pub fn shortage(&self) -> Option<String> {
         each!(&self.0, r => r.shortage())
     }
 
-    /// Why nothing commits here any more; `None` while all is well.
+    /// Why nothing commits here any more; `None` while there is no fault.
     pub fn fault(&self) -> Option<String> {
         each!(&self.0, r => r.fault())
     }
@@ -146,13 +157,15 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.binding())
     }
 
-    /// Tells where the other instances are; links are opened now and again whenever they break. Returns when all are
-    /// open, or after 2 s: a peer that is down gets its links when it is back.
+    /// Sets the addresses of the other instances. Links are opened now, and again whenever they
+    /// break. Returns when all are open, or after 2 s: a peer that is down gets its links when it
+    /// is back.
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
         each!(&self.0, r => r.connect(peers))
     }
 
-    /// Loads the workload's data of this instance's sites. `progress` gets pieces done and pieces in all.
+    /// Loads the workload's data of this instance's sites. `progress` gets the pieces done and the
+    /// pieces in all.
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
         each!(&self.0, r => r.load(progress))
     }
@@ -162,18 +175,19 @@ impl<W: Workload> Instance<W> {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
     }
 
-    /// Starts a load: this instance's `share` of it. Clients draw streams of requests from `seed` on, at most one more on
-    /// every worker than it has clients.
+    /// Starts this instance's `share` of a load. Clients draw streams of requests, numbered from
+    /// `seed` on; each worker uses at most one stream more than it has clients.
     pub fn load_with(&self, traffic: Traffic, share: Share, seed: u64) {
         each!(&self.0, r => r.drive(traffic, share, seed))
     }
 
-    /// Changes of the load to come, ascending by time; forgotten at the next [`Instance::halt`].
+    /// Sets changes of the load, ascending by time. [`Instance::halt`] drops those that are still
+    /// to come.
     pub fn script(&self, scenes: &[Scene<W>]) {
         each!(&self.0, r => r.script(scenes))
     }
 
-    /// Turns the workers' profile on or off; measuring carries it from then on.
+    /// Turns the workers' profile on or off. [`Instance::measure`] includes it from then on.
     ///
     /// # Errors
     /// [`InstanceFault::Worker`] when a worker has ended.
@@ -181,7 +195,7 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.profile(profiling))
     }
 
-    /// What happened since the last call.
+    /// The measurements since the last call.
     ///
     /// # Errors
     /// As [`Instance::profile`].
@@ -189,22 +203,24 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.measure())
     }
 
-    /// Which worker owns which sites, counted from the instance's first; nothing where workers own no keys.
+    /// Which worker owns which sites, counted from the instance's first site. Empty where workers
+    /// own no keys.
     pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
         each!(&self.0, r => r.partitions())
     }
 
-    /// Makes it these, in any order, while transactions run: each change by the owner whom it concerns, once it has nothing under way.
-    /// Says what that took.
+    /// Changes the owners of keys to `parts`, in any order, while transactions run. Each change is
+    /// made by the owner that it concerns, once that owner has nothing under way. Returns the cost
+    /// of the changes.
     ///
     /// # Errors
-    /// [`RepartitionError`]: gaps and overlaps, a worker that would be left without a site, an owner that is never idle. What had been
-    /// changed by then stays.
+    /// [`RepartitionError`]: gaps and overlaps, a worker that would be left without a site, an
+    /// owner that is never idle. Changes made before the error stay.
     pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
         each!(&self.0, r => r.repartition(parts))
     }
 
-    /// Ends the clients; returns when none of their transactions is in flight.
+    /// Ends the clients. Returns when none of their transactions is in flight.
     ///
     /// # Errors
     /// As [`Instance::profile`].
@@ -212,7 +228,8 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.halt())
     }
 
-    /// Exchanges the options of the workload (its mix, not its data); to be called while nothing is driven.
+    /// Replaces the options of the workload (its mix, not its data). To be called while no load
+    /// runs.
     ///
     /// # Errors
     /// As [`Instance::profile`].
@@ -220,13 +237,14 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.reconfigure(workload))
     }
 
-    /// The workload's report on the data of this instance (an encoded [`Workload::Audit`]); to be called when every
-    /// instance has been halted. Waits until no transaction is left in doubt.
+    /// The workload's report on the data of this instance (an encoded [`Workload::Audit`]). To be
+    /// called when every instance has been halted. Waits until no transaction is in doubt.
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
         each!(&self.0, r => r.audit())
     }
 
-    /// Stops the workers and closes the store: what was committed is then in the data file, whatever the durability.
+    /// Stops the workers and closes the store. All commits are then in the data file, under any
+    /// durability.
     pub fn stop(self) -> Result<(), InstanceFault> {
         each!(self.0, r => r.stop())
     }

@@ -1,7 +1,9 @@
-//! A worker's links: those it opened to its peers, and those that peers and clients opened to it.
+//! A worker's links: those that it opened to its peers, and those that peers and clients opened to
+//! it.
 //!
-//! A request goes out on the worker's own link to the peer; its answer comes back on the same link. A link that breaks
-//! keeps its id from being reused by chance: an id carries a generation.
+//! A request leaves on the worker's own link to the peer; its answer comes back on the same link. A
+//! link's id carries a generation, so that the id of a broken link does not match a later link in
+//! the same slot.
 
 use base::InstanceId;
 use channel::{Link, SendError};
@@ -9,16 +11,16 @@ use probe::Section;
 use std::cell::{Cell, RefCell};
 use txn::Abort;
 
-/// The longest payload of a frame (steps, their results, a request, its reply), in bytes: a frame
-/// has some 40 around it.
+/// The longest payload of a frame (steps, their results, a request, its reply), in bytes. The frame
+/// adds some 40 bytes.
 pub(crate) const MOST_PAYLOAD: usize = channel::MOST_MESSAGE_BYTES - 64;
 
-/// A link that keeps so many bytes for a peer that does not read takes no more steps, results,
-/// requests or replies. What is left of [`channel::MOST_HELD_BYTES`] is for the commit protocol,
-/// whose messages are small and are not sent again before some time has passed.
+/// A link that holds this many bytes for a peer that does not read accepts no more steps, results,
+/// requests or replies. The rest of [`channel::MOST_HELD_BYTES`] is for the commit protocol: its
+/// messages are small, and are resent only after some time.
 const MOST_HELD: usize = channel::MOST_HELD_BYTES / 4 * 3;
 
-/// One client's link may have this part of the requests that a worker takes from clients.
+/// One client's link may use one in this many of the requests that a worker takes from clients.
 const PART_OF_LINK: usize = 4;
 
 /// Names a link of this worker.
@@ -35,36 +37,37 @@ impl LinkId {
     }
 }
 
-/// Who is at the other end.
+/// The other end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Peer {
     /// This worker opened the link.
     Callee(InstanceId),
-    /// That instance opened it, in this life of it.
+    /// That instance opened it, in this life.
     Caller(InstanceId, u32),
     Client,
 }
 
+/// A link that stands.
 struct Slot {
     link: Link,
     peer: Peer,
     generation: u32,
-    /// The life of the instance at the other end; 0 while that is not known.
+    /// The life of the instance at the other end; 0 while it is not known.
     life: u32,
-    /// Whether looking for a message costs a system call.
+    /// Whether polling for a message costs a system call.
     socket: bool,
-    /// A client's: requests that came on it and were not answered.
+    /// For a client: requests that came on this link and are not answered.
     asked: usize,
     /// It is not read for now.
     held_back: bool,
 }
 
-/// Why a frame was not sent; the link has nothing of it.
+/// Why a frame was not sent; no part of it reached the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unsent {
     /// The link has ended.
     Gone,
-    /// The peer has not read for so long that nothing more is kept for it.
+    /// The peer has not read for so long that nothing more is held for it.
     Full,
     TooLong,
 }
@@ -79,15 +82,15 @@ impl From<Unsent> for Abort {
     }
 }
 
-/// How a frame is treated by a link whose peer does not read.
+/// How a link of which the peer does not read treats a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// Of the commit protocol.
+    /// A message of the commit protocol.
     Protocol,
     Other,
 }
 
-/// What a message has turned out to be.
+/// The kind of a received message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// A request, to be answered ([`Links::answered`]).
@@ -95,49 +98,52 @@ pub(crate) enum Taken {
     Other,
 }
 
-/// Which links to look at.
+/// Which links to poll.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     Rings,
     All,
 }
 
-/// What became of a link.
+/// A link that broke.
 pub(crate) struct Broken {
     pub id: LinkId,
     pub peer: Peer,
 }
 
 impl Slot {
-    /// Whether so many bytes more are too many to be kept for the peer.
+    /// Whether `bytes` more would exceed the bytes that may be held for the peer.
     fn is_full(&self, bytes: usize) -> bool {
         self.link.held() + bytes > MOST_HELD
     }
 }
 
+/// All links of one worker.
 #[derive(Default)]
 pub(crate) struct Links {
     slots: RefCell<Vec<Option<Slot>>>,
-    /// Link to each instance, as opened by this worker.
+    /// The link to each instance, as opened by this worker.
     callees: RefCell<Vec<Option<LinkId>>>,
     generation: Cell<u32>,
-    /// Requests that a worker takes from clients before it has answered others. Those beyond it
-    /// wait in the channels, and then at the clients; nothing else is held back, so that what runs
-    /// already gets through.
+    /// Requests that a worker takes from clients before it has answered earlier ones. Further
+    /// requests wait in the channels, and then at the clients. No other message is held back, so
+    /// that running transactions can finish.
     most_asked: usize,
-    /// Requests of clients that were not answered.
+    /// Requests of clients that are not answered.
     asked: Cell<usize>,
-    /// Which link has the first turn: clients take what is left of those requests in turn.
+    /// The link that is polled first. It rotates, so that clients share the remaining requests.
     first: Cell<usize>,
     pub messages: Cell<u64>,
     pub bytes: Cell<u64>,
 }
 
 impl Links {
+    /// No links; see `most_asked`.
     pub fn new(most_asked: usize) -> Links {
         Links { most_asked, ..Links::default() }
     }
 
+    /// Adds a link. Of several links that this worker opened to one instance, the last one is used.
     pub fn add(&self, link: Link, peer: Peer) -> LinkId {
         let generation = self.generation.get() + 1;
         self.generation.set(generation);
@@ -161,17 +167,17 @@ impl Links {
         id
     }
 
-    /// The link this worker opened to `instance`, if it stands.
+    /// The link that this worker opened to `instance`, if it stands.
     pub fn to(&self, instance: InstanceId) -> Option<LinkId> {
         self.callees.borrow().get(instance.0 as usize).copied().flatten()
     }
 
-    /// Whether nobody is linked to this worker.
+    /// Whether this worker has no link.
     pub fn is_empty(&self) -> bool {
         self.slots.borrow().iter().all(Option::is_none)
     }
 
-    /// Who is at the other end of a link that stands.
+    /// The other end of a link, if the link stands.
     pub fn peer(&self, id: LinkId) -> Option<Peer> {
         let slots = self.slots.borrow();
         slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation).map(|s| s.peer)
@@ -196,8 +202,8 @@ impl Links {
         Ok(())
     }
 
-    /// Whether so many bytes would find no room on a link whose peer is there. Costs a system call
-    /// then.
+    /// Whether `bytes` more would find no room on a link of which the peer is still there. Finding
+    /// no room costs a system call.
     pub fn must_wait(&self, id: LinkId, bytes: usize) -> bool {
         let slots = self.slots.borrow();
         let slot = slots[id.slot as usize].as_ref().filter(|s| s.generation == id.generation);
@@ -225,9 +231,9 @@ impl Links {
         !waits
     }
 
-    /// Hands every message that has arrived to `take` (at most `budget` per link) and reports links
-    /// found broken. Clients' links wait while too many of their requests do. `take` must not send
-    /// on a link.
+    /// Passes every message that has arrived to `take` (at most `budget` per link) and reports
+    /// links found broken. A client's link is not read while too many of its requests are
+    /// unanswered. `take` must not send on a link.
     pub fn poll(
         &self,
         ask: Ask,
@@ -244,7 +250,8 @@ impl Links {
             let Some(slot) = entry else { continue };
             let id = LinkId { slot: index as u32, generation: slot.generation };
             let peer = slot.peer;
-            // A ring's end is found by `receive` alone: it too is asked whenever the sockets are.
+            // Only `receive` detects the end of a ring, so rings are also polled whenever the
+            // sockets are.
             if ask == Ask::Rings && (slot.socket || !slot.link.poll()) {
                 continue;
             }
@@ -279,7 +286,7 @@ impl Links {
         any
     }
 
-    /// The life of the instance that a link was opened to, as it says.
+    /// Sets the life of the instance to which a link was opened, as that instance reported it.
     pub fn learn_life(&self, id: LinkId, life: u32) {
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots[id.slot as usize].as_mut().filter(|s| s.generation == id.generation) {
@@ -287,7 +294,7 @@ impl Links {
         }
     }
 
-    /// Breaks the links from and to an instance's lives before this one.
+    /// Breaks the links from and to earlier lives of an instance.
     pub fn drop_earlier(&self, instance: InstanceId, life: u32) -> Vec<Broken> {
         let mut broken = Vec::new();
         for (index, entry) in self.slots.borrow_mut().iter_mut().enumerate() {
@@ -303,12 +310,12 @@ impl Links {
         broken
     }
 
-    /// Has the next look at each ring find out whether its other end is gone.
+    /// Makes the next poll of each ring check whether its other end is gone.
     pub fn look_at_ends(&self) {
         self.slots.borrow_mut().iter_mut().flatten().for_each(|slot| slot.link.look_at_end());
     }
 
-    /// Breaks a link from this side (a peer that talks nonsense).
+    /// Breaks a link from this side, because its peer violates the protocol.
     pub fn drop_link(&self, id: LinkId) -> Option<Peer> {
         let mut slots = self.slots.borrow_mut();
         let entry = &mut slots[id.slot as usize];
@@ -332,6 +339,7 @@ impl Links {
         self.slots.borrow().iter().flatten().any(|s| !s.socket && !s.held_back && s.link.poll())
     }
 
+    /// Sends the frames that are held back in buffers.
     pub fn flush(&self) {
         for slot in self.slots.borrow_mut().iter_mut().flatten() {
             // A failure shows at the next receive, which reports the link as broken.
@@ -339,6 +347,7 @@ impl Links {
         }
     }
 
+    /// Closes all links.
     pub fn clear(&self) {
         self.slots.borrow_mut().clear();
         self.callees.borrow_mut().clear();

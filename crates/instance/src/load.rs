@@ -1,8 +1,9 @@
-//! Loading and auditing: work of the workers that is not a client's.
+//! Loading and auditing: work of the workers that comes from no client.
 //!
-//! Both run when nothing else does, so they take no locks. Loading is divided into pieces that the workers take one by
-//! one. Into an empty store rows go page by page, logged once, and the last worker builds the trees; else each piece is a
-//! transaction of inserts. Either way whoever ordered the load knows whether it has ended, and a checkpoint makes it durable.
+//! Both run while nothing else does, so they take no locks. Loading is divided into pieces that the
+//! workers take one by one. Into an empty store rows go page by page, logged once, and the last
+//! worker builds the trees. Otherwise each piece is a transaction of inserts. In both cases the
+//! caller learns whether the load has ended, and a checkpoint makes it durable.
 
 use crate::local::Local;
 use crate::plan::{LoadPlan, Way};
@@ -13,6 +14,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use txn::Workload;
 
+/// One worker's part of a load.
 pub(crate) async fn load<W: Workload, E: Engine>(
     local: &Rc<Local<W, E>>,
     plan: &LoadPlan,
@@ -89,6 +91,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
     Ok(())
 }
 
+/// The workload's report on the data of this instance, encoded.
 pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Result<Vec<u8>, String> {
     let workload = local.workload();
     let (engine, desk) = (&local.shared.engine, &local.desk);

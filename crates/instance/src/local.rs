@@ -1,5 +1,6 @@
-//! What one worker has to itself: its tasks, links, calls, the distributed transactions that have their home here and
-//! the parts it holds for others. Only the worker's thread touches it; other threads reach it through its inbox.
+//! The state of one worker: its tasks, links and calls, the distributed transactions that have
+//! their home here, and the local transactions that it runs for other instances. Only the worker's
+//! own thread touches this state; other threads reach the worker through its inbox.
 
 use crate::balance::Loads;
 use crate::calls::Calls;
@@ -27,86 +28,110 @@ use txn::{Abort, Route, Workload};
 use wal::{Durability, Urge};
 use wire::{Batch, Frame};
 
-/// Of so many transactions one is looked at to see which sites meet.
+/// One in this many transactions is sampled, to see which sites occur together.
 const DRAWN: u32 = 16;
 
-/// How often two sites of the instance met in a transaction, the lower one first.
+/// How often two sites of the instance occurred in one transaction; the lower site comes first.
 pub(crate) type Meetings = HashMap<(u32, u32), u32>;
 
-/// Workers an instance may have.
+/// The largest number of workers of an instance.
 pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
 
-/// How long an answer waits before it looks again whether its link has room, ns.
+/// How long an answer waits before it checks again whether its link has room, in ns.
 const FULL_NS: u64 = 1_000_000;
 
-/// Where a step is run.
+/// Where a step runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// By this worker.
+    /// On this worker.
     Here,
-    /// By another worker of this instance.
+    /// On another worker of this instance.
     Worker(usize),
     Instance(InstanceId),
 }
 
-/// Who runs all steps of a request, as far as it tells.
+/// Where all steps of a request run, as far as its arguments tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keys {
     Here,
-    /// This other worker of the instance.
+    /// On this other worker of the instance.
     At(usize),
-    /// Several workers, or other instances.
+    /// On several workers, or on other instances.
     Spread,
 }
 
+/// The state of one worker. No borrow of a `RefCell` is held over an await.
 pub(crate) struct Local<W: Workload, E: Engine> {
     pub shared: Arc<Shared<W, E>>,
+    /// This worker's number within the instance.
     pub worker: usize,
+    /// The engine's worker context.
     pub desk: E::Desk,
+    /// The tasks and timers of this worker.
     pub executor: Executor,
+    /// Replaced by [`Local::reconfigure`].
     pub workload: RefCell<Rc<W>>,
-    /// Routing domain by table id; 0 for a table that every instance holds.
+    /// Domain of the routing keys by table id; 0 for a table that every instance holds.
     domains: RefCell<Vec<u64>>,
     pub links: Links,
     pub calls: Calls,
     /// Tasks that wait for the log.
     in_log: Cell<usize>,
-    /// One of them has come since the log was last asked to be flushed.
+    /// A task has begun to wait for the log since its last flush was requested.
     unflushed: Cell<bool>,
-    /// Before transactions over several instances, where there may be too many of them.
+    /// Limits the distributed transactions, where too many of them would slow each other down.
     pub gate: Option<Gate>,
-    /// Transactions that write nothing see what was there when they began.
+    /// Transactions that write nothing read the rows as of their begin.
     pub reads_past: bool,
-    /// Rows that a request names are fetched while others are run before it.
+    /// The rows that a request names are prefetched while other requests run before it.
     pub wants: bool,
+    /// Coordinators of the distributed transactions that have their home at this worker.
     pub homes: RefCell<ByGtid<Home>>,
+    /// Participants at this worker.
     pub sessions: RefCell<ByGtid<Session<E::Part>>>,
+    /// Requests that wait for a task, oldest first.
     pub jobs: RefCell<VecDeque<Job<E::Part>>>,
+    /// Tasks that wait for jobs.
     pub idle: RefCell<Vec<Waker>>,
-    /// A task has been woken or begun for the first of the jobs, and has not come to it yet.
+    /// A task has been woken or spawned for the first job and has not taken it yet.
     pub summoned: Cell<bool>,
+    /// Request forwarding to and from the other workers.
     pub handover: Handover<W::Request>,
+    /// Local transactions for reuse.
     parts: RefCell<Vec<E::Part>>,
+    /// Batches for reuse.
     batches: RefCell<Vec<Batch>>,
+    /// Buffers for reuse.
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// Commits that are acknowledged once they are durable, oldest first.
     pub acks: RefCell<VecDeque<PendingAck>>,
+    /// Counters of this window.
     pub counts: RefCell<Counts>,
-    /// What the workload reports of its requests, in this window.
+    /// The workload's own counts of its requests, in this window.
     pub observed: RefCell<Vec<(&'static str, u64)>>,
+    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
     pub halting: Cell<bool>,
+    /// Tasks of the load that have not ended.
     pub clients: Cell<usize>,
+    /// The workload's present options.
     pub mix: Cell<Mix>,
     /// Of an open loop.
     pub source: RefCell<Option<Source<W>>>,
-    /// Steps that this worker's transactions have had in each site of the instance since somebody asked; none where nobody does.
+    /// Steps of this worker's transactions by site of the instance, since the balancer last
+    /// collected them. Empty where there is no balancer.
     pub tallies: Box<[Cell<u32>]>,
+    /// Samples of the steps of other workers that wait here.
     pub queue: Cell<QueueMeter>,
-    /// Which sites met in transactions, of one in [`DRAWN`]; only where somebody wants to know.
+    /// Which sites occurred together, in one of [`DRAWN`] transactions. `None` where placement does
+    /// not use it.
     pub meetings: Option<RefCell<Meetings>>,
+    /// Transactions since the start, for the sampling of meetings.
     drawn: Cell<u32>,
+    /// The number of the next transaction, before the worker's bits are added.
     next_number: Cell<u64>,
+    /// A buffer in which frames are encoded.
     frame: RefCell<Vec<u8>>,
-    /// It was said that a procedure issues steps after its last ones.
+    /// The message that a procedure issues steps after its last ones was printed.
     told_of_bug: Cell<bool>,
 }
 
@@ -122,7 +147,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let handover = shared.crossings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
-        // The plain behaviour has all in flight that there are; and where a vote waits for a device, more of them hide it.
+        // Without waits on conflict all transactions may be in flight at once. Where a vote waits
+        // for a device, more transactions in flight hide that latency.
         let config = &shared.config;
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
         let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
@@ -171,6 +197,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         local
     }
 
+    /// Replaces the options of the workload.
     pub fn reconfigure(&self, workload: W) {
         *self.workload.borrow_mut() = Rc::new(workload);
         self.learn_domains();
@@ -192,12 +219,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.config.id
     }
 
-    /// Routing keys of a table are below this; 0 if every instance holds it, or none does.
+    /// The routing keys of a table are below this; 0 if every instance holds the table, or none
+    /// does.
     pub fn domain(&self, table: TableId) -> u64 {
         self.domains.borrow().get(usize::from(table.0)).copied().unwrap_or(0)
     }
 
-    /// The instance that owns this place; a replicated table is always at home.
+    /// The instance that owns the row at this route. A replicated table is owned by every instance.
     pub fn owner(&self, route: Route) -> InstanceId {
         let domain = self.domain(route.table);
         if domain == 0 {
@@ -207,11 +235,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         placement.owner(placement.site(route.key, domain))
     }
 
+    /// Whether there is only one instance.
     pub fn is_alone(&self) -> bool {
         self.shared.config.placement.instances() == 1
     }
 
-    /// Who runs what is routed there.
+    /// Where the steps for this route run.
     #[inline]
     pub fn place(&self, route: Route) -> Place {
         if !self.is_alone() {
@@ -226,7 +255,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Counts a step of this worker's transactions, for whoever balances.
+    /// Counts a step of this worker's transactions, for the balancer.
     #[inline]
     pub fn tally(&self, route: Route) {
         if let Some(spot) = self.shared.engine.spot(route)
@@ -236,7 +265,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Takes note of how many of others' steps wait here now, for whoever balances.
+    /// Samples how many steps of other workers wait here, for the balancer.
     #[inline]
     pub fn look_at_queue(&self) {
         if E::OWNERS && !self.tallies.is_empty() {
@@ -246,7 +275,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// What was counted since the last call.
+    /// The counts since the last call.
     pub fn loads(&self) -> Loads {
         let mut queue = self.queue.get();
         let length = queue.take();
@@ -256,7 +285,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         Loads { worker: self.worker, steps, queue: length, met }
     }
 
-    /// Takes note of the sites that a transaction visits, for whoever places partitions.
+    /// Samples the sites that a transaction visits, for the placement of partitions.
     #[inline]
     pub fn note_meeting(&self, request: &W::Request) {
         if self.meetings.is_some() {
@@ -276,7 +305,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.workload.borrow().routes(request, &mut visit);
         sites.sort_unstable();
         sites.dedup();
-        // Whoever visits more of them is at home nowhere.
+        // A transaction that visits more sites than this has no natural home.
         sites.truncate(8);
         let mut meetings = meetings.borrow_mut();
         for (i, &a) in sites.iter().enumerate() {
@@ -284,20 +313,20 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Whether every step is run by this worker.
+    /// Whether this worker runs every step.
     #[inline]
     pub fn is_all_here(&self) -> bool {
         self.is_alone() && (!E::OWNERS || self.shared.config.workers() == 1)
     }
 
-    /// Who runs what a request touches, as far as it tells.
+    /// Where the keys of a request live, as far as its arguments tell.
     pub fn keys_of(&self, request: &W::Request) -> Keys {
         if self.is_all_here() {
             return Keys::Here;
         }
         let mut keys = None;
         self.workload.borrow().routes(request, &mut |route| {
-            // Copies are everywhere.
+            // A replicated table has a copy everywhere.
             if self.domain(route.table) == 0 {
                 return;
             }
@@ -311,18 +340,20 @@ impl<W: Workload, E: Engine> Local<W, E> {
         keys.unwrap_or(Keys::Here)
     }
 
+    /// A new transaction number, unique over instances, lives and workers.
     pub fn new_gtid(&self) -> Gtid {
         let n = self.next_number.get();
         self.next_number.set(n + 1);
         Gtid { home: self.me(), life: self.shared.life, number: n << WORKER_BITS | self.worker as u64 }
     }
 
-    /// The worker of this instance that looks after a transaction, whoever's home it is.
+    /// The worker of this instance that is responsible for a transaction, at whichever instance its
+    /// home is.
     pub fn worker_of(&self, gtid: Gtid) -> usize {
         worker_of(gtid, self.shared.config.workers())
     }
 
-    /// Says, once, that a request's procedure does what none may.
+    /// Reports, once, that the procedure of a request breaks a rule.
     #[cold]
     pub fn tell_of_bug(&self, request: &W::Request, abort: Abort) {
         if !self.told_of_bug.replace(true) {
@@ -350,7 +381,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.batches.borrow_mut().push(batch);
     }
 
-    /// A copy of `bytes` in a buffer that was used before.
+    /// A copy of `bytes` in a recycled buffer.
     pub fn take_buffer(&self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
@@ -362,6 +393,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.buffers.borrow_mut().push(buffer);
     }
 
+    /// The rows, as one local transaction sees them.
     #[inline]
     pub fn here<'a>(&'a self, part: &'a mut E::Part) -> E::Here<'a> {
         self.shared.engine.here(&self.desk, &self.executor, part)
@@ -379,8 +411,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         })
     }
 
-    /// Sends an answer with so many bytes of payload. While the link has no room for it the task
-    /// waits; only one whose link has ended is lost.
+    /// Sends an answer with `payload` bytes. The task waits while the link has no room. The answer
+    /// is lost only if the link has ended.
     pub async fn answer(&self, link: LinkId, payload: usize, frame: &Frame<'_>) {
         while self.links.must_wait(link, payload) {
             Box::pin(self.sleep(FULL_NS)).await;
@@ -389,16 +421,17 @@ impl<W: Workload, E: Engine> Local<W, E> {
         debug_assert_ne!(sent, Err(Unsent::TooLong), "the payload is measured before the commit");
     }
 
-    /// Sends a message of the commit protocol on this worker's own link. A lost message is sent again by whoever
-    /// needs it (the machines' ticks), so a missing link is no error.
+    /// Sends a message of the commit protocol on this worker's own link. A missing link is no
+    /// error: the machine that needs the message sends it again at a later tick.
     pub fn tell(&self, to: InstanceId, message: Message) {
         if let Some(link) = self.links.to(to) {
             let _ = self.send(link, &Frame::TwoPhase(message));
         }
     }
 
-    /// Waits until the log up to `lsn` is as safe as the durability mode promises; [`Local::flush_log`] sees to it. To be
-    /// awaited to its end.
+    /// Waits until the log up to `lsn` is as safe as the durability mode promises.
+    /// [`Local::flush_log`] causes the flush. The future must be awaited to its end, since it
+    /// counts the waiting tasks.
     pub async fn durable(&self, lsn: Lsn) -> Result<(), Abort> {
         let engine = &self.shared.engine;
         if let Some(known) = engine.durable_now(lsn) {
@@ -409,9 +442,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         durable
     }
 
-    /// Waits until the device has the log up to `lsn`, also in async mode: before another instance
-    /// relies on it. A power cut takes from each instance another end of its log, so what one of
-    /// them has told another must be on the device.
+    /// Waits until the device has the log up to `lsn`, in asynchronous mode too: another instance
+    /// is about to rely on it. A power cut leaves each instance a different end of its log, so
+    /// anything that one instance has told another must be on the device.
     pub async fn stable(&self, lsn: Lsn) -> Result<(), Abort> {
         if self.spares_device() {
             return self.durable(lsn).await;
@@ -431,13 +464,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Async mode over data that no power cut spares.
+    /// Asynchronous mode over data that does not survive a power cut anyway.
     fn spares_device(&self) -> bool {
         let config = &self.shared.config;
         config.durability == Durability::Async && !config.outlives_power_cuts
     }
 
-    /// A task is about to wait for the log. Gives the thread that is to see to its flush.
+    /// A task is about to wait for the log. Returns which thread is to flush it.
     fn enter_log(&self) -> Urge {
         self.in_log.set(self.in_log.get() + 1);
         self.unflushed.set(true);
@@ -445,8 +478,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.engine.urge(others)
     }
 
-    /// Has the log flushed for those who wait for it. On this very thread when all that this worker has waits for that:
-    /// then nobody could run meanwhile, nor does anybody know of this worker who could send it something to do.
+    /// Has the log flushed for the tasks that wait for it. The worker flushes on its own thread
+    /// when two conditions hold: all its tasks wait for the log, so none could run meanwhile; and
+    /// no link and no other worker can bring it new work.
     pub fn flush_log(&self) {
         if !self.unflushed.replace(false) {
             return;
@@ -461,7 +495,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Lets `ns` pass, and the other tasks run.
+    /// Waits `ns` nanoseconds while other tasks run.
     pub async fn sleep(&self, ns: u64) {
         let at = world::now_ns() + ns;
         let mut armed = false;

@@ -1,8 +1,10 @@
-//! Looking at instances that do not run: their files, what restart makes of them, and what the workload says of the data.
+//! Examines instances that do not run: their files, the result of a restart, and the workload's
+//! report on the data.
 //!
-//! Every file is covered by an overlay, so restart (redo, undo, a checkpoint) happens in memory and the files stay as they
-//! are. Transactions in doubt are settled as they would be by asking: committed if their home remembers it, else
-//! rolled back (presumed abort); that needs all instances of a deployment at once.
+//! Every file is covered by an overlay, so restart (redo, undo, a checkpoint) happens in memory and
+//! the files stay unchanged. Transactions in doubt are settled as an inquiry would settle them:
+//! committed if their home remembers the commit, else rolled back (presumed abort). That needs all
+//! instances of a deployment at once.
 
 mod memory;
 mod pages;
@@ -18,15 +20,15 @@ use store::CheckReport;
 pub use store::{Finding, Weight};
 use txn::{Placement, Workload};
 
-/// What was found in one instance.
+/// The result for one instance.
 #[derive(Debug)]
 pub struct Examined {
     pub instance: InstanceId,
     pub findings: Vec<Finding>,
     pub report: CheckReport,
-    /// Transactions found prepared, and settled for the look.
+    /// Transactions found prepared; they are settled in memory only.
     pub in_doubt: usize,
-    /// The workload's report (an encoded [`Workload::Audit`]), where the store could be opened.
+    /// The workload's report (an encoded [`Workload::Audit`]), if the store could be opened.
     pub audit: Option<Vec<u8>>,
 }
 
@@ -38,14 +40,14 @@ pub enum Family {
     Memory,
 }
 
-/// Told which instance is looked at, what of it, how much of that is done, and how much there is.
+/// Progress callback: the instance, the present activity, the amount done, and the total amount.
 pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 
 /// Transactions that some instance remembers as committed.
 type Committed = BTreeSet<Gtid>;
 
-/// Why the instance in the folder `dir` does not open, as far as its files show before any data is read. Opening judges by
-/// the same code; this changes nothing.
+/// Why the instance in the folder `dir` does not open, as far as its files show before any data is
+/// read. Opening uses the same checks. Changes nothing.
 pub fn missing(family: Family, dir: &Path) -> Option<Finding> {
     let files = world::real();
     match family {
@@ -56,13 +58,14 @@ pub fn missing(family: Family, dir: &Path) -> Option<Finding> {
     }
 }
 
-/// An instance whose files are being looked at.
+/// An instance that is being examined.
 struct Looked {
     examined: Examined,
     dir: PathBuf,
     opened: Opened,
 }
 
+/// An opened store, by family.
 enum Opened {
     /// It does not open.
     Nothing,
@@ -70,11 +73,12 @@ enum Opened {
     Memory(memory::Opened),
 }
 
-/// A folder of an instance, and what has been found about it so far: one with damage is not opened.
+/// A folder of an instance, and the findings about it so far. A folder with damage is not opened.
 pub type Folder = (PathBuf, Vec<Finding>);
 
-/// Looks at the instances of a deployment, whose folders are in the order of their numbers. `pool_pages` of 8 KiB are the page
-/// memory of each; rows in main memory take what they need.
+/// Examines the instances of a deployment; `folders` are in the order of their numbers. Each
+/// instance gets page memory of `pool_pages` pages of 8 KiB; rows in main memory take as much
+/// memory as they need.
 pub fn examine<W: Workload>(
     workload: &W,
     placement: &Placement,
@@ -105,14 +109,14 @@ pub fn examine<W: Workload>(
 
 impl Looked {
     fn found(&mut self, finding: Finding) {
-        // Restart meets the same damaged page that the look through the file has met already.
+        // Restart meets the same damaged page that the scan of the file has already reported.
         let known = |f: &Finding| f.file == finding.file && f.offset == finding.offset && f.offset.is_some();
         if !self.examined.findings.iter().any(known) {
             self.examined.findings.push(finding);
         }
     }
 
-    /// Opens it; gives the transactions that it remembers as committed.
+    /// Opens the instance. Returns the transactions that it remembers as committed.
     fn open<W: Workload>(
         &mut self,
         workload: &W,
@@ -172,16 +176,16 @@ impl Looked {
     }
 }
 
-/// What helps against damage that the log cannot repair.
+/// The remedy for damage that the log cannot repair.
 pub const RESTORE: &str = "restore the database from a backup, or load it again";
 
-/// Damage to `file`, at byte `offset` of it; `remedy` says what to do.
+/// Damage to `file`, at byte `offset` of it; `remedy` tells the operator how to mend it.
 pub fn damage(file: &Path, offset: Option<u64>, what: String, remedy: &str) -> Finding {
     let weight = Weight::Damage;
     Finding { weight, file: file.into(), offset, what, remedy: remedy.into(), table: None }
 }
 
-/// The workload's report on the data of an engine that nobody else uses.
+/// The workload's report on the data of an engine that no other thread uses.
 fn audit<W: Workload, E: Engine>(
     workload: &W,
     engine: &Arc<E>,

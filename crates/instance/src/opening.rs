@@ -1,15 +1,16 @@
-//! An instance that comes back lets no transaction in before its peers know that it was away.
+//! After a restart, an instance admits no transaction before its peers know of the restart.
 //!
-//! What a transaction has read at an instance is protected there by memory alone: locks, or what
-//! validation left. It dies with the instance, and the transaction's home, which may be about to
-//! commit, has to hear of that before another transaction can change what was read. The home sees
-//! its link break, but when it looks; the next life may be there before.
+//! A transaction's reads at an instance are protected by the memory of that instance alone: by
+//! locks, or by the marks that validation left. This protection is lost in a crash. The
+//! transaction's home may be about to commit, so it must learn of the crash before another
+//! transaction can change the rows that were read. The home sees that its link breaks, but perhaps
+//! only after the instance has restarted.
 //!
 //! ```text
 //!   home                                          reader
 //!     |------- steps + prepare, ahead ------------> life 1: reads x
 //!     |<------ results + ReadOnly ----------------- keeps x from others
-//!     |                                             dies
+//!     |                                             crashes
 //!     |<------ Hello, life 2 ---------------------- life 2: its door is closed
 //!   every worker: links of life 1 break,
 //!   undecided transactions with steps there abort
@@ -17,24 +18,23 @@
 //!                                                   others may change x
 //! ```
 //!
-//! 1. A link that one instance opens to another says at once of which life its opener is
-//!    ([`wire::Hello`]).
+//! 1. A link that one instance opens to another starts with the opener's life ([`wire::Hello`]).
 //! 2. An instance acknowledges a life ([`Frame::Known`](wire::Frame::Known)) after each of its
-//!    workers has broken the links from and to earlier lives of that peer, so that its coordinators
-//!    have heard `PeerLost` ([`Shared::meet`]).
-//! 3. A life other than the first keeps waiting at the door: the links that clients and peers open
-//!    to it, and the load of its own clients. Its own links to peers are open: what is in doubt is
-//!    settled meanwhile.
+//!    workers has broken the links from and to earlier lives of that peer. By then its coordinators
+//!    have been fed `PeerLost` ([`Shared::meet`]).
+//! 3. In a life other than the first, links that clients and peers open wait at the closed door,
+//!    and so does the load of the instance's own clients. The instance's own links to peers are
+//!    open, so transactions in doubt are settled meanwhile.
 //! 4. The door opens when every peer has acknowledged this life.
-//! 5. Or when it has been closed for [`closed_ns`], for the sake of peers that are down or cannot
-//!    be reached. That is safe because no home decides Commit for a transaction that began longer
-//!    ago than it gives up after ([`Home::on`](crate::state::Home::on)): a coordinator that the new
-//!    life could not warn has given up. It takes that time to be the same at all instances, and
-//!    clocks that count alike within a fifth and do not stand still.
+//! 5. It also opens after [`closed_ns`], since peers may be down or out of reach. This is safe
+//!    because no home decides Commit for a transaction older than its time-out
+//!    ([`Home::on`](crate::state::Home::on)): a coordinator that the new life could not warn has
+//!    given up. It requires the same time-out at all instances, and clocks that run, at rates
+//!    within a fifth of each other.
 //!
-//! A door does not wait for other doors: acknowledging takes listener and workers, which run from
-//! the start. So instances that come back together open as soon as all of them listen, and one that
-//! stays down delays the others once, by [`closed_ns`].
+//! A door does not wait for other doors: an acknowledgement needs the listener and the workers,
+//! which run from the start. So instances that restart together open as soon as all of them listen,
+//! and one that stays down delays the others once, by [`closed_ns`].
 
 use crate::links::Peer;
 use crate::shared::{Order, Shared};
@@ -48,13 +48,13 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use txn::Workload;
 
-/// How long a door stays closed at most: as long as homes wait before they give up, and a quarter
-/// for clocks that differ.
+/// How long a door stays closed at most: the time-out of the homes, and a quarter more for clocks
+/// that differ.
 pub(crate) fn closed_ns(give_up_ns: u64) -> u64 {
     give_up_ns.saturating_add(give_up_ns / 4)
 }
 
-/// How often the wait for the workers looks whether the instance is to stop.
+/// How often the wait for the workers checks whether the instance is to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The first life of a store.
@@ -64,28 +64,29 @@ fn is_first(life: u32) -> bool {
     life <= FIRST
 }
 
-/// The door of an instance, and what waits there.
+/// The door of an instance, and the links that wait there.
 pub(crate) struct Opening {
     is_open: AtomicBool,
     door: Mutex<Door>,
     opened: Condvar,
-    /// When the door opens for want of answers.
+    /// When the door opens if acknowledgements are missing.
     by_ns: u64,
 }
 
+/// The state of the door, under its mutex.
 struct Door {
     /// Peers that have not acknowledged this life. The door is open when there are none.
     unaware: BTreeSet<InstanceId>,
-    /// Links, and the worker that each is for.
+    /// Links, each with the worker that gets it.
     waiting: Vec<(usize, Link, Peer)>,
 }
 
-/// The lives of peers that this instance has met. Held while a new one is met: no second link of
-/// that life passes before.
+/// The last known life of each peer. The lock is held while a new life is met, so that no second
+/// link of that life passes earlier.
 pub(crate) type Lives = Mutex<BTreeMap<InstanceId, u32>>;
 
 impl Opening {
-    /// The door of this life of an instance, one of so many, that opens by then.
+    /// The door of life `life` of instance `id`, of `instances` in all. It opens by `by_ns`.
     pub fn new(id: InstanceId, life: u32, instances: u16, by_ns: u64) -> Opening {
         let others = (0..instances).map(InstanceId).filter(|other| *other != id);
         let unaware: BTreeSet<_> = if is_first(life) { BTreeSet::new() } else { others.collect() };
@@ -115,14 +116,13 @@ impl Opening {
 }
 
 impl<W: Workload, E: Engine> Shared<W, E> {
-    /// A distributed transaction that has no decision after so long, ns, is given up, and is never
+    /// A distributed transaction that is undecided after this time, in ns, is given up. It is never
     /// decided Commit.
     pub fn give_up_ns(&self) -> u64 {
         self.config.distributed_timeout_ns()
     }
 
-    /// Hands a link that was opened to this instance to the worker it is for, once the door is
-    /// open.
+    /// Hands a link that was opened to this instance to its worker, once the door is open.
     pub fn let_in(&self, worker: usize, link: Link, peer: Peer) {
         let mut door = self.opening.door();
         if door.unaware.is_empty() {
@@ -163,16 +163,16 @@ impl<W: Workload, E: Engine> Shared<W, E> {
         self.opening.opened.notify_all();
     }
 
-    /// A link has come of this life of a peer. Whether it may be used: after every worker has given
-    /// up what rests on the peer's earlier lives; not if this life is over, or this instance is
-    /// about to stop.
+    /// Called for a link of this life of a peer. Returns whether the link may be used: yes, after
+    /// every worker has given up the state that depends on the peer's earlier lives. No, if this
+    /// life is over, or if this instance is about to stop.
     pub fn meet(&self, peer: InstanceId, life: u32, stop: &AtomicBool) -> bool {
         let mut lives = self.lives.lock().expect("no holder of this lock panics");
         let known = lives.get(&peer).copied().unwrap_or(0);
         if life < known {
             return false;
         }
-        // Nothing rests on a life before the first.
+        // No state depends on a life before the first.
         if life > known && !is_first(life) && !self.give_up_earlier(peer, life, stop) {
             return false;
         }

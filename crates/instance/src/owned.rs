@@ -1,16 +1,19 @@
-//! Steps of other workers of this instance, where each owns keys.
+//! Steps at other workers of this instance, where each worker owns keys.
 //!
 //! ```text
-//!   home's worker: steps by owner --letters--> owners: a task for each visit runs the steps
+//!   home's worker: steps by owner --messages--> owners: one task for each visit runs the steps
 //!                  own steps inline
-//!                  rendezvous <---letters----- results by value; the last one wakes the home's task
+//!                  rendezvous <-----messages--- results by value; the last wakes the home's task
 //! ```
 //!
-//! A phase that reads has all of its steps under way at once. One that writes takes its steps kind by kind, in the order in which the
-//! procedure has them, and of each kind visits the owners in the order of their numbers: wherever it is at home, it takes its
-//! rows in one order, so that transactions of one such phase never wait for each other in a circle. And what its procedure
-//! names last, mostly what many want, a branch or a warehouse, is not held while others are waited for. What circles are
-//! left (over several phases or procedures) are found on the engine's board.
+//! A phase that reads has all its steps under way at once. A phase that writes runs its steps kind
+//! by kind, in the order of the procedure; for each kind it visits the owners in the order of their
+//! numbers. All transactions of such a phase lock their rows in this one order, wherever their home
+//! is. So they never wait for each other in a circle.
+//!
+//! The procedure names the rows that many transactions want, such as a branch or a warehouse, last.
+//! They are therefore not locked while the transaction waits for others. Circles over several
+//! phases or procedures remain possible; the engine's waits-for graph finds them.
 
 use crate::groups::{Groups, group};
 use crate::home::Run;
@@ -21,13 +24,14 @@ use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
 use wire::BatchReader;
 
-/// Steps by the worker whose keys they are for, each group with what it was addressed under.
+/// Steps by the worker that owns their keys, each group with the map version under which it was
+/// addressed.
 type Visits = Groups<usize, Option<Stamp>>;
 
 /// Which steps of a phase are still to be run.
 type Open = SmallVec<[bool; 16]>;
 
-/// Whether the home's own steps are run while the others are under way.
+/// Whether the home's own steps run while the others are under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Own {
     Run,
@@ -43,7 +47,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ) -> Result<(), Abort> {
         let local = self.local;
         let mut open: Open = smallvec![true; steps.count()];
-        // What has come to this worker and gone again meanwhile was nobody's to run.
+        // A step stays open if its key came to this worker and left again meanwhile: neither worker
+        // ran it.
         let is_left =
             |(i, open): (usize, &bool)| *open && !matches!(local.place(steps.route(i)), Place::Instance(_));
         loop {
@@ -56,7 +61,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
     }
 
-    /// Runs those steps that have not been run.
+    /// Runs the steps that have not been run.
     async fn run_open<S: Steps>(
         &mut self,
         steps: &S,
@@ -97,7 +102,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         Ok(())
     }
 
-    /// Sends steps, runs the home's own meanwhile, and waits for all results, whatever has failed: every branch comes home.
+    /// Sends steps, runs the home's own meanwhile, and waits for all results. It waits even after a
+    /// failure: every visit must return its local transaction.
     async fn meet<S: Steps>(
         &mut self,
         visits: Visits,
@@ -143,7 +149,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome.and(moved)
     }
 
-    /// Runs those of the home's own steps that are asked for.
+    /// Runs the home's own steps for which `is_asked` is true.
     async fn run_own<S: Steps>(
         &mut self,
         steps: &S,
@@ -162,17 +168,19 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 }
 
-/// A step and whose it is.
+/// A step and its owner.
 struct Turn {
-    /// Neighbours of one kind have one number, which rises along the phase.
+    /// Adjacent steps of one kind share a number, which rises along the phase.
     kind: u16,
     owner: usize,
     index: usize,
 }
 
+/// The steps of a phase in the order in which they run.
 type Turns = SmallVec<[Turn; 16]>;
 
-/// The open steps of this instance in the order in which they are run. Neighbours with one owner are one visit, of whatever kinds.
+/// The open steps of this instance in the order in which they are run. Adjacent steps with one
+/// owner form one visit, even of different kinds.
 fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Turns {
     let mut turns = Turns::new();
     let mut kind = 0;
@@ -191,14 +199,14 @@ fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open:
     turns
 }
 
-/// Those of the steps that are asked for, and belong to other workers.
+/// The steps for which `is_asked` is true and that belong to other workers.
 fn visits<W: Workload, E: Engine, S: Steps>(
     local: &Local<W, E>,
     steps: &S,
     is_asked: impl Fn(usize) -> bool,
 ) -> Visits {
     let engine = &local.shared.engine;
-    // Taken before the map is looked at: a change in between sends the visit back.
+    // Taken before the owner map is read: a change in between makes the owner refuse the visit.
     let unmoved = engine.stamp();
     let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
         Some(Place::Worker(owner)) => Some(owner),
@@ -225,10 +233,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.shared.engine.answer(&self.desk, visit, outcome, bytes);
     }
 
-    /// Has a step that came from another instance run by the worker it belongs to, as was found under the stamp.
+    /// Sends a step that came from another instance to the worker that owns its key under the map
+    /// version of `to`, and waits for the result.
     ///
     /// # Errors
-    /// [`Abort::NotHere`] if it belongs to another one by now; nothing was done.
+    /// [`Abort::NotHere`] if the key has another owner by now; nothing was done.
     pub(crate) async fn send_on(
         &self,
         part: &mut E::Part,

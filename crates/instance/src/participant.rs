@@ -1,9 +1,10 @@
-//! The other side: steps of transactions whose home is elsewhere.
+//! The participant side: steps of transactions that have their home at another instance.
 //!
-//! A session is one transaction's part here, from its first step until it is over. Requests are served by tasks (a step
-//! may wait for a lock); what to do next is decided by [`twophase::Participant`]. While a task serves a session it has
-//! the part in its hands (`Session::part` is empty); a decision to abort that arrives then is noted and done when the
-//! task comes back with it.
+//! A session is one transaction's local part, from its first step until it is over. Tasks serve the
+//! requests, since a step may wait for a lock; [`twophase::Participant`] decides the next action.
+//! While a task serves a session, the task holds the local transaction and `Session::part` is
+//! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
+//! the local transaction back.
 
 use crate::home;
 use crate::links::{LinkId, MOST_PAYLOAD, Peer};
@@ -22,14 +23,14 @@ use txn::{Abort, Workload};
 use wire::{Batch, BatchReader, Frame, Ride};
 
 impl<W: Workload, E: Engine> Local<W, E> {
-    /// Queues a request and sees to it that a task takes it.
+    /// Queues a request and makes sure that a task takes it.
     pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::Part>) {
         self.jobs.borrow_mut().push_back(job);
         self.summon();
     }
 
-    /// Has a task come for the first job, unless one is on its way: that one does one job after the other, and summons the next task
-    /// only if it has to wait in the midst of one.
+    /// Wakes or spawns a task for the first job, unless one is already on its way. A task does one
+    /// job after the other, and summons the next task only when it has to wait within a job.
     fn summon(self: &Rc<Self>) {
         if self.summoned.get() {
             return;
@@ -40,14 +41,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 waker.wake();
                 true
             }
-            // With every slot taken the request waits until a task is free.
+            // With every task slot taken, the request waits until a task is free.
             None => self.executor.spawn(probe::charged(Role::Served, serve(Rc::clone(self)))),
         };
         self.summoned.set(comes);
     }
 
-    /// A message of the commit protocol for a part held here; on `link`, or by way of another worker. To be called on the worker
-    /// that looks after the transaction: to a home that hears of no part here its decision is done.
+    /// A message of the commit protocol for a local part. It came on `link`, or by way of another
+    /// worker. To be called on the worker that is responsible for the transaction: that worker's
+    /// answer "no such transaction here" tells the home that its decision was carried out.
     pub(crate) fn participant_message(&self, from: InstanceId, link: Option<LinkId>, message: Message) {
         let gtid = message.gtid();
         debug_assert!(
@@ -86,7 +88,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.perform_session(gtid, effects);
     }
 
-    /// Requests of a transaction that was given up before a task took them.
+    /// Drops the requests of a transaction that was given up before a task took them.
     fn drop_jobs_of(&self, given_up: Gtid) {
         self.jobs.borrow_mut().retain_mut(|job| match job {
             Job::Steps { gtid, steps, .. } if *gtid == given_up => {
@@ -98,7 +100,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         });
     }
 
-    /// Does what a participant asks for, except sending votes, which ride on replies.
+    /// Carries out the effects that a participant asks for, except votes: those ride on replies.
     pub(crate) fn perform_session(&self, gtid: Gtid, effects: Effects) {
         probe::charge(Role::Served, || self.perform(gtid, effects));
     }
@@ -117,7 +119,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     let Some((mut part, link)) = taken(self) else { continue };
                     let committed = engine.commit(desk, &mut part);
                     self.give_part(part);
-                    // Without the record there is no acknowledgement: the next life of this instance asks again.
+                    // Without the record there is no acknowledgement: after the next restart this
+                    // instance inquires again.
                     let Ok(lsn) = committed else { continue };
                     self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
                 }
@@ -131,7 +134,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 }
                 Effect::Release => {
                     if let Some((mut part, _)) = taken(self) {
-                        // Nothing was written: the end of a reader cannot fail in a way that matters.
+                        // Nothing was written, so an error at the end of a reader has no
+                        // consequences.
                         let _ = engine.commit(desk, &mut part);
                         self.give_part(part);
                     }
@@ -142,7 +146,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Acknowledges the commits that the device has: the homes forget on it.
+    /// Acknowledges the commits that are on the device. The acknowledgement lets the home forget
+    /// the transaction.
     pub(crate) fn poll_acks(&self) -> bool {
         let mut any = false;
         loop {
@@ -161,7 +166,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// A link broke on which this instance's parts of `home`'s transactions were run.
+    /// A link broke on which other instances' transactions ran steps here.
     pub(crate) fn caller_lost(&self, broken: LinkId) {
         let affected: Vec<Gtid> =
             self.sessions.borrow().iter().filter(|(_, s)| s.link == Some(broken)).map(|(g, _)| *g).collect();
@@ -179,7 +184,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Parts that have heard nothing for a while ask their home.
+    /// Inquires at the home for each local part that has had no message for `older_than_ns`.
     pub(crate) fn ask_homes(&self, older_than_ns: u64) {
         let now = world::now_ns();
         let quiet: Vec<Gtid> = self
@@ -198,16 +203,18 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
+    /// The number of participants in doubt at this worker.
     pub(crate) fn in_doubt(&self) -> u64 {
         self.sessions.borrow().values().filter(|s| s.machine.is_in_doubt()).count() as u64
     }
 
-    /// Takes the part out of its session for a request, opening the session with the first.
+    /// Takes the local transaction out of its session for a request. The first request of a
+    /// transaction opens the session.
     fn open_session(&self, gtid: Gtid, link: LinkId, ride: Ride) -> Result<E::Part, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             if session.machine.state() != State::Working {
-                // Prepared, or a reader that waits for its release: no step may follow.
+                // It is prepared, or a reader that waits for its release: no step may follow.
                 return Err(Abort::AfterLast);
             }
             session.link = Some(link);
@@ -219,13 +226,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         Ok(part)
     }
 
-    /// Begins a part of a transaction.
+    /// Begins a local transaction for a participant.
     fn begin(&self, gtid: Gtid, ride: Ride) -> E::Part {
         let mut part = self.take_part();
         self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
         let home_is_certified = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
         if self.shared.config.placement.instances() > 2 || home_is_certified {
-            // Several may be prepared at once; or one with a higher number is.
+            // A wait here may close a circle in two cases: with more than two instances several may
+            // be prepared at once; and a home with the higher number may already be validated.
             E::in_order(&mut part, Order::Any);
         }
         part
@@ -235,7 +243,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
     }
 
-    /// Runs the steps of a request, here or where they belong.
+    /// Runs the steps of a request, on this worker or on the workers that own their keys.
     pub(crate) async fn run_batch(
         &self,
         part: &mut E::Part,
@@ -252,13 +260,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 let run = pin!(workload.run_step(id, args, &mut self.here(part), outputs.buffer())).await;
                 let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
                 if usize::from(owner) == self.worker {
-                    // The door is shut: keys are about to be given away, these perhaps.
+                    // The drain gate is closed: keys are about to be given to another worker,
+                    // perhaps these.
                     Box::pin(self.shared.engine.pass(&self.desk, &self.executor, part)).await?;
                     continue;
                 }
                 let to = (owner.into(), stamp);
                 match Box::pin(self.send_on(part, to, (id, args), outputs.buffer())).await {
-                    // It has moved on meanwhile.
+                    // The key has moved on to a third worker meanwhile.
                     Err(Abort::NotHere(_)) => {}
                     sent => break sent?,
                 }
@@ -268,7 +277,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if reader.finished() { Ok(()) } else { Err(Abort::BadRequest) }
     }
 
-    /// Runs a request's steps and prepares if asked to. Returns the vote.
+    /// Runs the steps of a request, and prepares if the request asks for it. Returns the vote.
     async fn serve_steps(
         &self,
         gtid: Gtid,
@@ -280,7 +289,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if ride == Ride::Check {
             return Box::pin(self.check(gtid)).await.map(|()| None);
         }
-        // Whoever comes but once opens a session only if it has to wait: until then nobody can come between.
+        // A transaction that comes here only once opens a session only if it has to wait. Until
+        // then this worker runs nothing else, so no message can look for the session.
         let may_pass =
             ride == Ride::Prepare(LockPoint::Reached) && !self.sessions.borrow().contains_key(&gtid);
         let passing = Passing { local: self, gtid, link, opened: Cell::new(!may_pass) };
@@ -300,7 +310,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
             let seen = self.shared.engine.horizon(&part, &self.desk);
             self.give_up(gtid, part)?;
             if let Abort::User(_) = abort {
-                // The home tells its client of what was seen here.
+                // The home tells its client about rows that were read here, so those must be
+                // durable.
                 self.durable(seen).await?;
             }
             return Err(abort);
@@ -317,12 +328,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Finds whether what a part has only read at the lock point is there at this moment; what comes after it does not matter.
+    /// Checks, at the lock point, that all rows that a read-only participant has read are there at
+    /// this moment. Changes after it do not matter.
     async fn validate(&self, part: &mut E::Part) -> Result<(), Abort> {
         pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Home)).await
     }
 
-    /// Ends a part that has only read, at the lock point.
+    /// Ends a participant that has only read, at the lock point.
     async fn pass(&self, mut part: E::Part, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
         let lsn = self.shared.engine.commit(&self.desk, &mut part);
         self.give_part(part);
@@ -333,10 +345,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         Ok(Vote::ReadOnly)
     }
 
-    /// Ends a session whose home is to abort by its own decision, and says whether that was made from what was there.
+    /// Ends a session of which the home is about to abort by its own decision. Succeeds if all rows
+    /// that were read here were there at one moment.
     async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
         let (engine, desk) = (&self.shared.engine, &self.desk);
-        // What is not here any more, or not yet at rest, cannot be vouched for; what is prepared waits for its decision.
+        // A session that is gone, or of which a step still runs, cannot be confirmed. A prepared
+        // one waits for its decision.
         let mut part = self.take_working(gtid).ok_or(Abort::Conflict)?;
         let holds = engine.holds(desk, &mut part);
         let seen = engine.horizon(&part, desk);
@@ -347,14 +361,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.durable(seen).await
     }
 
-    /// The part of a session that has run steps and was not asked to prepare; none while a step still runs.
+    /// The local transaction of a session that has run steps and was not asked to prepare. `None`
+    /// while a step still runs.
     fn take_working(&self, gtid: Gtid) -> Option<E::Part> {
         let mut sessions = self.sessions.borrow_mut();
         let session = sessions.get_mut(&gtid)?;
         if session.machine.state() == State::Working { session.part.take() } else { None }
     }
 
-    /// Ends a session whose part cannot be prepared any more.
+    /// Ends a session of which the local transaction cannot be prepared.
     fn give_up(&self, gtid: Gtid, mut part: E::Part) -> Result<(), Abort> {
         let undone = self.shared.engine.rollback(&self.desk, &mut part);
         self.give_part(part);
@@ -371,7 +386,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     async fn certify(&self, gtid: Gtid, part: &mut E::Part) -> Result<(), Abort> {
         pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Distributed)).await?;
-        // The home may have given up while this waited.
+        // The home may have given up the transaction meanwhile.
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
@@ -383,7 +398,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return Err(abort);
         }
         let wrote = if E::wrote(&part) { Wrote::Something } else { Wrote::Nothing };
-        // What the machine asks for here is known from its drawing; its vote rides on the reply.
+        // The effects that the machine returns here follow from its diagram: the code below carries
+        // them out. The vote rides on the reply.
         let event = Event::Prepare { wrote, lock_point };
         if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
             session.machine.on(event);
@@ -401,7 +417,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     },
                 );
                 self.put_back(gtid, part);
-                // The home commits on it.
+                // The home commits on this vote.
                 self.stable(lsn?).await?;
                 let mut sessions = self.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
@@ -428,7 +444,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     async fn serve_job(&self, job: Job<E::Part>) {
         match job {
             Job::Visit(visit) => pin!(self.serve_visit(visit)).await,
-            // A step request is never begun once its link has broken: its home has given it up.
+            // A step request is not begun once its link has broken: its home has given the
+            // transaction up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
             Job::Steps { link, call, gtid, ride, steps } => {
                 let mut outputs = self.take_batch();
@@ -442,16 +459,17 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Job::Prepare { link, gtid, lock_point } => {
                 let vote = match self.take_working(gtid) {
                     Some(mut part) => {
-                        // The home is certified.
+                        // The home is already validated.
                         if self.me() < gtid.home {
                             E::in_order(&mut part, Order::Any);
                         }
                         pin!(self.prepare(gtid, part, lock_point)).await.unwrap_or(Vote::No)
                     }
-                    // Asked while a step still runs: a home that breaks its own protocol gets a refusal.
+                    // A prepare request while a step still runs breaks the protocol: the home gets
+                    // a refusal.
                     None => Vote::No,
                 };
-                // A home that hears nothing gives up, and the part asks it.
+                // If the vote is lost, the home gives up, and this participant inquires.
                 let _ = self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));
             }
             Job::Submit { link, from, call, request } => {
@@ -473,7 +491,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Another instance's client times its request itself.
+    /// Runs a request of which the client is elsewhere. A client of another instance measures its
+    /// latency itself.
     async fn submit(&self, request: &W::Request, from: Peer, reply: &mut Vec<u8>) -> Result<(), Abort> {
         let mut part = self.take_part();
         let started = world::now_ns();
@@ -499,7 +518,7 @@ fn new_session<P>(gtid: Gtid, link: LinkId) -> Session<P> {
     }
 }
 
-/// A visit that needs no session, as long as it does not have to wait.
+/// A visit that needs no session as long as it does not have to wait.
 struct Passing<'l, W: Workload, E: Engine> {
     local: &'l Local<W, E>,
     gtid: Gtid,
@@ -508,7 +527,8 @@ struct Passing<'l, W: Workload, E: Engine> {
 }
 
 impl<W: Workload, E: Engine> Passing<'_, W, E> {
-    /// Does some of its work; fails if the transaction is given up meanwhile.
+    /// Runs some of the visit's work, and opens the session when it first has to wait. Fails if the
+    /// transaction is given up meanwhile.
     async fn run(&self, mut work: Pin<&mut impl Future<Output = Result<(), Abort>>>) -> Result<(), Abort> {
         std::future::poll_fn(|cx| {
             let polled = work.as_mut().poll(cx);

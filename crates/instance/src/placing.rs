@@ -1,9 +1,11 @@
-//! On which island each partition of the keys lives: those that meet in transactions on the same one (ATraPos; thesis, section 3.5).
+//! The island of each partition: partitions that occur together in transactions are placed on the
+//! same island (ATraPos; thesis, section 3.5).
 //!
-//! Workers of an instance may lie on several islands. A transaction with steps on two of them sends letters over the slow way between,
-//! so partitions that meet often belong together, as far as every island then has its share of the work. What meets is drawn by the
-//! transactions' workers; what follows from it is decided by [`partition::placement`], which counts a price for each partition that moves.
-//! Borders are not its business: it decides only when the balancer leaves them as they are.
+//! Workers of an instance may lie on several islands. A transaction with steps on two of them sends
+//! messages over the slow path between. So partitions that often meet belong together, as long as
+//! every island keeps its share of the work. The transactions' workers sample the meetings.
+//! [`partition::placement`] decides, and charges a price for each partition that moves. It does not
+//! change borders: it decides only when the balancer leaves them as they are.
 
 use crate::local::Meetings;
 use base::WorkerId;
@@ -11,33 +13,34 @@ use partition::placement::{Placement, Problem, Together, improve};
 use partition::{Partition, Ranges};
 use std::collections::BTreeMap;
 
-/// Meetings that a decision rests on at least.
+/// The least number of meetings for a decision.
 const ENOUGH: f64 = 200.0;
 
-/// It must spare so much of the meetings over islands, as a share of all meetings.
+/// The least gain for a decision: meetings between islands that it avoids, as a share of all
+/// meetings.
 const GAIN: f64 = 0.1;
 
-/// What moving one partition costs, as a share of all meetings.
+/// The cost of moving one partition, as a share of all meetings.
 const PRICE: f64 = 0.01;
 
-/// What an island may have above its share of the work.
+/// How far an island may exceed its share of the work.
 const SLACK: f64 = 0.15;
 
-/// Watches which partitions meet. See the file's head.
+/// Counts which partitions meet, and decides; see the head of this file.
 pub(crate) struct Placer {
-    /// Which of `sizes` each worker lies on.
+    /// The island of each worker, as an index into `sizes`.
     island: Vec<usize>,
-    /// Workers of each island.
+    /// The number of workers of each island.
     sizes: Vec<usize>,
-    /// How often sites met; halved in each period, so that what was long ago does not count.
+    /// How often two sites met. Halved in each period, so that old meetings lose weight.
     met: BTreeMap<(u32, u32), f64>,
-    /// Periods still without a decision, and how many there are after each.
+    /// Periods left without a decision, and their number after each decision.
     quiet: u32,
     settle: u32,
 }
 
 impl Placer {
-    /// `islands` says on which each worker lies; those behind its end lie on the first.
+    /// `islands` holds the island of each worker. Workers beyond its end lie on the first island.
     pub fn new(islands: &[u16], workers: usize, settle: u32) -> Placer {
         let number = |worker: usize| islands.get(worker).or(islands.first()).copied().unwrap_or(0);
         let mut numbers: Vec<u16> = (0..workers).map(number).collect();
@@ -49,14 +52,15 @@ impl Placer {
         Placer { island, sizes, met: BTreeMap::new(), quiet: settle, settle }
     }
 
-    /// Takes note of what one worker has drawn in this period.
+    /// Adds the meetings that one worker sampled in this period.
     pub fn met(&mut self, drawn: &Meetings) {
         for (&sites, &n) in drawn {
             *self.met.entry(sites).or_default() += f64::from(n);
         }
     }
 
-    /// The period ends: other owners for the partitions, and why; `None` if they are well where they are.
+    /// Ends the period. Returns other owners for the partitions, and why; `None` if no move is
+    /// worth it.
     pub fn judge(&mut self, now: &Ranges, work: &[u64]) -> Option<(Ranges, String)> {
         let problem = self.problem(now, work);
         self.met.values_mut().for_each(|n| *n /= 2.0);
@@ -104,7 +108,8 @@ impl Placer {
         }
     }
 
-    /// Who moves goes to the worker of its new island that has the least to do; `None` if somebody would be left with nothing.
+    /// Each partition that moves goes to the worker of its new island with the least work. `None`
+    /// if a worker would be left without a partition.
     fn owners(&self, now: &Ranges, placement: &Placement, work: &[u64]) -> Option<Ranges> {
         let mut owners: Vec<Option<usize>> =
             now.owners().iter().map(|owner| Some(usize::from(owner.0))).collect();
@@ -134,7 +139,7 @@ mod tests {
     use super::*;
     use base::TableId;
 
-    /// Four partitions of ten sites; the first two are worker 0's, and meet the other two.
+    /// Four partitions of ten sites. Worker 0 owns the first two, which meet the other two.
     fn apart() -> (Ranges, Meetings) {
         let owners = [0, 1].map(WorkerId);
         let ranges = Ranges::equal(TableId(0), 40, 4, &owners).unwrap();

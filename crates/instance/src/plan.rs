@@ -1,16 +1,16 @@
-//! The pieces that an instance's data is loaded in, taken by its workers one by one.
+//! The pieces in which an instance's data is loaded. Its workers take them one by one.
 
 use base::SiteId;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use txn::Workload;
 
-/// How rows come into the store.
+/// How rows enter the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// Page by page, and the trees at the end: only into an empty store.
     Bulk,
-    /// One by one, each piece a transaction.
+    /// One by one; each piece is a transaction.
     Inserts,
 }
 
@@ -19,13 +19,14 @@ pub(crate) struct LoadPlan {
     pieces: Vec<(SiteId, u32)>,
     next: AtomicU64,
     pub done: AtomicU64,
-    /// Decided by whoever asks first, before anybody has written.
+    /// Decided by the first worker that asks, before any worker has written.
     way: OnceLock<Way>,
     /// Workers that are not done.
     busy: AtomicUsize,
 }
 
 impl LoadPlan {
+    /// The pieces of `sites`, for `workers` workers.
     pub fn new<W: Workload>(workload: &W, sites: std::ops::Range<u32>, workers: usize) -> LoadPlan {
         let pieces = sites
             .map(SiteId)
@@ -40,19 +41,22 @@ impl LoadPlan {
         }
     }
 
+    /// How rows enter the store; the first call decides.
     pub fn way(&self, decide: impl FnOnce() -> Way) -> Way {
         *self.way.get_or_init(decide)
     }
 
-    /// A worker is done; whether it is the last.
+    /// Marks a worker as done. Returns whether it was the last.
     pub fn is_last(&self) -> bool {
         self.busy.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
+    /// The number of pieces.
     pub fn total(&self) -> u64 {
         self.pieces.len() as u64
     }
 
+    /// The next piece that no worker has taken.
     pub fn take(&self) -> Option<(SiteId, u32)> {
         self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed) as usize).copied()
     }

@@ -1,4 +1,4 @@
-//! Which messages a link may carry, by what is at its other end.
+//! The messages that a link may carry, by the kind of its other end.
 //!
 //! | frame | on a link from a client | from an instance | to an instance |
 //! |---|---|---|---|
@@ -10,17 +10,18 @@
 //! | `Prepare`, `Decide`, `Release` | | from the transaction's home | likewise |
 //! | `Vote`, `Ack`, `Inquire` | | to the transaction's home | likewise |
 //!
-//! A message that is not in the table ends its link: its sender has a bug, or is none of ours.
+//! A message that is not in the table ends its link: its sender has a bug, or is not part of this
+//! deployment.
 
 use crate::links::Peer;
 use base::InstanceId;
 use wire::Frame;
 
-/// What is wrong with a message.
+/// Describes a forbidden message.
 pub(crate) type Offence = &'static str;
 
 /// # Errors
-/// Why `peer` may not say this to instance `me`.
+/// Why `peer` may not send this frame to instance `me`.
 #[inline]
 pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(), Offence> {
     let allowed = |condition: bool, offence| if condition { Ok(()) } else { Err(offence) };
@@ -50,7 +51,7 @@ pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(),
     }
 }
 
-/// Says on standard error that a link is closed, and why.
+/// Reports on standard error that a link is closed, and why.
 #[cold]
 pub(crate) fn tell(me: InstanceId, peer: Peer, offence: &str) {
     let other = match peer {

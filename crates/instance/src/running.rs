@@ -1,4 +1,4 @@
-//! An instance from its start to its stop, seen from the thread that owns it.
+//! An instance from its start to its stop, as seen by the thread that owns it.
 
 use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
@@ -28,37 +28,44 @@ use wal::Durability;
 
 /// How long `connect` waits for the links; a peer that is still down gets its links later.
 const CONNECT: Duration = Duration::from_secs(2);
+/// The least time that an audit waits until no transaction is in doubt.
 const SETTLE: Duration = Duration::from_secs(20);
-/// How often whoever waits for workers looks whether they live.
+/// How often a thread that waits for a worker's answer checks that the workers are alive.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the restart of an instance found.
+/// The findings of an instance's restart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recovery {
     /// How often this store has been opened, this time included.
     pub life: u32,
-    /// Transactions found prepared, whose outcome has to be asked for.
+    /// Transactions found prepared, of which the outcome has to be asked for.
     pub in_doubt: usize,
     /// Bytes of log replayed.
     pub log_bytes: u64,
 }
 
+/// A running instance: its threads and the state that they share.
 pub(crate) struct Running<W: Workload, E: Engine> {
     shared: Arc<Shared<W, E>>,
     workers: Vec<JoinHandle<()>>,
+    /// The listener, its stop flag and its thread; `None` for an instance without an address.
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
+    /// Orders to the connector thread, and the thread.
     connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
+    /// The stop flag of the cleaner thread, and the thread.
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    /// `None` where keys are not balanced.
     balancer: Option<Watch>,
-    /// What it has decided in this window.
+    /// The balancer's decisions in this window.
     ledger: Ledger,
+    /// The present options; the workers have copies.
     workload: Mutex<W>,
     recovery: Recovery,
     binding: Binding,
     window: Mutex<Window>,
 }
 
-/// Where the last window of what is counted by the process and by the log ended.
+/// Counts at the end of the last window, for counters of the process and of the log.
 #[derive(Default)]
 struct Window {
     engine: EngineCounts,
@@ -118,7 +125,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         if let Err(fault) = running.begin(&started, listener) {
             let ended = running.end_threads();
             return Err(match (fault, ended) {
-                // A panic has more to say than that a worker is gone.
+                // A panic carries more information than the fact that a worker has ended.
                 (InstanceFault::Worker(_), Err(panic)) => panic,
                 (fault, _) => fault,
             });
@@ -126,7 +133,8 @@ impl<W: Workload, E: Engine> Running<W, E> {
         Ok(running)
     }
 
-    /// Lets others in once every worker has locked again what restart found in doubt.
+    /// Starts the listener and the balancer once every worker has locked its in-doubt transactions
+    /// again.
     fn begin(
         &mut self,
         started: &Receiver<Result<(), InstanceFault>>,
@@ -170,7 +178,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
     }
 
-    /// Sends an order to every worker, for their answers to be collected.
+    /// Sends an order to every worker; their answers arrive at the returned receiver.
     fn ask<T>(&self, order: impl Fn(Sender<T>) -> Order<W>) -> Receiver<T> {
         let (reply, replies) = mpsc::channel();
         self.shared.order_all(|| order(reply.clone()));
@@ -182,10 +190,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
         self.workers.iter().map(|_| self.one(replies)).collect()
     }
 
-    /// The next worker's answer; `None` if it takes its time.
+    /// The next worker's answer; `None` if it has not arrived within [`LOOK`].
     ///
     /// # Errors
-    /// When a worker has ended: its answer would be waited for in vain.
+    /// When a worker has ended: its answer would never arrive.
     fn next<T>(&self, replies: &Receiver<T>) -> Result<Option<T>, InstanceFault> {
         match replies.recv_timeout(LOOK) {
             Ok(reply) => Ok(Some(reply)),
@@ -216,7 +224,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         Ok(())
     }
 
-    /// The answer of the one worker that was asked.
+    /// The answer of a single worker.
     fn one<T>(&self, replies: &Receiver<T>) -> Result<T, InstanceFault> {
         loop {
             if let Some(reply) = self.next(replies)? {
@@ -234,7 +242,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         InstanceFault::Worker(fault.unwrap_or_else(|| "see its message above".into()))
     }
 
-    /// Waits until the instance lets transactions in.
+    /// Starts a load, once the instance lets transactions in.
     pub fn drive(&self, traffic: Traffic, share: Share, seed: u64) {
         self.shared.opening.wait();
         self.shared.order_all(|| Order::Drive { traffic, share, seed });
@@ -339,7 +347,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     fn end_threads(&mut self) -> Result<(), InstanceFault> {
-        // First: it waits for workers.
+        // The balancer ends first: it waits for workers.
         if let Some(balancer) = self.balancer.take() {
             balancer.end();
         }
@@ -362,7 +370,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
                 outcome = Err(InstanceFault::Worker(text.unwrap_or_default()));
             }
         }
-        // Last: until then somebody may wait for a page to be written.
+        // The cleaner ends last: until then a worker may wait for a page to be written.
         if let Some((stop, thread)) = self.cleaner.take() {
             stop.store(true, Ordering::Release);
             self.shared.engine.stop_cleaner();
@@ -372,7 +380,8 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 }
 
-/// Opens the engine on a thread of its own whose memory comes from the instance's node: restart touches its data first.
+/// Opens the engine on a separate thread that allocates from the instance's NUMA node, since
+/// restart is the first to touch the data.
 fn open<W: Workload, E: Engine>(
     config: &InstanceConfig,
     workload: &W,
@@ -417,7 +426,8 @@ fn open<W: Workload, E: Engine>(
     })
 }
 
-/// Divides what restart found among the workers, by the number of the transaction.
+/// Divides the in-doubt transactions and commit notes that restart found among the workers, by the
+/// number of the transaction.
 fn share_out<T>(
     notes: &[(NoteId, Vec<u8>)],
     in_doubt: Vec<(Vec<u8>, T)>,
@@ -438,7 +448,7 @@ fn share_out<T>(
     Ok(shares)
 }
 
-/// Worker threads, each of which tells whether it is ready.
+/// Worker threads, and the receiver on which each reports that it is ready.
 type Started = (Vec<JoinHandle<()>>, Receiver<Result<(), InstanceFault>>);
 
 fn start_workers<W: Workload, E: Engine>(
@@ -454,11 +464,11 @@ fn start_workers<W: Workload, E: Engine>(
         let name = format!("i{}w{index}", shared.config.id.0);
         let body = move || {
             if let Some(cpu) = shared.config.cpus[index] {
-                // A CPU that was taken away meanwhile: the worker runs wherever it may.
+                // If the CPU is not available any more, the worker runs on any CPU.
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
             topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
-            // Whoever starts the instance waits for this, or has given it up.
+            // The thread that starts the instance waits for this, or has given it up.
             match Worker::new(shared, index, workload, inheritance) {
                 Ok(worker) => {
                     let _ = ready.send(Ok(()));
@@ -476,7 +486,8 @@ fn start_workers<W: Workload, E: Engine>(
     (handles, started)
 }
 
-/// The thread that waits for the device when pages are written. It copies them itself where they have no owner.
+/// The thread that waits for the device when pages are written. It also copies the pages that have
+/// no owner.
 fn start_cleaner<W: Workload, E: Engine>(
     shared: &Arc<Shared<W, E>>,
 ) -> Result<(Arc<AtomicBool>, JoinHandle<()>), InstanceFault> {
@@ -491,6 +502,7 @@ fn start_cleaner<W: Workload, E: Engine>(
     Ok((stop, thread))
 }
 
+/// The listener, its stop flag, and its thread.
 type ListenerThread = (Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>);
 
 fn start_listener<W: Workload, E: Engine>(

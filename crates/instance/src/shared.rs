@@ -1,4 +1,4 @@
-//! What an instance's threads share: the engine, and an inbox per worker.
+//! State shared by the threads of an instance: the engine, and one inbox per worker.
 
 use crate::balance::Loads;
 use crate::config::InstanceConfig;
@@ -18,17 +18,21 @@ use traffic::{Rate, Share, Traffic};
 use twophase::Message;
 use txn::Workload;
 
+/// The state shared by the threads of an instance.
 pub(crate) struct Shared<W: Workload, E: Engine> {
     pub config: InstanceConfig,
     pub engine: Arc<E>,
-    /// What the workers that are done with a load have filled in, to be put together by the last.
+    /// The data that workers have filled in during a bulk load. The last worker to finish assembles
+    /// it.
     pub filled: Mutex<Vec<E::Filled>>,
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
+    /// Admission of transactions after a restart.
     pub opening: Opening,
+    /// The last known life of each peer.
     pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
-    /// Between workers that own keys, for requests that are one other's as a whole.
+    /// Between workers that own keys, to forward requests of which another worker owns all keys.
     pub crossings: Crossings<W::Request>,
     /// Wakes the connector thread when a link to a peer has broken.
     pub lost: Mutex<Option<Sender<Wanted>>>,
@@ -37,15 +41,15 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
 /// A change of the load.
 #[derive(Clone)]
 pub struct Scene<W> {
-    /// When, on the clock of [`world::now_ns`]; at once if that is over.
+    /// When it applies, by [`world::now_ns`]; at once if that time has passed.
     pub at_ns: u64,
     /// Another rate, of the whole deployment, for an open loop.
     pub rate: Option<Rate>,
-    /// Other requests over the same data, whose streams are drawn from this seed on.
+    /// Other requests over the same data; their streams start at this seed.
     pub requests: Option<(W, u64)>,
 }
 
-/// What a worker is told by other threads of the instance.
+/// An order to a worker from another thread of the instance.
 pub(crate) enum Order<W> {
     Link(Link, Peer),
     /// Start this load; clients draw streams of requests from `seed` on.
@@ -56,9 +60,9 @@ pub(crate) enum Order<W> {
     },
     /// Changes of the load, ascending by time.
     Script(Vec<Scene<W>>),
-    /// End the clients; tell when nothing of theirs is in flight.
+    /// End the clients; reply when no transaction of theirs is in flight.
     Halt(Sender<()>),
-    /// Tell when no part of a distributed transaction is left here.
+    /// Reply when no local part of a distributed transaction is left here.
     Settle(Sender<()>),
     /// Turn the profile on or off.
     Profile(Profiling, Sender<()>),
@@ -66,18 +70,18 @@ pub(crate) enum Order<W> {
     Reconfigure(W, Sender<()>),
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
-    /// Change who owns which keys, as far as this worker is concerned.
+    /// Repartition request: change the owners of keys, as far as this worker is concerned.
     Errand(Errand),
-    /// Tell what was counted for whoever balances.
+    /// Reply with the counts for the balancer.
     Loads(Sender<Loads>),
     /// Write a checkpoint: on the worker, because it may own the pages.
     Checkpoint(Sender<Result<(), EngineFault>>),
-    /// A message for a transaction that this worker looks after, received by another.
+    /// A message for a transaction of this worker that another worker received.
     Message {
         from: InstanceId,
         message: Message,
     },
-    /// A peer is there in this life: give up what rests on its earlier ones, and say so.
+    /// A peer runs in this life: give up the state that depends on its earlier lives, then reply.
     Reborn {
         peer: InstanceId,
         life: u32,
@@ -86,17 +90,18 @@ pub(crate) enum Order<W> {
     Stop,
 }
 
-/// What the connector is told.
+/// An order to the connector thread.
 pub(crate) enum Wanted {
-    /// Where the peers are now (again after a restart of one of them); answered when every worker has its link to each of them.
+    /// The present addresses of the peers (sent again after a restart of one of them). Answered
+    /// when every worker has its link to each peer.
     Peers(Vec<(InstanceId, Address)>, Sender<()>),
     /// A worker's link to a peer has broken.
     Lost(usize, InstanceId),
     Stop,
 }
 
-/// Orders for one worker: any thread puts, the worker takes. The flag is set after the order is in and read before
-/// the lock is taken, so that an empty inbox costs one load.
+/// Orders for one worker: any thread puts, the worker takes. The flag is set after the order is in,
+/// and read before the lock is taken, so an empty inbox costs one load.
 pub(crate) struct Inbox<W> {
     orders: Mutex<Vec<Order<W>>>,
     filled: AtomicBool,
@@ -110,13 +115,15 @@ impl<W> Default for Inbox<W> {
 }
 
 impl<W> Inbox<W> {
+    /// Adds an order, and wakes the worker.
     pub fn put(&self, order: Order<W>) {
         self.orders.lock().expect("no holder of this lock panics").push(order);
         self.filled.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Has the worker look around if it sleeps. One that has not begun looks before it first sleeps.
+    /// Wakes the worker if it sleeps. A worker that has not started checks its inbox before it
+    /// first sleeps.
     #[inline]
     pub fn wake(&self) {
         if let Some(unparker) = self.unparker.get() {
@@ -124,16 +131,18 @@ impl<W> Inbox<W> {
         }
     }
 
-    /// Called once by the worker, before its first look.
+    /// Called once by the worker, before its first check.
     pub fn owned_by(&self, unparker: Unparker) {
         assert!(self.unparker.set(unparker).is_ok(), "an inbox has one owner");
     }
 
+    /// Whether there is no order; costs one load.
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.filled.load(Ordering::Acquire)
     }
 
+    /// Takes all orders. The flag is cleared under the lock, so a later order sets it again.
     pub fn take(&self) -> Vec<Order<W>> {
         if self.is_empty() {
             return Vec::new();
@@ -145,17 +154,19 @@ impl<W> Inbox<W> {
 }
 
 impl<W: Workload, E: Engine> Shared<W, E> {
-    /// Sites of this instance.
+    /// The number of sites of this instance.
     pub fn sites(&self) -> usize {
         self.config.placement.sites_of(self.config.id).len()
     }
 
-    /// Whether it matters which sites meet in transactions: somebody balances, and some workers are further from each other than others.
+    /// Whether workers sample which sites meet in transactions: there is a balancer, and the
+    /// workers lie on more than one island.
     pub fn watches_meetings(&self) -> bool {
         let islands = &self.config.worker_islands;
         self.config.balance.mode != Mode::Off && islands.iter().any(|island| *island != islands[0])
     }
 
+    /// Sends an order to every worker.
     pub fn order_all(&self, order: impl Fn() -> Order<W>) {
         self.inboxes.iter().for_each(|inbox| inbox.put(order()));
     }

@@ -1,15 +1,17 @@
-//! Where an open loop's requests come from: arrivals at a rate, or people at terminals; and the queue in which those that are
-//! due wait for one of the worker's clerks.
+//! The requests of an open loop: arrivals at a rate, or terminals with pauses; and the queue in
+//! which due requests wait for one of the worker's open-loop clients.
 //!
 //! ```text
-//!   arrivals / timing wheel --due--> waiting (bounded) --> clerk: run it, tell the terminal --> pause --> wheel
+//!   arrivals / timing wheel --due--> waiting (bounded)
+//!       --> open-loop client runs it, answers the terminal --> pause --> wheel
 //! ```
 //!
-//! A request is due when it is due, however late a clerk comes: its latency counts from that moment, so that a stall of
-//! the engine shows in every request that would have come during it (no coordinated omission). Who waits when the queue is
-//! full is refused and counted; a terminal is never refused, for it has one request at most.
+//! The latency of a request counts from the moment at which it is due, however late a client takes
+//! it. A stall of the engine therefore shows in every request that arrives during it (no
+//! coordinated omission). An arrival that finds the queue full is refused and counted. A terminal
+//! is never refused, since it has one request at most.
 //!
-//! Only the worker's thread touches it.
+//! Only the worker's own thread uses it.
 
 use probe::Offered;
 use std::collections::VecDeque;
@@ -17,17 +19,19 @@ use std::task::Waker;
 use traffic::{ArrivalStream, Rate, Thinker, Wheel};
 use txn::{Generator, Pauses, Workload};
 
-/// Requests that may wait at one worker: a second's worth for a worker that answers 65,000 a second.
+/// Requests that may wait at one worker: one second's arrivals for a worker that answers 65,000 a
+/// second.
 const MOST_WAITING: usize = 1 << 16;
 
 /// A request that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub since_ns: u64,
-    /// Whose it is; `None` for an arrival.
+    /// The terminal that sends it; `None` for an arrival.
     pub terminal: Option<u32>,
 }
 
+/// The two kinds of open loops.
 pub(crate) enum Kind<W: Workload> {
     Arrivals(ArrivalStream),
     Terminals(Box<Terminals<W>>),
@@ -35,17 +39,18 @@ pub(crate) enum Kind<W: Workload> {
 
 /// The terminals of one worker, numbered from 0.
 pub(crate) struct Terminals<W: Workload> {
-    /// What each will send next.
+    /// The next request of each terminal.
     requests: Vec<Option<W::Request>>,
     wheel: Wheel,
     thinker: Thinker,
     generator: W::Generator,
-    /// Site, and number at the site, of each.
+    /// The site of a terminal, and its number at the site.
     place: Box<dyn Fn(u32) -> (u32, u32)>,
 }
 
 impl<W: Workload> Terminals<W> {
-    /// So many terminals, as if each had been at it for a while with answers that take no time.
+    /// Starts `count` terminals, in the state that they have after some time with answers that take
+    /// no time.
     pub fn new(
         workload: &W,
         count: u32,
@@ -72,7 +77,7 @@ impl<W: Workload> Terminals<W> {
         all
     }
 
-    /// Between the answer to `last` and the sending of `next`.
+    /// The pause between the answer to `last` and the sending of `next`.
     fn pause_ns(&mut self, workload: &W, last: &W::Request, next: &W::Request) -> u64 {
         let (thought, keyed) = (pauses(workload, last).think_s, pauses(workload, next).keying_s);
         self.thinker.pause_ns(thought, keyed)
@@ -88,14 +93,18 @@ fn pauses<W: Workload>(workload: &W, request: &W::Request) -> Pauses {
     workload.pauses(request).unwrap_or(Pauses { keying_s: 0.0, think_s: 0.0 })
 }
 
+/// The source of one worker's requests.
 pub(crate) struct Source<W: Workload> {
     kind: Kind<W>,
+    /// Requests that are due, oldest first.
     waiting: VecDeque<Due>,
+    /// Counts of this window.
     offered: Offered,
-    /// Clerks without work.
+    /// Open-loop clients without work.
     pub idle: Vec<Waker>,
+    /// Wakes the arrival timer's task.
     pub pump: Option<Waker>,
-    /// When the pump looks again by itself; `u64::MAX` if it does not.
+    /// When the arrival timer fires next; `u64::MAX` if it is not set.
     armed_ns: u64,
 }
 
@@ -105,7 +114,7 @@ impl<W: Workload> Source<W> {
         Source { kind, waiting, offered, idle: Vec::new(), pump: None, armed_ns: u64::MAX }
     }
 
-    /// Puts what has become due into the queue.
+    /// Moves the requests that have become due into the queue.
     pub fn release(&mut self, now_ns: u64) {
         let Source { kind, waiting, offered, .. } = self;
         match kind {
@@ -127,20 +136,21 @@ impl<W: Workload> Source<W> {
         }
     }
 
+    /// The oldest request that is due.
     pub fn take(&mut self) -> Option<Due> {
         self.waiting.pop_front()
     }
 
-    /// Clerks that have nothing to do and could have: no more than requests wait.
+    /// Open-loop clients to wake: idle ones, at most as many as requests wait.
     pub fn wanted(&mut self) -> std::vec::Drain<'_, Waker> {
         let keep = self.idle.len().saturating_sub(self.waiting.len());
         self.idle.drain(keep..)
     }
 
-    /// When the pump has to be woken next, if no timer does that yet.
+    /// When the arrival timer must fire next, if it is not yet set early enough.
     pub fn timer_ns(&mut self, now_ns: u64) -> Option<u64> {
         let next = self.next_ns().unwrap_or(u64::MAX);
-        // A timer that is set already wakes it in time or too early; too early costs a look.
+        // A timer that is already set fires in time or too early. Too early costs one poll.
         if next < self.armed_ns || self.armed_ns <= now_ns {
             self.armed_ns = next;
             return (next != u64::MAX).then_some(next);
@@ -148,7 +158,7 @@ impl<W: Workload> Source<W> {
         None
     }
 
-    /// When something becomes due; `None` when all terminals are being served.
+    /// When the next request becomes due; `None` when all terminals wait for answers.
     fn next_ns(&self) -> Option<u64> {
         match &self.kind {
             Kind::Arrivals(stream) => Some(stream.next_ns()),
@@ -164,14 +174,14 @@ impl<W: Workload> Source<W> {
         }
     }
 
-    /// A terminal has its answer to `last`: it thinks, then keys in its next request.
+    /// A terminal has its answer to `last`: it pauses to think, then keys in its next request.
     pub fn answered(&mut self, workload: &W, terminal: u32, last: &W::Request, now_ns: u64) {
         let Kind::Terminals(terminals) = &mut self.kind else { return };
         let next = terminals.draw(terminal);
         let pause = terminals.pause_ns(workload, last, &next);
         let at_ns = terminals.wheel.arm(terminal, now_ns + pause);
         terminals.requests[terminal as usize] = Some(next);
-        // The pump looked when it did not know of this.
+        // The arrival timer was set before this request was known.
         if at_ns < self.armed_ns
             && let Some(pump) = self.pump.take()
         {
@@ -179,7 +189,7 @@ impl<W: Workload> Source<W> {
         }
     }
 
-    /// Another rate from now on.
+    /// Changes the rate from now on.
     pub fn change(&mut self, rate: Rate, now_ns: u64) {
         self.release(now_ns);
         if let Kind::Arrivals(stream) = &mut self.kind {
@@ -190,19 +200,19 @@ impl<W: Workload> Source<W> {
         }
     }
 
-    /// Other requests from now on; those that terminals hold already are still sent.
+    /// Changes the requests from now on. Those that terminals already hold are still sent.
     pub fn draw_from(&mut self, generator: W::Generator) {
         if let Kind::Terminals(terminals) = &mut self.kind {
             terminals.generator = generator;
         }
     }
 
-    /// Wakes everybody, to find that it is over.
+    /// Wakes all clients and the arrival timer, so that they see the end of the load.
     pub fn wake_all(&mut self) {
         self.idle.drain(..).chain(self.pump.take()).for_each(Waker::wake);
     }
 
-    /// Ends a window.
+    /// Ends a window, and returns its counts.
     pub fn offered(&mut self, now_ns: u64) -> Offered {
         self.release(now_ns);
         Offered { backlog: self.waiting.len() as u64, ..std::mem::take(&mut self.offered) }

@@ -1,14 +1,19 @@
-//! Steps that are spread over sites ([`txn::Spread`]): cut into shares, one for each run of sites with one owner, which are steps like
-//! any other; their outputs are joined at home, by whoever has brought the last one.
+//! Steps over many sites ([`txn::Spread`]). Such a step is cut into shares, one for each run of
+//! sites with one owner. Shares are steps like any other; the home joins their outputs.
 //!
 //! ```text
-//!   sites      0  1  2 | 3  4 | 5  6  7 | 8 ...            whose they are   worker 0, worker 1, worker 0 | instance 1
-//!   shares     [0,  3)   [3, 5)  [5,  8)  [8, 9) [9, 10)   what another instance's workers own is not known here: site by site
+//!   sites    0  1  2 | 3  4 | 5  6  7 | 8  9
+//!   owners   worker 0, worker 1, worker 0 | instance 1
+//!   shares   [0,  3)   [3, 5)  [5,  8)  [8, 9) [9, 10)
 //! ```
 //!
-//! Keys may change owners between the cut and the visit. Then the owner finds that a share is not all its own, and refuses it
-//! (`conflict`); a step that only reads is cut again, site by site: a site always has one owner, to whom its share is led. One that
-//! writes is cut so from the start, because what has been done cannot be done again.
+//! The owners among another instance's workers are not known here, so that part is cut site by
+//! site.
+//!
+//! Keys may change owners between the cut and the visit. Then the owner finds that it does not own
+//! all of a share, and refuses it (`conflict`). A step that only reads is cut again, site by site:
+//! a site always has one owner, and its share is led there. A step that writes is cut site by site
+//! from the start, because a write cannot be repeated.
 
 use crate::home::{Last, Run};
 use crate::local::{Local, Place};
@@ -27,15 +32,17 @@ enum Cut {
     Sites,
 }
 
+/// The shares of one step.
 type Shares<S> = SmallVec<[Share<S>; 4]>;
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
+    /// Runs a step that is spread over sites.
     pub(crate) async fn spread<S: Spread>(&mut self, step: &S) -> Result<S::Output, Abort> {
         if S::EFFECT == Effect::Writes {
             return self.visit(step, Cut::Sites).await;
         }
         match self.visit(step, Cut::Owners).await {
-            // Where other instances were asked, one of them may still be at it.
+            // If other instances were asked, one of them may still run its share.
             Err(Abort::Conflict) if E::OWNERS && self.is_at_home() => self.visit(step, Cut::Sites).await,
             outcome => outcome,
         }
@@ -76,7 +83,7 @@ fn joined<S: Spread>(step: &S, mut all: S::Output, next: S::Output) -> S::Output
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
-    /// The shares of a step, in the order of keys.
+    /// The shares of a step, in key order.
     fn shares<S: Spread>(&self, step: &S, cut: Cut) -> Shares<S> {
         let Route { table, .. } = Step::route(step);
         let domain = self.domain(table);

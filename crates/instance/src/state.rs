@@ -1,4 +1,5 @@
-//! What a worker remembers of distributed transactions: those at home here, and its parts of others'.
+//! The distributed transactions that a worker knows: coordinators of those that have their home
+//! here, and sessions of those that have it elsewhere.
 
 use crate::links::{LinkId, Peer};
 use base::{Gtid, InstanceId, Lsn};
@@ -11,11 +12,11 @@ use twophase::coordinator::{Effects, Event, Phase};
 use twophase::{Coordinator, LockPoint, Message, Participant};
 use wire::Ride;
 
-/// Values by transaction. Their numbers are dealt out by this deployment's instances, so no key is needed to keep an enemy from
-/// choosing them.
+/// Values by transaction. The numbers are assigned by this deployment's instances, so the hash
+/// needs no secret key against chosen collisions.
 pub(crate) type ByGtid<T> = HashMap<Gtid, T, BuildHasherDefault<NumberHash>>;
 
-/// Multiplies and folds what it is given, number by number.
+/// A hash of numbers: multiplies, then folds the two halves of the product.
 #[derive(Default)]
 pub(crate) struct NumberHash(u64);
 
@@ -50,20 +51,21 @@ impl Hasher for NumberHash {
     }
 }
 
-/// A distributed transaction whose home is this worker.
+/// A distributed transaction that has its home at this worker.
 pub(crate) struct Home {
     pub machine: Coordinator,
-    /// The next step is the task's: append the commit record, with a note for these participants or none.
+    /// Set when the task has to append the commit record, with a note for these participants;
+    /// without a note if there are none.
     pub log_commit: Option<twophase::Instances>,
     pub aborted: bool,
     pub note: Option<NoteId>,
     pub waker: Option<Waker>,
     pub since_ns: u64,
-    /// From then on it is not decided Commit any more.
+    /// After this time the transaction is never decided Commit.
     pub until_ns: u64,
 }
 
-/// A commit of a remote transaction that is acknowledged once it is durable.
+/// A local commit of a participant, to be acknowledged once it is durable.
 pub(crate) struct PendingAck {
     pub lsn: Lsn,
     pub gtid: Gtid,
@@ -71,21 +73,21 @@ pub(crate) struct PendingAck {
 }
 
 impl Home {
-    /// To be made before the first step leaves; given up after so long.
+    /// To be made before the first step leaves. The transaction is given up `give_up_ns` later.
     pub(crate) fn new(machine: Coordinator, give_up_ns: u64) -> Home {
         let since_ns = world::now_ns();
         let until_ns = since_ns.saturating_add(give_up_ns);
         Home { machine, log_commit: None, aborted: false, note: None, waker: None, since_ns, until_ns }
     }
 
-    /// Tells the coordinator what happened. Of a transaction whose time is over it is told that
-    /// instead: none is decided Commit later, on which a peer's next life relies that could not
-    /// announce itself ([`opening`](crate::opening)).
+    /// Feeds the coordinator an event. A transaction that is overdue gets [`Event::Timeout`]
+    /// instead, so that it is not decided Commit late. The next life of a peer that could not
+    /// announce itself relies on this ([`opening`](crate::opening)).
     pub(crate) fn on(&mut self, event: Event, now_ns: u64) -> Effects {
         self.machine.on(if self.is_overdue(now_ns) { Event::Timeout } else { event })
     }
 
-    /// The same, of a message.
+    /// As [`Home::on`], for a message.
     pub(crate) fn receive(&mut self, from: InstanceId, message: Message, now_ns: u64) -> Effects {
         if self.is_overdue(now_ns) {
             return self.machine.on(Event::Timeout);
@@ -93,20 +95,20 @@ impl Home {
         self.machine.receive(from, message)
     }
 
-    /// Whether it is undecided and has had its time.
+    /// Whether the transaction is undecided at its deadline.
     pub(crate) fn is_overdue(&self, now_ns: u64) -> bool {
         let undecided = matches!(self.machine.phase(), Phase::Running | Phase::Voting);
         undecided && now_ns >= self.until_ns
     }
 }
 
-/// One remote transaction's part at this worker.
+/// A participant: one remote transaction's local part at this worker.
 pub(crate) struct Session<P> {
     pub machine: Participant,
     pub part: Option<P>,
-    /// Where its requests come from; `None` after a restart or when that link broke.
+    /// The link on which its requests come; `None` after a restart, or when that link broke.
     pub link: Option<LinkId>,
-    /// To be rolled back as soon as the task that serves it is back.
+    /// To be rolled back as soon as the task that serves it puts the local transaction back.
     pub cancelled: bool,
     pub since_ns: u64,
 }
@@ -159,7 +161,7 @@ mod tests {
             let is_aborted = home.machine.phase() == Phase::Done(Decision::Abort);
             assert_eq!(is_aborted, !commits);
         }
-        // By the last vote, when that comes as a message.
+        // The same for the last vote, when it arrives as a message.
         let mut home = Home::new(Coordinator::new(gtid), TIME_NS);
         home.machine.request(peer, Request::Steps).unwrap();
         home.on(Event::LocalReady, home.since_ns);
@@ -176,7 +178,8 @@ mod tests {
             (0..4).flat_map(|home| (1..4).flat_map(move |life| (0..1000).map(move |n| gtid(home, life, n))));
         let hashes: Vec<u64> = all.map(|gtid| state.hash_one(gtid)).collect();
         let distinct = |of: fn(u64) -> u64| hashes.iter().map(|&hash| of(hash)).collect::<HashSet<_>>().len();
-        // A hash table chooses a place by the low bits and tells its neighbours apart by the high ones.
+        // A hash table chooses a bucket by the low bits and tells neighbours apart by the high
+        // ones.
         assert_eq!(distinct(|hash| hash), hashes.len());
         assert!(distinct(|hash| hash & 0x3fff) > 7_000, "of 12,000 in 16,384 places");
         assert_eq!(distinct(|hash| hash >> 57), 128);

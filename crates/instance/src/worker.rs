@@ -1,8 +1,10 @@
-//! The worker loop: messages in, tasks polled, messages out; when there is nothing to do, spin a little, then sleep.
+//! The worker loop: messages in, tasks polled, messages out. When there is no work, it spins a
+//! little, then sleeps.
 //!
-//! When all that it has waits for the log it flushes the log itself ([`Local::flush_log`]), which blocks nobody but those.
-//! A worker blocks nowhere else, except where a rollback or a purge misses a page that has left in the meantime, or a new
-//! page finds no frame that can be had without writing first.
+//! When all tasks wait for the log, the worker flushes the log itself ([`Local::flush_log`]), which
+//! blocks only those tasks. A worker blocks in two other cases: a rollback or a purge misses a page
+//! that was evicted meanwhile, or a new page needs a frame and none is available without writing
+//! first.
 
 use crate::clients::{Mix, clerk, client, pump};
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
@@ -28,43 +30,55 @@ use twophase::{CommitNote, Decision, Message, Participant};
 use txn::Workload;
 use wire::Frame;
 
-/// How often machines that wait for news are reminded, and how old their last news must be.
+/// How often the worker looks for commit machines that need a tick or a time-out.
 const TICK_NS: u64 = 20_000_000;
+/// The age of a machine's last message before it gets a tick.
 const QUIET_NS: u64 = 100_000_000;
-/// How often it is looked whether the other ends of rings are gone: each look is a system call of
-/// some 300 ns.
+/// How often the worker checks whether the other ends of rings are gone: each check is a system
+/// call of some 300 ns.
 const LOOK_NS: u64 = 1_000_000;
 /// Messages taken from one link before the others have their turn.
 const BUDGET: usize = 32;
-/// Turns of the tasks before the worker looks around.
+/// Turns of the tasks before the worker polls its other sources.
 const TURNS: usize = 8;
-/// A busy worker looks at its sockets no more often than this: each look is a system call of some 300 ns.
+/// The shortest interval at which a busy worker polls its sockets: each poll is a system call of
+/// some 300 ns.
 const ASK_NS: u64 = 4_000;
 
-/// How late the kernel may wake a worker that sleeps for a time, with room to spare: it counts in milliseconds.
+/// How late the kernel may wake a sleeping worker, with a margin: the kernel's timer counts in
+/// milliseconds.
 const LATE_NS: u64 = 1_100_000;
 
-/// What restart left for this worker.
+/// Transactions that restart left to this worker.
 pub(crate) struct Inheritance<T> {
     pub in_doubt: Vec<(Gtid, T)>,
     pub decided: Vec<(NoteId, CommitNote)>,
 }
 
+/// The loop of one worker, and the state that only the loop needs.
 pub(crate) struct Worker<W: Workload, E: Engine> {
     local: Rc<Local<W, E>>,
     parker: Parker,
+    /// Replies that are due when no client is left.
     halts: Vec<Sender<()>>,
+    /// Replies that are due when no distributed transaction is left.
     settles: Vec<Sender<()>>,
+    /// When the next tick is due.
     next_tick_ns: u64,
+    /// When a busy worker next polls its sockets.
     next_ask_ns: u64,
+    /// When the worker next checks the ends of rings.
     next_look_ns: u64,
+    /// When the present window began.
     window_ns: u64,
     stop: bool,
+    /// An empty buffer for reuse.
     broken: Vec<Broken>,
+    /// Changes of the load that are still to come.
     scenes: VecDeque<Scene<W>>,
-    /// Part of the load that is this worker's.
+    /// This worker's part of the load.
     share: f64,
-    /// The stream of requests that its terminals have in common.
+    /// The stream of requests that its terminals share.
     terminals_stream: u64,
 }
 
@@ -105,7 +119,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         Ok(worker)
     }
 
-    /// Takes up again what was prepared or decided before the restart. No message is answered before this is done.
+    /// Adopts the transactions that were prepared or decided before the restart. No message is
+    /// answered before this is done.
     fn inherit(&self, inheritance: Inheritance<E::InDoubt>) {
         for (gtid, in_doubt) in inheritance.in_doubt {
             let part = self.local.shared.engine.adopt(&self.local.desk, in_doubt);
@@ -125,6 +140,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
+    /// Runs until [`Order::Stop`].
     pub fn run(mut self) {
         let spin_ns = self.local.shared.config.spin_us * 1000;
         let mut idle_since = None;
@@ -167,7 +183,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             probe::round(if busy { Round::Worked } else { Round::Idle });
         }
         probe::profile(Profiling::Off);
-        // Transactions of peers may be in the midst of their steps.
+        // Transactions of peers may still have running steps.
         locks::end_thread();
         self.local.executor.clear();
         self.local.links.clear();
@@ -179,7 +195,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         self.local.shared.engine.leave(&self.local.desk);
     }
 
-    /// Polls tasks until none is ready, something has come in, or it is time to look around.
+    /// Polls tasks until none is ready, a message has arrived, or `TURNS` turns are over.
     fn turns(&self, now: u64) -> bool {
         for done in 0..TURNS {
             if self.local.executor.turn(now) == 0 {
@@ -193,15 +209,16 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 break;
             }
             if self.local.executor.has_ready() {
-                // While those run, the device may as well work for those that have run.
+                // While those tasks run, the device can already work for the tasks that have run.
                 self.local.flush_log();
             }
         }
         true
     }
 
-    /// Sleeps until something comes in or is due. Where an open loop's next request is due soon it only lets others have the
-    /// core: the kernel may wake it a millisecond late, and every request would seem to have taken that long.
+    /// Sleeps until a message arrives or a timer is due. If an open loop's next request is due
+    /// soon, it only yields the core: the kernel may wake it a millisecond late, and that would
+    /// count as latency of every request.
     fn rest(&self, now: u64) {
         let until = self.local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
         match &*self.local.source.borrow() {
@@ -246,7 +263,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             let frame = Frame::decode(bytes).map_err(|_| "bytes that are no message of this version");
             match frame.and_then(|frame| roles::check(&frame, peer, local.me()).map(|()| frame)) {
                 Ok(Frame::Steps { gtid, .. }) if local.worker_of(gtid) != local.worker => {
-                    // Its part would be where no message for it comes.
+                    // No message for this participant would reach this worker.
                     offences.push((link, "steps to a worker that does not look after their transaction"));
                 }
                 Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
@@ -282,7 +299,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             self.two_phase(link, from, message);
         }
         for (link, offence) in offences {
-            // What came behind it on the same link is not told of again.
+            // The first offence on a link is reported; later ones on the same link are not.
             if let Some(peer) = self.local.links.drop_link(link) {
                 roles::tell(self.local.me(), peer, offence);
                 broken.push(Broken { id: link, peer });
@@ -295,14 +312,16 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         any
     }
 
-    /// A message of the commit protocol. Its number and how many workers this instance has *now*
-    /// tell the worker that looks after a transaction; the link that a message comes on follows
-    /// from how many either side had when it was opened. So a message is handed to the worker that
-    /// has the machine, or would have it: no other may say that there is none.
+    /// A message of the commit protocol. The worker that is responsible for a transaction follows
+    /// from the transaction's number and the *present* number of workers. The link on which a
+    /// message arrives follows from the numbers of workers when the link was opened. So the message
+    /// may have to be passed on to the worker that has the machine, or would have it: no other
+    /// worker may answer that there is none.
     fn two_phase(&self, link: LinkId, from: InstanceId, message: Message) {
         let local = &self.local;
         if let Message::Prepare { gtid, lock_point } = message {
-            // Goes where its steps went, on the same link; where those were never seen it is refused.
+            // A prepare request goes where its steps went, on the same link. A worker that has not
+            // seen them refuses it.
             return local.push_job(Job::Prepare { link, gtid, lock_point });
         }
         let worker = local.worker_of(message.gtid());
@@ -333,7 +352,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             local.homes.borrow_mut().get_mut(&gtid).map(|home| home.receive(from, message, world::now_ns()));
         match effects {
             Some(effects) => local.perform_home(gtid, effects),
-            // What it is about to do is not yet known here, and what is unknown counts as aborted: it asks again.
+            // The transaction has no coordinator yet ([`Run::ask_alone`](crate::home::Run)), and an
+            // unknown one counts as aborted. It gets no answer, and inquires again.
             None if local.calls.has_open(gtid) => {}
             None => {
                 if let Some(answer) = twophase::reply_unknown(message) {
@@ -359,7 +379,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
-    /// Reminds what waits for news.
+    /// Sends ticks and time-outs to machines that wait for messages.
     fn tick(&mut self, now: u64) {
         self.next_tick_ns = now + TICK_NS;
         self.local.shared.open_in_time(now);
@@ -375,7 +395,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         self.local.calls.grow_old(looks, |gtid, link| given_up.push((gtid, link)));
         for (gtid, link) in given_up {
             let decision = Message::Decide { gtid, decision: Decision::Abort };
-            // The other side asks if it does not hear of it.
+            // If the message is lost, the other side inquires.
             let _ = self.local.send(link, &Frame::TwoPhase(decision));
         }
     }
@@ -476,7 +496,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         spawned
     }
 
-    /// Where requests come from; `None` for a closed loop.
+    /// The source of requests; `None` for a closed loop.
     fn source(&self, traffic: &Traffic, share: Share) -> Option<Source<W>> {
         let local = &self.local;
         let now = world::now_ns();
@@ -510,7 +530,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         Some(Source::new(kind))
     }
 
-    /// The stream that this worker's terminals share: after those of all clients.
+    /// The stream that this worker's terminals share: its number follows those of all clients.
     fn stream_of_terminals(&self, clients: u32) -> u64 {
         self.local.shared.config.workers() as u64 * u64::from(clients) + self.local.worker as u64
     }
@@ -531,7 +551,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
-    /// Answers a halt once the clients are gone, and a settle once nothing distributed is left.
+    /// Answers a halt once the clients are gone, and a settle once no distributed transaction is
+    /// left.
     fn report(&mut self) {
         let local = &self.local;
         if !local.shared.engine.is_settled(&local.desk) {

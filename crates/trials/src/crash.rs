@@ -1,9 +1,10 @@
-//! Crash by construction: one recorded life gives the disk at every moment a crash can happen; each such disk is opened,
-//! and what is found is held against the ledger.
+//! Crash by construction. One recorded life yields the disk at every moment at which a crash can
+//! happen. Each such disk is opened, and the result is compared with the ledger.
 //!
-//! A *chain* is a few lives, each beginning on a crash image of the one before, so that a life's record holds a restart
-//! too: its images are restarts of restarts. Chains depend on nothing but their seed and how the log's flusher thread was
-//! scheduled; the image that failed is therefore kept as files.
+//! A *chain* is a few lives, each beginning on a crash image of the one before. A life's record
+//! therefore contains a restart too, and its images are restarts of restarts. A chain depends only
+//! on its seed and on the scheduling of the log's flusher thread. The image of a failure is
+//! therefore kept as files.
 
 use crate::ledger::{Flaw, Ledger, Promise, Settled};
 use crate::store_run::{Mix, StoreRun};
@@ -24,16 +25,16 @@ use world::{Deed, Files, Open, Verdict};
 /// Where the database is on the simulated disk.
 pub const DIR: &str = "/db";
 
-/// Whose files.
+/// The engine family under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// The designs on pages, and their store alone.
+    /// The page-based designs, and their store alone.
     Pages,
     /// `occ`.
     Memory,
 }
 
-/// How much of it.
+/// The size of a campaign.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     pub subject: Subject,
@@ -44,12 +45,12 @@ pub struct Effort {
     /// Disks opened for each life.
     pub images: usize,
     pub threads: usize,
-    /// Syncs of files whose name begins so only pretend: what a campaign must notice.
+    /// Syncs of files with this name prefix only pretend; the campaign must notice.
     pub lying: Option<&'static str>,
 }
 
 impl Effort {
-    /// As much as it takes for `images` disks: chains of two lives of 500 transactions each.
+    /// The effort for about `images` disks: chains of two lives of 500 transactions each.
     pub fn of_images(images: usize) -> Effort {
         let per_life = images.clamp(1, 500);
         let chains = images.div_ceil(per_life * 2).max(1) as u64;
@@ -70,7 +71,7 @@ impl Effort {
 pub struct Failure {
     pub seed: u64,
     pub subject: Subject,
-    /// What was cut where.
+    /// The life, and where it was cut.
     pub moment: String,
     pub flaw: Flaw,
     /// The failing disk's files, if they could be kept.
@@ -88,13 +89,13 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Disks opened and checked, and how many of them differed in their bytes.
     pub images: u64,
     pub distinct: u64,
-    /// Moments cut at that lay just before a sync; the others were drawn.
+    /// Cuts just before a sync; the others were drawn.
     pub sync_points: u64,
     pub transactions: u64,
     pub failures: Vec<Failure>,
@@ -114,7 +115,8 @@ fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs chains with the seeds `seed`, `seed + 1`, ...; keeps the files of failing disks in `keep_in`.
+/// Runs chains with the seeds `seed`, `seed + 1`, ...; keeps the files of failing disks in
+/// `keep_in`.
 pub fn campaign(seed: u64, effort: Effort, keep_in: Option<&Path>) -> Outcome {
     let tally = Tally {
         images: AtomicU64::new(0),
@@ -152,7 +154,7 @@ struct Cut {
     at_sync: bool,
 }
 
-/// A disk as a crash left it, and what it must still know.
+/// A disk as a crash left it, and the promises that it must keep.
 struct Image {
     disk: Disk,
     ledger: Ledger,
@@ -160,6 +162,7 @@ struct Image {
     moment: String,
 }
 
+/// One chain; see the head of this file.
 struct Chain<'a> {
     seed: u64,
     effort: Effort,
@@ -172,10 +175,12 @@ struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     fn new(seed: u64, effort: Effort, tally: &'a Tally) -> Chain<'a> {
-        // Of four chains one runs under each design and two on the store alone, the last with a log that promises less
-        // and shares its ring with the kernel.
+        // Of four chains, one runs `serial`, one `conventional`, and two the store alone. The last
+        // of them has an asynchronous log: it promises less, and shares its ring with the kernel,
+        // so that the ring survives a kill.
         let durability = if seed % 4 == 3 { Durability::Async } else { Durability::Sync };
-        // In one four the first and the third have clustered tables, in the next the others.
+        // In one group of four the first and the third chain have clustered tables, in the next
+        // group the others.
         let kind = TableKind::ALL[(seed / 4 + seed) as usize % 2];
         Chain { seed, effort, durability, kind, random: Rng::with_seed(seed), tally }
     }
@@ -204,7 +209,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// One process: opens, works and stops in the middle of it.
+    /// One process: opens, works, and stops in the middle of its work.
     fn live(&mut self, disk: &Disk, before: &Ledger, promise: Promise) -> Result<(Ledger, Vec<Image>), Flaw> {
         if self.effort.subject == Subject::Memory {
             return self.live_in_memory(disk, before, promise).map(|ledger| (ledger, Vec::new()));
@@ -218,7 +223,8 @@ impl<'a> Chain<'a> {
         let seed = self.random.u64(..);
         self.tally.transactions.fetch_add(self.effort.commits as u64, Ordering::Relaxed);
         if self.seed % 4 < 2 {
-            // What is in doubt was settled; a store that is dropped leaves it so for the next opening.
+            // The transactions in doubt were compared; a dropped store leaves them in doubt for the
+            // next opening.
             drop(in_doubt);
             return self.work_engine(store, disk, ledger, seed).map(|ledger| (ledger, Vec::new()));
         }
@@ -231,7 +237,8 @@ impl<'a> Chain<'a> {
             if draw.usize(..chance.max(1)) == 0 {
                 let position = disk.changes();
                 let promise = Promise::Appended(position);
-                // Everything appended so far, as the whole of it is looked at before the process goes on.
+                // A killed process loses nothing that it appended. The image is taken between two
+                // steps of the process.
                 let moment = format!("seed {}: killed at change {position}", self.seed);
                 killed.push(Image { disk: disk.killed(), ledger: ledger.clone(), promise, moment });
             }
@@ -249,7 +256,7 @@ impl<'a> Chain<'a> {
         memory_run::live((files, disk), before, promise, (self.durability, mix))
     }
 
-    /// As a chain of the kind `seed % 4` says: many clients under `serial` or `conventional`.
+    /// The chains with `seed % 4` below 2: many clients, under `serial` (0) or `conventional` (1).
     fn work_engine(&self, store: Store, disk: &Disk, ledger: Ledger, seed: u64) -> Result<Ledger, Flaw> {
         let crew = Crew { workers: 2, clients: 5 };
         let mix = engine_run::Mix { crew, keys: 300, commits: self.effort.commits, prepares: 0, seed };
@@ -263,7 +270,7 @@ impl<'a> Chain<'a> {
         Ok(ledger)
     }
 
-    /// Where to cut: at every sync first, then anywhere.
+    /// Where to cut: at syncs first, then anywhere.
     fn cuts(&mut self, tape: &Tape) -> Vec<Cut> {
         let syncs = tape.syncs();
         let mut cuts: Vec<Cut> = syncs.iter().map(|&position| Cut { position, at_sync: true }).collect();
@@ -279,7 +286,8 @@ impl<'a> Chain<'a> {
         cuts
     }
 
-    /// Opens the disks of one life; gives one of them to go on with, unless something is wrong.
+    /// Opens the disks of one life. Returns one of them for the next life, unless a promise is
+    /// broken.
     fn images(&mut self, life: usize, tape: &Tape, ledger: &Ledger, killed: Vec<Image>) -> Option<Image> {
         let mut player = tape.player();
         let cuts = self.cuts(tape);
@@ -291,7 +299,7 @@ impl<'a> Chain<'a> {
         for (n, cut) in cuts.iter().enumerate() {
             player.go_to(cut.position);
             let seed = self.random.u64(..);
-            // In main memory `async` acknowledges what the operating system has.
+            // In main memory, `async` acknowledges transactions that the operating system has.
             let has_files = self.effort.subject == Subject::Memory;
             let kill = (self.durability == Durability::Sync || has_files) && self.random.u32(..10) == 0;
             let promise = match self.durability {
@@ -307,7 +315,7 @@ impl<'a> Chain<'a> {
             let image =
                 || Image { disk: disk.clone(), ledger: ledger.clone(), promise, moment: moment.clone() };
             if n == next {
-                // Opening changes a disk, so the next life gets one of its own.
+                // Opening changes a disk, so the next life gets a copy.
                 let disk = disk.killed();
                 chosen = Some(Image { disk, ..image() });
             }
@@ -316,7 +324,7 @@ impl<'a> Chain<'a> {
         chosen
     }
 
-    /// Opens one disk and checks it; now and then cuts that restart, too.
+    /// Opens one disk and checks it; in one case of four also cuts that restart.
     fn examine(&mut self, image: Image) -> Option<()> {
         let fingerprint = image.disk.fingerprint();
         held(&self.tally.seen).insert(fingerprint);
@@ -377,7 +385,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// The disk as programs reach it: as it is, or lying about the syncs of some files.
+/// The disk as programs see it: unchanged, or ignoring the syncs of some files.
 fn device(disk: &Disk, lying: Option<&'static str>) -> Arc<dyn Files> {
     let Some(prefix) = lying else { return disk.files() };
     world::watched(disk.files(), move |path, deed| {
@@ -386,7 +394,8 @@ fn device(disk: &Disk, lying: Option<&'static str>) -> Arc<dyn Files> {
     })
 }
 
-/// Opens the database on `disk` and compares it with the ledger; gives the ledger to go on with.
+/// Opens the database on `disk` and compares it with the ledger; returns the ledger for the next
+/// life.
 ///
 /// # Errors
 /// The promise that is broken.

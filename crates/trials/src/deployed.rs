@@ -1,5 +1,6 @@
-//! Histories of a whole instance whose workers own keys: what its clients asked and saw, recorded while procedures send steps from owner
-//! to owner, scans are spread over all of them, and keys go from one to the other. The judge is that of [`crate::histories`].
+//! Histories of a whole instance with workers that own keys: the requests and results of its
+//! clients, recorded while procedures send steps from owner to owner, scans are spread over all of
+//! them, and keys move between them. The judge is that of [`crate::histories`].
 
 use crate::histories::{Plan, Recorder, Verdict, judge};
 use crate::lists::{Lists, SLOTS};
@@ -12,17 +13,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use txn::Placement;
 
-/// After so long without a commit a history is judged as it is.
+/// After this time without a commit a history is judged as it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether keys go from owner to owner meanwhile.
+/// Whether keys move between owners during the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keys {
     Stay,
     Move,
 }
 
-/// Records a history of an instance under a design, its data in `dir`, and has it judged.
+/// Records a history of an instance under a design, with its data in `dir`, and has it judged.
 ///
 /// # Errors
 /// The instance does not start, or does not end as it should.

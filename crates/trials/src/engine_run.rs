@@ -1,7 +1,8 @@
-//! Random transactions on an engine, many clients at a time under its locks, as a life of one process.
+//! Random transactions on an engine, many clients at a time under its concurrency control, as a
+//! life of one process.
 //!
-//! What each changed is written down from what the operations said (a row was there or not), so the order in which
-//! clients came does not matter: the log's order says what the rows must be.
+//! The changes of each transaction are recorded from the results of its operations (a row was there
+//! or not). So the order of the clients does not matter: the order of the log determines the rows.
 
 use crate::ledger::{Changes, Commit, Ledger, Prepare};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
@@ -15,13 +16,13 @@ use store::{Store, StoreFault};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range};
 use world::sim::Disk;
 
-/// What decides how a life goes.
+/// The parameters of a life.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     pub crew: Crew,
     pub keys: i64,
     pub commits: usize,
-    /// Of eight that may be interrupted so many are prepared first.
+    /// Of eight transactions that may be interrupted, this many are prepared first.
     pub prepares: u32,
     pub seed: u64,
 }
@@ -30,23 +31,24 @@ pub struct Mix {
 struct Book {
     ledger: Ledger,
     left: usize,
-    /// Transactions that were prepared and left so.
+    /// Transactions that were prepared and left in doubt.
     doubtful: usize,
-    /// Transactions refused for want of room since one committed.
+    /// Transactions refused for want of room since the last commit.
     refused: usize,
 }
 
-/// So many refusals for want of room one after the other say that nothing can be changed any more: a run ends there.
+/// After this many consecutive refusals for want of room no change is possible, and the run ends.
 const REFUSALS: usize = 1_000;
 
 fn held(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs until so many have committed as the mix says, or a fault stopped the engine; gives the store back.
+/// Runs until the number of commits in the mix is reached, or a fault stops the engine. Returns the
+/// store.
 ///
 /// # Errors
-/// The fault, beside what the ledger says by then.
+/// The fault, along with the ledger at that time.
 pub fn run<D: Design>(
     store: Store,
     disk: &Disk,
@@ -72,7 +74,7 @@ pub fn run<D: Design>(
     (ledger, fault.map_or_else(|| engine.map(PageEngine::into_store).ok_or_else(gone), Err))
 }
 
-/// As [`run`], on an engine that is open; whether a fault stopped it the engine says.
+/// As [`run`], on an open engine; the engine reports a fault that stopped it.
 pub fn run_on<E: Engine>(engine: &Arc<E>, disk: &Disk, ledger: Ledger, mix: Mix) -> Ledger {
     let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits, doubtful: 0, refused: 0 }));
     workers::run(engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
@@ -124,7 +126,8 @@ async fn transact<E: Engine>(
             Ended::Otherwise(flow) => return flow,
         }
     }
-    // Entered before it happens, and in the order in which certain transactions come: when the engine fails, nobody knows whether the record was written.
+    // Entered before the commit, and in the order in which validated transactions arrive: when the
+    // engine fails, it is unknown whether the record was written.
     let unknown = Commit { number, lsn: Lsn(u64::MAX), changes, appended: usize::MAX, acknowledged: None };
     held(book).ledger.commits.push(unknown);
     let edit = |edit: &dyn Fn(&mut Commit)| {
@@ -141,16 +144,17 @@ async fn transact<E: Engine>(
     ControlFlow::Continue(())
 }
 
-/// What becomes of a prepared transaction.
+/// The fate of a prepared transaction.
 enum Ended {
     Commits,
     Otherwise(ControlFlow<()>),
 }
 
-/// How many may be left in doubt at the end: nobody gets at their rows.
+/// How many may be left in doubt at the end: their rows stay locked.
 const DOUBTFUL: usize = 3;
 
-/// Prepares a certified transaction, and decides what becomes of it: it commits, is rolled back, or is left as it is.
+/// Prepares a validated transaction, then draws its end: it commits, is rolled back, or stays in
+/// doubt.
 async fn prepare<E: Engine>(
     client: &mut Client<E>,
     book: &Mutex<Book>,
@@ -189,7 +193,7 @@ fn rolled_back<E: Engine>(client: &mut Client<E>) -> ControlFlow<()> {
     if client.rollback().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-/// A few operations; gives what they changed.
+/// A few operations; returns their changes.
 async fn change<E: Engine>(
     client: &mut Client<E>,
     number: i64,

@@ -1,8 +1,10 @@
-//! SQLite's method: each I/O operation of a small workload fails, at position 1, 2, 3, ..., once and for ever.
+//! SQLite's method: each I/O operation of a small workload fails, at position 1, 2, 3, ..., once or
+//! for ever.
 //!
-//! Whatever fails, the process must not panic, an error must name a file, and what was acknowledged must be there:
-//! for the next process on the same kernel, which still sees in its cache what a failed sync never brought to the
-//! device, after that process went on working, and after a power cut.
+//! On any failure, the process must not panic, an error must name a file, and acknowledged
+//! transactions must survive. That is checked in three cases: the next process on the same kernel
+//! (its cache still shows data that a failed sync never brought to the device); after that process
+//! has gone on working; and after a power cut.
 
 use crate::crash::{DIR, open_and_settle};
 use crate::ledger::{Flaw, Ledger, Promise};
@@ -15,7 +17,7 @@ use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
-/// A small workload: what it starts from and how it goes.
+/// A small workload: its initial state and its parameters.
 #[derive(Clone)]
 pub struct Script {
     pub name: &'static str,
@@ -29,11 +31,11 @@ pub struct Script {
     seed: u64,
 }
 
-/// The three of them, over tables of this kind: a new database; one whose data does not fit the pool; a restart with work
-/// to do.
+/// The three scripts, over tables of this kind: a new database; one with more data than the pool
+/// holds; a restart with work to do.
 ///
 /// # Errors
-/// A flaw while the last one's beginning was made, without any failure.
+/// A flaw while the initial state of the last one was made, without any failure.
 pub fn scripts(kind: TableKind) -> Result<[Script; 3], Flaw> {
     let mix = Mix { keys: 60, commits: 12, wait_one_in: 2 };
     let (disk, ledger) = (Disk::new(), Ledger::default());
@@ -42,7 +44,7 @@ pub fn scripts(kind: TableKind) -> Result<[Script; 3], Flaw> {
     let large = Mix { keys: 400, commits: 40, wait_one_in: 3 };
     let disk = Disk::new();
     let evicts = Script { name: "evicts", disk, frames: 24, mix: large, seed: 2, ..new.clone() };
-    // Left in the middle: transactions running, others in doubt, pages half written out.
+    // Stopped in the middle: transactions running, others in doubt, pages half written.
     let mut before = evicts.start();
     let recorded = before.disk.clone().recording();
     before.live(&recorded)?;
@@ -56,12 +58,13 @@ pub fn scripts(kind: TableKind) -> Result<[Script; 3], Flaw> {
 }
 
 impl Script {
-    /// A disk of its own to begin with.
+    /// The script with a copy of its disk.
     fn start(&self) -> Script {
         Script { disk: self.disk.killed(), ..self.clone() }
     }
 
-    /// Opens, works, checkpoints and closes. On an error the ledger says what had been promised until then.
+    /// Opens, works, checkpoints and closes. On an error the ledger holds the promises made until
+    /// then.
     fn live(&mut self, disk: &Disk) -> Result<(), Flaw> {
         let options = table::options_of(self.kind, self.durability, self.frames);
         let (store, recovered) = Store::open(disk.files(), Path::new(DIR), options).map_err(Flaw::Refused)?;
@@ -79,7 +82,7 @@ impl Script {
     /// Operations of one life in which nothing fails.
     ///
     /// # Errors
-    /// A flaw, though nothing fails.
+    /// A flaw, although nothing fails.
     pub fn operations(&self) -> Result<u64, Flaw> {
         let mut script = self.start();
         let disk = script.disk.clone();
@@ -87,7 +90,7 @@ impl Script {
         Ok(disk.operations())
     }
 
-    /// One life with a failure, and what came after; says how it ended.
+    /// One life with a failure, and its consequences; returns how the life ended.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -112,7 +115,8 @@ impl Script {
         Ok(ended)
     }
 
-    /// The next process on the same kernel: it finds everything, goes on, and what it promises survives a power cut.
+    /// The next process on the same kernel: it finds everything, goes on, and its promises survive
+    /// a power cut.
     fn go_on(&mut self, disk: &Disk) -> Result<(), Flaw> {
         self.seed += 100;
         self.mix.commits = 3;
@@ -127,7 +131,7 @@ impl Script {
     }
 }
 
-/// How a life with a failure went.
+/// How a life with a failure ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Ended {
     /// The failure did not happen: the life was over before.
@@ -140,12 +144,12 @@ pub enum Ended {
     Stopped,
 }
 
-/// An error is a good one if it names a file and no promise is broken.
+/// An error is acceptable if it names a file and no promise is broken.
 fn told(flaw: Flaw, struck: bool) -> Result<Ended, Flaw> {
     let text = flaw.to_string();
     let ended = match &flaw {
         Flaw::Refused(_) => Ended::Refused,
-        // A check that could not read says so in the words of one that found damage.
+        // A check that could not read a page uses the same words as a check that found damage.
         Flaw::Fault(StoreFault::Broken { what, .. }) if !what.contains("(simulated)") => return Err(flaw),
         Flaw::Fault(_) => Ended::Stopped,
         _ => return Err(flaw),
@@ -157,7 +161,7 @@ fn told(flaw: Flaw, struck: bool) -> Result<Ended, Flaw> {
     }
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Lives with a failure, by how they ended.
@@ -166,7 +170,8 @@ pub struct Outcome {
     pub failures: Vec<(String, Flaw)>,
 }
 
-/// Every failure of every script over tables of these kinds, each `stride`-th position from a first one that `seed` draws.
+/// Every failure of every script over tables of these kinds, at each `stride`-th position from a
+/// first one that `seed` draws.
 ///
 /// # Errors
 /// A flaw before anything failed.

@@ -1,5 +1,5 @@
-//! Bits that turn over in the files of a database that is not running. Each must be told when the database is opened
-//! and checked, or change nothing that anybody can see.
+//! Flipped bits in the files of a database that does not run. Each must be reported when the
+//! database is opened and checked, or have no visible effect.
 
 use crate::crash::{DIR, open_and_settle};
 use crate::ledger::{Flaw, Ledger, Promise};
@@ -14,17 +14,18 @@ use txn::TableKind;
 use wal::Durability;
 use world::sim::Disk;
 
-/// A database to spoil.
+/// A database to damage.
 struct Victim {
     name: &'static str,
     kind: TableKind,
     disk: Disk,
     ledger: Ledger,
-    /// Its files, and in each the places of bytes that are not zero.
+    /// Its files, and in each the positions of bytes that are not zero.
     files: Vec<(PathBuf, u64, Vec<u64>)>,
 }
 
-/// Of each kind one that was closed, and one that was killed and has all its work in the log.
+/// Of each kind a database that was closed, and one that was killed and has all its work in the
+/// log.
 fn victims(kinds: &[TableKind]) -> Result<Vec<Victim>, Flaw> {
     let mut victims = Vec::new();
     for &kind in kinds {
@@ -48,8 +49,8 @@ fn victim(name: &'static str, kind: TableKind, seed: u64, closes: bool) -> Resul
     if closes {
         store.close()?;
     } else {
-        // The last record of a log that is cut cannot be told from one that was torn; with one more behind them, all
-        // that were promised can.
+        // The last record of a cut log cannot be distinguished from a torn one. With one more
+        // record behind them, all promised records can.
         unfinished(&store)?;
     }
     let disk = disk.killed();
@@ -73,24 +74,24 @@ fn unfinished(store: &Store) -> Result<(), Flaw> {
     Ok(store.log().wait_durable(end).map_err(store::StoreFault::from)?)
 }
 
-/// What became of the flips.
+/// The results of the flips.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Told when opening or checking.
+    /// Reported at opening or checking.
     pub detected: u64,
-    /// Everything as it was.
+    /// All data as it was.
     pub harmless: u64,
-    /// Flips by the file they were in, its number left out.
+    /// Flips by the file they were in, without its number.
     pub files: BTreeMap<String, u64>,
-    /// Neither: where, and what was seen.
+    /// Neither: the position, and the difference.
     pub silent: Vec<(String, Flaw)>,
 }
 
-/// Turns `flips` bits over, one at a time, in databases whose tables are of these kinds; half of them in bytes that are not
-/// zero.
+/// Flips `flips` bits, one at a time, in databases with tables of these kinds; half of the flips
+/// hit bytes that are not zero.
 ///
 /// # Errors
-/// A flaw before anything was spoiled.
+/// A flaw before any damage was done.
 pub fn campaign(kinds: &[TableKind], flips: u64, seed: u64) -> Result<Outcome, Flaw> {
     let mut outcome = Outcome::default();
     let victims = victims(kinds)?;

@@ -1,9 +1,11 @@
-//! Histories: what clients asked and what came back, recorded and judged by a checker that knows nothing of this engine
-//! (`adya`, after Adya's and Elle's papers): strict serialisability or the cycle that breaks it.
+//! Histories: the requests and results of clients, recorded and judged by a checker that is
+//! independent of this engine (`adya`, after Adya's and Elle's papers). The verdict is strict
+//! serialisability, or the cycle that violates it.
 //!
-//! Rows hold lists. A transaction appends to some, which inserts the row if there is none, and reads others, one by one
-//! or as a range, where an absent row reads as the empty list: so a phantom shows as an anti-dependency like any other.
-//! All elements of a list differ, so a list read tells the order in which it was written.
+//! Rows hold lists. A transaction appends to some, inserting a row if there is none. It reads
+//! others, one by one or as a range, where an absent row reads as the empty list. A phantom
+//! therefore shows as an anti-dependency like any other. All elements of a list differ, so a list
+//! that was read shows the order of its writes.
 
 use crate::workers::{self, Client, Crew, Pace};
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
@@ -27,8 +29,9 @@ use wal::Durability;
 
 const LISTS: TableId = TableId(1);
 const LIST: u16 = 1;
-/// Lists in use at a time; each takes this many elements and is then left for a new one.
+/// Lists in use at a time; each takes [`ELEMENTS`] elements and is then replaced by a new one.
 const ACTIVE: i64 = 10;
+/// Elements of a list.
 const ELEMENTS: i64 = 24;
 /// A scan reads this many keys.
 const RANGE: i64 = 3;
@@ -49,6 +52,7 @@ fn key(id: i64) -> Key {
     Key::new().i64(id)
 }
 
+/// The elements of a list in its text form.
 pub(crate) fn elements(text: &str) -> Vec<i64> {
     text.split(',').filter_map(|n| n.parse().ok()).collect()
 }
@@ -61,13 +65,14 @@ enum Ask {
     Scan { low: i64, direction: Direction },
 }
 
-/// What one of them turned out to be.
+/// The result of an operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Seen {
     Append { id: i64, element: i64 },
     Read { id: i64, list: Option<Vec<i64>> },
 }
 
+/// The start or the end of an attempt.
 pub(crate) struct Event {
     pub order: u64,
     pub kind: OpType,
@@ -84,43 +89,46 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// The next position in the total order of events.
     pub fn stamp(&self) -> u64 {
         self.order.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// One that was never given before.
+    /// An element that was never returned before.
     pub fn element(&self) -> i64 {
         self.element.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How many were given.
+    /// How many were returned.
     pub fn elements(&self) -> i64 {
         self.element.load(Ordering::Relaxed)
     }
 
-    /// The oldest list still in use moves on with the elements handed out.
+    /// The oldest list still in use advances with the elements returned.
     fn lists(&self) -> std::ops::Range<i64> {
         let first = self.elements() / ELEMENTS;
         first..first + ACTIVE
     }
 
+    /// Adds events.
     pub fn push(&self, events: Vec<Event>) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
     }
 
-    /// All of them, in their order; none is left.
+    /// All events, in their order; none is left.
     pub fn events(&self) -> Vec<Event> {
         let mut events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
         events.sort_by_key(|e| e.order);
         events
     }
 
+    /// The recorded history in the checker's form; the recorder is empty afterwards.
     pub fn history(&self) -> History {
         history(&self.events())
     }
 }
 
-/// Events as the checker reads them.
+/// The events in the checker's form.
 pub(crate) fn history(events: &[Event]) -> History {
     let mut interner = Interner::default();
     let ops = events.iter().enumerate().map(|(index, event)| Op {
@@ -145,7 +153,7 @@ fn mop(interner: &mut Interner, seen: &Seen) -> Mop {
     }
 }
 
-/// What to record.
+/// The parameters of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub crew: Crew,
@@ -158,7 +166,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// A recorded history and what the checker says.
+/// A recorded history and the checker's verdict.
 pub struct Verdict {
     pub strictly_serialisable: bool,
     pub committed: usize,
@@ -176,8 +184,8 @@ pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
     record::<Conventional>(plan)
 }
 
-/// Records a history under `serial`, which has one worker: half of the transactions run in one go, the others are
-/// interrupted as parts of distributed ones are.
+/// Records a history under `serial`, which has one worker. Half of the transactions run in one go;
+/// the others are interrupted, as participants of distributed ones are.
 ///
 /// # Errors
 /// The store's fault.
@@ -206,8 +214,8 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
     Ok(judge(&recorded(&Arc::new(PageEngine::<D>::new(store, options)), plan)))
 }
 
-/// Records a history under `occ` and has it judged: half of the transactions are prepared, and others run before they
-/// commit.
+/// Records a history under `occ` and has it judged. Half of the transactions are prepared, and
+/// others run before they commit.
 ///
 /// # Errors
 /// The engine does not open.
@@ -249,6 +257,7 @@ fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
     recorder.history()
 }
 
+/// Has the checker judge a history.
 pub(crate) fn judge(history: &History) -> Verdict {
     let count = |kind| history.ops.iter().filter(|op| op.kind == kind).count();
     let opts = Opts { timeout: std::time::Duration::from_secs(20), ..Opts::default() };
@@ -273,7 +282,8 @@ async fn work<E: Engine>(mut client: Client<E>, recorder: Arc<Recorder>, plan: P
         events.push(Event { order: recorder.stamp(), kind: OpType::Invoke, process, seen });
         let gives_up = random.usize(..plan.rollback_one_in) == 0;
         let pace = if random.bool() { Pace::InOneGo } else { Pace::Interrupted };
-        // Every second one of those that only read reads the past, if that can be.
+        // Every second one of the read-only transactions reads a snapshot, if the engine offers
+        // that.
         let reads = asks.iter().all(|ask| !matches!(ask, Ask::Append { .. }));
         if reads && random.bool() {
             client.begin_reading(pace);
@@ -319,7 +329,7 @@ fn asks(recorder: &Recorder, random: &mut Rng) -> Vec<Ask> {
     (0..count).map(ask).collect()
 }
 
-/// As it is known before it is done.
+/// The operation as known before it is carried out: reads have no result.
 fn unknown(ask: &Ask) -> Vec<Seen> {
     match *ask {
         Ask::Append { id, element } => vec![Seen::Append { id, element }],
@@ -366,7 +376,7 @@ async fn carry_out<E: Engine>(
     Ok(seen)
 }
 
-/// Appends to the list, which begins with this element if it is not there.
+/// Appends to the list, which begins with this element if there is none.
 async fn append<E: Engine>(client: &mut Client<E>, id: i64, element: i64) -> Result<(), Abort> {
     let add = |row: &mut txn::RowMut<'_>| {
         let text = format!("{},{element}", row.row().text(LIST));
@@ -381,7 +391,7 @@ async fn append<E: Engine>(client: &mut Client<E>, id: i64, element: i64) -> Res
     row.set_text(LIST, &element.to_string());
     match client.here().insert(LISTS, &key(id), buf.bytes()).await? {
         Inserted::Done => Ok(()),
-        // Its absence was locked by the update that found nothing.
+        // The update that found no row has locked its absence.
         Inserted::Exists => Err(Abort::User(1)),
     }
 }

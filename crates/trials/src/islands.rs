@@ -1,21 +1,25 @@
-//! Histories over several instances that end and come back: clients outside write down what they asked and what came back, while instances
-//! are killed and return with other workers, or all of them with another design.
+//! Histories over several instances that end and restart. Outside clients record their requests and
+//! the results, while instances are killed and restart with other workers, or all of them with
+//! another design.
 //!
 //! ```text
-//!   clients   invoke, submit -> committed | aborted | unknown        one connection to each instance
-//!   owner     wait for so many commits | end one or all | start again with other workers, a design that can read the files |
-//!             connect | ... | clients end | every list is read
+//!   clients   invoke, submit -> committed | aborted | unknown   one connection to each instance
+//!   owner     wait for some commits | end one or all | restart with other workers, and with a
+//!             design that can read the files | connect | ... | clients end | every list is read
 //! ```
 //!
-//! Must hold: strict serialisability of the history with the last reading in it (`histories::judge`). And what a judge of
-//! histories does not ask: an element that was acknowledged is in its list at the end, one of an aborted transaction is not,
-//! of one whose outcome its client does not know all are or none, and whatever a client has read is the beginning of what is
-//! there at the end.
+//! Checked: strict serialisability of the history including the last reads (`histories::judge`). In
+//! addition, which a judge of histories does not check: an acknowledged element is in its list at
+//! the end, and an element of an aborted transaction is not. Of a transaction with an outcome
+//! unknown to its client, all elements are there or none. And each list that a client read is a
+//! prefix of that list at the end.
 //!
-//! Over `uds` and `shm` each instance is a process, which SIGKILL ends. Over `ring` they are threads of this process; clients pause
-//! while one is stopped there. Or each has a simulated disk of its own, and an end is a power cut: of all, but at different moments.
-//! With durability `async` such a cut may take what was acknowledged; then only this must hold: of a transaction all is there or nothing,
-//! at whichever instances, and nothing of one that was aborted.
+//! Over `uds` and `shm` each instance is a process, which SIGKILL ends. Over `ring` the instances
+//! are threads of this process, and clients pause while one is stopped. Or each has a simulated
+//! disk of its own, and an end is a power cut: of all instances, but at different moments. With
+//! durability `async` such a cut may lose acknowledged transactions. Then only this is checked:
+//! each transaction is there completely or not at all, over all instances, and an aborted one is
+//! not there.
 
 use crate::histories::{Event, Recorder, Seen, Verdict, history, judge};
 use crate::lists::{Ask, ELEMENTS, Lists, Phase, SLOTS, Ticket, ToDo, Touch, unknown};
@@ -36,14 +40,16 @@ use txn::{Placement, TableKind};
 use wal::Durability;
 use world::sim::Disk;
 
+/// The number of the deployment.
 const DEPLOYMENT: u64 = 7;
-/// After so long without a commit a history is judged as it is.
+/// After this time without a commit a history is judged as it is.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the last reading is tried: rows of transactions in doubt cannot be read.
+/// How long the last reads are retried: rows of transactions in doubt cannot be read.
 const LAST_READING: Duration = Duration::from_secs(60);
-/// A client that cannot reach an instance tries again after this.
+/// A client that cannot reach an instance tries again after this time.
 const AGAIN: Duration = Duration::from_millis(1);
 
+/// The channel between instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Via {
     Ring,
@@ -75,22 +81,22 @@ impl Via {
     }
 }
 
-/// What ends of instances leave.
+/// The guarantee over ends of instances.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
-    /// What was acknowledged, and so what was read.
+    /// Acknowledged transactions survive, and so do the lists that were read.
     Acknowledged,
-    /// Of each transaction all or nothing.
+    /// Each transaction survives completely or not at all.
     Whole,
 }
 
-/// What to record.
+/// The parameters of a history.
 #[derive(Clone, Debug)]
 pub struct Course {
     pub seed: u64,
-    /// So many commit.
+    /// The number of commits.
     pub transactions: usize,
-    /// The design that makes the data; later lives may have another one.
+    /// The design that creates the data; later lives may have another one.
     pub design: DesignKind,
     pub islands: u16,
     /// Of each instance, in its first life.
@@ -99,7 +105,7 @@ pub struct Course {
     pub durability: Durability,
     pub kind: TableKind,
     pub clients: usize,
-    /// How often instances end in its midst.
+    /// How often instances end during the history.
     pub ends: usize,
     pub lock_timeout_ms: u64,
     pub occ_conflict: OccConflict,
@@ -107,12 +113,12 @@ pub struct Course {
 }
 
 impl Course {
-    /// All that follows from a seed: the designs by turns, and for each the channels by turns.
+    /// The course that follows from a seed: the designs in turn, and for each the channels in turn.
     pub fn drawn(seed: u64, transactions: usize) -> Course {
         let mut random = Rng::with_seed(seed ^ 0xc0_u64.rotate_left(32));
         let design = DesignKind::ALL[seed as usize % DesignKind::ALL.len()];
         let via = Via::ALL[(seed as usize / DesignKind::ALL.len()) % Via::ALL.len()];
-        // In one of eight nothing ends, and the log stays in memory.
+        // In one of eight no instance ends, and the log stays in memory.
         let durability = match random.u8(..8) {
             0 => Durability::Memory,
             1..3 => Durability::Async,
@@ -188,13 +194,13 @@ impl fmt::Display for Course {
 fn workers(design: DesignKind, random: &mut Rng) -> usize {
     match design {
         DesignKind::Serial => 1,
-        // One of four instances has three slots to own.
+        // With four instances each has three slots to own.
         _ if design.owns_pages() => random.usize(1..=3),
         _ => random.usize(1..=4),
     }
 }
 
-/// Designs that can read what `made` has made.
+/// The designs that can read the files of `made`.
 fn readers(made: DesignKind) -> Vec<DesignKind> {
     let can = |design: &DesignKind| {
         let (pages, rows) = (design.owns_pages(), design.heap_form());
@@ -206,19 +212,20 @@ fn readers(made: DesignKind) -> Vec<DesignKind> {
     DesignKind::ALL.into_iter().filter(can).collect()
 }
 
-/// What came of a history.
+/// The result of a history.
 pub struct Outcome {
     pub verdict: Verdict,
-    /// What is there at the end and should not be, or the other way round.
+    /// Elements that are there at the end and should not be, or the other way round.
     pub flaws: Vec<String>,
-    /// Ends of instances that there were, and transactions that clients do not know the outcome of.
+    /// Ends of instances, and transactions with an outcome unknown to their clients.
     pub ended: usize,
     pub unknown: usize,
-    /// From the last start of an instance, or the last answer, to the end of the last reading.
+    /// From the last start of an instance, or the last answer, to the end of the last reads.
     pub settled: Duration,
 }
 
 impl Outcome {
+    /// Whether no promise was broken.
     pub fn is_sound(&self) -> bool {
         self.verdict.strictly_serialisable && self.flaws.is_empty()
     }
@@ -254,7 +261,8 @@ pub enum Trouble {
     Interrupted,
 }
 
-/// Records a history and has it judged. `program` is that of this room, for instances that are processes; `stop` ends it early.
+/// Records a history and has it judged. `program` is the program of this crate, for instances that
+/// are processes; `stop` ends the recording early.
 ///
 /// # Errors
 /// [`Trouble`]: instances that do not start or end as they should, or an early end.
@@ -291,7 +299,7 @@ pub fn record(course: &Course, program: &Path, stop: &AtomicBool) -> Result<Outc
     Ok(Outcome { verdict, flaws, ended, unknown, settled })
 }
 
-/// A directory that only this user may enter, as channels demand.
+/// A directory that only this user may enter, as channels require.
 fn private_dir() -> std::io::Result<tempfile::TempDir> {
     use std::os::unix::fs::PermissionsExt;
     tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir()
@@ -301,7 +309,7 @@ const RUN: u8 = 0;
 const PAUSE: u8 = 1;
 const STOP: u8 = 2;
 
-/// What clients are to do, and how many of them rest.
+/// The clients' order, and how many of them rest.
 #[derive(Default)]
 struct Gate {
     state: AtomicU8,
@@ -309,7 +317,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Passes when running; rests while paused; `false` when it is over.
+    /// Returns `true` at once while running; rests while paused; returns `false` when the run is
+    /// over.
     fn pass(&self) -> bool {
         if self.state.load(Ordering::SeqCst) == PAUSE {
             self.resting.fetch_add(1, Ordering::SeqCst);
@@ -321,7 +330,7 @@ impl Gate {
         self.state.load(Ordering::SeqCst) == RUN
     }
 
-    /// Returns when so many clients rest.
+    /// Pauses the clients; returns when `clients` of them rest.
     fn pause(&self, clients: usize) {
         self.state.store(PAUSE, Ordering::SeqCst);
         while self.resting.load(Ordering::SeqCst) < clients {
@@ -330,7 +339,7 @@ impl Gate {
     }
 }
 
-/// Ends the clients whichever way the owner leaves: a scope joins its threads.
+/// Ends the clients on any path by which the owner leaves: a scope joins its threads.
 struct StopOnDrop<'a>(&'a Gate);
 
 impl Drop for StopOnDrop<'_> {
@@ -339,13 +348,13 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// The instances, and what becomes of them.
+/// The instances and their ends.
 struct Islands<'a> {
     course: &'a Course,
     program: &'a Path,
     dir: PathBuf,
     members: Vec<Option<Member>>,
-    /// What each begins on, if it has a simulated disk.
+    /// The disk on which each starts, with simulated disks.
     disks: Vec<Disk>,
     design: DesignKind,
     random: Rng,
@@ -365,7 +374,8 @@ impl<'a> Islands<'a> {
         Ok(islands)
     }
 
-    /// Until all that was asked for has committed, or nothing commits any more; gives how many instances have ended.
+    /// Runs until all requested transactions have committed, or none commits for [`PATIENCE`].
+    /// Returns how many instances have ended.
     fn run(&mut self, committed: &AtomicUsize, gate: &Gate, stop: &AtomicBool) -> Result<usize, Trouble> {
         let Course { transactions, ends, .. } = *self.course;
         let (mut ended, mut done) = (0, 0);
@@ -389,7 +399,7 @@ impl<'a> Islands<'a> {
         Ok(ended)
     }
 
-    /// Ends one instance or all, and brings them back.
+    /// Ends one instance or all, and restarts them.
     fn end_some(&mut self) -> Result<usize, Trouble> {
         let all = self.random.u8(..3) == 0;
         let one = self.random.u16(..self.course.islands);
@@ -400,7 +410,7 @@ impl<'a> Islands<'a> {
                 member.end()?;
             } else if let Some(left) = member.cut(self.random.u64(..)) {
                 self.disks[usize::from(id)] = left;
-                // The others go on for a while.
+                // The others continue for a while.
                 std::thread::sleep(Duration::from_micros(self.random.u64(..3000)));
             }
         }
@@ -460,7 +470,7 @@ impl<'a> Asker<'a> {
         Ok(Asker { client, recorder, random, placement })
     }
 
-    /// One transaction; says whether it has committed.
+    /// Submits one transaction; returns whether it committed.
     fn ask(&mut self) -> bool {
         let home = self.random.i64(0..SLOTS);
         let asks = self.draw(home);
@@ -505,8 +515,8 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Writes at one instance, and then looks at another, both away from home if there are so many: what is read last is to be kept
-    /// until what was written first is prepared.
+    /// Writes at one instance, then reads at another, both away from home if there are enough
+    /// instances. The read must stay protected until the participant that wrote is prepared.
     fn write_then_look(&mut self, generation: i64, home: i64) -> Vec<Ask> {
         let mut instances: Vec<u16> = (0..self.placement.instances()).collect();
         let own = self.placement.owner(base::SiteId(home as u32)).0;
@@ -519,7 +529,7 @@ impl<'a> Asker<'a> {
         vec![Ask::Touch(Phase::Early, vec![write]), Ask::Touch(Phase::Last, vec![look])]
     }
 
-    /// All that is at other instances before the last, which is at home.
+    /// All steps at other instances come before the last one, which is at home.
     fn elsewhere_first(&mut self, generation: i64, home: i64) -> Vec<Ask> {
         let own = self.placement.owner(base::SiteId(home as u32));
         let away = |slot: &i64| self.placement.owner(base::SiteId(*slot as u32)) != own;
@@ -533,7 +543,7 @@ impl<'a> Asker<'a> {
         vec![Ask::Touch(Phase::LastElsewhere, there), Ask::Touch(Phase::Last, vec![here])]
     }
 
-    /// Some of so many slots, of which `writes` of ten are appended to.
+    /// Up to `most` slots; `writes` in ten of them are appended to.
     fn touch(&mut self, generation: i64, phase: Phase, most: usize, writes: u8) -> Ask {
         let count = self.random.usize(1..=most);
         let slots = self.random.choose_multiple(0..SLOTS, count);
@@ -548,7 +558,7 @@ impl<'a> Asker<'a> {
         i64::from(self.random.u32(self.placement.sites_of(InstanceId(instance))))
     }
 
-    /// Every list there is, once nothing is in the way of reading it; `None` if something stays there.
+    /// Reads every list, retrying while rows are locked; `None` if some stay locked.
     fn read_all(mut self) -> Option<HashMap<i64, Vec<i64>>> {
         let begun = Instant::now();
         let mut lists = HashMap::new();
@@ -571,7 +581,7 @@ impl<'a> Asker<'a> {
     }
 }
 
-/// Holds what clients were told against what is there at the end.
+/// Compares the clients' results with the lists at the end.
 fn compare(events: &[Event], lists: &HashMap<i64, Vec<i64>>, keeps: Keeps) -> Vec<String> {
     let mut flaws = Vec::new();
     let none = Vec::new();

@@ -1,18 +1,19 @@
-//! What was promised, and whether what is found keeps it.
+//! The promises made to clients, and the check whether an opened database keeps them.
 //!
-//! Each transaction writes its number into the history before it ends, so what survived says itself which transactions
-//! it is made of. Those must include every acknowledged one, be a prefix of the commits in the log's order, include no
-//! other, and together give exactly the rows found.
+//! Each transaction writes its number into the history before it ends, so the surviving data itself
+//! shows which transactions it consists of. These must include every acknowledged one, be a prefix
+//! of the commits in the order of the log, include no other, and together produce exactly the rows
+//! found.
 
 use crate::table::{self, ACCOUNTS, Rows, Value};
 use base::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Recovered, Store, StoreFault, Txn};
 
-/// The row with this id becomes this, or goes away.
+/// The row with this id gets this value, or is removed.
 pub type Changes = BTreeMap<i64, Option<Value>>;
 
-/// A promise broken.
+/// A broken promise.
 #[derive(Debug, thiserror::Error)]
 pub enum Flaw {
     #[error("the database does not open: {0}")]
@@ -39,7 +40,7 @@ pub enum Flaw {
     Other(String),
 }
 
-/// A transaction whose commit record was appended.
+/// A transaction of which the commit record was appended.
 #[derive(Clone)]
 pub struct Commit {
     pub number: i64,
@@ -55,18 +56,19 @@ pub struct Commit {
 pub struct Prepare {
     pub changes: Changes,
     pub acknowledged: Option<usize>,
-    /// Since when it may be gone again: its rollback began then.
+    /// When its rollback began: from then on it may be gone.
     pub rolled_back: Option<usize>,
 }
 
-/// Which promise holds at the moment looked at.
+/// The promise that holds at the examined moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
-    /// What had been acknowledged when the disk had seen this many changes: a power cut with durability sync.
+    /// Transactions acknowledged before the disk had seen this many changes: a power cut with
+    /// durability `sync`.
     Acknowledged(usize),
-    /// What had been appended: a kill.
+    /// Transactions appended by then: a kill.
     Appended(usize),
-    /// Nothing but consistency: a power cut with durability async.
+    /// Only consistency: a power cut with durability `async`.
     Consistent,
 }
 
@@ -82,24 +84,25 @@ pub struct Ledger {
     pub next_number: i64,
 }
 
-/// What there is after an opening.
+/// The state after an opening.
 pub struct Found {
-    /// Transactions in doubt, and the rows that each holds, where the engine says so.
+    /// Transactions in doubt, and the rows that each holds, if the engine reports them.
     pub doubts: BTreeMap<i64, Option<BTreeSet<i64>>>,
     /// The numbers in the history, sorted, without those of transactions in doubt.
     pub history: Vec<i64>,
     pub accounts: Rows,
-    /// Of the transactions in doubt, those whose rows are as they have written them.
+    /// Those transactions in doubt of which the rows show the new values.
     pub shown: BTreeSet<i64>,
 }
 
-/// What an opening found, if it keeps the promises.
+/// The result of an opening that keeps the promises.
 pub struct Settled {
-    /// The ledger to go on with.
+    /// The ledger for the next life.
     pub ledger: Ledger,
     pub in_doubt: BTreeMap<i64, Txn>,
 }
 
+/// Applies changes to rows.
 pub fn apply(rows: &mut Rows, changes: &Changes) {
     for (id, now) in changes {
         match now {
@@ -127,7 +130,7 @@ impl Promise {
 }
 
 impl Ledger {
-    /// Compares what an opening found with what was promised.
+    /// Compares the state after an opening with the promises.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -146,7 +149,7 @@ impl Ledger {
         Ok(Settled { ledger, in_doubt: doubts.into_iter().map(|(n, (txn, _))| (n, txn)).collect() })
     }
 
-    /// As [`Ledger::settle`], whatever the engine; gives the ledger to go on with.
+    /// As [`Ledger::settle`], for any engine; returns the ledger for the next life.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -183,10 +186,11 @@ impl Ledger {
         Ok(doubts)
     }
 
-    /// This ledger with the commits that survived in its base.
+    /// This ledger with the surviving commits in its base.
     fn survivors(&self, found: &BTreeSet<i64>, promise: Promise) -> Result<Ledger, Flaw> {
         let mut commits: Vec<&Commit> = self.commits.iter().collect();
-        // Those that became durable together are in the order in which they were entered, which is theirs.
+        // Commits that became durable together keep the order in which they were entered, which is
+        // their order in the log.
         commits.sort_by_key(|c| c.lsn);
         let mut after = Ledger { commits: Vec::new(), ..self.clone() };
         let (mut lost, mut last) = (None, None);

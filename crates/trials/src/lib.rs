@@ -1,18 +1,21 @@
-//! What the engine must live through, as programs: run small by the tests, and at length by `cargo xtask`.
+//! The failures that the engine must survive, as programs: run small by the tests, and at length by
+//! `cargo xtask`.
 //!
 //! - [`table`]: the tables of every trial.
-//! - [`ledger`]: what was promised, and whether what is found keeps it.
+//! - [`ledger`]: the promises, and the check whether an opened database keeps them.
 //! - [`store_run`]: random transactions on a store, as a life of one process.
 //! - [`engine_run`]: the same on an engine, many clients at a time.
 //! - [`memory_run`]: the engine in main memory, its openings and its failing devices.
-//! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of [`world::sim`].
-//! - [`faults`]: every I/O operation of small workloads fails, once and for ever.
-//! - [`flips`]: bits that turn over in the files.
-//! - [`workers`]: an engine with several workers and many clients; [`histories`]: what they saw, and whether it is strictly
-//!   serialisable. [`deployed`]: the same of whole instances, whose workers own keys. [`islands`]: of several at a time, which are
-//!   killed and come back; [`member`]: each of those.
+//! - [`crash`]: power cuts and kills at every moment of recorded lives, on the simulated disk of
+//!   [`world::sim`].
+//! - [`faults`]: every I/O operation of small workloads fails, once or for ever.
+//! - [`flips`]: flipped bits in the files.
+//! - [`workers`]: an engine with several workers and many clients. [`histories`]: the results that
+//!   they saw, and whether these are strictly serialisable. [`deployed`]: the same for whole
+//!   instances with workers that own keys. [`islands`]: for several instances at a time, which are
+//!   killed and restarted; [`member`]: one of those.
 //!
-//! It uses the rooms it tries through their public doors only.
+//! The trials use other crates only through their public interfaces.
 
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,18 @@
-//! The workload of histories of whole instances: lists that procedures read and append to by steps, at owners and instances of any number.
+//! The workload for histories of whole instances: lists that procedures read and append to by
+//! steps, at any number of owners and instances.
 //!
 //! ```text
-//!   slot        0   1   2 | 3   4   5 | ...        the routing key: a run of slots is one owner's, or one instance's
-//!   generation  0: a list   a list                 a list takes so many elements, then the next generation begins
-//!               1: a list                          index: lists by generation, whose entries are not cut like the rows
+//!   slot        0   1   2 | 3   4   5 | ...    the routing key: one owner, or one instance, has
+//!                                              a run of slots
+//!   generation  0: a list   a list             a list takes a fixed number of elements, then the
+//!               1: a list                      next generation begins
+//!                                              index: lists by generation, not cut like rows
 //! ```
 //!
-//! A request either says what to do, for clients outside that write down what became of it ([`crate::islands`]); or it says only
-//! from which seed to draw that, for clients inside, and each attempt is written down where its procedure begins, where
-//! that gives up, and when the instance says that it is committed ([`crate::deployed`]).
+//! A request of one kind contains its operations, for outside clients that record the outcome
+//! ([`crate::islands`]). A request of the other kind contains only a seed from which to draw the
+//! operations, for clients inside. Then each attempt is recorded where its procedure begins, where
+//! it gives up, and when the instance reports its commit ([`crate::deployed`]).
 
 use crate::histories::{Event, Recorder, Seen, elements};
 use adya::history::OpType;
@@ -28,6 +32,7 @@ use txn::{
 const LISTS: TableId = TableId(1);
 const BY_GENERATION: TableId = TableId(2);
 const LIST: u16 = 2;
+/// Slots, which are also the sites.
 pub(crate) const SLOTS: i64 = 12;
 /// Elements of a generation, over all slots.
 pub(crate) const ELEMENTS: i64 = 240;
@@ -87,7 +92,7 @@ impl Step for Touch {
             row.set_int(0, self.slot);
             row.set_int(1, self.generation);
             row.set_text(LIST, &element.to_string());
-            // Its absence was locked by the update that found nothing.
+            // The update that found no row has locked its absence.
             if access.insert(LISTS, &key, buf.bytes()).await? == Inserted::Exists {
                 return Err(Abort::User(1));
             }
@@ -96,7 +101,7 @@ impl Step for Touch {
     }
 }
 
-/// Reads a list, and says so beforehand.
+/// Reads a list, declared as a read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Look(Touch);
 
@@ -122,13 +127,15 @@ pub(crate) struct Survey {
     pub direction: Way,
 }
 
+/// The keys by which a survey reads.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum By {
-    /// From this slot on to before another one; open at the ends of all slots.
+    /// From this slot to the one before the other; unbounded at the first and the last slot.
     Key(i64, i64),
     Index,
 }
 
+/// Whether the shares of a survey run at once, or in which order.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Way {
     AtOnce,
@@ -215,18 +222,20 @@ impl Spread for Survey {
 /// One phase of a transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Some lists, none of them twice: steps of a phase are independent, nobody says in which order two of them come to one.
+    /// Distinct lists: the steps of a phase are independent, so the order of two steps on one list
+    /// would be undefined.
     Touch(Phase, Vec<Touch>),
     Survey(Survey),
 }
 
+/// Whether a phase is the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// Others may follow.
     Early,
-    /// The last of all.
+    /// The last phase.
     Last,
-    /// The last of those that reach other instances than the home.
+    /// The last phase that reaches other instances than the home.
     LastElsewhere,
 }
 
@@ -252,7 +261,7 @@ impl Ask {
         Ask::Survey(Survey { generation, by, direction })
     }
 
-    /// As it is known before it is done.
+    /// The request as known before it is carried out: reads have no result.
     fn unknown(&self) -> Vec<Seen> {
         let unknown = |touch: &Touch| match (id(touch.slot, touch.generation), touch.append) {
             (id, Some(element)) => Seen::Append { id, element },
@@ -279,7 +288,7 @@ impl Ask {
                 None => looks.push(Look(touch)),
             }
         }
-        // A phase is said to write if one of its steps does.
+        // A phase is declared as writing if one of its steps writes.
         if writes.is_empty() {
             let steps = Each(looks);
             seen.extend(match phase {
@@ -301,17 +310,18 @@ impl Ask {
     }
 }
 
-/// As a transaction is known before it is done.
+/// A transaction as known before it is carried out.
 pub(crate) fn unknown(asks: &[Ask]) -> Vec<Seen> {
     asks.iter().flat_map(Ask::unknown).collect()
 }
 
+/// The workload.
 #[derive(Clone, Default)]
 pub(crate) struct Lists {
-    /// Where attempts are written down that are drawn inside.
+    /// Records attempts that are drawn inside.
     pub recorder: Arc<Recorder>,
     pub committed: Arc<AtomicUsize>,
-    /// One of so many that are drawn inside decides to roll back.
+    /// One in this many transactions drawn inside decides to roll back.
     pub rollback_one_in: usize,
 }
 
@@ -357,19 +367,21 @@ impl Lists {
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ticket {
-    /// The slot at whose instance it is carried out.
+    /// The slot that determines its home.
     pub home: i64,
     pub to_do: ToDo,
 }
 
+/// The operations of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToDo {
-    /// Drawn when it runs, each attempt anew, and written down then.
+    /// Drawn when it runs, anew for each attempt, and recorded then.
     Draw { seed: u64 },
-    /// Whoever submits it writes down what becomes of it.
+    /// The client that submits it records the outcome.
     Given { asks: Vec<Ask>, gives_up: bool },
 }
 
+/// Draws requests.
 pub(crate) struct Tickets(Rng);
 
 impl Generator for Tickets {
@@ -382,7 +394,7 @@ impl Generator for Tickets {
 
 impl Workload for Lists {
     type Request = Ticket;
-    /// The attempt, if it was drawn inside, and what it saw.
+    /// The attempt, if it was drawn inside, and its results.
     type Reply = (i64, Vec<Seen>);
     type Generator = Tickets;
     type Audit = ();

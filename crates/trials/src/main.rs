@@ -1,4 +1,4 @@
-//! The trials at length; `cargo xtask crash` and its like call this.
+//! The trials at length; `cargo xtask crash` and similar commands call this program.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,7 @@ usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N] [--desig
        trials member   (one of several instances; started by `trials histories islands`)
 ";
 
+/// Why the program fails.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("{0}\n\n{USAGE}")]
@@ -55,7 +56,7 @@ enum Failed {
     Folder(std::io::Error),
 }
 
-/// `--tables`, taken out of the arguments; both kinds if it is not there.
+/// `--tables`, taken out of the arguments; both kinds if it is absent.
 fn tables(args: &[String]) -> Result<(Vec<TableKind>, Vec<String>), Failed> {
     let Some(at) = args.iter().position(|arg| arg == "--tables") else {
         return Ok((TableKind::ALL.to_vec(), args.to_vec()));
@@ -69,7 +70,7 @@ fn tables(args: &[String]) -> Result<(Vec<TableKind>, Vec<String>), Failed> {
     Ok((kinds, [&args[..at], &args[at + 2..]].concat()))
 }
 
-/// `--design`, taken out of the arguments; pages if it is not there.
+/// `--design`, taken out of the arguments; pages if it is absent.
 fn subject(args: &[String]) -> Result<(Subject, Vec<String>), Failed> {
     let Some(at) = args.iter().position(|arg| arg == "--design") else {
         return Ok((Subject::Pages, args.to_vec()));
@@ -219,7 +220,7 @@ fn histories(args: &[String]) -> Result<(), Failed> {
     if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
 }
 
-/// Over several instances that end and come back.
+/// Histories over several instances that end and restart.
 fn islands(args: &[String]) -> Result<(), Failed> {
     let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
     let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
@@ -272,7 +273,7 @@ fn islands(args: &[String]) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(Failed::Islands(wrong.len())) }
 }
 
-/// Of a whole instance, whose keys have several owners and go from one to the other.
+/// A history of a whole instance, of which the keys have several owners and move between them.
 fn among_owners(plan: Plan) -> Result<(&'static str, Verdict), Failed> {
     let owners = [DesignKind::Logical, DesignKind::PlpRegular, DesignKind::PlpPartition, DesignKind::PlpLeaf];
     let design = owners[plan.seed as usize % owners.len()];

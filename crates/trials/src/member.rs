@@ -1,17 +1,17 @@
-//! One of several instances: in this process, there on a simulated disk whose power can be cut, or in a process of its own that can be
-//! killed.
+//! One of several instances: in this process; in this process on a simulated disk, of which the
+//! power can be cut; or in a process of its own that can be killed.
 //!
 //! ```text
 //!   parent                              child: `trials member`
 //!     |-- Start: configuration, bug ----> Instance::start
 //!     |<- Done, or why not ---------------
-//!     |-- Connect: where the others are -> Instance::connect
+//!     |-- Connect: the others' addresses -> Instance::connect
 //!     |<- Done ---------------------------
 //!     |-- Stop, or the end of the pipe --> stops; or ends at once, as if it had been killed
 //! ```
 //!
-//! Orders and replies are frames on standard input and output: their length as four bytes, little-endian, then the
-//! value.
+//! Orders and replies are frames on standard input and output: their length as four bytes,
+//! little-endian, then the value.
 
 use crate::lists::Lists;
 use base::InstanceId;
@@ -24,6 +24,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use world::sim::{Disk, Lasts, Plan, Trouble};
 
+/// An order to a child.
 #[derive(Serialize, Deserialize)]
 enum Order {
     Start { config: Box<InstanceConfig>, bug: u8 },
@@ -31,9 +32,10 @@ enum Order {
     Stop,
 }
 
+/// The reply to an order; an error as text.
 type Reply = Result<(), String>;
 
-/// What a member could not do.
+/// Why a member could not carry out an order.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberFault {
     #[error(transparent)]
@@ -50,6 +52,7 @@ pub(crate) struct Member {
     place: Place,
 }
 
+/// Where a member runs.
 enum Place {
     Here(Box<Instance<Lists>>),
     Disk(Box<Instance<Lists>>, Disk),
@@ -70,7 +73,7 @@ impl Member {
         Ok(Member { id, place: Place::Disk(Box::new(instance), disk) })
     }
 
-    /// In a process of its own, whose program is the one of this room; has the same bug planted as this one.
+    /// In a process of its own, which runs the program of this crate with the same planted bug.
     pub fn process(program: &Path, config: InstanceConfig) -> Result<Member, MemberFault> {
         let id = config.id;
         let child = Command::new(program).arg("member").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -80,7 +83,7 @@ impl Member {
         Ok(member)
     }
 
-    /// Tells where the others are; returns when the links to those that run are open.
+    /// Sends the addresses of the others; returns when the links to those that run are open.
     pub fn connect(&mut self, peers: &[(InstanceId, Address)]) -> Result<(), MemberFault> {
         match &self.place {
             Place::Here(instance) | Place::Disk(instance, _) => {
@@ -91,7 +94,8 @@ impl Member {
         }
     }
 
-    /// Ends a process by SIGKILL, in the midst of whatever it does; one that is here in order.
+    /// Ends a process by SIGKILL, at any point of its work; ends an instance in this process in
+    /// order.
     pub fn end(mut self) -> Result<(), MemberFault> {
         if let Place::Process(child) = &mut self.place {
             child.kill().map_err(|why| MemberFault::Process(self.id, why))?;
@@ -100,8 +104,9 @@ impl Member {
         self.stop()
     }
 
-    /// Cuts the power of one on a simulated disk: gives that as a draw leaves it. From this moment on nothing that the instance still
-    /// promises rests on anything new: its device fails.
+    /// Cuts the power of an instance on a simulated disk: returns the disk as one draw of a crash
+    /// leaves it. From this moment on the device fails, so the instance makes no promise that
+    /// depends on later writes.
     pub fn cut(self, draw: u64) -> Option<Disk> {
         let Place::Disk(instance, disk) = self.place else { return None };
         disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Forever, at: 0, only: None });
@@ -133,7 +138,7 @@ impl Member {
         match replied {
             Ok(reply) => reply.map_err(|why| MemberFault::Told(self.id, why)),
             Err(why) => {
-                // Its own last words went to standard error.
+                // The child printed its last messages to standard error.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(MemberFault::Process(self.id, why))
@@ -179,7 +184,7 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> std::io::Result<()
         };
         write(&mut output, &reply)?;
     }
-    // The parent is gone, and nobody would be served by an orderly end.
+    // The parent is gone, so an orderly end has no purpose.
     std::process::exit(1)
 }
 

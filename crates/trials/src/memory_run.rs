@@ -1,7 +1,8 @@
-//! Lives of the engine in main memory (`occ`) on a simulated disk, and what an opening makes of them.
+//! Lives of the engine in main memory (`occ`) on a simulated disk, and the checks of its openings.
 //!
-//! The engine decides nothing about transactions in doubt, so each opening here does what their home would say: commit, if
-//! the number is even. A decision that a cut has taken back is made once more, the same way, at the next opening.
+//! The engine does not decide transactions in doubt. Each opening here decides them as their home
+//! would: commit if the number is even. If a cut loses a decision, the next opening makes it again,
+//! the same way.
 
 use crate::crash::DIR;
 use crate::engine_run::{self, Mix};
@@ -28,7 +29,7 @@ use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 /// Memory of an engine, in pages: more than all rows of a trial take.
 const PAGES: usize = 4096;
 
-/// Two workers; whoever meets the row of a transaction that was left in doubt gives up soon.
+/// Two workers; a transaction that meets the row of one left in doubt gives up soon.
 fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
     Setup {
         design: DesignKind::Occ,
@@ -48,29 +49,29 @@ fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
     }
 }
 
-/// An engine that is open, and what it found.
+/// An open engine, and its transactions in doubt.
 pub struct Opened {
     pub engine: Arc<MemoryEngine>,
     in_doubt: BTreeMap<i64, <MemoryEngine as Engine>::InDoubt>,
 }
 
-/// What its home says of a transaction in doubt.
+/// The decision of the home for a transaction in doubt.
 fn commits(number: i64) -> bool {
     number % 2 == 0
 }
 
-/// Opens the engine on these files: small log files, and checkpoints that come often.
+/// Opens the engine on these files, with small log files and frequent checkpoints.
 ///
 /// # Errors
-/// What the engine says.
+/// The engine's fault.
 pub fn open(files: Arc<dyn Files>, durability: Durability, seed: u64) -> Result<Opened, Flaw> {
     open_in((files, Path::new(DIR)), durability, seed)
 }
 
-/// The same in a folder of one's own.
+/// As [`open`], in a folder of the caller's choice.
 ///
 /// # Errors
-/// What the engine says.
+/// The engine's fault.
 pub fn open_in(
     (files, dir): (Arc<dyn Files>, &Path),
     durability: Durability,
@@ -90,17 +91,18 @@ pub fn open_in(
     Ok(Opened { engine: Arc::new(engine), in_doubt })
 }
 
-/// The result of something that nobody is in the way of.
+/// The result of a future that has nothing to wait for.
 fn at_once<T>(future: impl Future<Output = Result<T, Abort>>) -> Result<T, Flaw> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done.map_err(|abort| Flaw::Other(format!("an abort: {}", abort.name()))),
-        Poll::Pending => Err(Flaw::Other("a row is locked, and nobody has it".into())),
+        Poll::Pending => Err(Flaw::Other("a row is locked, and no transaction holds it".into())),
     }
 }
 
 impl Opened {
-    /// Ends what is in doubt and compares what there is with what was promised; gives the ledger to go on with, and what
-    /// became of each transaction in doubt with the position that it is durable at.
+    /// Ends the transactions in doubt and compares the rows with the promises. Returns the ledger
+    /// for the next life, and for each transaction that was in doubt the position at which its
+    /// decision is durable.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -149,14 +151,15 @@ impl Opened {
         Ok((ledger, ends))
     }
 
-    /// Leaves the engine as it is, once nobody else has it: a checkpoint's own thread may hold it for a moment longer.
+    /// Drops the engine without closing it, once no other thread holds it: a checkpoint's own
+    /// thread may hold it for a moment longer.
     pub fn leave(self) {
         while Arc::strong_count(&self.engine) > 1 {
             std::thread::yield_now();
         }
     }
 
-    /// Everything is written, and the engine closed.
+    /// Writes everything, and closes the engine.
     fn close(self) -> Result<(), EngineFault> {
         let mut engine = self.engine;
         loop {
@@ -170,7 +173,7 @@ impl Opened {
     }
 }
 
-/// What was in doubt at an opening that was cut may have been decided by then.
+/// A transaction that was in doubt at an opening that was cut may have been decided by then.
 fn decided(before: &Ledger, doubts: &BTreeMap<i64, Option<BTreeSet<i64>>>, history: &[i64]) -> Ledger {
     let mut known = before.clone();
     let ended = before.prepared.iter().filter(|(number, _)| !doubts.contains_key(number));
@@ -188,7 +191,8 @@ fn decided(before: &Ledger, doubts: &BTreeMap<i64, Option<BTreeSet<i64>>>, histo
     known
 }
 
-/// Opens the database on `disk` and compares it with the ledger; gives the ledger to go on with.
+/// Opens the database on `disk` and compares it with the ledger; returns the ledger for the next
+/// life.
 ///
 /// # Errors
 /// The promise that is broken.
@@ -201,10 +205,10 @@ pub fn open_and_settle(
     Ok(open(disk.files(), durability, 0)?.settle(ledger, promise)?.0)
 }
 
-/// One process: opens, ends what is in doubt, works, and stops in the middle of it.
+/// One process: opens, ends the transactions in doubt, works, and stops in the middle of its work.
 ///
 /// # Errors
-/// The promise that an opening did not keep, or the fault met.
+/// The promise that an opening did not keep, or the fault.
 pub fn live(
     (files, disk): (Arc<dyn Files>, &Disk),
     before: &Ledger,
@@ -215,7 +219,7 @@ pub fn live(
     work((files, disk), &mut ledger, promise, (durability, mix)).map(|_| ledger)
 }
 
-/// The same; on an error the ledger says what had been promised until then.
+/// As [`live`]. On an error the ledger holds the promises made until then.
 ///
 /// # Errors
 /// As [`live`].
@@ -248,10 +252,11 @@ pub fn work(
     }
 }
 
-/// What became of lives with a failing device.
+/// The results of lives with a failing device.
 #[derive(Debug, Default)]
 pub struct Failing {
-    /// The failure did not happen, or harmed nothing; the engine stopped or did not open, and said why.
+    /// `unharmed`: the failure did not happen, or had no effect. `stopped`: the engine stopped or
+    /// did not open, and reported why.
     pub unharmed: u64,
     pub stopped: u64,
     pub failures: Vec<(String, Flaw)>,
@@ -267,7 +272,8 @@ fn small(disk: &Disk, ledger: &mut Ledger, seed: u64) -> Result<(), Flaw> {
     Ok(opened.close()?)
 }
 
-/// One life in which an operation fails, and what came after: two power cuts, and the next process on the same kernel.
+/// One life in which an operation fails, and its consequences: two power cuts, and the next process
+/// on the same kernel.
 fn fail_once(plan: Plan) -> Result<bool, Flaw> {
     let (disk, mut ledger) = (Disk::new(), Ledger::default());
     small(&disk, &mut ledger, 1)?;
@@ -291,7 +297,7 @@ fn fail_once(plan: Plan) -> Result<bool, Flaw> {
     Ok(lived.is_err())
 }
 
-/// Every failure of such a life, each `stride`-th position from one that `seed` draws.
+/// Every failure of such a life, at each `stride`-th position from one that `seed` draws.
 ///
 /// # Errors
 /// A flaw before anything failed.

@@ -12,26 +12,27 @@ use world::sim::Disk;
 
 type L = Coupled;
 
-/// A key that no row has, longer than any: an insertion that names it as its neighbour is taken back.
+/// A key that no row has, longer than any: an insertion that names it as its neighbour is refused.
 const NO_NEIGHBOUR: [u8; 99] = [0; 99];
 
+/// A transaction that runs or is in doubt.
 struct Running {
     number: i64,
     txn: Txn,
     changes: Changes,
 }
 
-/// What decides how a life goes.
+/// The parameters of a life.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Ids in use.
     pub keys: u64,
     pub commits: usize,
-    /// One commit in this many is waited for; the others become durable whenever.
+    /// One commit in this many is waited for; the others become durable at any time.
     pub wait_one_in: u64,
 }
 
-/// One life: the store, and what it is doing.
+/// One life: the store, and its transactions.
 pub struct StoreRun<'a> {
     store: &'a Store,
     disk: &'a Disk,
@@ -41,7 +42,7 @@ pub struct StoreRun<'a> {
     running: Vec<Running>,
     in_doubt: BTreeMap<i64, Running>,
     committed: usize,
-    /// Leaves that may lead to pages with rows of others.
+    /// Leaves that may lead to pages with rows of other leaves.
     parted: Vec<(TableId, Key)>,
 }
 
@@ -62,7 +63,8 @@ impl<'a> StoreRun<'a> {
         StoreRun { store, disk, ledger, random, mix, running, in_doubt, committed: 0, parted }
     }
 
-    /// Runs until so many have committed as the mix says; some are left running, as a process leaves them.
+    /// Runs until the number of commits in the mix is reached. Some transactions are left running,
+    /// as in a process that stops.
     ///
     /// # Errors
     /// The fault that ended it.
@@ -70,7 +72,7 @@ impl<'a> StoreRun<'a> {
         self.run_with(|_| {})
     }
 
-    /// As [`StoreRun::run`], looked at after each step.
+    /// As [`StoreRun::run`]; calls `look` after each step.
     pub fn run_with(&mut self, mut look: impl FnMut(&Ledger)) -> Result<(), StoreFault> {
         while self.committed < self.mix.commits {
             self.step()?;
@@ -79,10 +81,10 @@ impl<'a> StoreRun<'a> {
         Ok(())
     }
 
-    /// Rolls back what runs and is in doubt, and waits until everything is durable.
+    /// Rolls back the running and in-doubt transactions, and waits until everything is durable.
     ///
     /// # Errors
-    /// The fault met.
+    /// The fault.
     pub fn finish(&mut self) -> Result<(), StoreFault> {
         while !self.running.is_empty() {
             self.rollback()?;
@@ -125,13 +127,13 @@ impl<'a> StoreRun<'a> {
         self.running.push(Running { number: self.ledger.next_number, txn, changes: Changes::new() });
     }
 
-    /// Who changed the row and has not ended: what a lock table would know.
+    /// The transaction that changed the row and has not ended, as a lock table would know it.
     fn holder(&self, id: i64) -> Option<i64> {
         let all = self.running.iter().chain(self.in_doubt.values());
         all.filter(|r| r.changes.contains_key(&id)).map(|r| r.number).next()
     }
 
-    /// The committed row, in this life's view.
+    /// The committed row, as seen in this life.
     fn visible(&self, id: i64) -> Option<Value> {
         let latest = self.ledger.commits.iter().rev().find_map(|c| c.changes.get(&id));
         latest.cloned().unwrap_or_else(|| self.ledger.base.get(&id).cloned())
@@ -154,7 +156,8 @@ impl<'a> StoreRun<'a> {
         let (remove, take_back) = (self.one_in(3), self.one_in(4));
         let txn = &mut self.running[who].txn;
         let now = change_row(self.store, txn, (id, before.as_ref()), value, (remove, take_back))?;
-        // Written as it was: nothing is logged, and nothing need be locked again.
+        // The row was written with its old value: nothing is logged, and no lock is needed after a
+        // restart.
         if now != before {
             self.running[who].changes.insert(id, now);
         }
@@ -174,7 +177,8 @@ impl<'a> StoreRun<'a> {
 
     fn log_commit(&mut self, mut r: Running) -> Result<(), StoreFault> {
         let (number, changes) = (r.number, std::mem::take(&mut r.changes));
-        // Entered before it happens: when the store refuses, nobody knows whether the record was written.
+        // Entered before the commit: when the store refuses it, it is unknown whether the record
+        // was written.
         let unknown =
             Commit { number, lsn: base::Lsn(u64::MAX), changes, appended: usize::MAX, acknowledged: None };
         self.ledger.commits.push(unknown);
@@ -192,7 +196,8 @@ impl<'a> StoreRun<'a> {
         Ok(())
     }
 
-    /// Has rows moved that lie beside those of another leaf since the transaction parted them; some have to wait for those that run.
+    /// Moves rows that lie beside rows of another leaf since the transaction parted them. Some must
+    /// wait for running transactions.
     fn settle(&mut self, ended: &mut Txn) -> Result<(), StoreFault> {
         self.parted.extend(self.store.parted(ended));
         if self.one_in(3) {
@@ -208,8 +213,9 @@ impl<'a> StoreRun<'a> {
         Ok(())
     }
 
-    /// A partition of the accounts begins somewhere else, where trees have several roots. With transactions under way their rows
-    /// only begin to come apart, as with an owner who is about to give keys away.
+    /// Changes the borders of a partition of the accounts, where trees have several roots. With
+    /// running transactions the rows only begin to be divided, as with an owner that is about to
+    /// give keys away.
     fn repartition(&mut self) -> Result<(), StoreFault> {
         let starts = self.store.partitions(ACCOUNTS);
         if starts.is_empty() {
@@ -297,12 +303,13 @@ fn no_table() -> StoreFault {
     StoreFault::Schema("the tables are not there".into())
 }
 
-/// A change that came out otherwise than the ledger knows it must: reported like a fault, so that it ends the life.
+/// A change with a result that contradicts the ledger: reported like a fault, so that it ends the
+/// life.
 fn surprise(id: i64, what: &str) -> StoreFault {
     StoreFault::Broken { table: ACCOUNTS, what: format!("row {id}: {what}") }
 }
 
-/// Inserts, updates or removes one row; gives what it is then.
+/// Inserts, updates or removes one row; returns its new value.
 fn change_row(
     store: &Store,
     txn: &mut Txn,

@@ -1,5 +1,6 @@
-//! The tables of every trial, made so that little data has the shapes of much: keys of 200 bytes that differ early, and
-//! names that differ late, so that a few hundred rows give trees of several levels that split and merge all the time.
+//! The tables of every trial. Few rows produce the shapes of many: keys are 200 bytes long and
+//! differ early, names differ late. So a few hundred rows produce trees of several levels that
+//! split and merge often.
 
 use base::{Key, KeyReader, TableId};
 use latch::Coupled;
@@ -14,22 +15,25 @@ use wal::{Durability, LogOptions};
 pub const ACCOUNTS: TableId = TableId(1);
 const BY_SCORE: TableId = TableId(2);
 const BY_NAME: TableId = TableId(3);
-/// The numbers of the transactions that changed anything, each written by the transaction itself.
+/// The numbers of the transactions that changed anything; each transaction writes its own.
 pub const HISTORY: TableId = TableId(10);
 
+/// Columns of [`ACCOUNTS`].
 pub const SCORE: u16 = 1;
 pub const NAME: u16 = 2;
 
 /// A row without its key: score and name.
 pub type Value = (i64, String);
+/// Rows of [`ACCOUNTS`] by id.
 pub type Rows = BTreeMap<i64, Value>;
 
+/// The schema with heap tables.
 pub fn schema() -> Schema {
     schema_of(TableKind::Heap)
 }
 
-/// The clustered accounts are without their index by name: its entries would be too long for nodes so small that rows
-/// of middling length leave them.
+/// The clustered accounts have no index by name: its entries would be too long for nodes that are
+/// small enough for middle-sized rows to leave them.
 pub fn schema_of(kind: TableKind) -> Schema {
     let index = |id, name: &str, column| IndexDef { id, name: name.into(), columns: vec![column] };
     let columns = vec![
@@ -49,8 +53,8 @@ pub fn schema_of(kind: TableKind) -> Schema {
     Schema { tables: vec![accounts, history] }
 }
 
-/// As [`options`], with nodes that hold rows of up to 240 bytes besides their keys if the tables are clustered: longer ones
-/// lie in the heap.
+/// As [`options`]. For clustered tables nodes hold rows of up to 240 bytes besides their keys;
+/// longer rows lie in the heap.
 pub fn options_of(kind: TableKind, durability: Durability, frames: usize) -> StoreOptions {
     let options = options(durability, frames);
     match kind {
@@ -59,7 +63,7 @@ pub fn options_of(kind: TableKind, durability: Durability, frames: usize) -> Sto
     }
 }
 
-/// With heap pages that rows of any key share, of one partition, or of one leaf, by the seed.
+/// Heap pages shared by rows of any key, of one partition, or of one leaf, chosen by the seed.
 pub fn housed(options: StoreOptions, seed: u64) -> StoreOptions {
     let heaps = HeapForm::ALL[seed as usize % 3];
     let trees = if heaps == HeapForm::Shared { options.trees } else { TreeKind::MultiRooted };
@@ -82,6 +86,7 @@ fn id_text(id: i64) -> String {
     format!("{spread:08x}{id:~>192}")
 }
 
+/// The key of a row of [`ACCOUNTS`].
 pub fn key(id: i64) -> Key {
     Key::new().str(&id_text(id))
 }
@@ -92,6 +97,7 @@ pub fn id_of(key: &[u8]) -> Option<i64> {
     text.rsplit('~').next()?.parse().ok()
 }
 
+/// A row of [`ACCOUNTS`].
 pub fn row(id: i64, value: &Value) -> Vec<u8> {
     let mut buf = RowBuf::new(&schema().tables[0]);
     let mut row = buf.start();
@@ -101,16 +107,17 @@ pub fn row(id: i64, value: &Value) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
+/// A row of [`HISTORY`].
 pub fn history_row(number: i64) -> Vec<u8> {
     let mut buf = RowBuf::new(&schema().tables[1]);
     buf.start().set_int(0, number);
     buf.bytes().to_vec()
 }
 
-/// Repeats an operation, having pages loaded, until it goes through or cannot.
+/// Repeats an operation, loading pages as needed, until it succeeds or fails.
 ///
 /// # Errors
-/// What it met.
+/// The fault.
 pub fn insist<T>(store: &Store, mut operation: impl FnMut() -> Result<T, Stop>) -> Result<T, StoreFault> {
     loop {
         match operation() {
@@ -143,7 +150,7 @@ fn scan(store: &Store, table: TableId) -> Result<Vec<(Key, Vec<u8>)>, StoreFault
     }
 }
 
-/// The accounts as they are; those of transactions in doubt included.
+/// The present accounts, including those of transactions in doubt.
 pub fn accounts(store: &Store) -> Result<Rows, StoreFault> {
     let Some(table) = store.table(ACCOUNTS) else { return Ok(Rows::new()) };
     let rows = scan(store, ACCOUNTS)?;
@@ -154,7 +161,7 @@ pub fn accounts(store: &Store) -> Result<Rows, StoreFault> {
     Ok(rows.iter().map(value).collect())
 }
 
-/// The numbers in the history, sorted; one that is there twice comes twice.
+/// The numbers in the history, sorted; duplicates are kept.
 pub fn history(store: &Store) -> Result<Vec<i64>, StoreFault> {
     let Some(table) = store.table(HISTORY) else { return Ok(Vec::new()) };
     let rows = scan(store, HISTORY)?;

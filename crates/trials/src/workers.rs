@@ -1,5 +1,6 @@
-//! An engine with several workers, each a thread with an executor and many clients that run one transaction after the
-//! other: the smallest thing that interleaves as an instance does.
+//! An engine with several workers, each a thread with an executor and many clients that run one
+//! transaction after the other: the smallest program that interleaves transactions as an instance
+//! does.
 
 use exec::{Engine, Executor, LockPoint, Protection, Scope, yield_now};
 use locks::{Escalation, LockOptions, LockTuning};
@@ -9,14 +10,15 @@ use std::sync::Arc;
 use txn::Abort;
 use wal::Urge;
 
-/// Few buckets, so that names share them; inheritance as usual, and escalation early for every second seed.
+/// Few buckets, so that names share them; inheritance as usual, and escalation early for every
+/// second seed.
 pub fn lock_options(seed: u64) -> LockOptions {
     let usual = LockTuning::default();
     let early = LockTuning { escalation: Escalation::after(4), ..usual };
     LockOptions { buckets: 256, tuning: if seed.is_multiple_of(2) { usual } else { early } }
 }
 
-/// How many threads, and clients on each.
+/// The number of threads, and of clients on each.
 #[derive(Clone, Copy, Debug)]
 pub struct Crew {
     pub workers: usize,
@@ -37,13 +39,15 @@ pub struct Client<E: Engine> {
 /// Whether a transaction may be interrupted between two of its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// From begin to commit in one go where nothing must be waited for.
+    /// From begin to commit in one go, as long as it has to wait for nothing.
     InOneGo,
-    /// As one that waits for other instances: under locks in every design, and others run in between.
+    /// As one that waits for other instances: under locks in every design, and others run in
+    /// between.
     Interrupted,
 }
 
 impl<E: Engine> Client<E> {
+    /// Begins a transaction.
     pub fn begin(&mut self, pace: Pace) {
         let protection = match pace {
             Pace::InOneGo => self.engine.protection_at_home(&self.desk),
@@ -53,7 +57,7 @@ impl<E: Engine> Client<E> {
         self.engine.begin(&self.desk, &mut self.part, protection);
     }
 
-    /// Begins one that only reads: as everything is now, where the engine offers that.
+    /// Begins a read-only transaction: on a snapshot, where the engine offers that.
     pub fn begin_reading(&mut self, pace: Pace) {
         if !E::PAST {
             return self.begin(pace);
@@ -67,15 +71,15 @@ impl<E: Engine> Client<E> {
         self.engine.here(&self.desk, &self.executor, &mut self.part)
     }
 
-    /// Lets others run, if this transaction may be interrupted.
+    /// Runs other clients, if this transaction may be interrupted.
     pub async fn pause(&self) {
         if [Protection::Locks, Protection::Past].contains(&E::protection(&self.part)) {
             yield_now().await;
         }
     }
 
-    /// Makes certain that the transaction can commit; one that may be interrupted is then prepared, and others run before
-    /// it goes on.
+    /// Validates the transaction, so that it can commit. If it may be interrupted, others run
+    /// before it goes on.
     ///
     /// # Errors
     /// It has to be rolled back.
@@ -93,7 +97,7 @@ impl<E: Engine> Client<E> {
         self.pace == Pace::Interrupted
     }
 
-    /// Prepares what is certified, and waits until that is durable.
+    /// Prepares the validated transaction, and waits until that is durable.
     ///
     /// # Errors
     /// [`Abort::Fault`]; whether it is prepared is then unknown.
@@ -102,13 +106,13 @@ impl<E: Engine> Client<E> {
         self.engine.durable(&self.desk, lsn, self.urge()).await
     }
 
-    /// Leaves a prepared transaction as it is, for the next opening.
+    /// Leaves a prepared transaction in doubt, for the next opening.
     pub fn abandon(&mut self) {
         self.engine.abandon(&self.desk, &mut self.part);
         self.part = self.engine.part(&self.desk);
     }
 
-    /// Commits what is certified, and waits until that is durable.
+    /// Commits the validated transaction, and waits until that is durable.
     ///
     /// # Errors
     /// [`Abort::Fault`]; whether it is committed is then unknown.
@@ -118,7 +122,7 @@ impl<E: Engine> Client<E> {
         Ok(lsn)
     }
 
-    /// As [`Client::commit`], with the position of the commit record told before the wait.
+    /// As [`Client::commit`]; `told` gets the position of the commit record before the wait.
     ///
     /// # Errors
     /// As [`Client::commit`].
@@ -128,7 +132,7 @@ impl<E: Engine> Client<E> {
         self.engine.durable(&self.desk, lsn, self.urge()).await
     }
 
-    /// The log is flushed by its own thread for some, by the worker for others.
+    /// For some clients the log's own thread flushes, for others the worker.
     fn urge(&self) -> Urge {
         if self.number.is_multiple_of(2) { Urge::Caller } else { Urge::Flusher }
     }
@@ -143,7 +147,7 @@ impl<E: Engine> Client<E> {
 /// Runs `client` for every client of the crew until all have returned.
 ///
 /// # Panics
-/// When a client does.
+/// When a client panics.
 pub fn run<E, F>(engine: &Arc<E>, crew: Crew, client: impl Fn(Client<E>) -> F + Sync)
 where
     E: Engine,

@@ -1,5 +1,5 @@
-//! An instance of `occ`: opening reads every block of its files and says what is wrong with them; then rows and indexes are
-//! held against each other.
+//! An instance of `occ`. Opening reads every block of its files and reports damage; then rows and
+//! indexes are compared.
 
 use super::{Committed, Examined, RESTORE, audit, damage};
 use base::Gtid;
@@ -13,20 +13,23 @@ use txn::{TableKind, Workload};
 use wal::Durability;
 use world::Files;
 
-/// Log that restart itself writes while it is looked at: little, and in memory.
+/// Segment size of the log that restart itself writes during the examination: small, since it is in
+/// memory.
 const SEGMENT_BYTES: u64 = 1 << 20;
 const PAGE: u64 = 8192;
-/// Rows, index and old versions take at most this much memory for each byte of the files: a row of eight bytes takes sixty
-/// more in memory, and at least 24 there.
+/// Upper bound for the memory of rows, index and old versions, per byte of the files. A row of
+/// eight bytes takes at least 24 bytes in the files, and sixty more than its own size in memory.
 const MEMORY_PER_BYTE: u64 = 8;
+/// Added to that bound, for databases with few rows.
 const LEAST_MEMORY: u64 = 256 << 20;
 
-/// One that opened.
+/// An instance that opened.
 pub(super) struct Opened {
     engine: Arc<MemoryEngine>,
     in_doubt: Vec<(Vec<u8>, <MemoryEngine as Engine>::InDoubt)>,
 }
 
+/// Opens an instance in `dir`. Returns it with the transactions that it remembers as committed.
 pub(super) fn open<W: Workload>(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -35,7 +38,7 @@ pub(super) fn open<W: Workload>(
     watch: store::Watch<'_>,
 ) -> Result<(Opened, Vec<Gtid>), EngineFault> {
     watch("files and restart", 0, 1);
-    // Opening makes what is missing: a folder without a store would pass for an empty one.
+    // Opening creates missing files: a folder without a store would pass for an empty store.
     exec::memory::expect_files(&**files, dir)?;
     let names = files.list(dir)?;
     let sizes =
@@ -65,19 +68,19 @@ pub(super) fn open<W: Workload>(
     Ok((Opened { engine: Arc::new(engine), in_doubt: recovered.in_doubt }, committed))
 }
 
-/// Why an instance does not open, as something found.
+/// A fault at opening, as a finding.
 pub(super) fn finding(fault: &EngineFault, dir: &Path) -> Finding {
     let (file, offset) = fault.place().unwrap_or((dir, None));
     let text = fault.to_string();
     let text = text.strip_prefix("the main-memory store: ").unwrap_or(&text);
-    // The place is said apart from the words, and what to do comes behind the last semicolon.
+    // The finding holds the place apart from the text, and the remedy follows the last semicolon.
     let text = text.strip_prefix(&format!("{}: ", file.display())).unwrap_or(text);
     let (what, remedy) = text.split_once("; ").unwrap_or((text, RESTORE));
     damage(file, offset, what.into(), remedy)
 }
 
 impl Opened {
-    /// Ends the transactions in doubt, as their homes decided, and then looks at rows and indexes.
+    /// Ends the transactions in doubt, as their homes decided, and then compares rows and indexes.
     pub(super) fn settle(
         &mut self,
         committed: &Committed,

@@ -1,4 +1,4 @@
-//! An instance of the designs on pages.
+//! An instance of one of the page-based designs.
 
 use super::{Committed, Examined, audit};
 use base::Gtid;
@@ -13,15 +13,17 @@ use txn::Workload;
 use wal::Durability;
 use world::Files;
 
-/// Log that restart itself writes while it is looked at: little, and in memory.
+/// Segment size of the log that restart itself writes during the examination: small, since it is in
+/// memory.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// One that opened.
+/// An instance that opened.
 pub(super) struct Opened {
     store: Store,
     in_doubt: Vec<InDoubt>,
 }
 
+/// Opens an instance in `dir`. Returns it with the transactions that it remembers as committed.
 pub(super) fn open(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -29,7 +31,7 @@ pub(super) fn open(
     examined: &mut Examined,
     watch: store::Watch<'_>,
 ) -> Result<(Opened, Vec<Gtid>), StoreFault> {
-    // Opening makes what is missing: a folder without a database would pass for an empty one.
+    // Opening creates missing files: a folder without a database would pass for an empty one.
     store::expect_database(&**files, dir)?;
     examined.findings.extend(store::scan_files(&**files, dir, watch)?);
     let mut options = StoreOptions::new(Durability::Sync, pool_pages);
@@ -46,7 +48,7 @@ pub(super) fn open(
 }
 
 impl Opened {
-    /// Ends the transactions in doubt, as their homes decided; what went wrong.
+    /// Ends the transactions in doubt, as their homes decided. Returns the faults.
     pub(super) fn settle(&mut self, committed: &Committed) -> Vec<StoreFault> {
         let store = &self.store;
         let mut faults = Vec::new();

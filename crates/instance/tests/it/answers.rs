@@ -1,10 +1,13 @@
-//! Aborts that a procedure decides on, of transactions over several instances: what it saw there must have been there at one moment.
+//! Aborts that a procedure decides on, of transactions over several instances: all rows that it
+//! read must have been there at one moment.
 //!
-//! Two sites have the same rows, and each row the same value at both, at any moment: who changes it changes it at both. So a
-//! transaction that finds two values for one row has seen what never was, and says so by an abort. The third site has nothing:
-//! where a transaction's home is there, all that it has seen is elsewhere.
+//! Two sites have the same rows, and each row has the same value at both sites at any moment, since
+//! each transaction changes it at both. A transaction that finds two values for one row has seen a
+//! state that never existed, and reports it by an abort. The third site has no rows: a transaction
+//! with its home there reads only elsewhere.
 //!
-//! Half of the rows are claims: a transaction sets its own site's if the other site's is not set. Never are both.
+//! Half of the rows are claims: a transaction sets its own site's claim if the other site's is not
+//! set. Both are never set.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use base::{Key, SiteId, TableId};
@@ -19,7 +22,7 @@ use wal::Durability;
 
 const TWINS: TableId = TableId(1);
 const SITES: u32 = 3;
-/// Rows of a site: twins, and then as many claims.
+/// Rows of a site: first twins, then as many claims.
 const ROWS: i64 = 16;
 const TWIN_ROWS: i64 = ROWS / 2;
 
@@ -70,7 +73,7 @@ impl Step for Touch {
     }
 }
 
-/// One that says that it does not write.
+/// A step that is declared as a read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct See(i64);
 
@@ -88,7 +91,7 @@ impl Step for See {
     }
 }
 
-/// One that says so and writes, which is to be right all the same; or that always aborts.
+/// Steps that are declared as reads, but write, which must work all the same; or that always abort.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Sly {
     Raise(i64),
@@ -117,21 +120,21 @@ impl Step for Sly {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
     Raise(i64),
-    /// The same, by a step that does not say so.
+    /// The same, by a step that is not declared as a write.
     RaiseSlyly(i64),
-    /// Would raise it at the first site alone, as it makes nothing of the other's abort.
+    /// Would change it at the first site alone, since it ignores the abort at the other.
     Ignore(i64),
-    /// Makes nothing of a step's abort at home.
+    /// Ignores the abort of a step at home.
     Shrug(i64),
     /// Reads at one site, then at the other, and aborts if it finds two values.
     Compare(i64, [u32; 2]),
-    /// The same, but the second site finds it out.
+    /// The same, but the step at the second site compares.
     Tell(i64, [u32; 2]),
     /// Sets the row at this site, unless it is set at the other.
     Claim(i64, u32),
-    /// Takes that back.
+    /// Clears it again.
     Free(i64, u32),
-    /// Looks at the row at both sites, and aborts if it is set at both.
+    /// Reads the row at both sites, and aborts if it is set at both.
     Watch(i64),
 }
 
@@ -143,7 +146,8 @@ struct Draw(fastrand::Rng, Range<u32>);
 impl Generator for Draw {
     type Request = Ask;
 
-    /// Changes have their home at the first site, which asks the second after it: they never wait for each other in a circle.
+    /// Changes have their home at the first site, which asks the second after it: they never wait
+    /// for each other in a circle.
     fn next(&mut self) -> Ask {
         let Draw(random, sites) = self;
         let (row, pair) = (random.i64(0..TWIN_ROWS), if random.bool() { [0, 1] } else { [1, 0] });
@@ -213,7 +217,7 @@ impl Workload for Twins {
             }
             Ask::Tell(row, [one, two]) => {
                 let value = txn.all(Touch::Read(id(one, row))).await?;
-                // Whatever the procedure makes of a step's abort, it is one.
+                // A step's abort ends the transaction, even if the procedure ignores it.
                 let told = txn.all(Touch::Expect(id(two, row), value)).await;
                 if row % 2 == 0 { Ok(()) } else { told.map(drop) }
             }
@@ -298,10 +302,11 @@ impl Workload for Twins {
     }
 }
 
-/// Before participants were asked, users were told of such aborts.
+/// Clients once got such aborts before the participants had confirmed them.
 #[test]
 fn an_abort_over_instances_is_decided_on_what_was_there_at_one_moment() {
-    // Locks meet so often here that a run may end before each kind of request has been drawn.
+    // Lock conflicts are so frequent here that a run may end before each kind of request has been
+    // drawn.
     let mut ended = [0; 3];
     for design in [DesignKind::Occ, DesignKind::Conventional] {
         let dir = private_dir();

@@ -108,8 +108,9 @@ fn tpcb_on_multi_rooted_trees_keeps_its_conditions() {
     }
 }
 
-/// The prepare request rides on the steps that take stock and look the customer up, although the home has more to do after
-/// them: request, results with the vote, decision, acknowledgement.
+/// The prepare request rides on the steps that take stock and look the customer up, although the
+/// home has more to do after them. The messages are: request, results with the vote, decision,
+/// acknowledgement.
 #[test]
 fn tpcc_over_two_instances_prepares_with_the_steps_that_are_elsewhere() {
     for (mix, design) in [

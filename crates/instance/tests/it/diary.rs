@@ -1,5 +1,5 @@
-//! A workload of single notes, to be watched closely: when an answer is given, what a request that was given up leaves, and
-//! what becomes of an instance with a worker that cannot go on.
+//! A workload of single notes that the test can observe closely: when an answer is given, the state
+//! after a request was given up, and the end of an instance with a worker that cannot go on.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use base::{Gtid, InstanceId, Key, SiteId, TableId, WorkerId};
@@ -21,30 +21,30 @@ use wal::Durability;
 use wire::{Batch, Caller, Frame, Ride};
 
 const NOTES: TableId = TableId(1);
-/// Keys; the first half is the first instance's of two.
+/// Keys; the first half belongs to the first of two instances.
 const DOMAIN: u64 = 1 << 20;
 
-/// Told what it does by its requests, and tells of it to whoever made it.
+/// The requests control it, and it reports to the test that made it.
 #[derive(Clone, Default)]
 struct Diary {
     /// The last note that was written, perhaps not committed yet.
     written: Arc<AtomicU64>,
     looked_at: Arc<AtomicU64>,
-    /// Where the log is.
+    /// The directory of the log.
     log: Arc<PathBuf>,
     /// Answers about notes that were in the log on the device, and about notes that were not.
     safe: Arc<AtomicU64>,
     unsafe_: Arc<AtomicU64>,
-    /// Workers stumble over it from now on.
+    /// From now on workers panic.
     broken: Arc<AtomicBool>,
-    /// Notes are looked for from another instance, by a phase that is not the last.
+    /// Notes are read from another instance, by a phase that is not the last.
     from_afar: bool,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Entry {
     Write,
-    /// Finds the last note, which is why it ends without success.
+    /// Finds the last note, and therefore ends without success.
     Look,
 }
 
@@ -197,7 +197,7 @@ impl Workload for Diary {
     }
 }
 
-/// Whether the beginning of the log's files has these bytes: as much of it as a short test fills.
+/// Whether the beginning of the log's files, as much as a short test fills, contains these bytes.
 fn is_in_log(log: &Path, wanted: &[u8]) -> bool {
     let mut bytes = Vec::new();
     for file in std::fs::read_dir(log).into_iter().flatten().flatten() {
@@ -216,8 +216,9 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A note's lock is given back before its commit is durable. Whoever finds it then, and says so, must not be believed before
-/// it is: else a power cut takes back what a client was told of.
+/// A note's lock is released before its commit is durable. A transaction that finds the note then
+/// must not be answered before the commit is durable: otherwise a power cut undoes a commit that a
+/// client was told of.
 #[test]
 fn an_abort_that_tells_of_a_commit_waits_until_that_is_durable() {
     let dir = private_dir();
@@ -235,7 +236,7 @@ fn an_abort_that_tells_of_a_commit_waits_until_that_is_durable() {
     instance.stop().unwrap();
 }
 
-/// The same where the note is found from another instance, by a phase that is not the last.
+/// The same where the note is read from another instance, by a phase that is not the last.
 #[test]
 fn an_abort_that_tells_of_a_commit_elsewhere_waits_until_that_is_durable_there() {
     for design in [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial] {
@@ -262,7 +263,8 @@ fn send(link: &mut Link, frame: &Frame<'_>) {
     link.send(&[&bytes]).unwrap();
 }
 
-/// The other of two instances sends steps and gives their transaction up in one breath: no lock is kept for it.
+/// The other of two instances sends steps and gives their transaction up at once: no lock is kept
+/// for it.
 #[test]
 fn steps_that_come_together_with_their_abort_are_not_run() {
     let dir = private_dir();

@@ -1,6 +1,5 @@
-//! What comes in from clients and peers and what goes out, where either does not behave: steps
-//! after the last ones, messages that their sender may not send, replies that are too long, clients
-//! that do not read, peers that do not answer.
+//! Misbehaviour of clients and peers: steps after the last ones, messages that their sender may not
+//! send, replies that are too long, clients that do not read, peers that do not answer.
 
 use crate::peer::{Manners, On, Peer, steps};
 use crate::support::{Deployment, Via, config, private_dir};
@@ -35,12 +34,12 @@ fn table() -> TableDef {
     TableDef::new(ROWS, "rows", columns, &[0], (i64::from(SITES) * OF_SITE) as u64)
 }
 
-/// The row with this number at the first site of an instance, of so many.
+/// The row with this number at the first site of an instance; there are `of` instances.
 fn row(instance: u16, of: u16, number: i64) -> i64 {
     i64::from(SITES) / i64::from(of) * i64::from(instance) * OF_SITE + number
 }
 
-/// Adds one to a row, and gives so many bytes.
+/// Adds one to a row, and returns the given number of bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Raise(i64, usize);
 
@@ -80,7 +79,7 @@ impl Step for See {
     }
 }
 
-/// Reads a row and takes what it is told.
+/// Reads a row; its arguments contain a text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Hear(i64, String);
 
@@ -99,24 +98,24 @@ impl Step for Hear {
     }
 }
 
-/// The first of a request's rows says where it is at home.
+/// The first of a request's rows determines its home.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
     See(i64),
-    /// Reads by a phase that is not the last.
+    /// Reads in a phase that is not the last.
     Look(i64, i64),
     /// The same, and ends by the procedure's decision.
     Tell(i64, i64),
     Raise(i64),
     RaiseBoth(i64, i64),
-    /// Raises both; the reply has so many bytes.
+    /// Changes both; the reply has this many bytes.
     Print(i64, i64, usize),
-    /// Raises both; the result of the second has so many bytes, the reply none.
+    /// Changes both; the result of the second step has this many bytes, the reply none.
     Fetch(i64, i64, usize),
-    /// Says the same twice to the second row.
+    /// Sends the text twice to the second row.
     Speak(i64, i64, String),
-    /// Raises the second row, with its last steps, then the third. What becomes of that is the
-    /// transaction's end, or is nothing to it.
+    /// Changes the second row with its last steps, then the third. The outcome of that ends the
+    /// transaction, or is ignored.
     GoOn(i64, i64, i64, Then),
     /// The same after a last step that reads.
     ReadOn(i64, i64, i64, Then),
@@ -144,7 +143,7 @@ impl Then {
 #[derive(Clone)]
 struct Edges;
 
-/// Nothing is driven from inside.
+/// No clients inside the instance.
 struct Nothing;
 
 impl Generator for Nothing {
@@ -292,7 +291,7 @@ fn settings(dir: &Path, design: DesignKind, (id, of): (u16, u16)) -> InstanceCon
     }
 }
 
-/// Instances that are all real, and a client of theirs.
+/// Instances that are all real, and a client.
 fn deployment(dir: &TempDir, design: DesignKind, of: u16) -> (Deployment<Edges>, Client<Edges>) {
     deployment_with(of, |id| settings(dir.path(), design, (id, of)))
 }
@@ -310,7 +309,7 @@ fn value(client: &mut Client<Edges>, row: i64) -> i64 {
     client.submit(&Ask::See(row)).unwrap().parse().unwrap()
 }
 
-/// The first of so many instances; the test plays the others.
+/// The first of several instances; the test plays the others.
 fn alone(config: InstanceConfig, peers: &mut [Peer]) -> (Instance<Edges>, Address) {
     std::fs::create_dir_all(&config.dir).unwrap();
     let workers = config.workers();
@@ -327,7 +326,7 @@ fn peer(dir: &TempDir, id: u16) -> Peer {
     Peer::new(id, Address::Uds(dir.path().join(format!("played{id}.sock"))), Manners::Acknowledges)
 }
 
-/// A link as the caller says it is.
+/// A link with the given caller in its hello.
 fn link(address: &Address, from: Caller) -> Link {
     let hello = Hello(wire::Hello { version: wire::VERSION, deployment: 7, from }.encode());
     channel::connect(address, hello, Duration::from_secs(5)).unwrap()
@@ -344,7 +343,7 @@ fn submit(link: &mut Link, call: u64, ask: &Ask) {
     send(link, &Frame::Submit { call, request: &postcard::to_stdvec(ask).unwrap() });
 }
 
-/// The next answer that is here.
+/// The next answer that has arrived.
 fn answer(link: &mut Link) -> Option<(u64, Result<(), Abort>)> {
     link.flush().unwrap();
     let message = link.receive().unwrap()?;
@@ -384,7 +383,7 @@ fn done(peer: &mut Peer, of: u32) -> Result<Option<Vote>, Abort> {
     })
 }
 
-/// A procedure with this bug wrote rows under `occ` that were neither validated nor locked.
+/// A procedure with this bug once wrote rows under `occ` that were neither validated nor locked.
 #[test]
 fn steps_after_the_last_ones_end_the_transaction_in_every_design() {
     for design in DESIGNS {
@@ -408,7 +407,8 @@ fn steps_after_the_last_ones_end_the_transaction_in_every_design() {
                 let expected = Err(ClientError::Aborted(Abort::AfterLast));
                 assert_eq!(outcome, expected, "{design}, {of} instances: {ask:?}");
             }
-            // The model of an engine, by which workloads are tested, finds what it can.
+            // The model of an engine, against which workloads are tested, finds the bugs that it
+            // can.
             let mut model = Oracle::new(Edges, of);
             model.load().unwrap();
             for ask in &asked {
@@ -420,7 +420,7 @@ fn steps_after_the_last_ones_end_the_transaction_in_every_design() {
             assert_eq!(values, [0; 4], "{design}, {of} instances");
             let told = deployment.measure().aborted.get("after_last").copied();
             assert_eq!(told, Some(asked.len() as u64), "{design}, {of} instances");
-            // What follows at home alone is no bug.
+            // Steps that follow at home alone are no bug.
             if of > 1 {
                 client.submit(&Ask::Return(near, far, near + 2, Then::End)).unwrap();
                 assert_eq!([far, near + 2].map(|row| value(&mut client, row)), [1, 1], "{design}");
@@ -431,7 +431,7 @@ fn steps_after_the_last_ones_end_the_transaction_in_every_design() {
     }
 }
 
-/// The same at the other side, where a home does not find its own bug.
+/// The same at the participant, if the home does not find its own bug.
 #[test]
 fn a_prepared_part_takes_no_more_steps_and_waits_for_its_decision() {
     for design in [DesignKind::Conventional, DesignKind::Logical, DesignKind::Occ] {
@@ -516,7 +516,7 @@ fn a_message_that_its_sender_may_not_send_ends_the_link_and_does_nothing() {
     instance.stop().unwrap();
 }
 
-/// The longest message and a little more.
+/// A little more than the longest message.
 const TOO_LONG: usize = channel::MOST_MESSAGE_BYTES + 1;
 
 #[test]
@@ -544,7 +544,7 @@ fn what_is_longer_than_a_message_ends_the_transaction_before_it_commits() {
         assert_eq!(values, [0; 3], "{design}");
         let aborted = deployment.measure().aborted;
         assert_eq!(aborted.get("too_long").copied(), Some(asked.len() as u64), "{design}: {aborted:?}");
-        // Within a home nothing travels but the reply.
+        // Within one instance only the reply is a message.
         client.submit(&Ask::Fetch(near, near + 1, TOO_LONG)).unwrap();
         let long = channel::MOST_MESSAGE_BYTES - 1000;
         assert_eq!(client.submit(&Ask::Print(near, far, long)).unwrap().len(), long, "{design}");
@@ -553,7 +553,7 @@ fn what_is_longer_than_a_message_ends_the_transaction_before_it_commits() {
     }
 }
 
-/// More replies than a link keeps for its peer: those that found no room vanished.
+/// More replies than a link holds for its peer. Replies that found no room were once lost.
 #[test]
 fn replies_wait_for_a_client_that_does_not_read() {
     const REPLIES: u64 = 20;
@@ -579,8 +579,8 @@ fn replies_wait_for_a_client_that_does_not_read() {
     deployment.stop();
 }
 
-/// Requests that wait for a lock. What has not been taken is kept by its client, and a worker that
-/// holds a client back serves others.
+/// Requests that wait for a lock. A request that was not taken stays at its client, and a worker
+/// that holds a client back serves others.
 #[test]
 fn a_worker_takes_no_more_requests_than_it_may_and_forgets_none() {
     const ALL: u64 = 100_000;
@@ -613,7 +613,7 @@ fn a_worker_takes_no_more_requests_than_it_may_and_forgets_none() {
             bytes += frame.len();
             link.send(&[&frame]).unwrap();
         }
-        // A thousand turns of the worker's loop at least.
+        // At least a thousand turns of the worker's loop.
         for call in 2..1_000 {
             link.flush().unwrap();
             let gtid = home.gtid(1, u64::from(call), 0);
@@ -675,7 +675,7 @@ fn two_instances_that_are_both_full_serve_each_other() {
     }
 }
 
-/// A peer that takes its time, and one that never answers.
+/// A peer that answers late, and one that never answers.
 #[test]
 fn a_transaction_over_instances_is_given_up_when_its_own_time_is_over() {
     for design in [DesignKind::Conventional, DesignKind::Occ] {
@@ -692,8 +692,8 @@ fn a_transaction_over_instances_is_given_up_when_its_own_time_is_over() {
                 _ => None,
             });
             if answers {
-                // Longer than any transaction could take before the time followed the one for
-                // locks, which is 30 s here.
+                // Longer than a transaction's time-out would be if it did not follow the lock
+                // time-out, which is 30 s here.
                 std::thread::sleep(Duration::from_millis(2_500));
                 assert_eq!(answer(&mut client), None, "{design}");
                 let mut outputs = wire::Batch::default();
@@ -713,9 +713,9 @@ fn a_transaction_over_instances_is_given_up_when_its_own_time_is_over() {
     }
 }
 
-/// What a phase that was not the last has read elsewhere may rest on a commit that is not durable
-/// there. An answer that tells of it, be it the abort that the procedure decides on or a commit
-/// that wrote nothing, waits until the other side says that it is.
+/// Rows read elsewhere in a phase that was not the last may depend on a commit that is not yet
+/// durable there. An answer that reveals them waits until the other instance confirms that they are
+/// durable. Such an answer is an abort by the procedure's decision, or a commit that wrote nothing.
 #[test]
 fn an_answer_about_what_was_read_elsewhere_waits_for_the_word_of_the_other_side() {
     for design in [DesignKind::Conventional, DesignKind::Logical, DesignKind::Serial, DesignKind::Occ] {
@@ -744,8 +744,8 @@ fn an_answer_about_what_was_read_elsewhere_waits_for_the_word_of_the_other_side(
             outputs.close(body);
             let outcome = Ok(None);
             peers[0].send(on, &Frame::StepsDone { call, gtid, outcome, outputs: outputs.bytes() });
-            // The question, as it comes: with an abort on steps that are none, with a commit to a
-            // reader.
+            // The question comes with an abort as an empty list of steps, with a commit as a
+            // prepare request to a reader.
             let question = peers[0].next("no question", |_, frame| match frame {
                 Frame::Steps { call, gtid: of, ride: Ride::Check, .. } if of == gtid => Some(Some(call)),
                 Frame::TwoPhase(Message::Prepare { gtid: of, .. }) if of == gtid => Some(None),

@@ -1,4 +1,5 @@
-//! Data larger than memory: pages come and go under transactions, whose outcome is the same.
+//! Data larger than memory: pages are evicted and read again under transactions, and the outcome is
+//! the same.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind;
@@ -27,7 +28,8 @@ fn start<W: Workload>(
     Deployment::start(workload.clone(), configs.collect())
 }
 
-/// Drives until at least this many transactions have committed and pages been read, however slow the machine is.
+/// Runs until at least this many transactions have committed and pages been read, however slow the
+/// machine is.
 fn drive<W: Workload>(deployment: &Deployment<W>, commits: u64, reads: u64) -> Measured {
     let mut all = Measured::default();
     for seed in 0..200 {
@@ -73,7 +75,8 @@ fn a_table_of_four_times_the_pool_is_read_and_updated() {
     }
 }
 
-/// Steps of others' transactions wait for pages too, prepared parts hold their locks meanwhile, and the tables grow.
+/// Steps of transactions with another home wait for pages too, prepared participants hold their
+/// locks meanwhile, and the tables grow.
 #[test]
 fn distributed_transactions_wait_for_pages_too() {
     for design in [DesignKind::Conventional, DesignKind::Serial] {

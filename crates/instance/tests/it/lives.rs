@@ -1,8 +1,6 @@
-//! An instance dies in the midst of others' transactions, and its next life comes before they have
-//! noticed.
+//! An instance dies during transactions of other instances, and restarts before these have noticed.
 //!
-//! Some of the instances are played by the test ([`Peer`]), so that every message is sent when it
-//! is to be.
+//! The test plays some of the instances ([`Peer`]), so that it controls when each message is sent.
 
 use crate::peer::{Manners, On, Peer, steps};
 use crate::rows::{Ask, Rows, See, row};
@@ -37,7 +35,7 @@ fn client(workload: &Rows, addresses: &[Address]) -> Client<Rows> {
     Client::new(workload.clone(), placement, 7, addresses.to_vec()).unwrap()
 }
 
-/// Waits for a peer's word that it knows this life.
+/// Waits until a peer has acknowledged this life.
 fn wait_until_known(peer: &mut Peer, life: u32) {
     peer.next("word that this life is known", |_, frame| match frame {
         Frame::Known { yours, .. } => (yours == life).then_some(()),
@@ -45,9 +43,9 @@ fn wait_until_known(peer: &mut Peer, life: u32) {
     });
 }
 
-/// The reader's next life has its home's word: what its former life has read may be changed. So the
-/// home must not commit any more, although nothing has broken the link on which that life has
-/// voted.
+/// The home has acknowledged the reader's next life, so the rows that the former life read may be
+/// changed. The home must therefore not commit, although the link on which the former life voted
+/// has not broken.
 #[test]
 fn a_life_is_acknowledged_when_nothing_rests_on_the_one_before() {
     for design in DESIGNS {
@@ -74,7 +72,7 @@ fn a_life_is_acknowledged_when_nothing_rests_on_the_one_before() {
     }
 }
 
-/// What is sent to a life that not every peer knows, by peers and by clients, is done when all do.
+/// Messages that peers and clients send to a life are handled only when all peers know that life.
 #[test]
 fn an_instance_that_comes_back_lets_no_transaction_in_before_its_peers_know() {
     let (dir, workload) = (private_dir(), Rows { sites: 2 });
@@ -106,7 +104,7 @@ fn an_instance_that_comes_back_lets_no_transaction_in_before_its_peers_know() {
             std::thread::sleep(Duration::from_millis(1));
             early = early.or(home.look(&mut done));
         }
-        // After so long a door opens by itself.
+        // After this time a door opens by itself.
         let in_time = begun.elapsed() < Duration::from_secs(2);
         if in_time {
             assert_eq!(early, None, "served before its peer knew");
@@ -121,7 +119,7 @@ fn an_instance_that_comes_back_lets_no_transaction_in_before_its_peers_know() {
     }
 }
 
-/// A peer that stays down, or silent, does not keep the others from going on.
+/// A peer that stays down, or silent, does not stop the others.
 #[test]
 fn an_instance_that_comes_back_to_silent_peers_opens_in_time() {
     let (dir, workload) = (private_dir(), Rows { sites: 2 });
@@ -146,9 +144,9 @@ fn an_instance_that_comes_back_to_silent_peers_opens_in_time() {
     }
 }
 
-/// A reader dies while its home, kept busy by clients of its own, waits for another instance; its
-/// next life serves a transaction that changes both what was read and what is still to be read. A
-/// home that commits has seen one half of it.
+/// A reader dies while its home, kept busy by its own clients, waits for another instance. The
+/// reader's next life serves a transaction that changes both the rows that were read and those
+/// still to be read. A home that commits has seen half of that transaction.
 #[test]
 fn a_reader_that_dies_ahead_of_the_lock_point_takes_its_transactions_along() {
     for (design, via) in [(DesignKind::Conventional, Via::Shm), (DesignKind::Occ, Via::Uds)] {

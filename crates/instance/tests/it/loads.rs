@@ -1,4 +1,4 @@
-//! Loads of every model on a workload without data, whose server can be made to stall.
+//! Loads of every model on a workload without data, with a server that can be made to stall.
 
 use crate::support::{Via, config, private_dir};
 use exec::DesignKind;
@@ -12,13 +12,14 @@ use txn::{Abort, Pauses};
 use wal::Durability;
 use workload::idle::{Answer, Ask, Idle};
 
-/// Answers at once, but once for `stall` blocks its worker, and aborts the first `aborts` tries.
+/// Answers at once, except that it blocks its worker once for `stall`, and aborts the first
+/// `aborts` tries.
 #[derive(Clone, Default)]
 struct Server {
     stall: Duration,
     stalled: Arc<AtomicU64>,
     aborts: Arc<AtomicU64>,
-    /// Under which name requests are reported.
+    /// The name under which requests are reported.
     kind: Option<&'static str>,
 }
 
@@ -53,7 +54,7 @@ impl Answer for Server {
     }
 }
 
-/// What one worker measured under `traffic` until `done`, at most for 20 s.
+/// The measurements of one worker under `traffic` until `done`, for at most 20 s.
 fn run(
     server: Server,
     traffic: Traffic,
@@ -92,8 +93,9 @@ fn open(rate: f64, arrivals: Arrivals) -> Traffic {
     Traffic { model, ..Traffic::closed(8) }
 }
 
-/// A server that stands still for 300 ms of some 600 must show in about half of the requests of an open loop. A closed loop's
-/// clients wait with it, and so see it once each: that is the omission which an open loop must not have.
+/// A server that stalls for 300 ms of some 600 must show in about half of the requests of an open
+/// loop. The clients of a closed loop wait with it, so each sees it once: the omission that an open
+/// loop must not have.
 #[test]
 fn a_stall_shows_in_every_request_that_was_due_during_it() {
     let stall = Duration::from_millis(300);
@@ -103,7 +105,7 @@ fn a_stall_shows_in_every_request_that_was_due_during_it() {
     let late = |m: &Measured, ns: f64| -> u64 {
         m.latency.recorded().filter(|(value, _)| *value as f64 > ns).map(|(_, n)| n).sum()
     };
-    // 600 arrivals fell into it, and half of these had to wait for more than half of it.
+    // 600 arrivals fell into the stall, and half of these had to wait for more than half of it.
     let waited = late(&open, slow);
     assert!(waited >= 280, "{waited} of {committed}: {:?}", open.latency);
     assert!(open.latency.max() as f64 > stall.as_nanos() as f64 * 0.95);
@@ -117,7 +119,8 @@ fn arrivals_come_at_the_rate_and_the_seconds_add_up() {
         let all = run(Server::default(), open(1_000.0, arrivals), |_| {}, |m| m.window_ns >= 1_500_000_000);
         let offered = all.offered.unwrap();
         let expected = all.window_ns as f64 / 1e9 * 1_000.0;
-        // Ended by time, so the requests of the last window may be missing: five deviations and 10 %.
+        // Ended by time, so the requests of the last window may be missing: five deviations and 10
+        // %.
         let off = (offered.requests as f64 - expected).abs();
         assert!(
             off < 5.0 * expected.sqrt() + expected * 0.1,
@@ -130,7 +133,8 @@ fn arrivals_come_at_the_rate_and_the_seconds_add_up() {
     }
 }
 
-/// Far more than can be answered: what does not fit into the queue is refused and counted, and nothing is lost.
+/// Far more requests than can be answered: those that do not fit into the queue are refused and
+/// counted, and none is lost.
 #[test]
 fn a_rate_that_cannot_be_met_is_told_and_bounded() {
     let stall = Duration::from_millis(200);
@@ -152,13 +156,14 @@ fn terminals_pause_and_each_has_one_request_at_a_time() {
     let all = run(Server::default(), traffic, |_| {}, |m| m.window_ns >= 1_500_000_000);
     // 100 ms of keying and 100 ms of thinking: five requests a second each.
     let expected = all.window_ns as f64 / 1e9 * 5_000.0;
-    // On a busy machine they wait longer for their answers; sooner they never ask.
+    // On a busy machine terminals wait longer for their answers; they never send earlier.
     let share = all.committed_total() as f64 / expected;
     assert!((0.3..1.15).contains(&share), "{} committed, expected {expected}", all.committed_total());
     assert!(all.aborted.is_empty(), "a terminal of nowhere: {:?}", all.aborted);
 }
 
-/// With one terminal nothing is armed while it is served, so whoever waits for what is due has to be told of the next request.
+/// With one terminal no timer is set while it is served, so the arrival timer must be woken for the
+/// next request.
 #[test]
 fn a_single_terminal_goes_on() {
     let model = LoadModel::Terminals { terminals: 1, think: Think::STANDARD };

@@ -1,4 +1,5 @@
-//! Whole deployments inside one process: every design, channel and number of instances, loaded, driven and checked.
+//! Whole deployments inside one process: every design, channel and number of instances, loaded,
+//! driven and checked.
 
 mod answers;
 mod deployments;

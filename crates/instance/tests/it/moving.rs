@@ -1,4 +1,5 @@
-//! Keys that change owners under running transactions: random partitions one after the other, and a balancer that follows the load.
+//! Keys that change owners under running transactions: random partitions one after the other, and a
+//! balancer that follows the load.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind::{self, Conventional, Logical, PlpLeaf, PlpPartition, PlpRegular};
@@ -24,7 +25,7 @@ impl Random {
 
 type Parts = Vec<(Range<u32>, usize)>;
 
-/// Some partitions of `sites`, each worker having one at least.
+/// Some partitions of `sites`; each worker has at least one.
 fn parts(random: &mut Random, sites: u32, workers: usize) -> Parts {
     let mut starts: Vec<u32> = (0..6).map(|_| random.below(sites.into()) as u32).collect();
     starts.extend((0..workers as u32).map(|w| w * sites / workers as u32));
@@ -49,13 +50,13 @@ fn churn<W: Workload>(instance: &Instance<W>, random: &mut Random, workers: usiz
             assert_eq!(owners(&instance.partitions()), owners(&wanted));
             carried
         }
-        // On a box with a few busy cores an owner may not become idle in time.
+        // On a machine with a few busy cores an owner may not become idle in time.
         Err(RepartitionError::Refused(exec::Refusal::Busy { .. })) => Carried::default(),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Whether the data says how many transactions were committed.
+/// Whether the data shows how many transactions were committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
     Counts,
@@ -172,7 +173,7 @@ fn partitions_that_cannot_be_are_refused_and_nothing_changes() {
     assert!(refused.contains("--partitions 11") && refused.contains("10 sites"), "{refused}");
 }
 
-/// What a balancer decides about a load of which one worker gets more than its share.
+/// The balancer's decisions about a load of which one worker gets more than its share.
 fn skewed(mode: Mode) -> (Vec<(Range<u32>, usize)>, Measured) {
     let dir = private_dir();
     let hot = "90/20".parse().unwrap();
@@ -223,8 +224,9 @@ fn a_skewed_load_is_followed_advised_about_or_left_alone() {
     assert!((3..=8).contains(&border), "{partitions:?}, {:?}", measured.rebalances);
 }
 
-/// Without an aligned index a subscriber and the place of its number lie half of the table apart: with two workers on two islands
-/// every transaction visits both, until the partitions that meet are one worker's.
+/// Without an aligned index a subscriber and the entry of its number lie half of the table apart.
+/// With two workers on two islands every transaction visits both, until one worker owns the
+/// partitions that meet.
 #[test]
 fn partitions_that_meet_come_to_one_island() {
     let dir = private_dir();
@@ -238,7 +240,7 @@ fn partitions_that_meet_come_to_one_island() {
     };
     let workload = Tatp::new(options).unwrap();
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
-    // Long enough for a slow machine to see enough meetings in one.
+    // Long enough for a slow machine to see enough meetings in one period.
     let balance = Balance { mode: Mode::On, every_ms: 400 };
     let config = InstanceConfig { balance, partitions: 4, worker_islands: vec![0, 1], ..config };
     let deployment = Deployment::start(workload, vec![config]);

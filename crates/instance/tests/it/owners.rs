@@ -1,4 +1,5 @@
-//! Workers that own keys: transactions inside one instance with steps at several workers, and over several instances.
+//! Workers that own keys: transactions inside one instance with steps at several workers, and over
+//! several instances.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind::{self, Conventional, Logical, PlpLeaf, PlpPartition, PlpRegular};
@@ -12,7 +13,7 @@ use workload::tatp::{Index, Kind, Mix as TatpMix, Tatp, TatpOptions};
 use workload::tpcb::{Tpcb, TpcbOptions};
 use workload::tpcc::{Mix, Tpcc, TpccOptions};
 
-/// Whether the data says how many transactions were committed.
+/// Whether the data shows how many transactions were committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
     Counts,
@@ -20,7 +21,7 @@ enum Data {
 }
 use Data::{Counts, Forgets};
 
-/// Runs a workload under the designs with owners, and judges what it left.
+/// Runs a workload under the designs with owners, and judges the resulting data.
 fn run<W: Workload>(workload: W, data: Data, islands: u16, workers: usize, clients: usize) -> Measured {
     let mut measured = run_under(Logical, workload.clone(), data, islands, workers, clients);
     for design in [PlpRegular, PlpPartition, PlpLeaf] {
@@ -64,7 +65,7 @@ fn micro(op: Op, dataset: u64) -> Micro {
     Micro::new(MicroOptions { dataset, op, multisite: 50.0, ..MicroOptions::new(8) }).unwrap()
 }
 
-/// With four owners a phase waits for several answers, and only the last one must wake it.
+/// With four owners a phase waits for several answers, and only the last one may wake it.
 #[test]
 fn one_instance_of_owners() {
     run(micro(Op::Update, 4_000), Counts, 1, 2, 4);
@@ -72,15 +73,16 @@ fn one_instance_of_owners() {
     run(micro(Op::Update, 4_000), Counts, 1, 1, 4);
 }
 
-/// Phases that write take their rows in one order, so no circle closes however much they meet.
+/// Phases that write lock their rows in one order, so no circle of waits closes under any
+/// contention.
 #[test]
 fn contended_writes_of_one_phase_never_deadlock() {
     let measured = run(micro(Op::Update, 160), Counts, 1, 3, 8);
     assert!(!measured.aborted.contains_key("deadlock"), "{:?}", measured.aborted);
 }
 
-/// They take their rows in one order, wherever they are at home, and a customer's lock, which is his whole district's, is exclusive
-/// before his name is looked up.
+/// They lock their rows in one order, wherever their home is. A customer's lock, which is the lock
+/// of the whole district, is exclusive before the customer's name is looked up.
 #[test]
 fn orders_and_payments_never_deadlock() {
     let options = TpccOptions { mix: Mix::Prime, items: 200, customers: 60, ..TpccOptions::new(2) };
@@ -110,7 +112,8 @@ fn tpcc_among_owners_keeps_its_conditions() {
     }
 }
 
-/// Without an aligned index a number is looked up at one owner, and its subscriber's rows are at another.
+/// Without an aligned index a number is looked up at one owner, and its subscriber's rows are at
+/// another.
 #[test]
 fn tatp_among_owners_keeps_its_conditions() {
     for index in [Index::Aligned, Index::NonAligned] {
@@ -127,8 +130,8 @@ fn a_store_of_owners_is_a_store() {
     live(HeapForm::Shared, &lives);
 }
 
-/// As above, with heap pages that have owners in some of the lives; whoever had them, rows of two partitions, or of two leaves, never share
-/// one.
+/// As above, with heap pages that have owners in some of the lives. Under any owner, rows of two
+/// partitions, or of two leaves, never share a page.
 #[test]
 fn a_store_of_divided_heap_pages_is_a_store() {
     for (form, owned) in [(HeapForm::ByPartition, PlpPartition), (HeapForm::ByLeaf, PlpLeaf)] {
@@ -136,7 +139,7 @@ fn a_store_of_divided_heap_pages_is_a_store() {
     }
 }
 
-/// Lives of one database under these designs, each with so many workers.
+/// Lives of one database under these designs, each with this many workers.
 fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
     let dir = private_dir();
     let options = TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(4) };
@@ -171,7 +174,8 @@ fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
     assert!(committed > 0, "only {committed} transactions");
 }
 
-/// Trees with one root have no partitions that could have owners: said at the start, before anything is changed.
+/// Trees with one root have no partitions that could have owners: the error comes at the start,
+/// before anything is changed.
 #[test]
 fn owners_of_pages_refuse_trees_of_one_root() {
     let dir = private_dir();
@@ -182,7 +186,7 @@ fn owners_of_pages_refuse_trees_of_one_root() {
     deployment.stop();
     let refused = instance::Instance::start(workload.clone(), of(PlpRegular)).err().unwrap().to_string();
     assert!(refused.contains("plp-regular") && refused.contains("--tree mrbtree"), "{refused}");
-    // Nor can heap pages with anybody's rows.
+    // Heap pages that rows of any key share cannot have owners either.
     let refused = instance::Instance::start(workload.clone(), of(PlpLeaf)).err().unwrap().to_string();
     assert!(refused.contains("plp-leaf") && refused.contains("--heap leaf"), "{refused}");
     let deployment = Deployment::start(workload.clone(), vec![of(Logical)]);
@@ -190,8 +194,9 @@ fn owners_of_pages_refuse_trees_of_one_root() {
     deployment.stop();
 }
 
-/// Thesis, chapter 3, Figure 3.6: nobody latches what leads to rows where its pages have owners, nor rows where theirs have. The readers of
-/// the conventional system to compare with latch what they read.
+/// Thesis, chapter 3, Figure 3.6: index pages that have owners are not latched, nor are heap pages
+/// that have owners. In the conventional system of the comparison, readers latch the pages that
+/// they read.
 #[test]
 fn owners_latch_none_of_their_pages() {
     let per_transaction = |design, latching| {
@@ -222,13 +227,14 @@ fn owners_latch_none_of_their_pages() {
         let owned = per_transaction(design, Latching::Optimistic);
         assert!(owned.0 + owned.1 <= 0.02 * all, "{design}: {owned:?} {coupled:?}");
     }
-    // Secondary indexes are everybody's, and who latches to read latches them.
+    // Secondary indexes have no owner, so under coupled latching their readers latch them.
     let owned = per_transaction(PlpLeaf, Latching::Coupled);
     assert!(owned.0 <= 0.2 * coupled.0 && owned.1 <= 0.1 * coupled.1, "{owned:?} {coupled:?}");
 }
 
-/// Found by NewOrders under `--latching coupled`: a worker that latched items to read them took their pages over, though every worker reads
-/// them, and the others' transactions ended as bad requests again and again.
+/// Found by NewOrders under `--latching coupled`. A worker that latched items to read them took
+/// ownership of their pages, though every worker reads them. Transactions of the other workers then
+/// ended as bad requests again and again.
 #[test]
 fn rows_that_everybody_reads_are_nobodys() {
     for design in [PlpPartition, PlpLeaf] {
@@ -250,14 +256,16 @@ fn rows_that_everybody_reads_are_nobodys() {
             let profile = measured.profile.as_ref().expect("the profile is on");
             let latches = profile.count(Counter::IndexLatches) as f64 / measured.committed_total() as f64;
             eprintln!("{design} {latching}: {latches:.3} latches of index pages per NewOrder");
-            // Ten items in a tree that is nobody's, of two levels, and three entries of secondary indexes.
+            // Ten items in a tree of two levels without an owner, and three entries of secondary
+            // indexes.
             assert!(latches < 60.0, "{design} {latching}: {latches}");
         }
     }
 }
 
-/// Half of these requests, or two thirds, arrive at a worker that does not own their row. They are handed over whole, so that none of
-/// them takes a lock, as steps that are sent from one worker to the other do; and nobody's client or request is lost on the way.
+/// Half of these requests, or two thirds, arrive at a worker that does not own their row. They are
+/// forwarded whole, so none of them takes a lock, unlike steps that one worker sends to another. No
+/// client or request is lost on the way.
 #[test]
 fn a_request_of_one_owner_runs_there_whole() {
     for (design, workers) in [(Logical, 2), (PlpLeaf, 2), (PlpLeaf, 3)] {
@@ -287,8 +295,9 @@ fn a_request_of_one_owner_runs_there_whole() {
     }
 }
 
-/// Critical sections in which any number of workers may meet, under readers that latch nothing: what is left for owners of pages are places in
-/// the log, and no transaction of one owner has its log in two workers' runs.
+/// Critical sections in which any number of workers may meet, with readers that latch nothing.
+/// Owners of pages meet only for places in the log, and no transaction of one owner has its log in
+/// the runs of two workers.
 #[test]
 fn owners_of_pages_hardly_meet() {
     let per_transaction = |design| {
@@ -300,7 +309,7 @@ fn owners_of_pages_hardly_meet() {
         deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
         let instance = &deployment.instances[0];
         instance.drive(8, 42 << 32);
-        // How it begins is not what is looked at: runs of the log that are short yet, pages that are nobody's yet.
+        // The start is not measured: runs of the log are still short, and pages have no owner yet.
         let (mut begun, mut measured) = (0, Measured::default());
         while measured.committed_total() < 10_000 {
             std::thread::sleep(std::time::Duration::from_millis(50));

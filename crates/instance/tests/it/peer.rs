@@ -1,4 +1,5 @@
-//! An instance that is played by the test: it speaks the wire's frames, says what it likes when it likes, and has no data.
+//! An instance that the test plays: it sends the frames of the protocol, with any contents at any
+//! time, and has no data.
 
 use base::{Gtid, InstanceId, WorkerId};
 use channel::{Address, Hello, Link, Listener};
@@ -12,19 +13,19 @@ use wire::{Batch, Caller, Frame};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether an instance's lives are acknowledged as they come.
+/// Whether an instance's lives are acknowledged when they arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manners {
     Acknowledges,
     Silent,
 }
 
-/// The link that a frame came on.
+/// The link on which a frame came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum On {
     /// Opened by the test in the name of this worker.
     Ours(usize),
-    /// Opened by an instance; in the order of their coming.
+    /// Opened by an instance; in the order of arrival.
     Theirs(usize),
 }
 
@@ -63,8 +64,8 @@ impl Peer {
         (self.id, self.address.clone())
     }
 
-    /// Opens a link in the name of each of so many workers of this life, and keeps those that it
-    /// had.
+    /// Opens a link in the name of each of `workers` workers of this life, and keeps the links that
+    /// it had.
     pub fn call(&mut self, address: &Address, workers: usize, life: u32) {
         self.life.store(life, Ordering::Relaxed);
         let link = |worker| {
@@ -90,7 +91,7 @@ impl Peer {
         self.theirs.len()
     }
 
-    /// Waits for steps; gives the link, call and transaction that they came with.
+    /// Waits for steps; returns their link, call and transaction.
     pub fn steps(&mut self) -> (On, u32, Gtid) {
         self.next("steps", |on, frame| match frame {
             Frame::Steps { call, gtid, .. } => Some((on, call, gtid)),
@@ -98,7 +99,7 @@ impl Peer {
         })
     }
 
-    /// Answers one step that gives a number.
+    /// Answers one step that returns a number.
     pub fn answer(&mut self, (on, call, gtid): (On, u32, Gtid), vote: Vote, value: i64) {
         let mut outputs = Batch::default();
         let body = outputs.open(1);
@@ -107,7 +108,7 @@ impl Peer {
         self.send(on, &Frame::StepsDone { call, gtid, outcome: Ok(Some(vote)), outputs: outputs.bytes() });
     }
 
-    /// The next frame for which `take` gives something, on any link; others are passed over.
+    /// The next frame for which `take` returns a value, on any link; other frames are dropped.
     pub fn next<T>(&mut self, what: &str, mut take: impl FnMut(On, Frame<'_>) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -119,13 +120,13 @@ impl Peer {
         }
     }
 
-    /// The same among the frames that are here.
+    /// As [`Peer::next`], among the frames that have arrived.
     pub fn look<T>(&mut self, take: &mut impl FnMut(On, Frame<'_>) -> Option<T>) -> Option<T> {
         self.theirs.extend(self.arriving.try_iter());
         let ours = self.ours.iter_mut().enumerate().map(|(i, link)| (On::Ours(i), link));
         let theirs = self.theirs.iter_mut().enumerate().map(|(i, link)| (On::Theirs(i), link));
         for (on, link) in ours.chain(theirs) {
-            // A link that has ended has nothing to say.
+            // A link that has ended has no more frames.
             while let Ok(Some(bytes)) = link.receive() {
                 if let Some(taken) = take(on, Frame::decode(bytes).unwrap()) {
                     return Some(taken);
@@ -135,7 +136,7 @@ impl Peer {
         None
     }
 
-    /// A number for a transaction whose home is this peer's worker `worker`.
+    /// A number for a transaction that has its home at this peer's worker `worker`.
     pub fn gtid(&self, life: u32, n: u64, worker: usize) -> Gtid {
         Gtid { home: self.id, life, number: n << 10 | worker as u64 }
     }
@@ -148,7 +149,7 @@ fn send(link: &mut Link, frame: &Frame<'_>) {
     link.flush().unwrap();
 }
 
-/// One step, as a request carries it.
+/// One step, encoded as in a request.
 pub fn steps<S: Step>(step: &S) -> Batch {
     let mut steps = Batch::default();
     let body = steps.open(S::ID);

@@ -1,4 +1,4 @@
-//! What the profile says of transactions whose accesses are known, and that its parts add up in every deployment.
+//! The profile of transactions with known accesses; and its parts add up in every deployment.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind;
@@ -8,7 +8,8 @@ use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
 
-/// Off by at most so much: the sums are exact but for rounding, and for requests under way when the window ends.
+/// The largest relative error: the sums are exact but for rounding, and for requests under way when
+/// the window ends.
 const TOLERANCE: f64 = 0.05;
 
 struct Shape {
@@ -50,7 +51,7 @@ fn tpcb() -> Tpcb {
     Tpcb::new(TpcbOptions { accounts: 200, ..TpcbOptions::new(2) }).unwrap()
 }
 
-/// Counts per committed transaction, which nothing may have aborted.
+/// Counts per committed transaction; no transaction may have aborted.
 fn exactly(measured: &Measured, profile: &Profile, expected: &[(Counter, u64)]) {
     assert!(measured.aborted.is_empty(), "{measured:?}");
     for &(counter, n) in expected {
@@ -58,7 +59,8 @@ fn exactly(measured: &Measured, profile: &Profile, expected: &[(Counter, u64)]) 
     }
 }
 
-/// Updates draw different rows. The root is visited once for all, a leaf for each; their pages are full, so none splits.
+/// Updates draw different rows. The root is visited once for all, a leaf for each; their pages are
+/// full, so none splits.
 #[test]
 fn ten_updates_are_ten_row_locks_and_one_on_the_table() {
     let shape = Shape::alone(DesignKind::Conventional);
@@ -124,7 +126,7 @@ fn serial_touches_the_same_and_locks_and_latches_nothing() {
     assert_eq!(profile.busy_ns[Component::Latching as usize], 0);
 }
 
-/// Three updates and one row of history; a table lock and, but for the history, a row lock each.
+/// Three updates and one row of history; a table lock and, except for the history, a row lock each.
 #[test]
 fn a_deposit_is_four_records() {
     for (design, row_locks, higher_locks) in [(DesignKind::Conventional, 3, 4), (DesignKind::Serial, 0, 0)] {
@@ -151,8 +153,8 @@ fn a_deposit_is_four_records() {
     }
 }
 
-/// Transactions, and workers, in `profile`: each sum against its own independent measure.
-/// The sums of which one is not what it should be. What lies across an end of the window is in one of the two only.
+/// The sums for transactions and workers in `profile` that differ from their independent measures.
+/// A transaction that crosses an end of the window is counted in only one of the two.
 fn wrong_sums(shape: &Shape, measured: &Measured, profile: &Profile) -> Vec<String> {
     let workers = (shape.workers * usize::from(shape.islands)) as f64;
     let busy = profile.busy_ns.iter().sum::<u64>() as f64;
@@ -166,7 +168,8 @@ fn wrong_sums(shape: &Shape, measured: &Measured, profile: &Profile) -> Vec<Stri
     wrong.map(|(sum, is, should)| format!("{sum} is {is}, not {should}")).collect()
 }
 
-/// Windows of these lengths, in milliseconds: the more other work the machine has, the longer a transaction that an end cuts.
+/// Lengths of windows, in ms: the more other work the machine has, the longer is a transaction that
+/// an end cuts.
 const WINDOWS: [u64; 4] = [150, 500, 2_000, 6_000];
 
 fn adds_up<W: Workload>(what: &str, shape: &Shape, workload: &W) -> (Measured, Profile) {
@@ -211,7 +214,7 @@ fn parts_add_up_in_every_design_and_deployment() {
             let waits_for_log = profile.wait_ns[probe::Wait::Log as usize] > 0;
             let waits = match shape.durability {
                 Durability::Sync => op == Op::Update,
-                // What another instance relies on is on the device.
+                // Records on which another instance relies are on the device.
                 Durability::Async => op == Op::Update && shape.islands > 1,
                 Durability::Memory => false,
             };

@@ -1,9 +1,8 @@
-//! What one instance has told another is on its device, in async mode too: a power cut takes
-//! another end from each log.
+//! Records on which another instance relies are on the device, in asynchronous mode too: a power
+//! cut leaves each log a different end.
 //!
-//! One of the two instances is played by the test ([`Peer`]). That a sync has happened is seen by
-//! the log's count of them; that a power cut then leaves what was waited for, the logs' own tests
-//! show.
+//! The test plays one of the two instances ([`Peer`]). The log's count of syncs shows that a sync
+//! has happened; the logs' own tests show that a power cut then keeps the synced records.
 
 use crate::peer::{Manners, On, Peer, steps};
 use crate::rows::{Ask, Raise, Rows, row};
@@ -32,7 +31,7 @@ fn peer(dir: &Path, id: u16) -> Peer {
     Peer::new(id, Address::Uds(dir.join(format!("{id}.sock"))), Manners::Acknowledges)
 }
 
-/// Syncs of the log since this was asked last.
+/// Syncs of the log since the last call.
 fn syncs(instance: &Instance<Rows>) -> u64 {
     instance.measure().unwrap().log.fsyncs
 }

@@ -1,4 +1,4 @@
-//! What is there after a stop and a start.
+//! The state after a stop and a start.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use exec::DesignKind;
@@ -6,7 +6,7 @@ use txn::Workload;
 use wal::Durability;
 use workload::tpcb::{Tpcb, TpcbOptions};
 
-/// What was committed before a clean stop is there after the next start, and the instances work together again.
+/// Committed rows are there after a clean stop and a start, and the instances work together again.
 #[test]
 fn a_stopped_deployment_comes_back_whole() {
     for (design, durability) in [

@@ -1,6 +1,8 @@
-//! Messages about a transaction reach the worker that looks after it, however many workers either side had when it began.
+//! Messages about a transaction reach the worker that is responsible for it, for any number of
+//! workers that either instance had when it began.
 //!
-//! One of the two instances is played by the test ([`Peer`]), so that every message is sent when it is to be.
+//! The test plays one of the two instances ([`Peer`]), so that it controls when each message is
+//! sent.
 
 use crate::peer::{Manners, On, Peer, steps};
 use crate::rows::{Ask, Raise, Rows, See, row};
@@ -36,7 +38,7 @@ fn peer(dir: &Path, id: u16) -> Peer {
     Peer::new(id, Address::Uds(dir.join(format!("{id}.sock"))), Manners::Acknowledges)
 }
 
-/// Runs one step as the whole of a transaction's part.
+/// Runs one step as the only step of a participant.
 fn run<S: txn::Step>(peer: &mut Peer, gtid: Gtid, worker: usize, step: &S) -> (Option<Vote>, i64) {
     let batch = steps(step);
     let ride = Ride::Prepare(LockPoint::Reached);
@@ -50,8 +52,8 @@ fn run<S: txn::Step>(peer: &mut Peer, gtid: Gtid, worker: usize, step: &S) -> (O
     })
 }
 
-/// The home decides Commit after the participant has come back with another number of workers: it must not hear that this is done
-/// before it is.
+/// The home decides Commit after the participant has restarted with another number of workers. The
+/// home must not get an acknowledgement before the commit is done.
 #[test]
 fn decisions_reach_parts_in_doubt_when_the_participant_comes_back_with_other_workers() {
     for (before, after) in CHANGES {
@@ -69,7 +71,7 @@ fn decisions_reach_parts_in_doubt_when_the_participant_comes_back_with_other_wor
 
         let instance = Instance::start(ROWS, of(dir.path(), 1, after)).unwrap();
         assert_eq!(instance.recovery().in_doubt, gtids.len());
-        // The home has come back too, with 2 workers.
+        // The home has restarted too, with 2 workers.
         home.call(&instance.address().unwrap(), 2, 2);
         instance.connect(&[home.place()]);
         for gtid in &gtids {
@@ -96,7 +98,8 @@ fn decisions_reach_parts_in_doubt_when_the_participant_comes_back_with_other_wor
     }
 }
 
-/// A participant asks after the home has come back with another number of workers: the home must not say that it knows nothing.
+/// A participant inquires after the home has restarted with another number of workers: the home
+/// must not answer that it knows no such transaction.
 #[test]
 fn inquiries_reach_decided_homes_when_the_home_comes_back_with_other_workers() {
     for (before, after) in CHANGES {

@@ -1,4 +1,5 @@
-//! A workload of rows with a number each: procedures that read and raise rows at the sites that a request names.
+//! A workload of rows with a number each: procedures that read and increment rows at the sites that
+//! a request names.
 
 use base::{Key, SiteId, TableId};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ pub fn row(site: u32, number: i64) -> i64 {
     i64::from(site) * OF_SITE + number
 }
 
-/// Adds one to a row; gives what it is then.
+/// Adds one to a row; returns the new value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Raise(pub i64);
 
@@ -58,12 +59,12 @@ impl Step for See {
     }
 }
 
-/// What a procedure does with two rows, in one phase unless it says otherwise.
+/// Operations of a procedure on two rows, in one phase unless stated otherwise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ask {
     Raise(i64),
     RaiseBoth(i64, i64),
-    /// At the home of the first row, which is not touched: sees the others.
+    /// Reads two rows; the first row, which is not touched, determines the home.
     SeeFrom(i64, (i64, i64)),
 }
 
@@ -72,7 +73,7 @@ pub struct Rows {
     pub sites: u32,
 }
 
-/// Local clients raise rows of their own site.
+/// Local clients increment rows of their own site.
 pub struct Draw(fastrand::Rng, Range<u32>);
 
 impl Generator for Draw {

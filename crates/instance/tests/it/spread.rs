@@ -1,5 +1,6 @@
-//! Scans that reach past one owner's keys, open at either end and through an index whose entries are not cut like their rows, while cards
-//! are moved from site to site, change colour and pay each other: the number of cards and what they hold together never change.
+//! Scans over the keys of several owners, unbounded at either end, and through an index that is not
+//! cut like the rows. Meanwhile cards move from site to site, change colour and pay each other. The
+//! number of cards and the sum of their values never change.
 
 use crate::support::{Deployment, Via, config, private_dir};
 use base::{Key, SiteId, TableId};
@@ -18,7 +19,7 @@ use wal::Durability;
 const CARDS: TableId = TableId(1);
 const BY_COLOUR: TableId = TableId(2);
 const SITES: u32 = 12;
-/// Ids there may be, and every second of them is a card.
+/// The range of ids; every second id is a card.
 const IDS: i64 = 240;
 const COLOURS: i64 = 7;
 
@@ -102,7 +103,7 @@ impl Step for Touch {
     }
 }
 
-/// At most so many cards of a range.
+/// At most `most` cards of a range.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Look {
     by: By,
@@ -129,7 +130,7 @@ impl Look {
         if self.backward { Direction::Backward } else { Direction::Forward }
     }
 
-    /// What it finds among these, in its order.
+    /// The cards among these that it finds, in its order.
     fn among(&self, cards: impl IntoIterator<Item = Card>) -> Vec<Card> {
         let place = |card: &Card| match self.by {
             By::Id => (0, card.0),
@@ -197,7 +198,8 @@ impl Spread for Look {
     }
 }
 
-/// Takes a colour's place by another, wherever cards have it: a step that writes, and finds by one index what it changes in it.
+/// Replaces a colour by another on all cards that have it: a step that writes, and finds its rows
+/// by the index that it changes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Repaint(i64, i64);
 
@@ -252,7 +254,7 @@ enum Life {
 #[derive(Clone)]
 struct Cards {
     life: Life,
-    /// What was seen that cannot be.
+    /// Impossible results that were seen.
     flaws: Arc<Mutex<Vec<String>>>,
 }
 
@@ -321,7 +323,7 @@ impl Generator for Draw {
 
 impl Workload for Cards {
     type Request = Ask;
-    /// What the last scan found.
+    /// The result of the last scan.
     type Reply = Option<Vec<Card>>;
     type Generator = Draw;
     type Audit = (u64, i64);
@@ -347,7 +349,8 @@ impl Workload for Cards {
                 if from == to {
                     return Err(Abort::User(2));
                 }
-                // Free as it was seen; without locks somebody may have come meanwhile, and then this is a conflict when it is checked.
+                // The id was free when it was read. Without locks another transaction may have
+                // taken it meanwhile; validation then finds a conflict.
                 txn.all(Touch::Put((to, colour, value))).await?.ok_or(Abort::User(4))?;
                 txn.over(Look::ALL).await.map(Some)
             }
@@ -396,7 +399,7 @@ impl Workload for Cards {
         let Some(Some(found)) = reply else { return };
         match *request {
             Ask::Look(ref look) => self.judge_look(look, found),
-            // None has this colour any more.
+            // No card has this colour any more.
             Ask::Repaint(from, to) if from != to => {
                 self.judge_look(&Look { most: 0, ..Look::of_colour(from) }, found)
             }
@@ -476,7 +479,7 @@ fn a_while(_: &Deployment<Cards>) {
 
 const OWNERS: [DesignKind; 4] = [Logical, PlpRegular, PlpPartition, PlpLeaf];
 
-/// What a scan finds is what one that looks at everything in one place would find.
+/// A scan over several owners finds the same cards as a scan over all cards in one place.
 #[test]
 fn a_scan_over_several_owners_finds_what_there_is_in_its_order() {
     for design in OWNERS {
@@ -506,7 +509,8 @@ fn scans_over_several_instances_see_one_moment() {
     }
 }
 
-/// A share that was cut before its keys went to somebody else is cut anew, not run where half of its rows are.
+/// A share that was cut before its keys changed owners is cut again, and does not run where only
+/// half of its rows are.
 #[test]
 fn scans_see_one_moment_while_keys_change_owners() {
     for design in OWNERS {

@@ -72,7 +72,7 @@ impl<W: Workload> Deployment<W> {
         self.instances.iter().for_each(|i| i.load(&|_, _| {}).unwrap());
     }
 
-    /// Drives all instances for a while and returns what they did.
+    /// Drives all instances for a while and returns their measurements.
     pub fn run(&self, clients: usize, ms: u64) -> Measured {
         self.run_seeded(clients, ms, 42)
     }
@@ -102,7 +102,7 @@ impl<W: Workload> Deployment<W> {
     }
 }
 
-/// A directory that only this user may enter, as channels demand.
+/// A directory that only this user may enter, as channels require.
 pub fn private_dir() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir().unwrap()

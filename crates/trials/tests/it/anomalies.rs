@@ -1,6 +1,8 @@
-//! The catalogue of isolation anomalies (Adya 1999; Bailis et al. 2013; the P-phenomena of Berenson et al. 1995), one
-//! script each, under every design that locks; where workers own keys, with one owner of all rows and with two. A script walks up to the step that would complete the anomaly: there the transaction
-//! must wait, or be refused because waiting would close a circle.
+//! The catalogue of isolation anomalies (Adya 1999; Bailis et al. 2013; the P-phenomena of Berenson
+//! et al. 1995), one script each, under every design that locks. Where workers own keys, each
+//! script runs with one owner of all rows and with two. A script walks up to the step that would
+//! complete the anomaly. There the transaction must wait, or be refused because waiting would close
+//! a circle.
 
 use base::{Key, TableId};
 use exec::{
@@ -21,7 +23,7 @@ use txn::{
 use wal::Durability;
 
 const T: TableId = TableId(1);
-/// A site for each key up to 3, which has all that follow.
+/// One site for each key up to 2; site 3 has key 3 and all that follow.
 const SITES: u32 = 4;
 
 fn table(kind: TableKind) -> TableDef {
@@ -51,7 +53,7 @@ impl<T> Tried<T> {
     }
 }
 
-/// Polled once: it is done, or it waits.
+/// Polls once: the operation is done, or it waits.
 fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => Done(value),
@@ -62,7 +64,7 @@ fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 
 struct Bench<D: Design> {
     engine: Arc<PageEngine<D>>,
-    /// One for each worker; the first is every transaction's home.
+    /// One for each worker; the first is the home of every transaction.
     desks: Vec<PageDesk>,
     executor: Executor,
     /// Where the engine's files lie, if not in memory.
@@ -71,7 +73,7 @@ struct Bench<D: Design> {
 
 type PageDesk = <PageEngine<Partitioned> as Engine>::Desk;
 
-/// Steps at another owner that have not come to their end.
+/// Steps at another owner that have not ended.
 type Away = (usize, u32, Visit<Part>);
 
 /// One transaction, rolled back at the end of its scene unless it has ended.
@@ -82,7 +84,7 @@ struct Scene<'b, D: Design> {
     over: bool,
 }
 
-/// What is asked of a row or of some.
+/// An operation on one row or on several.
 enum Asked<'w> {
     Read(i64),
     Write(i64, i64),
@@ -92,7 +94,7 @@ enum Asked<'w> {
     Select((i64, i64), Direction, Option<Range<u32>>, &'w dyn Fn(i64) -> bool),
 }
 
-/// What came of it.
+/// The result of an operation.
 #[derive(Debug, PartialEq)]
 enum Came {
     Value(Option<i64>),
@@ -102,7 +104,7 @@ enum Came {
     Ids(Vec<i64>),
 }
 
-/// Pages may be their owner's: works for it.
+/// Pages may have an owner: runs `work` as that owner.
 fn acting<R>(worker: usize, work: impl FnOnce() -> R) -> R {
     latch::act_for(latch::OwnerId::new(worker));
     let done = work();
@@ -111,7 +113,8 @@ fn acting<R>(worker: usize, work: impl FnOnce() -> R) -> R {
 }
 
 impl<D: Design> Bench<D> {
-    /// Rows 1 and 2 with the values 10 and 20, and row 100. Two owners have one of the first two each.
+    /// Rows 1 and 2 with the values 10 and 20, and row 100. With two owners, each has one of the
+    /// first two rows.
     fn new() -> Bench<D> {
         let (engine, dir) = if D::OWNERS { Bench::of_owners() } else { (Bench::central(), None) };
         let engine = Arc::new(engine);
@@ -170,12 +173,12 @@ impl<D: Design> Bench<D> {
         Scene { bench: self, part, away: Vec::new(), over: false }
     }
 
-    /// The owner of what is routed there.
+    /// The owner of this key.
     fn owner(&self, id: i64) -> usize {
         self.engine.spot(Route { table: T, key: id as u64 }).map_or(0, |spot| spot.worker)
     }
 
-    /// Brings every worker's mail.
+    /// Delivers every worker's messages.
     fn mail(&self) {
         for _ in 0..2 {
             for (worker, desk) in self.desks.iter().enumerate() {
@@ -184,7 +187,7 @@ impl<D: Design> Bench<D> {
         }
     }
 
-    /// Values of rows 1 and 2, seen by a transaction of its own.
+    /// Values of rows 1 and 2, read by a separate transaction.
     fn rows(&self) -> (Option<i64>, Option<i64>) {
         let mut scene = self.begin();
         let mut read = |id| match scene.read(id) {
@@ -194,7 +197,7 @@ impl<D: Design> Bench<D> {
         (read(1), read(2))
     }
 
-    /// Does it by the worker who owns it.
+    /// Runs the operation on the worker that owns the row.
     fn work(&self, worker: usize, part: &mut Part, asked: &Asked<'_>) -> Tried<Came> {
         let here = self.engine.here(&self.desks[worker], &self.executor, part);
         acting(worker, || once(carry_out(here, asked)))
@@ -233,7 +236,7 @@ async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abo
 }
 
 impl<D: Design> Scene<'_, D> {
-    /// Does it where it belongs: at home, or by letter.
+    /// Runs the operation where it belongs: at home, or by a message to the owner.
     fn ask(&mut self, owner: usize, asked: &Asked<'_>) -> Tried<Came> {
         let (bench, home) = (self.bench, &self.bench.desks[0]);
         if owner == 0 {
@@ -245,7 +248,7 @@ impl<D: Design> Scene<'_, D> {
         let mut visit = visit.expect("the letter has arrived");
         let came = bench.work(owner, &mut visit.part, asked);
         match came {
-            // It goes on waiting there until the transaction ends.
+            // It keeps waiting there until the transaction ends.
             Waits => self.away.push((owner, meeting, visit)),
             _ => self.come_home((owner, meeting, visit)),
         }
@@ -288,7 +291,7 @@ impl<D: Design> Scene<'_, D> {
         })
     }
 
-    /// The ids from `low` to below `high` whose value `wanted` accepts, owner by owner.
+    /// The ids from `low` to below `high` with a value that `wanted` accepts, owner by owner.
     fn select(
         &mut self,
         range: (i64, i64),
@@ -339,7 +342,7 @@ impl<D: Design> Drop for Scene<'_, D> {
 
 thread_local! {
     static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
-    /// The design whose workers own keys, and how many there are.
+    /// The design with workers that own keys, and the number of workers.
     static OWNERS: Cell<(DesignKind, usize)> = const { Cell::new((DesignKind::Logical, 1)) };
 }
 
@@ -454,7 +457,8 @@ fn otv_observed_transaction_vanishes<D: Design>() {
     one.commit();
     let mut two = b.begin();
     assert_eq!(two.write(1, 12), Done(Some(())));
-    // What the first wrote is not seen beside what the second is about to replace it with.
+    // The reader sees row 2 of the first transaction, but waits for row 1, which the second is
+    // about to replace.
     let mut three = b.begin();
     assert_eq!(three.read(2), Done(Some(19)));
     assert_eq!(three.read(1), Waits);
@@ -542,7 +546,8 @@ fn g2_anti_dependency_cycle_of_predicates<D: Design>() {
     assert_eq!(two.insert(4, 42), Fails(Abort::Deadlock));
 }
 
-/// Fekete, O'Neil and O'Neil's read-only anomaly, with ranges: a reader that sees one of two writers and not the other.
+/// Fekete, O'Neil and O'Neil's read-only anomaly, with ranges: a reader that sees one of two
+/// writers and not the other.
 fn g2_two_predicates_three_transactions<D: Design>() {
     let b = Bench::<D>::new();
     let (mut one, mut two) = (b.begin(), b.begin());
@@ -563,7 +568,8 @@ fn p3_phantom_of_an_insert<D: Design>() {
         for id in [3, 49] {
             assert_eq!(b.begin().insert(id, 0), Waits, "{direction:?} {id}");
         }
-        // The gap that ends a range is locked as a whole: what lies behind the next key is free. Owners lock the table.
+        // The gap that ends a range is locked as a whole; keys behind the next key are free. Owners
+        // lock the table.
         if !D::OWNERS {
             assert_eq!(b.begin().insert(101, 0), Done(Inserted::Done));
         }

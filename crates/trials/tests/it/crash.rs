@@ -2,8 +2,8 @@
 
 use trials::crash::{Effort, Subject, campaign};
 
-/// Two chains of each kind (serial, conventional, the store alone with either durability), one of them on heaps and one on
-/// clustered tables; 520 transactions each.
+/// Two chains of each kind (serial, conventional, the store alone with either durability), one of
+/// them on heaps and one on clustered tables; 520 transactions each.
 #[test]
 fn two_hundred_disks_after_crashes() {
     let subject = Subject::Pages;
@@ -14,7 +14,7 @@ fn two_hundred_disks_after_crashes() {
     assert!(outcome.images >= 200 && outcome.distinct >= 180, "{outcome:?}");
 }
 
-/// The same of `occ`: every fourth chain under `async`.
+/// The same for `occ`: every fourth chain under `async`.
 #[test]
 fn a_hundred_disks_after_crashes_of_an_engine_in_main_memory() {
     let subject = Subject::Memory;
@@ -42,8 +42,8 @@ fn a_device_that_lies_is_found_out_by_an_engine_in_main_memory() {
     }
 }
 
-/// A campaign on a device that only pretends to sync one kind of file must fail: otherwise it would not notice if the
-/// engine left that sync out.
+/// A campaign on a device that only pretends to sync one kind of file must fail: otherwise it would
+/// not notice if the engine left that sync out.
 #[test]
 fn a_device_that_lies_is_found_out() {
     for lying in ["spare-segment", "data", "doublewrite", "control-"] {

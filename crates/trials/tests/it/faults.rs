@@ -15,7 +15,7 @@ fn every_failing_operation_is_survived() {
     }
 }
 
-/// The same of `occ`: each 37th position.
+/// The same for `occ`: each 37th position.
 #[test]
 fn every_failing_operation_is_survived_in_main_memory() {
     let outcome = trials::memory_run::faults(37, 5).unwrap();

@@ -1,4 +1,4 @@
-//! Bits that turn over.
+//! Flipped bits.
 
 use trials::flips::campaign;
 use txn::TableKind;

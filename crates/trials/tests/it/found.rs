@@ -1,4 +1,4 @@
-//! What trials found once, each as a test of its own.
+//! Bugs that trials found, each as a test of its own.
 
 use std::path::Path;
 use store::Store;
@@ -9,7 +9,8 @@ use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
-/// The length of a new data file reached the device, its first page did not: it was taken for somebody else's file.
+/// The length of a new data file reached the device, its first page did not: it was mistaken for
+/// another program's file.
 #[test]
 fn a_database_cut_while_it_is_made_opens() {
     for durability in [Durability::Sync, Durability::Async] {
@@ -34,8 +35,8 @@ fn a_database_cut_while_it_is_made_opens() {
     }
 }
 
-/// Two segments were removed and the folder synced after both; the second removal alone reached the device, and the
-/// log had a hole.
+/// Two segments were removed and the folder synced after both; only the second removal reached the
+/// device, and the log had a hole.
 #[test]
 fn segments_are_removed_in_an_order_that_a_crash_keeps() {
     let disk = Disk::new();
@@ -72,8 +73,9 @@ fn segments_are_removed_in_an_order_that_a_crash_keeps() {
     }
 }
 
-/// A control file that could not be read counted as one that a crash had garbled: the database was opened from the older
-/// one, whose part of the log is gone (and a later version wrote that over the good one).
+/// A control file that could not be read was treated as one that a crash had garbled. The database
+/// was then opened from the older control file. The log that belongs to that one is gone, and a
+/// later version even overwrote the good file with it.
 #[test]
 fn a_control_file_that_cannot_be_read_is_no_reason_to_use_the_older_one() {
     let disk = Disk::new();
@@ -99,8 +101,9 @@ fn a_control_file_that_cannot_be_read_is_no_reason_to_use_the_older_one() {
     }
 }
 
-/// After a failed sync the kernel shows what never came to the device. The next process took it for durable: it read
-/// commits from the log and pages from the data file, synced (to no effect) and went on; the next power cut lost them.
+/// After a failed sync the kernel shows data that never reached the device. The next process
+/// mistook it for durable: it read commits from the log and pages from the data file, synced
+/// (without effect) and went on; the next power cut lost them.
 #[test]
 fn what_a_failed_sync_left_in_the_cache_is_written_again() {
     for script in faults::scripts(TableKind::Heap).unwrap() {

@@ -1,4 +1,4 @@
-//! A full disk: what holds is written in docs/trials.md.
+//! A full disk: docs/trials.md lists the guarantees.
 
 use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
         let store = open(&disk).unwrap();
         disk.set_capacity(Some(disk.used() + spare));
         let (ledger, stopped) = life(&disk, store, Ledger::default(), usize::MAX);
-        // Or every transaction was refused for want of room, one after the other.
+        // Without a fault, every transaction was refused for want of room, one after the other.
         if let Err(fault) = stopped {
             let text = fault.to_string();
             assert!(
@@ -44,7 +44,7 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
             );
         }
         assert!(ledger.commits.iter().any(|c| c.acknowledged.is_some()) || spare < 100_000);
-        // Still full: it opens with all that was promised, or says why not.
+        // Still full: it opens with all that was promised, or reports why not.
         if let Err(fault) = open(&disk) {
             assert!(fault.to_string().contains("space"), "{spare}: {fault}");
         }
@@ -63,7 +63,8 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
     }
 }
 
-/// Calls `f` with a directory in a file system of three megabytes, and with what makes that larger, if the machine allows to mount one.
+/// Calls `f` with a directory in a file system of three megabytes, and with a function that
+/// enlarges it. Does nothing if the machine does not allow to mount one.
 fn in_three_megabytes(f: impl FnOnce(&Path, &dyn Fn()) + std::panic::UnwindSafe) {
     let folder = tempfile::tempdir().unwrap();
     let mount = |args: &[&str]| Command::new(args[0]).args(&args[1..]).arg(folder.path()).output();
@@ -78,7 +79,7 @@ fn in_three_megabytes(f: impl FnOnce(&Path, &dyn Fn()) + std::panic::UnwindSafe)
     assert!(tried.is_ok() && unmounted.is_ok());
 }
 
-/// The real thing: a file system of three megabytes.
+/// A real file system of three megabytes.
 #[test]
 fn a_full_file_system_stops_the_engine_cleanly() {
     in_three_megabytes(|dir, grow| {
@@ -97,7 +98,7 @@ fn a_full_file_system_stops_the_engine_cleanly() {
     });
 }
 
-/// As many commits of the engine in main memory as there is room for, and why it stopped.
+/// Commits in the engine in main memory until there is no room, and returns why it stopped.
 fn in_memory(disk: &Disk, ledger: &mut Ledger, commits: usize) -> Result<memory_run::Opened, Flaw> {
     let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, prepares: 0, seed: 5 };
     let everything = Promise::Acknowledged(usize::MAX);
@@ -110,7 +111,8 @@ fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
         let (disk, mut ledger) = (Disk::new(), Ledger::default());
         in_memory(&disk, &mut ledger, 1).unwrap().leave();
         disk.set_capacity(Some(disk.used() + spare));
-        // Rows are changed for ever, and the log is cut by checkpoints only while there is room to write one.
+        // Rows are changed without end, and checkpoints cut the log only while there is room to
+        // write one.
         let flaw = in_memory(&disk, &mut ledger, 20_000).map(memory_run::Opened::leave);
         if let Err(flaw) = &flaw {
             let text = flaw.to_string();
@@ -121,7 +123,7 @@ fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
         }
         assert!(flaw.is_err() || spare >= 300_000, "{spare}: it did not fill the disk");
         assert!(ledger.commits.iter().any(|c| c.acknowledged.is_some()) || spare < 100_000);
-        // Still full: it opens with all that was promised, or says why not.
+        // Still full: it opens with all that was promised, or reports why not.
         if let Err(flaw) = memory_run::open(disk.files(), Durability::Sync, 0) {
             assert!(flaw.to_string().contains("space"), "{spare}: {flaw}");
         }
@@ -159,7 +161,7 @@ fn reads_go_on_when_the_disk_is_full() {
     let store = open(&disk).unwrap();
     let (ledger, store) = life(&disk, store, Ledger::default(), 30);
     drop(store.unwrap());
-    // All of it fits this pool: nothing must be evicted to be read.
+    // All data fits this pool, so reads need no eviction.
     let (store, recovered) =
         Store::open(disk.files(), Path::new(DIR), table::options(Durability::Sync, 2048)).unwrap();
     let ledger = ledger.settle(&store, recovered, Promise::Acknowledged(usize::MAX)).unwrap().ledger;
@@ -192,7 +194,8 @@ fn to_its_end<T>(engine: &Arc<PageEngine<Conventional>>, doing: impl Future<Outp
     }
 }
 
-/// Its locks go although its changes stay, so nobody may commit from then on; the next life of the store undoes them.
+/// Its locks are released although its changes stay, so no transaction may commit from then on. The
+/// next life of the store undoes the changes.
 #[test]
 fn a_rollback_that_finds_no_room_poisons_the_store() {
     let disk = Disk::new();

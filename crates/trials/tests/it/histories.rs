@@ -12,7 +12,7 @@ use wal::Durability;
 /// Transactions of one history here; `cargo xtask histories` records 20,000 each.
 const TRANSACTIONS: usize = 2000;
 
-/// That are committed in one of a whole instance.
+/// Commits in one history of a whole instance.
 const COMMITTED: usize = 400;
 
 fn plan(seed: u64) -> Plan {
@@ -22,7 +22,7 @@ fn plan(seed: u64) -> Plan {
     Plan { crew, transactions: TRANSACTIONS, rollback_one_in: 10, durability, kind, seed }
 }
 
-/// Two owners or three of an instance's keys.
+/// Two or three owners of an instance's keys.
 fn among_owners(design: DesignKind, plan: Plan) -> Result<Verdict, instance::InstanceFault> {
     let dir = tempfile::tempdir().unwrap();
     let crew = Crew { workers: 2 + plan.seed as usize % 2, clients: 3 };
@@ -56,7 +56,7 @@ mod sound {
         innocent(logical);
     }
 
-    /// Whole instances: several owners in each, whose keys go from one to the other in every second history.
+    /// Whole instances: several owners in each; keys move between them in every second history.
     fn innocent_among_owners(design: DesignKind) {
         for seed in 0..4 {
             let verdict = among_owners(design, Plan { transactions: COMMITTED, ..plan(seed) }).unwrap();
@@ -125,7 +125,8 @@ fn every_planted_bug_is_found_in_every_design() {
         assert!(run(0).unwrap().strictly_serialisable);
         for bug in Bug::ALL {
             plant(bug);
-            // Undoing what others have changed meanwhile may leave bytes that are no row, which the store sees itself.
+            // Undoing a change after other transactions have changed the row may leave bytes that
+            // are no row, which the store itself detects.
             let found = (0..6).find(|seed| !run(*seed).is_ok_and(|verdict| verdict.strictly_serialisable));
             assert!(found.is_some(), "{bug:?} among owners of {design} was not found");
             println!("owners of {design}: {bug:?} found in history {}", found.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Histories over several instances that end and come back; and with bugs planted, judged guilty.
+//! Histories over several instances that end and restart; and with bugs planted, judged guilty.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +21,8 @@ mod sound {
     /// Transactions of one history here; `cargo xtask histories islands` records 3,000 each.
     const TRANSACTIONS: usize = 300;
 
-    /// Each design over each channel, and on simulated disks; in four tests, which share the processors.
+    /// Each design over each channel, and on simulated disks; in four tests, which share the
+    /// processors.
     fn innocent(seeds: impl Iterator<Item = u64>) {
         for seed in seeds {
             let course = Course::drawn(seed, TRANSACTIONS);
@@ -62,10 +63,10 @@ mod guilty {
     use trials::islands::Via;
     use wal::Durability;
 
-    /// Histories in which a bug is looked for at most.
+    /// The largest number of histories in which a bug is looked for.
     const TRIES: u64 = 24;
 
-    /// Processes that end so often, some of them all at once, with parts in doubt at each end.
+    /// Processes that end often, some of them all at once, with transactions in doubt at each end.
     fn torn(design: DesignKind, islands: u16, (clients, ends): (usize, usize), seed: u64) -> Course {
         let (workers, via, durability) = (4, Via::Uds, Durability::Sync);
         let drawn = Course::drawn(seed, 600);
