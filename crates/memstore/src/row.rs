@@ -1,9 +1,9 @@
 //! Rows and their older versions in memory.
 //!
 //! ```text
-//!   word  0    1         2                                      3 ..         ..
-//!         TID  older     key length 16 | outside 1 | room 15    key,         value, or address
-//!              version   | value length 20 | table 12           big-endian   of a block: room, value
+//!   word  0    1        2                                     3 ..        ..
+//!         TID  older    key length 16 | outside 1 | room 15   key,        value, or address
+//!              version  | value length 20 | table 12          big-endian  of a block: room, value
 //! ```
 //! Access rules:
 //!
