@@ -19,8 +19,8 @@
 //!
 //! ```text
 //!         [ 20 | 40 ]
-//!        /     |     \      up:   leaf A ends at 20; the next descent seeks the first key from 20 on
-//!       A      B      C     down: leaf B begins at 20; the next descent seeks the last key below 20
+//!        /     |     \      up:   leaf A ends at 20; next, the first key from 20 on is sought
+//!       A      B      C     down: leaf B begins at 20; next, the last key below 20 is sought
 //! ```
 //! A leaf that becomes empty leaves the tree, and a neighbour takes over its range. Until then a
 //! scan may find it empty.
