@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  file    0 "ATOLLMEM"   8 format u32   12 crc32c u32 of bytes 16..64   16 store u64
-//!          24 kind u32   28 stream or part u32   32 number of the file u64   40 life u64   48 streams u32
+//!          24 kind u32   28 stream or part u32   32 number of the file u64   40 life u64
+//!          48 streams u32
 //!          ... zeros to 4096, then blocks
 //!  block   0 "BLCK"   4 crc32c u32 of bytes 8..64   8 crc32c u32 of the body
 //!          12 index in its file u32   16 bytes of the body u64   24 sequence u64   32 sealed u64

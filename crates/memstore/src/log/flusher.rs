@@ -5,11 +5,12 @@
 //!   all of a worker's transactions
 //!   wait, and no block is under way: worker: take, write, sync
 //! ```
-//! The two wake-ups take longer than a flush on a quick device. So a worker flushes by itself if all
-//! its transactions wait for the log, unless a flush is under way: then it is better off running
-//! when that one ends. While one thread of a stream waits for the device, another takes the records
-//! that have come since. Both go on without a pause as long as a transaction waits for records that
-//! no block has yet. So a transaction waits for about half a flush before its own begins.
+//! The two wake-ups take longer than a flush on a quick device. So a worker flushes by itself if
+//! all its transactions wait for the log, unless a flush is under way: then it is better off
+//! running when that one ends. While one thread of a stream waits for the device, another takes the
+//! records that have come since. Both go on without a pause as long as a transaction waits for
+//! records that no block has yet. So a transaction waits for about half a flush before its own
+//! begins.
 
 use super::stream::{Aim, Stream};
 use super::{LogFault, Shared};
