@@ -1,6 +1,6 @@
-//! The files of a database, corrupted. The database is opened, read in every way, checked and
-//! written to. It must reject a defect, or return an error that names it, and never crash the
-//! program.
+//! The files of a database, corrupted. The target opens the database, reads it in every way, checks
+//! it and writes to it. The store must refuse to open it, or answer with errors that name the
+//! defect. It must never crash the program.
 //!
 //! The databases are small ones on the simulated disk, made once. An input corrupts one of them:
 //!

@@ -315,8 +315,8 @@ impl Worker {
         }
     }
 
-    /// Whether a leaf that has changed still has no row in the range that the transaction did not
-    /// find there. The leaf may have changed beside the range.
+    /// Whether a range holds only rows that the transaction knows, although the leaf that it was in
+    /// has changed. The change may lie beside the range.
     ///
     /// Like every look at a row, this one comes after the serialisation point. A row that came and
     /// went since the transaction looked is still found here: rows stay in the index as long as a
@@ -411,7 +411,7 @@ impl Worker {
         }
     }
 
-    /// Reserves the memory that the writes need, so that no step after validation can fail.
+    /// Allocates the memory that the writes need, so that no step after validation can fail.
     pub(crate) fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
         let store = Rc::clone(&self.store);
         let snapshot = store.snapshot.load(Ordering::Acquire);

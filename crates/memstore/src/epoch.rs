@@ -96,8 +96,8 @@ impl Epochs {
     }
 
     /// The oldest epoch of any transaction that has not written everything yet. A worker publishes
-    /// that it has prepared a transaction before it withdraws that it commits it. So such a
-    /// transaction is found in one of the two words, which are read in this order.
+    /// `Prepared` for a transaction before it withdraws `Committing`. So the transaction is found
+    /// under one of the two, which are read in this order.
     pub(crate) fn oldest_undone(&self) -> u64 {
         fence(Ordering::SeqCst);
         let undone = [What::Committing, What::Prepared];

@@ -12,17 +12,19 @@
 //!
 //! - Rows lie in blocks of their own (`arena`). A block that has held a row always holds a row: a
 //!   dead one, or one with its table and key.
-//! - A row that is not in the index, any more or yet, is marked dead. A row that is not dead is in
-//!   its index under its key.
+//! - A row that has not entered the index yet, or has left it, is marked dead. A row that is not
+//!   dead is in its index under its key.
 //! - A reader that began after the block was given up sees that it is dead, by the fences of
 //!   `epoch`. A reader that began earlier finds the block as it was.
 //!
-//! Access rules: any thread reads and overwrites words of slots at any time. A tag in a narrow
-//! bucket may then stand beside the row of another key, and of two threads that write a word at the
-//! same time one may undo the other's change. The slot still names a row, only not the one that is
-//! sought. The number of buckets in use grows with the rows found. Entries that then lie in another
-//! bucket than the one where they are sought are missed: the index finds the row, and it is entered
-//! again.
+//! Access rules: any thread reads and overwrites words of slots at any time. Two errors are
+//! possible, and both leave a slot that names some row, only not the one that is sought. A tag in a
+//! narrow bucket may stand beside the row of another key. Of two threads that write a word at the
+//! same time, one may undo the other's change.
+//!
+//! The number of buckets in use grows with the rows found. Then some entries lie in another bucket
+//! than the one where they are sought. A look-up misses them, the index finds the row, and it is
+//! entered again.
 
 use crate::arena::Ref;
 use crate::head::padded;

@@ -79,9 +79,9 @@ pub(crate) struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Mine,
-    /// The turn belongs to another worker. ([`State::OwnWorker`]: to the worker itself, which then
-    /// cannot wait on the spot.)
+    /// The turn belongs to a transaction of another worker.
     Other,
+    /// It belongs to a transaction of the same worker, which then cannot wait on the spot.
     OwnWorker,
     /// It has waited long enough.
     Over,

@@ -15,6 +15,8 @@
 //! epochs up to the durable one are left: whole transactions, and everything that they have read
 //! (Silo, section 4.10).
 //!
+//! A *life* of the store is the time from one opening to the next.
+//!
 //! Read: records (`record`), the buffers in which they wait (`buffer`), files (`block`, `control`),
 //! and how they are written (`stream`, `flusher`).
 
@@ -82,8 +84,8 @@ pub(crate) struct Shared {
     durable: CachePadded<AtomicU64>,
     /// The latest epoch that a transaction waits for.
     wanted: AtomicU64,
-    /// The device has all streams complete up to this epoch. Kept in mode `async`; in the other
-    /// modes `durable` has this role.
+    /// The device has all streams complete up to this epoch. Kept in mode `async`; in mode `sync`,
+    /// `durable` has this role.
     stable: AtomicU64,
     /// The latest epoch that is wanted on the device, in mode `async`.
     wanted_stable: AtomicU64,

@@ -115,13 +115,15 @@ impl Worker {
         }
     }
 
-    /// The epoch that a transaction depends on if it has read nothing later than `epoch`.
+    /// The commit dependency of a transaction that has read nothing later than `epoch`: the epoch,
+    /// or a later one in which a decision was logged.
     #[inline]
     pub(crate) fn seen(&self, epoch: u64) -> u64 {
         self.store.log.as_ref().map_or(epoch, |log| epoch.max(log.late()))
     }
 
-    /// The epoch that has to be durable before any result of the transaction is reported.
+    /// The transaction's commit dependency: the epoch that has to be durable before any of its
+    /// results is reported.
     pub fn depends_on(&self, txn: &Txn) -> u64 {
         let seen = txn.words_read().chain(txn.writes.iter().map(|write| write.seen));
         self.seen(seen.map(|word| crate::tid::epoch(crate::tid::of(word))).max().unwrap_or(0))

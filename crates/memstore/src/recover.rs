@@ -69,7 +69,7 @@ pub struct Replayed {
     pub rows: u64,
     /// Bytes of its files.
     pub checkpoint_bytes: u64,
-    /// Bytes of log records that were read.
+    /// Bytes of log records that were read, and writes that were carried out.
     pub log_bytes: u64,
     pub writes: u64,
 }

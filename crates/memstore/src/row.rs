@@ -30,7 +30,8 @@ use base::TableId;
 use latch::prefetch;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words that are copied in one step: the compiler does not vectorise a loop over single atomics.
+/// Words that are copied in one step. The compiler leaves a loop over single atomics as it is, so
+/// the loop is unrolled by hand.
 const LINE: usize = 8;
 
 const TID: usize = 0;
@@ -455,7 +456,7 @@ pub(crate) struct Touched {
 impl Touched {
     pub(crate) const ALL: Touched = Touched { from: 0, to: u32::MAX };
 
-    /// An empty range gives an empty value.
+    /// An empty range touches no byte.
     #[inline]
     pub(crate) fn new(range: std::ops::Range<usize>) -> Touched {
         let [from, to] = [range.start, range.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
@@ -475,7 +476,7 @@ impl Touched {
     }
 }
 
-/// Blocks that a write needs, reserved before it is certain that the write happens.
+/// Blocks that a write needs, allocated before it is certain that the write happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Prepared {
     /// For the version that is overwritten, if a snapshot may want it.
@@ -491,7 +492,7 @@ pub(crate) enum Keep {
     Nothing,
 }
 
-/// Reserves the blocks for overwriting a locked row with `value` bytes.
+/// Allocates the blocks for overwriting a locked row with `value` bytes.
 #[inline]
 pub(crate) fn prepare(
     arena: &Arena,
@@ -524,7 +525,7 @@ fn older_words(len: Lengths) -> usize {
     rounded(ROW_KEY + if len.is_outside() { 1 } else { len.value().div_ceil(8).max(1) })
 }
 
-/// Gives back the blocks that [`prepare`] reserved, before the row is unlocked.
+/// Gives back the blocks that [`prepare`] allocated, before the row is unlocked.
 pub(crate) fn cancel(arena: &Arena, local: &mut Local, row: Ref, prepared: Prepared) {
     if prepared.older != Ref::NONE {
         local.free(prepared.older, older_words(lengths(arena, row)));

@@ -55,8 +55,8 @@ impl Worker {
         self.store.epochs.oldest_undone() > snapshot.epoch
     }
 
-    /// Results of the snapshot so far may not be reported before this epoch is durable
-    /// ([`crate::Memstore::poll_durable`]).
+    /// The commit dependency of the snapshot's results so far: they may not be reported before this
+    /// epoch is durable ([`crate::Memstore::poll_durable`]).
     pub fn snapshot_rests_on(&self, snapshot: &Snapshot) -> u64 {
         self.seen(snapshot.newest.get())
     }

@@ -2,8 +2,8 @@
 //! for them, or the node is split in two.
 //!
 //! Keys in random order leave leaves 69 % full if full ones are only split, and 82 % if they first
-//! share with a neighbour below the same parent (simulated). The price: sharing writes two leaves,
-//! and happens more often than splits did.
+//! share with a neighbour below the same parent (simulated). The price: sharing writes two old
+//! leaves where a split writes one, and leaves share more often than they would split.
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;

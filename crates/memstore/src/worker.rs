@@ -472,8 +472,7 @@ impl Worker {
             if self.insert(txn, table, &key, bytes)? == Inserted::Done {
                 return Ok(());
             }
-            // An earlier worker of this number, before the store was opened last, has used this
-            // key.
+            // A worker of this number has used this key in an earlier life of the store.
             self.own.appended = self.next_appended(table)?;
         }
     }
