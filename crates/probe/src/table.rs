@@ -208,8 +208,8 @@ pub enum Profiling {
     /// Everything is counted. One in this many polls of a task (at least 1) has its time split
     /// among the components. Where polls are rare, every poll has.
     OneIn(u32),
-    /// As `OneIn`, but also where polls are rare: for a simulated processor, on which all polls are
-    /// rare by its clock.
+    /// As `OneIn`, but rare polls are drawn like all others: for a simulated processor, since
+    /// all polls are rare by its clock.
     Drawn(u32),
 }
 
