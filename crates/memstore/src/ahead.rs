@@ -4,8 +4,8 @@
 //! operation that takes one first checks that it is the row.
 //!
 //! And prefetch for a transaction that has not begun ([`Wanted`]), in two steps with other
-//! transactions in between, so that no step waits for the memory that the first one asks for. The
-//! first step prefetches the hints, the second the rows that they name. The only result is that the
+//! transactions in between. The first step prefetches the hints, the second the rows that they
+//! name. So neither waits for the memory that the other has asked for. The only result is that the
 //! lines are in the caches.
 
 use crate::abreast::LANES;

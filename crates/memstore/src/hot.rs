@@ -3,9 +3,9 @@
 //! (After mostly-optimistic concurrency control: Wang and Kimura, VLDB 2017. The difference: a
 //! queue per row in place of a lock, and correctness does not depend on the queue.)
 //!
-//! The head of a range can be hot as well. Transactions that take rows from a range, such as the
-//! oldest of a district's new orders, fail at another row each time, but they all begin to look at
-//! the same key.
+//! The head of a range can be hot as well. Some transactions take rows from a range, such as the
+//! oldest of a district's new orders. They fail at another row each time, but they all begin to
+//! look at the same key.
 //!
 //! A queue is advice. A transaction that reads or writes a hot row by its key first waits for its
 //! turn, and keeps the turn until it has ended or is prepared. Commits lock and validate in any

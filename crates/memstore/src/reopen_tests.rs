@@ -37,7 +37,7 @@ fn insert_and_delete(w: &mut Worker, (head, tail): (&mut u64, &mut u64), n: u64)
 }
 
 /// A store with this many bytes of log about 10,000 rows that are present and many more that are
-/// gone: 1.2 million in 200 MiB of log, for which 64 MiB of memory would not be enough.
+/// gone. In 200 MiB of log these are 1.2 million, for which 64 MiB of memory would not be enough.
 fn filled(files: Arc<dyn Files>, streams: u16, log_bytes: u64) -> Arc<Memstore> {
     let (store, _) = open_within(files, streams, 1 << 30).unwrap();
     store.create(T).unwrap();

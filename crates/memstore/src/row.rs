@@ -8,8 +8,8 @@
 //! Access rules:
 //!
 //! - Table, key and the room for a value never change.
-//! - The value, its length and the older version are written by the thread that has locked the TID
-//!   word, or that has created the row and not entered it into the index yet.
+//! - One thread writes the value, its length and the older version: the one that has locked the TID
+//!   word, or the one that has created the row and not entered it into the index yet.
 //! - Any thread may read them. It believes them if it then finds the TID word unchanged and the row
 //!   not absent.
 //! - The upper bits of the word of the older version count read reservations ([`guard`]). Prepared

@@ -1,9 +1,9 @@
 //! A full node is relieved in one of two ways: a leaf passes entries to a neighbour that has room
 //! for them, or the node is split in two.
 //!
-//! Keys in random order leave leaves 69 % full if full ones are only split, and 82 % if they first
-//! share with a neighbour below the same parent (simulated). The price: sharing writes two old
-//! leaves where a split writes one, and leaves share more often than they would split.
+//! If full leaves are only split, keys in random order leave leaves 69 % full. If full leaves first
+//! share with a neighbour below the same parent, it is 82 % (simulated). The price: sharing writes
+//! two old leaves where a split writes one, and leaves share more often than they would split.
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;

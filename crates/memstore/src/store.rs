@@ -38,8 +38,8 @@ pub enum Contention {
     /// None, as in Silo: every change of a leaf is taken for a phantom.
     Optimistic,
     /// A transaction waits for its turn before it reads or writes such a row, and before it takes
-    /// rows from a range at the head of which others have failed. Readers wait for writers, writers
-    /// for all. A leaf that has changed is looked at again.
+    /// rows from a range where others keep failing. Readers wait for writers, writers for all. A
+    /// leaf that has changed is looked at again.
     Queues,
 }
 

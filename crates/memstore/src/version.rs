@@ -11,8 +11,8 @@
 //! - Any thread reads the node's other words at any time, and believes none of them until [`check`]
 //!   says that the version is still the one that [`begin`] returned.
 //! - A thread that sets the locked bit by [`try_lock`], from the version it has read under, is the
-//!   only writer until [`unlock`] (another version) or [`retire`] (the node is never used again,
-//!   and readers start over).
+//!   only writer. It ends that by [`unlock`], which gives another version, or by [`retire`]: then
+//!   the node is never used again, and readers start over.
 //! - No thread waits for a second lock while it holds one. The second is tried, and if that fails
 //!   all locks are released.
 //!

@@ -87,9 +87,9 @@ pub struct Worker {
 }
 
 /// Garbage is collected once there is this much of it. From then on, the end of each transaction
-/// looks at this many pieces plus twice the number that the transaction itself added, until the
-/// rest has to wait for another epoch. So a store with as many inserts as deletes keeps its size,
-/// and the backlog that a long reader has caused is removed in steps once the reader ends.
+/// looks at this many pieces, plus twice the number that the transaction has added. It stops when
+/// the rest has to wait for another epoch. So a store with as many inserts as deletes keeps its
+/// size. When a long reader ends, the backlog that it has caused is removed in steps.
 const GARBAGE_STEP: usize = 64;
 
 /// A row has appeared or disappeared since the transaction saw it.
