@@ -5,8 +5,8 @@
 //!
 //! And prefetch for a transaction that has not begun ([`Wanted`]), in two steps with other
 //! transactions in between. The first step prefetches the hints, the second the rows that they
-//! name. So neither waits for the memory that the other has asked for. The only result is that the
-//! lines are in the caches.
+//! name. So the second does not wait for the memory that the first asked for. The only result is
+//! that the lines are in the caches.
 
 use crate::abreast::LANES;
 use crate::arena::Ref;

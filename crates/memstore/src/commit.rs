@@ -129,10 +129,10 @@ impl Worker {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
             self.hold(txn);
-            // The prepared locks tell other transactions to wait, however long the decision takes. So
-            // the turns in queues of hot rows end here. The read pin ends too: the rows and leaves
-            // that are locked or reserved stay where they are. So this transaction does not hold back
-            // the reuse of memory, nor the removal of absent rows from the index.
+            // The prepared locks tell other transactions to wait, however long the decision takes.
+            // So the turns in queues of hot rows end here. The read pin ends too: the rows and
+            // leaves that are locked or reserved stay where they are. So this transaction does not
+            // hold back the reuse of memory, nor the removal of absent rows from the index.
             self.end_turns(txn);
             self.unpin(txn);
         }
